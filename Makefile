@@ -87,7 +87,8 @@ doc: deps ## Build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 book: ## Build the book of docs/ with mdBook, which is installed with cargo if it is missing
-	@command -v mdbook >/dev/null || $(CARGO) install --locked --version '^0.4' mdbook
+	@deploy/install-packages.sh python3
+	@command -v mdbook >/dev/null || $(CARGO) install --locked --version '^0.4' --no-default-features mdbook
 	PATH="$$HOME/.cargo/bin:$$PATH" mdbook build
 
 import-graph: ## Draw which modules import which, into docs/explanation/imports/

@@ -65,7 +65,7 @@ class Store:
         )
 
     def balance(self, job):
-        """What became of all samples of a job: due, stored, and the counts of those that are not stored."""
+        """The outcome of all samples of a job: due, stored, and the counts of those that are not stored."""
         names = ["due", "stored", "missed", "absent", "dropped", "skipped", "rejected", "quarantined", "unknown"]
         sums = ", ".join(f"coalesce(sum({name}), 0)" for name in names)
         row = self.rows(

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Fuzzes every target for so many seconds, two at a time, from the corpora in the tree and the real inputs that the tests
-# have: fuzz/run.sh [SECONDS [TARGET...]]. What is found beyond the corpora lies in target/fuzz; an input that breaks
-# something is printed and kept there.
+# Fuzzes targets, two at a time, and exits with 1 if one of them fails.
+# usage: fuzz/run.sh [SECONDS [TARGET...]]
 #
-# The corpora are written by hand, but for that of `ingest`, which proto/tests/seeds.rs makes of the golden files. In
-# `connections` the parts of ZAP's requests stand behind their lengths, and key files of a directory behind their names.
+# The seeds are the corpora in this directory and the fixtures of the tests. New inputs, logs, and inputs that cause a
+# failure are written to target/fuzz; the failure is printed.
 #
-# It is what `cargo fuzz run` does, without the address sanitizer, which wants a nightly compiler and which code without
-# `unsafe` has little use for. `cargo fuzz` works on this directory as well.
+# The corpora are written by hand, except `ingest`, which proto/tests/seeds.rs generates from the golden files. In
+# `connections`, each part of a ZAP request follows its length, and each key file of a directory follows its name.
+#
+# The script does the same as `cargo fuzz run`, which works in this directory as well, but without the address sanitizer:
+# that requires a nightly compiler and finds little in code without `unsafe`.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:-60}
@@ -17,15 +19,16 @@ targets=("$@")
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build
-# Coverage for the fuzzer, as cargo-fuzz asks for it.
+# The coverage instrumentation of cargo-fuzz.
 export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares"
 host=$(rustc -vV | sed -n 's/^host: //p')
-# With --target the flags are for the programs, and not for what builds them.
+# With --target, the flags do not apply to build scripts and procedural macros.
 cargo build --quiet --release --locked --target "$host"
 
-real() {
+# Prints the directory of real inputs for a target.
+real_inputs() {
     case $1 in
     configuration) echo ../deploy ;;
     frame | message) echo ../proto/tests/golden ;;
@@ -37,16 +40,16 @@ real() {
 fuzz() {
     local target=$1 found=$out/corpus/$1 log=$out/$1.log seeds=() status=0
     mkdir -p "$found" "$out/artifacts/$target"
-    for directory in "corpus/$target" $(real "$target"); do
+    for directory in "corpus/$target" $(real_inputs "$target"); do
         [ -d "$directory" ] && seeds+=("$directory")
     done
-    # What is read first must be where new inputs may be written.
+    # libFuzzer writes new inputs to the first directory.
     "$CARGO_TARGET_DIR/$host/release/$target" "$found" "${seeds[@]}" -max_total_time="$seconds" -rss_limit_mb=1024 \
         -timeout=10 -max_len=16384 -artifact_prefix="$out/artifacts/$target/" >"$log" 2>&1 || status=$?
     if [ $status -eq 0 ]; then
         printf '%-14s %s\n' "$target" "$(grep -a '^Done' "$log")"
     else
-        printf '%-14s FAILED; the whole log is %s\n' "$target" "$log"
+        printf '%-14s FAILED; log: %s\n' "$target" "$log"
         grep -a -A25 -e panicked -e ERROR "$log" | head -40
     fi
     return $status

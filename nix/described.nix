@@ -21,7 +21,7 @@ runCommand package.name
     preferLocalBuild = true;
   }
   ''
-    # Copies and no links: a program finds what lies beside it by its own real path.
+    # Copies, not links: a program finds the files beside it by its own real path.
     cp -r --no-preserve=ownership ${package} $out
     chmod -R u+w $out
     install -D -m 444 "$buildPath" $out/share/polymeter/build.json

@@ -37,7 +37,7 @@ pub struct Collector {
     waker: Waker,
     receiver: JoinHandle<u64>,
     writers: Vec<JoinHandle<Totals>>,
-    maintenance: Option<Maintenance>,
+    maintenance: Maintenance,
     sinks: Sinks,
     sink_threads: SinkThreads,
     control: Option<Control>,
@@ -183,9 +183,7 @@ impl Collector {
         // The writers have ended, so that these were the last senders of rows.
         drop(self.sinks);
         self.sink_threads.stop(self.clock);
-        if let Some(maintenance) = self.maintenance {
-            panicked |= maintenance.stop().is_err();
-        }
+        panicked |= self.maintenance.stop().is_err();
         if panicked { Err(ThreadPanicked) } else { Ok(totals) }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
+use rustix::thread::{Gid, Uid};
 
 /// The time after which a wait fails the test.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -17,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !condition() {
-        assert!(clock.now().since_start < DEADLINE, "waited in vain until {what}");
+        assert!(clock.now().since_start < DEADLINE, "timeout while waiting until {what}");
         pause(10);
     }
 }
@@ -40,6 +41,21 @@ pub fn now_us() -> i64 {
 pub fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("polymeter-e2e-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Runs `act` on a thread with another user's credentials, which its connections present. The kernel keeps credentials
+/// per thread; only the C library applies a change to the whole process.
+pub fn as_user<T: Send>((uid, gid): (u32, u32), act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            act()
+        });
+        thread.join().unwrap()
+    })
 }
 
 /// Returns a program of this workspace, from the target directory in which this test was built.

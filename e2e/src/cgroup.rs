@@ -19,7 +19,7 @@ pub fn root(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
-        let place = PathBuf::from(mount.split(' ').nth(4)?);
+        let directory = PathBuf::from(mount.split(' ').nth(4)?);
         let mut words = filesystem.split(' ');
         let (kind, options) = (words.next()?, words.nth(1)?);
         let fits = if controller == V2 {
@@ -27,12 +27,12 @@ pub fn root(controller: &str) -> Option<PathBuf> {
         } else {
             kind == "cgroup" && options.split(',').any(|option| option == controller)
         };
-        fits.then_some(place)
+        fits.then_some(directory)
     })
 }
 
 /// Returns the reason why no cgroup can be created there, or `None` if one can.
-pub fn cannot_make(controller: &str) -> Option<String> {
+pub fn unavailable(controller: &str) -> Option<String> {
     let name = if controller == V2 { "cgroup version 2" } else { controller };
     let Some(root) = root(controller) else { return Some(format!("{name} is not mounted")) };
     let probe = root.join(unique());
@@ -46,19 +46,19 @@ pub fn cannot_make(controller: &str) -> Option<String> {
 pub struct TestCgroups {
     /// Its name, which is the first part of the paths of its jobs.
     pub name: String,
-    places: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
 }
 
 impl TestCgroups {
     pub fn new() -> Self {
-        let mut cgroups = Self { name: unique(), places: Vec::new() };
+        let mut cgroups = Self { name: unique(), directories: Vec::new() };
         for controller in V1.into_iter().chain([V2]) {
-            let place = root(controller).unwrap().join(&cgroups.name);
-            match fs::create_dir(&place) {
-                Ok(()) => cgroups.places.push(place),
+            let directory = root(controller).unwrap().join(&cgroups.name);
+            match fs::create_dir(&directory) {
+                Ok(()) => cgroups.directories.push(directory),
                 // Controllers that are mounted together share a directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => panic!("{}: {error}", place.display()),
+                Err(error) => panic!("{}: {error}", directory.display()),
             }
         }
         cgroups
@@ -71,7 +71,7 @@ impl TestCgroups {
 
     /// Creates a job's cgroups, one hierarchy after the other, as schedulers do.
     pub fn job(&self, id: &str) -> Job {
-        self.job_in(id, &self.places)
+        self.job_in(id, &self.directories)
     }
 
     /// Creates a job with a cgroup in one hierarchy only.
@@ -79,12 +79,12 @@ impl TestCgroups {
         self.job_in(id, &[root(controller).unwrap().join(&self.name)])
     }
 
-    fn job_in(&self, id: &str, places: &[PathBuf]) -> Job {
-        let mut job = Job { id: id.to_owned(), places: Vec::new() };
-        for place in places {
-            let place = place.join(format!("job_{id}"));
-            fs::create_dir(&place).unwrap();
-            job.places.push(place);
+    fn job_in(&self, id: &str, directories: &[PathBuf]) -> Job {
+        let mut job = Job { id: id.to_owned(), directories: Vec::new() };
+        for directory in directories {
+            let directory = directory.join(format!("job_{id}"));
+            fs::create_dir(&directory).unwrap();
+            job.directories.push(directory);
         }
         job
     }
@@ -92,91 +92,95 @@ impl TestCgroups {
 
 impl Drop for TestCgroups {
     fn drop(&mut self) {
-        self.places.iter().for_each(|place| drop(remove(place)));
+        self.directories.iter().for_each(|directory| drop(remove(directory)));
     }
 }
 
 /// The cgroups of one job.
 pub struct Job {
     pub id: String,
-    pub places: Vec<PathBuf>,
+    pub directories: Vec<PathBuf>,
 }
 
 impl Job {
     /// Moves a process with all its threads into the job's cgroups.
     pub fn enter(&self, pid: u32) {
-        for place in &self.places {
-            fs::write(place.join("cgroup.procs"), pid.to_string())
-                .unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+        for directory in &self.directories {
+            fs::write(directory.join("cgroup.procs"), pid.to_string())
+                .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
         }
     }
 
     /// Creates a cgroup within the job, as schedulers do for a step. It is removed with the job.
     pub fn step(&self, name: &str) -> Self {
-        let place = |place: &PathBuf| {
-            let place = place.join(name);
-            fs::create_dir(&place).unwrap();
-            place
+        let directory = |directory: &PathBuf| {
+            let directory = directory.join(name);
+            fs::create_dir(&directory).unwrap();
+            directory
         };
-        Self { id: self.id.clone(), places: self.places.iter().map(place).collect() }
+        Self { id: self.id.clone(), directories: self.directories.iter().map(directory).collect() }
     }
 
     /// Returns the job's directory in the hierarchy of a controller.
     pub fn directory(&self, controller: &str) -> PathBuf {
         let root = root(controller).unwrap();
         // The root of version 2 may lie beside the roots of version 1, and above none of them.
-        self.places.iter().find(|place| place.parent().and_then(Path::parent) == Some(&root)).unwrap().clone()
+        self.directories
+            .iter()
+            .find(|directory| directory.parent().and_then(Path::parent) == Some(&root))
+            .unwrap()
+            .clone()
     }
 
     /// Returns the job's directory in the hierarchy of a controller, at any depth.
     pub fn directory_below(&self, controller: &str) -> PathBuf {
         let root = root(controller).unwrap();
-        self.places.iter().find(|place| place.starts_with(&root)).unwrap().clone()
+        self.directories.iter().find(|directory| directory.starts_with(&root)).unwrap().clone()
     }
 
     /// Kills the job's processes and removes its cgroups.
     pub fn remove(self) {
-        for place in &self.places {
-            remove(place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+        for directory in &self.directories {
+            remove(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
         }
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.places.iter().for_each(|place| drop(remove(place)));
+        self.directories.iter().for_each(|directory| drop(remove(directory)));
     }
 }
 
 /// A single frozen thread of a process, until this value is dropped. It uses the version 1 freezer, which accepts single
 /// threads.
-pub struct Frozen {
-    place: PathBuf,
+pub struct FrozenThread {
+    directory: PathBuf,
 }
 
-impl Frozen {
+impl FrozenThread {
     /// Freezes the thread with this directory in /proc. Returns `None` if the machine has no version 1 freezer.
     pub fn new(thread: &Path) -> Option<Self> {
-        let place = root("freezer")?.join(unique());
-        fs::create_dir(&place).ok()?;
-        let frozen = Self { place };
-        fs::write(frozen.place.join("tasks"), thread.file_name().unwrap().as_encoded_bytes()).unwrap();
-        let state = frozen.place.join("freezer.state");
+        let directory = root("freezer")?.join(unique());
+        fs::create_dir(&directory).ok()?;
+        let freezer = Self { directory };
+        fs::write(freezer.directory.join("tasks"), thread.file_name().unwrap().as_encoded_bytes()).unwrap();
+        let state = freezer.directory.join("freezer.state");
         fs::write(&state, "FROZEN").unwrap();
-        wait_until("the thread is frozen", || fs::read_to_string(&state).unwrap().trim() == "FROZEN");
-        Some(frozen)
+        wait_until("the thread is freezer", || fs::read_to_string(&state).unwrap().trim() == "FROZEN");
+        Some(freezer)
     }
 }
 
-impl Drop for Frozen {
+impl Drop for FrozenThread {
     fn drop(&mut self) {
-        fs::write(self.place.join("freezer.state"), "THAWED").ok();
+        fs::write(self.directory.join("freezer.state"), "THAWED").ok();
         // The thread may start other threads before it has left the cgroup.
         for _ in 0..500 {
-            for thread in fs::read_to_string(self.place.join("tasks")).unwrap_or_default().lines() {
-                fs::write(self.place.with_file_name("tasks"), thread).ok();
+            for thread in fs::read_to_string(self.directory.join("tasks")).unwrap_or_default().lines() {
+                fs::write(self.directory.with_file_name("tasks"), thread).ok();
             }
-            if fs::remove_dir(&self.place).is_ok() {
+            if fs::remove_dir(&self.directory).is_ok() {
                 return;
             }
             pause(10);
@@ -185,19 +189,19 @@ impl Drop for Frozen {
 }
 
 /// Kills the processes in a cgroup, which only this test can have put there, and removes it with all cgroups below it.
-pub fn remove(place: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+pub fn remove(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path())?;
         }
     }
     let mut attempts = 0;
     loop {
-        let processes = fs::read_to_string(place.join("cgroup.procs")).unwrap_or_default();
+        let processes = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         for pid in processes.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw) {
             kill_process(pid, Signal::KILL).ok();
         }
-        match fs::remove_dir(place) {
+        match fs::remove_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && attempts < 500 => pause(10),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             done => return done,

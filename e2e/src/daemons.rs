@@ -77,9 +77,9 @@ impl Daemon {
 
     /// Ends it with SIGTERM, as systemd would. Its exit status must be 0. Returns the log.
     pub fn terminate(self) -> String {
-        let (status, said) = self.end(Signal::TERM);
-        assert_eq!(status.code(), Some(0), "{said}");
-        said
+        let (status, log) = self.end(Signal::TERM);
+        assert_eq!(status.code(), Some(0), "{log}");
+        log
     }
 
     /// Kills it with SIGKILL, as the kernel does when memory is short.
@@ -124,9 +124,9 @@ pub fn collector_within(
     let daemon = Daemon::of(env, within(command));
     let mut endpoint = None;
     wait_until("the collector listens", || {
-        let said = daemon.log();
+        let log = daemon.log();
         endpoint =
-            said.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()));
+            log.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()));
         endpoint.is_some()
     });
     (daemon, endpoint.unwrap())
@@ -209,8 +209,8 @@ impl Agent {
     }
 
     /// Waits until the agent tracks a job and has read all of these sources.
-    pub fn must_track(&self, job: &str, sources: &[&str]) {
-        wait_until(&format!("job {job} is followed with {sources:?}"), || {
+    pub fn wait_until_tracked(&self, job: &str, sources: &[&str]) {
+        wait_until(&format!("job {job} is tracked with {sources:?}"), || {
             let read = self.sources(job);
             sources.iter().all(|wanted| read.iter().any(|(name, reads)| name == wanted && *reads > 0))
         });
@@ -223,8 +223,8 @@ pub fn keygen(env: &TestEnvironment, name: &str) -> (bool, String) {
     let out = env.path("");
     let output =
         program("polymeter").args(["keygen", "--json", "--name", name, "--out"]).arg(out).output().unwrap();
-    let said = if output.status.success() { &output.stdout } else { &output.stderr };
-    (output.status.success(), String::from_utf8(said.clone()).unwrap())
+    let stderr = if output.status.success() { &output.stdout } else { &output.stderr };
+    (output.status.success(), String::from_utf8(stderr.clone()).unwrap())
 }
 
 /// Writes the configuration of the environment's agent.

@@ -23,13 +23,13 @@ pub mod cgroup;
 pub mod daemons;
 pub mod disk;
 mod environment;
+pub mod fixture;
 pub mod munge;
 mod needs;
 pub mod network;
 pub mod oar;
 pub mod random;
 pub mod reference;
-pub mod scene;
 #[path = "../../collector/tests/collector/support/server.rs"]
 pub mod server;
 pub mod slurm;
@@ -39,6 +39,6 @@ pub mod workload;
 
 pub use polymeter_test_harness::{Test, is_required, run, skip, tests};
 
-pub use self::basics::{now_us, pause, program, unique, wait_until};
+pub use self::basics::{as_user, now_us, pause, program, unique, wait_until};
 pub use self::environment::TestEnvironment;
 pub use self::needs::{Need, require};

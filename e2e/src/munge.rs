@@ -39,7 +39,7 @@ impl Munged {
             let option = if name == "socket" { name.to_owned() } else { format!("{name}-file") };
             format!("--{option}={}", path(name).display())
         });
-        let log = File::create(path("said")).unwrap();
+        let log = File::create(path("output")).unwrap();
         // `--force`, since parent directories such as /tmp may be writable by all users.
         let child = Command::new("munged")
             .args(["--foreground", "--force"])

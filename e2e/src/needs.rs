@@ -42,12 +42,12 @@ impl Need {
     fn missing(self) -> Option<String> {
         let root = rustix::process::geteuid().is_root();
         match self {
-            Self::Root => (!root).then(|| "this is not root".to_owned()),
-            Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::cannot_make(controller)),
-            Self::Cgroup2 => cgroup::cannot_make(cgroup::V2),
-            Self::Blkio => cgroup::cannot_make("blkio"),
-            Self::Mounts => disk::cannot_have(),
-            Self::Network => network::Network::make().err(),
+            Self::Root => (!root).then(|| "the tests do not run as root".to_owned()),
+            Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::unavailable(controller)),
+            Self::Cgroup2 => cgroup::unavailable(cgroup::V2),
+            Self::Blkio => cgroup::unavailable("blkio"),
+            Self::Mounts => disk::missing(),
+            Self::Network => network::Network::create().err(),
             Self::Munge => munge::missing(),
             Self::Oar => oar::missing(),
             // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.

@@ -4,13 +4,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// The address of [`Place::Near`], which both namespaces can reach.
+/// The address of [`LinkEnd::Near`], which both namespaces can reach.
 pub const NEAR: &str = "10.0.0.1";
 const FAR: &str = "10.0.0.2";
 
 /// The network namespace that a program runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum LinkEnd {
     /// The namespace on this side of the link.
     Near,
     /// The namespace on the other side.
@@ -26,8 +26,8 @@ pub struct Network {
 impl Network {
     /// # Errors
     /// Returns the reason if the machine does not permit network namespaces.
-    pub fn make() -> Result<Self, String> {
-        let network = Self { near: Namespace::make()?, far: Namespace::make()? };
+    pub fn create() -> Result<Self, String> {
+        let network = Self { near: Namespace::create()?, far: Namespace::create()? };
         let far = network.far.holder.id().to_string();
         let Self { near, far: other } = &network;
         near.ip(&["link", "add", "link0", "type", "veth", "peer", "name", "link0", "netns", &far])?;
@@ -40,10 +40,10 @@ impl Network {
     }
 
     /// Wraps `command` so that it runs in a namespace. The wrapper becomes the program and keeps its pid.
-    pub fn within(&self, place: Place, command: &Command) -> Command {
-        match place {
-            Place::Near => self.near.within(command),
-            Place::Far => self.far.within(command),
+    pub fn within(&self, end: LinkEnd, command: &Command) -> Command {
+        match end {
+            LinkEnd::Near => self.near.within(command),
+            LinkEnd::Far => self.far.within(command),
         }
     }
 
@@ -52,7 +52,7 @@ impl Network {
         self.near.ip(&["link", "set", "link0", "down"]).unwrap();
     }
 
-    pub fn mend(&self) {
+    pub fn restore(&self) {
         self.near.ip(&["link", "set", "link0", "up"]).unwrap();
     }
 }
@@ -65,9 +65,9 @@ struct Namespace {
 }
 
 impl Namespace {
-    fn make() -> Result<Self, String> {
+    fn create() -> Result<Self, String> {
         let mut holder = Command::new("unshare")
-            .args(["--net", "sh", "-c", "echo there; exec cat >/dev/null"])
+            .args(["--net", "sh", "-c", "echo ready; exec cat >/dev/null"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -88,8 +88,8 @@ impl Namespace {
     fn ip(&self, arguments: &[&str]) -> Result<(), String> {
         let output = self.within(Command::new("ip").args(arguments)).output();
         let output = output.map_err(|error| format!("nsenter cannot be run: {error}"))?;
-        let said = || format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-        output.status.success().then_some(()).ok_or_else(said)
+        let message = || format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        output.status.success().then_some(()).ok_or_else(message)
     }
 }
 

@@ -28,17 +28,17 @@ pub const USER: (&str, i64) = ("games", 5);
 /// arguments, since the test runs as root.
 const WITHIN: &str = r#"
 set -e
-here=$1
-mkdir "$here/dev" "$here/bin"
-touch "$here/dev/null"
-mount --bind /dev/null "$here/dev/null"
-mount --rbind "$here/dev" /dev
-cp /etc/passwd "$here/passwd"
-echo "oar:x:64010:64010::/:/bin/sh" >>"$here/passwd"
-mount --bind "$here/passwd" /etc/passwd
-printf '#!/bin/sh\nexec "$@"\n' >"$here/bin/oardodo"
-chmod +x "$here/bin/oardodo"
-PATH=$here/bin:$PATH HOME=$here TAKTUK_HOSTNAME=node exec perl "$2" init
+directory=$1
+mkdir "$directory/dev" "$directory/bin"
+touch "$directory/dev/null"
+mount --bind /dev/null "$directory/dev/null"
+mount --rbind "$directory/dev" /dev
+cp /etc/passwd "$directory/passwd"
+echo "oar:x:64010:64010::/:/bin/sh" >>"$directory/passwd"
+mount --bind "$directory/passwd" /etc/passwd
+printf '#!/bin/sh\nexec "$@"\n' >"$directory/bin/oardodo"
+chmod +x "$directory/bin/oardodo"
+PATH=$directory/bin:$PATH HOME=$directory TAKTUK_HOSTNAME=node exec perl "$2" init
 "#;
 
 fn script() -> Option<PathBuf> {
@@ -52,7 +52,7 @@ pub fn missing() -> Option<String> {
         return Some(format!("{}, which {SCRIPT} names, is missing", script.display()));
     }
     let in_use = HIERARCHIES.into_iter().filter_map(top).find(|top| top.exists());
-    in_use.map(|top| format!("{} is somebody's already", top.display()))
+    in_use.map(|top| format!("{} exists already", top.display()))
 }
 
 fn top(hierarchy: &str) -> Option<PathBuf> {
@@ -72,9 +72,9 @@ impl Node {
     /// Creates the cgroups of a job with OAR's script and returns their paths. The memory controller is off, which is the
     /// script's default, or on if `with_memory` is true.
     pub fn start_job(&self, job: &str, with_memory: bool) -> Vec<PathBuf> {
-        let here = self.directory.path().join(job);
-        fs::create_dir(&here).unwrap();
-        let program = here.join("job_resource_manager_cgroups.pl");
+        let directory = self.directory.path().join(job);
+        fs::create_dir(&directory).unwrap();
+        let program = directory.join("job_resource_manager_cgroups.pl");
         let mut text = fs::read_to_string(script().unwrap()).unwrap();
         if with_memory {
             assert!(text.contains(MEMORY_OFF), "OAR's script has another switch for memory");
@@ -83,35 +83,35 @@ impl Node {
         fs::write(&program, text).unwrap();
         let name = format!("{}_{job}", USER.0);
         let mut init = Command::new("unshare");
-        init.args(["--mount", "sh", "-c", WITHIN, "sh"]).arg(&here).arg(&program).stdin(Stdio::piped());
+        init.args(["--mount", "sh", "-c", WITHIN, "sh"]).arg(&directory).arg(&program).stdin(Stdio::piped());
         let mut init = init.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        init.stdin.take().unwrap().write_all(told(job, &name, &here).as_bytes()).unwrap();
+        init.stdin.take().unwrap().write_all(job_description(job, &name, &directory).as_bytes()).unwrap();
         let output = init.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let places = HIERARCHIES.into_iter().filter_map(top).map(|top| top.join(&name));
-        places.filter(|place| place.exists()).collect()
+        let directories = HIERARCHIES.into_iter().filter_map(top).map(|top| top.join(&name));
+        directories.filter(|directory| directory.exists()).collect()
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        for place in HIERARCHIES.into_iter().filter_map(top) {
-            cgroup::remove(&place).ok();
+        for directory in HIERARCHIES.into_iter().filter_map(top) {
+            cgroup::remove(&directory).ok();
         }
     }
 }
 
 /// Returns the job description that the server sends to the script on stdin: a Perl hash.
-fn told(job: &str, name: &str, here: &Path) -> String {
+fn job_description(job: &str, name: &str, directory: &Path) -> String {
     format!(
         "{{ job_id => {job}, name => '{name}', cpuset_path => '/oar', nodes => {{ node => [ 0 ] }}, \
-         ssh_keys => {{ public => {{ key => '' }}, private => {{ key => '' }} }}, oar_tmp_directory => '{here}', \
+         ssh_keys => {{ public => {{ key => '' }}, private => {{ key => '' }} }}, oar_tmp_directory => '{directory}', \
          user => '{user}', job_user => '{user}', types => {{}}, node_file_db_fields => 'network_address', \
          node_file_db_fields_distinct_values => 'resource_id', array_id => {job}, array_index => 1, \
          resources => [ {{ type => 'default', network_address => 'node', resource_id => 1 }} ], \
          stdout_file => '', stderr_file => '', launching_directory => '/', walltime_seconds => 3600, \
          walltime => '1:0:0', project => 'default', log_level => 2 }}",
         user = USER.0,
-        here = here.display(),
+        directory = directory.display(),
     )
 }

@@ -1,14 +1,29 @@
-//! Reproducible random numbers.
+//! Reproducible random numbers: SplitMix64.
 
-/// An xorshift generator. The seed, which must not be 0, determines the sequence.
-pub struct Random(pub u64);
+/// A generator. The seed determines the sequence.
+pub struct Random(u64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns a number from 0 to `end` - 1.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
+        self.next_u64() % end
+    }
+
+    /// Returns true with a probability of `percent` %.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
     }
 
     /// Returns a random index below `count`.

@@ -11,75 +11,109 @@ use crate::stored::{Key, Series};
 /// The value that version 1 writes for an unlimited resource.
 const UNLIMITED: f64 = 9_223_372_036_854_771_712.0;
 
-/// Metric, controller, file, the word before the value (or an empty string), and factor. If several lines name one
-/// metric, the first readable one counts.
-type Line = (&'static str, &'static str, &'static str, &'static str, f64);
+/// A kernel file and the values in it.
+struct File {
+    controller: &'static str,
+    name: &'static str,
+    /// The word before a value (or an empty string), the metric, and the factor.
+    values: &'static [(&'static str, &'static str, f64)],
+}
 
-const LINES: &[Line] = &[
-    ("cpu.usage", V2, "cpu.stat", "usage_usec", 1e3),
-    ("cpu.usage", "cpuacct", "cpuacct.usage", "", 1.0),
-    ("cpu.user", V2, "cpu.stat", "user_usec", 1e3),
-    ("cpu.user", "cpuacct", "cpuacct.stat", "user", 1e7),
-    ("cpu.system", V2, "cpu.stat", "system_usec", 1e3),
-    ("cpu.system", "cpuacct", "cpuacct.stat", "system", 1e7),
-    ("cpu.nice", V2, "cpu.stat", "nice_usec", 1e3),
-    ("cpu.force_idle", V2, "cpu.stat", "core_sched.force_idle_usec", 1e3),
-    ("cpu.periods", V2, "cpu.stat", "nr_periods", 1.0),
-    ("cpu.periods", "cpu", "cpu.stat", "nr_periods", 1.0),
-    ("cpu.throttled.periods", V2, "cpu.stat", "nr_throttled", 1.0),
-    ("cpu.throttled.periods", "cpu", "cpu.stat", "nr_throttled", 1.0),
-    ("cpu.throttled.time", V2, "cpu.stat", "throttled_usec", 1e3),
-    ("cpu.throttled.time", "cpu", "cpu.stat", "throttled_time", 1.0),
-    ("cpu.bursts", V2, "cpu.stat", "nr_bursts", 1.0),
-    ("cpu.bursts", "cpu", "cpu.stat", "nr_bursts", 1.0),
-    ("cpu.burst.time", V2, "cpu.stat", "burst_usec", 1e3),
-    ("cpu.burst.time", "cpu", "cpu.stat", "burst_time", 1.0),
-    ("cpu.local.throttled.time", V2, "cpu.stat.local", "throttled_usec", 1e3),
-    ("cpu.local.throttled.time", "cpu", "cpu.stat.local", "throttled_time", 1.0),
-    ("memory.current", "memory", "memory.usage_in_bytes", "", 1.0),
-    ("memory.peak", "memory", "memory.max_usage_in_bytes", "", 1.0),
-    ("memory.limit", "memory", "memory.limit_in_bytes", "", 1.0),
-    ("memory.limit.soft", "memory", "memory.soft_limit_in_bytes", "", 1.0),
-    ("memory.events.max", "memory", "memory.failcnt", "", 1.0),
-    ("memory.events.oom_kill", "memory", "memory.oom_control", "oom_kill", 1.0),
-    ("memory.under_oom", "memory", "memory.oom_control", "under_oom", 1.0),
-    ("memory.memsw.current", "memory", "memory.memsw.usage_in_bytes", "", 1.0),
-    ("memory.memsw.peak", "memory", "memory.memsw.max_usage_in_bytes", "", 1.0),
-    ("memory.memsw.limit", "memory", "memory.memsw.limit_in_bytes", "", 1.0),
-    ("memory.memsw.events.max", "memory", "memory.memsw.failcnt", "", 1.0),
-    ("memory.kernel.current", "memory", "memory.kmem.usage_in_bytes", "", 1.0),
-    ("memory.tcp.current", "memory", "memory.kmem.tcp.usage_in_bytes", "", 1.0),
-    ("memory.hierarchical_limit", "memory", "memory.stat", "hierarchical_memory_limit", 1.0),
-    ("memory.hierarchical_swap_limit", "memory", "memory.stat", "hierarchical_memsw_limit", 1.0),
-    ("pids.current", "pids", "pids.current", "", 1.0),
-    ("pids.peak", "pids", "pids.peak", "", 1.0),
-    ("pids.limit", "pids", "pids.max", "", 1.0),
-    ("pids.events.max", "pids", "pids.events", "max", 1.0),
+const fn file(
+    controller: &'static str,
+    name: &'static str,
+    values: &'static [(&'static str, &'static str, f64)],
+) -> File {
+    File { controller, name, values }
+}
+
+/// The files of a job. If several values have one metric, the first readable one counts.
+const FILES: &[File] = &[
+    file(
+        V2,
+        "cpu.stat",
+        &[
+            ("usage_usec", "cpu.usage", 1e3),
+            ("user_usec", "cpu.user", 1e3),
+            ("system_usec", "cpu.system", 1e3),
+            ("nice_usec", "cpu.nice", 1e3),
+            ("core_sched.force_idle_usec", "cpu.force_idle", 1e3),
+            ("nr_periods", "cpu.periods", 1.0),
+            ("nr_throttled", "cpu.throttled.periods", 1.0),
+            ("throttled_usec", "cpu.throttled.time", 1e3),
+            ("nr_bursts", "cpu.bursts", 1.0),
+            ("burst_usec", "cpu.burst.time", 1e3),
+        ],
+    ),
+    file(V2, "cpu.stat.local", &[("throttled_usec", "cpu.local.throttled.time", 1e3)]),
+    file("cpuacct", "cpuacct.usage", &[("", "cpu.usage", 1.0)]),
+    file("cpuacct", "cpuacct.stat", &[("user", "cpu.user", 1e7), ("system", "cpu.system", 1e7)]),
+    file(
+        "cpu",
+        "cpu.stat",
+        &[
+            ("nr_periods", "cpu.periods", 1.0),
+            ("nr_throttled", "cpu.throttled.periods", 1.0),
+            ("throttled_time", "cpu.throttled.time", 1.0),
+            ("nr_bursts", "cpu.bursts", 1.0),
+            ("burst_time", "cpu.burst.time", 1.0),
+        ],
+    ),
+    file("cpu", "cpu.stat.local", &[("throttled_time", "cpu.local.throttled.time", 1.0)]),
+    file("memory", "memory.usage_in_bytes", &[("", "memory.current", 1.0)]),
+    file("memory", "memory.max_usage_in_bytes", &[("", "memory.peak", 1.0)]),
+    file("memory", "memory.limit_in_bytes", &[("", "memory.limit", 1.0)]),
+    file("memory", "memory.soft_limit_in_bytes", &[("", "memory.limit.soft", 1.0)]),
+    file("memory", "memory.failcnt", &[("", "memory.events.max", 1.0)]),
+    file(
+        "memory",
+        "memory.oom_control",
+        &[("oom_kill", "memory.events.oom_kill", 1.0), ("under_oom", "memory.under_oom", 1.0)],
+    ),
+    file("memory", "memory.memsw.usage_in_bytes", &[("", "memory.memsw.current", 1.0)]),
+    file("memory", "memory.memsw.max_usage_in_bytes", &[("", "memory.memsw.peak", 1.0)]),
+    file("memory", "memory.memsw.limit_in_bytes", &[("", "memory.memsw.limit", 1.0)]),
+    file("memory", "memory.memsw.failcnt", &[("", "memory.memsw.events.max", 1.0)]),
+    file("memory", "memory.kmem.usage_in_bytes", &[("", "memory.kernel.current", 1.0)]),
+    file("memory", "memory.kmem.tcp.usage_in_bytes", &[("", "memory.tcp.current", 1.0)]),
+    file(
+        "memory",
+        "memory.stat",
+        &[
+            ("hierarchical_memory_limit", "memory.hierarchical_limit", 1.0),
+            ("hierarchical_memsw_limit", "memory.hierarchical_swap_limit", 1.0),
+        ],
+    ),
+    file("pids", "pids.current", &[("", "pids.current", 1.0)]),
+    file("pids", "pids.peak", &[("", "pids.peak", 1.0)]),
+    file("pids", "pids.max", &[("", "pids.limit", 1.0)]),
+    file("pids", "pids.events", &[("max", "pids.events.max", 1.0)]),
 ];
 
-/// Words of the version 1 memory.stat, with the metrics of the word without and with the prefix `total_`.
-const STAT: &[(&str, &str, &str)] = &[
-    ("rss", "memory.local.rss", "memory.anon"),
-    ("cache", "memory.local.cache", "memory.file"),
-    ("rss_huge", "memory.local.rss_huge", "memory.anon_thp"),
-    ("shmem", "memory.local.shmem", "memory.shmem"),
-    ("mapped_file", "memory.local.mapped_file", "memory.file_mapped"),
-    ("dirty", "memory.local.dirty", "memory.file_dirty"),
-    ("writeback", "memory.local.writeback", "memory.file_writeback"),
-    ("swapcached", "memory.local.swapcached", "memory.swapcached"),
-    ("inactive_anon", "memory.local.inactive_anon", "memory.inactive_anon"),
-    ("active_anon", "memory.local.active_anon", "memory.active_anon"),
-    ("inactive_file", "memory.local.inactive_file", "memory.inactive_file"),
-    ("active_file", "memory.local.active_file", "memory.active_file"),
-    ("unevictable", "memory.local.unevictable", "memory.unevictable"),
-    ("pgfault", "memory.local.pgfault", "memory.pgfault"),
-    ("pgmajfault", "memory.local.pgmajfault", "memory.pgmajfault"),
-    ("workingset_refault_anon", "memory.local.workingset_refault_anon", "memory.workingset_refault_anon"),
-    ("workingset_refault_file", "memory.local.workingset_refault_file", "memory.workingset_refault_file"),
-    ("workingset_refault", "memory.local.workingset_refault", "memory.workingset_refault"),
-    ("swap", "memory.local.swap", "memory.swap"),
-    ("pgpgin", "memory.local.pgpgin", "memory.pgpgin"),
-    ("pgpgout", "memory.local.pgpgout", "memory.pgpgout"),
+/// Words of the version 1 memory.stat. The metric is `memory.local.WORD` for the word alone, and `memory.` with the second
+/// name for the word with the prefix `total_`.
+const STAT: &[(&str, &str)] = &[
+    ("rss", "anon"),
+    ("cache", "file"),
+    ("rss_huge", "anon_thp"),
+    ("shmem", "shmem"),
+    ("mapped_file", "file_mapped"),
+    ("dirty", "file_dirty"),
+    ("writeback", "file_writeback"),
+    ("swapcached", "swapcached"),
+    ("inactive_anon", "inactive_anon"),
+    ("active_anon", "active_anon"),
+    ("inactive_file", "inactive_file"),
+    ("active_file", "active_file"),
+    ("unevictable", "unevictable"),
+    ("pgfault", "pgfault"),
+    ("pgmajfault", "pgmajfault"),
+    ("workingset_refault_anon", "workingset_refault_anon"),
+    ("workingset_refault_file", "workingset_refault_file"),
+    ("workingset_refault", "workingset_refault"),
+    ("swap", "swap"),
+    ("pgpgin", "pgpgin"),
+    ("pgpgout", "pgpgout"),
 ];
 
 /// All values of a job that kernel files contain, and the time of the reading in microseconds since the epoch.
@@ -94,19 +128,23 @@ impl Snapshot {
     pub fn take(job: &Job) -> Self {
         let begin_us = now_us();
         let mut values = BTreeMap::new();
-        for (metric, controller, file, word, factor) in LINES {
-            let known = values.contains_key(&key(metric, ""));
-            if let Some(value) =
-                read(job, controller, file, word).filter(|value| !known && *value < UNLIMITED)
-            {
-                values.insert(key(metric, ""), value * factor);
+        for file in FILES {
+            for (word, metric, factor) in file.values {
+                let is_known = values.contains_key(&key(metric, ""));
+                let value = read(job, file.controller, file.name, word).filter(|value| *value < UNLIMITED);
+                if let Some(value) = value.filter(|_| !is_known) {
+                    values.insert(key(metric, ""), value * factor);
+                }
             }
         }
-        for (word, local, total) in STAT {
-            let lines = [(*local, (*word).to_owned()), (*total, format!("total_{word}"))];
+        for (word, name) in STAT {
+            let lines = [
+                (format!("memory.local.{word}"), (*word).to_owned()),
+                (format!("memory.{name}"), format!("total_{word}")),
+            ];
             for (metric, word) in lines {
-                values
-                    .extend(read(job, "memory", "memory.stat", &word).map(|value| (key(metric, ""), value)));
+                let value = read(job, "memory", "memory.stat", &word);
+                values.extend(value.map(|value| (key(&metric, ""), value)));
             }
         }
         let per_cpu = text(job, "cpuacct", "cpuacct.usage_percpu");

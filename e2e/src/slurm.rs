@@ -22,16 +22,12 @@ pub const USER: (u32, u32, &str) = (5, 60, "games");
 
 /// Returns the reason why this machine cannot run the cluster, or `None` if it can.
 pub fn missing() -> Option<String> {
-    let wanted = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
-    if !wanted.split(',').any(|required| required.trim() == "slurm") {
-        return Some("it takes a minute; `make test-slurm` asks for it".to_owned());
-    }
     let is_missing = |program: &&str| Command::new(program).arg("-V").output().is_err();
     let programs = ["slurmctld", "slurmd", "sbatch", "srun", "scontrol"];
     let mpi = ["mpicc.mpich", "mpiexec.hydra"];
     let slurm =
         programs.into_iter().chain(mpi).find(is_missing).map(|program| format!("there is no {program}"));
-    let hierarchy = || ["memory", "cpuacct", "freezer", "cpuset"].into_iter().find_map(cgroup::cannot_make);
+    let hierarchy = || ["memory", "cpuacct", "freezer", "cpuset"].into_iter().find_map(cgroup::unavailable);
     slurm.or_else(munge::missing).or_else(hierarchy)
 }
 
@@ -41,7 +37,7 @@ pub struct Cluster {
     pub nodes: [String; 2],
     daemons: Vec<Child>,
     directory: TempDir,
-    _munged: Munged,
+    munged: Munged,
 }
 
 impl Cluster {
@@ -53,7 +49,7 @@ impl Cluster {
         let directory = tempfile::tempdir().unwrap();
         let munged = Munged::start();
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let mut cluster = Self { nodes, daemons: Vec::new(), directory, _munged: munged };
+        let mut cluster = Self { nodes, daemons: Vec::new(), directory, munged };
         for node in &cluster.nodes {
             fs::create_dir(cluster.path(node)).unwrap();
             fs::create_dir(cluster.path(&format!("run.{node}"))).unwrap();
@@ -88,12 +84,12 @@ impl Cluster {
         self.path(&format!("run.{node}/agent.sock"))
     }
 
-    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file `empty`
+    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file `disabled`
     /// exists, the script does nothing.
     fn write_script(&self, name: &str) {
         let text = format!(
-            "#!/bin/sh\n[ -e {empty} ] && exit 0\nexport POLYMETER={polymeter}\nexport POLYMETER_SOCKET={here}/run.$SLURMD_NODENAME/agent.sock\nexport POLYMETER_AGENT_CONFIG={here}/agent.$SLURMD_NODENAME.toml\nexec {script} 2>>{here}/{name}.said\n",
-            empty = self.path("empty").display(),
+            "#!/bin/sh\n[ -e {disabled} ] && exit 0\nexport POLYMETER={polymeter}\nexport POLYMETER_SOCKET={here}/run.$SLURMD_NODENAME/agent.sock\nexport POLYMETER_AGENT_CONFIG={here}/agent.$SLURMD_NODENAME.toml\nexec {script} 2>>{here}/{name}.stderr\n",
+            disabled = self.path("disabled").display(),
             polymeter = program("polymeter").get_program().to_str().unwrap(),
             here = self.directory.path().display(),
             script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm").join(name).display(),
@@ -117,17 +113,17 @@ impl Cluster {
     }
 
     /// Returns the text that the scripts wrote to stderr.
-    pub fn scripts_said(&self) -> String {
-        let said = ["prolog.said", "epilog.said"].map(|name| fs::read_to_string(self.path(name)));
-        said.into_iter().flatten().collect()
+    pub fn scripts_stderr(&self) -> String {
+        let stderr = ["prolog.stderr", "epilog.stderr"].map(|name| fs::read_to_string(self.path(name)));
+        stderr.into_iter().flatten().collect()
     }
 
-    /// Switches the scripts off (`empty` is true) or on again.
-    pub fn empty_scripts(&self, empty: bool) {
-        if empty {
-            File::create(self.path("empty")).unwrap();
+    /// Switches the scripts off (`disabled` is true) or on again.
+    pub fn disable_scripts(&self, disabled: bool) {
+        if disabled {
+            File::create(self.path("disabled")).unwrap();
         } else {
-            fs::remove_file(self.path("empty")).unwrap();
+            fs::remove_file(self.path("disabled")).unwrap();
         }
     }
 
@@ -140,7 +136,7 @@ impl Cluster {
         let here = self.directory.path().display();
         let mut text = format!(
             "ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nSlurmdParameters=config_overrides\nAuthType=auth/munge\nAuthInfo=socket={munge}\nCredType=cred/munge\nStateSaveLocation={here}/state\nSlurmdSpoolDir={here}/%n\nSlurmctldPidFile={here}/slurmctld.pid\nSlurmdPidFile={here}/slurmd.%n.pid\nSlurmctldLogFile={here}/slurmctld.log\nSlurmdLogFile={here}/slurmd.%n.log\nSlurmctldPort={ctld}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nMpiDefault=none\nProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup\nJobAcctGatherFrequency=task=1\nSwitchType=switch/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=100\nSchedulerType=sched/backfill\nSchedulerParameters=sched_interval=1,batch_sched_delay=0\nReturnToService=2\nKillWait=2\nUnkillableStepTimeout=10\nMinJobAge=600\nJobRequeue=1\nProlog={here}/prolog\nEpilog={here}/epilog\nEpilogSlurmctld={here}/epilog-slurmctld\nPrologFlags=Alloc,Contain\n",
-            munge = self._munged.socket().display(),
+            munge = self.munged.socket().display(),
             ctld = port(0),
         );
         for (number, node) in self.nodes.iter().enumerate() {
@@ -158,10 +154,10 @@ impl Cluster {
     }
 
     fn start_daemon(&mut self, name: &str, arguments: &[&str]) {
-        let said = File::create(self.path(&format!("{name}.{}.said", self.daemons.len()))).unwrap();
+        let stderr = File::create(self.path(&format!("{name}.{}.stderr", self.daemons.len()))).unwrap();
         let mut command = Command::new(name);
         command.args(arguments).env("SLURM_CONF", self.path("slurm.conf"));
-        command.stdin(Stdio::null()).stdout(said.try_clone().unwrap()).stderr(said);
+        command.stdin(Stdio::null()).stdout(stderr.try_clone().unwrap()).stderr(stderr);
         self.daemons.push(command.spawn().unwrap());
     }
 
@@ -206,13 +202,13 @@ impl Cluster {
 
     /// Returns the processes of this cluster: its daemons, and the processes that they started for jobs.
     fn processes(&self) -> Vec<Pid> {
-        let mark = format!("SLURM_CONF={}", self.path("slurm.conf").display());
+        let variable_of_cluster = format!("SLURM_CONF={}", self.path("slurm.conf").display());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
         let mut pids: Vec<i32> = pids.collect();
         pids.retain(|pid| {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+            environment.split(|byte| *byte == 0).any(|variable| variable == variable_of_cluster.as_bytes())
         });
         pids.into_iter().filter_map(Pid::from_raw).collect()
     }
@@ -227,7 +223,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("scripts: {}", self.scripts_said());
+            println!("scripts: {}", self.scripts_stderr());
             for name in ["slurmctld.log".to_owned()]
                 .into_iter()
                 .chain(self.nodes.iter().map(|node| format!("slurmd.{node}.log")))

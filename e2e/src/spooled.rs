@@ -25,7 +25,7 @@ pub fn frames(spool: &Path) -> Vec<Spooled> {
     let mut frames = Vec::new();
     for path in segments(spool) {
         for restored in segment::read(&fs::read(path).unwrap()).restored {
-            let Restored::Frame(_, bytes, ..) = restored else { panic!("something was dropped") };
+            let Restored::Frame(_, bytes, ..) = restored else { panic!("a segment records dropped frames") };
             let frame = Frame::decode(&bytes).unwrap();
             frames.push(Spooled {
                 session: frame.session.to_string(),

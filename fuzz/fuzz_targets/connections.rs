@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data) {
         keys(text);
         let written = fuzzing::requests(text);
-        assert_eq!(fuzzing::requests(&written), written, "what is written is understood");
+        assert_eq!(fuzzing::requests(&written), written, "a written file is read unchanged");
     }
     authorised(data);
     zap(data);
@@ -30,7 +30,7 @@ fn keys(text: &str) {
     }
     if let Ok(pair) = KeyPair::from_text(text) {
         assert!(PublicKey::from_text(text).is_err(), "a file with a secret key is no public one");
-        let again = KeyPair::from_text(&pair.to_text("n")).expect("it was written here");
+        let again = KeyPair::from_text(&pair.to_text("n")).expect("the text was formatted above");
         assert_eq!((again.public, again.secret.as_bytes()), (pair.public, pair.secret.as_bytes()));
     }
 }
@@ -61,7 +61,7 @@ fn zap(data: &[u8]) {
         rest = next;
     }
     let (key, is_answer) = fuzzing::ask(&parts);
-    assert!(is_answer, "whoever asks is answered");
+    assert!(is_answer, "every request has an answer");
     assert!(key.is_none_or(|key| parts.last().is_some_and(|part| part == key.as_bytes())));
 }
 

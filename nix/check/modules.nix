@@ -63,7 +63,7 @@ let
     "a type must be right" = refused (mistake {
       perf_fd_limit = "many";
     });
-    "only what differs from the standing plan has to be said" =
+    "only differences from the default plan are written" =
       let
         baseline = agent.services.polymeter-agent.settings.baseline;
         example = (lib.importTOML ../../deploy/agent.toml).baseline;
@@ -74,7 +74,7 @@ let
         7717
         7718
       ];
-    "the firewall stays as it is where nobody says otherwise" =
+    "the firewall is unchanged by default" =
       alone.networking.firewall.allowedTCPPorts == [ ];
     "a collector without a database has a file" =
       alone.services.postgresql == { } && lib.hasPrefix "sqlite:" alone.services.polymeter-collector.settings.store;

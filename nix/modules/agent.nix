@@ -51,7 +51,7 @@ in
         baseline."node.vm.pgfault" = "1s";
       };
       description = ''
-        What stands in /etc/polymeter/agent.toml. What is not said there is the agent's own default. `baseline` has the
+        The contents of /etc/polymeter/agent.toml. Keys that are not set have the agent's own default. `baseline` has the
         example's standing plan, of which single metrics can be said otherwise, and `jobs` the example's patterns.
       '';
     };

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::accepted::Accepted;
 use crate::error::DatabaseError;
-use crate::maintenance::Maintenance;
+use crate::stop::{Cancel, Stop};
 use crate::value::{Batch, Row, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
 
@@ -47,8 +47,29 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Connects and disconnects, to test whether the database can be reached.
     fn probe(&self) -> Result<(), StoreError>;
 
-    /// Starts the maintenance that the database needs besides the writers; none if it needs none.
-    fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError>;
+    /// Connects to maintain the database; returns none while another connection does.
+    fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError>;
+}
+
+/// A connection that was opened to maintain a database. Its end releases the lock of the maintenance.
+pub(crate) struct MaintenanceSession {
+    /// The connection.
+    pub(crate) connection: Box<dyn Connection>,
+    /// Cancels the statement that the connection runs.
+    pub(crate) cancel: Option<Cancel>,
+    /// The tasks, in the order in which they run.
+    pub(crate) tasks: &'static [Task],
+}
+
+/// A task of the maintenance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Task {
+    /// What it does, as a verb and an object, such as "compress old chunks".
+    pub(crate) name: &'static str,
+    /// The number of rounds after which it runs again. A round is a minute.
+    pub(crate) rounds: u32,
+    /// Runs it, until the maintenance has to end. The connection is in no transaction, before and after.
+    pub(crate) run: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
 }
 
 /// A connection that was opened to write.

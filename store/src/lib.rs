@@ -23,6 +23,7 @@ mod postgres;
 pub mod reader;
 mod schema;
 mod sqlite;
+mod stop;
 mod url;
 mod value;
 mod writer;

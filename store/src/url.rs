@@ -74,12 +74,12 @@ impl StoreUrl {
         self.backend.probe()
     }
 
-    /// Starts the maintenance that the store needs besides the writers; none if it needs none.
+    /// Starts the maintenance that the store needs besides the writers.
     ///
     /// # Errors
     /// Returns an error if the operating system refuses a thread.
-    pub fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
-        self.backend.start_maintenance()
+    pub fn start_maintenance(&self) -> Result<Maintenance, StoreError> {
+        Maintenance::start(Arc::clone(&self.backend))
     }
 
     pub(crate) fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {

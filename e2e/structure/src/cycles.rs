@@ -61,19 +61,19 @@ fn common(one: &Path, other: &Path) -> PathBuf {
 
 /// Returns the groups of names that import each other in a cycle.
 #[must_use]
-pub fn circles(names: &Names) -> Vec<BTreeSet<String>> {
+pub fn find(names: &Names) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         names.keys().map(|name| (name, reachable(names, name))).collect();
-    let mut circles = BTreeSet::new();
+    let mut cycles = BTreeSet::new();
     for name in names.keys().filter(|name| reached[name].contains(name)) {
-        let circle = reached[name]
+        let cycle = reached[name]
             .iter()
             .filter(|other| reached.get(**other).is_some_and(|back| back.contains(name)))
             .map(|other| (*other).clone())
             .collect::<BTreeSet<String>>();
-        circles.insert(circle);
+        cycles.insert(cycle);
     }
-    circles.into_iter().collect()
+    cycles.into_iter().collect()
 }
 
 fn reachable<'a>(names: &'a Names, from: &String) -> BTreeSet<&'a String> {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_each_circle_once() {
+    fn finds_each_cycle_once() {
         let imports = |list: &[(&str, &str)]| {
             let mut names = Names::new();
             for (from, to) in list {
@@ -100,9 +100,9 @@ mod tests {
             }
             names
         };
-        assert_eq!(circles(&imports(&[("a", "b"), ("b", "c"), ("a", "c")])), Vec::<BTreeSet<String>>::new());
-        let found = circles(&imports(&[("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "c")]));
-        let expected = [["a", "b"], ["c", "d"]].map(|circle| circle.map(str::to_owned).into());
+        assert_eq!(find(&imports(&[("a", "b"), ("b", "c"), ("a", "c")])), Vec::<BTreeSet<String>>::new());
+        let found = find(&imports(&[("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "c")]));
+        let expected = [["a", "b"], ["c", "d"]].map(|cycle| cycle.map(str::to_owned).into());
         assert_eq!(found, expected);
     }
 }

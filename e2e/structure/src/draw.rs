@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use crate::cycles::{Names, circles};
+use crate::cycles::{self, Names};
 
 const ROW_PX: usize = 84;
 const BOX_HEIGHT_PX: usize = 26;
@@ -14,9 +14,9 @@ const HEAD_PX: usize = 34;
 
 /// Returns the layer of each name: 0 for a name that imports nothing. Imports within a cycle do not count.
 fn layers(names: &Names) -> BTreeMap<String, usize> {
-    let circles = circles(names);
+    let cycles = cycles::find(names);
     let is_within = |one: &String, other: &String| {
-        circles.iter().any(|circle| circle.contains(one) && circle.contains(other))
+        cycles.iter().any(|cycle| cycle.contains(one) && cycle.contains(other))
     };
     let mut layers: BTreeMap<String, usize> = names.keys().map(|name| (name.clone(), 0)).collect();
     layers.extend(names.values().flatten().map(|name| (name.clone(), 0)));
@@ -57,13 +57,12 @@ pub fn svg(title: &str, names: &Names) -> String {
          <title>Imports: {title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
          <text x=\"{MARGIN_PX}\" y=\"22\" font-weight=\"bold\">{title}: each imports only what lies below it</text>\n"
     );
-    let circles: Vec<BTreeSet<String>> = circles(names);
+    let cycles: Vec<BTreeSet<String>> = cycles::find(names);
     for (name, imported) in names {
         for other in imported.iter().filter(|other| *other != name) {
             let ((x1, y1), (x2, y2)) = (places[name.as_str()], places[other.as_str()]);
-            let is_circle = circles.iter().any(|circle| circle.contains(name) && circle.contains(other));
-            let style =
-                if is_circle { "stroke=\"#c00\" stroke-dasharray=\"5 3\"" } else { "stroke=\"#89a\"" };
+            let is_cycle = cycles.iter().any(|cycle| cycle.contains(name) && cycle.contains(other));
+            let style = if is_cycle { "stroke=\"#c00\" stroke-dasharray=\"5 3\"" } else { "stroke=\"#89a\"" };
             let (y1, y2) = if y1 < y2 { (y1 + BOX_HEIGHT_PX, y2) } else { (y1, y2 + BOX_HEIGHT_PX) };
             writeln!(text, "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" {style}/>").unwrap();
         }

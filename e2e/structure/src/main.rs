@@ -15,7 +15,7 @@ use polymeter_structure::{crates, draw, graph, manifest, shown};
 fn main() -> ExitCode {
     let result = match std::env::args().nth(1) {
         None => {
-            print_circles();
+            print_cycles();
             Ok(())
         }
         Some(directory) => draw_all(Path::new(&directory)),
@@ -29,15 +29,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn print_circles() {
+fn print_cycles() {
     for target in crates().iter().flat_map(|directory| graph::targets(directory)) {
         for (directory, names) in cycles::by_directory(&target) {
-            for circle in cycles::circles(&names) {
-                println!("{}: {}", shown(&directory), Vec::from_iter(circle.clone()).join(" "));
+            for cycle in cycles::find(&names) {
+                println!("{}: {}", shown(&directory), Vec::from_iter(cycle.clone()).join(" "));
                 for (file, imported) in &target.imports {
                     for other in imported {
                         let Some((common, from, to)) = cycles::edge(&target, file, other) else { continue };
-                        if common == directory && circle.contains(&from) && circle.contains(&to) {
+                        if common == directory && cycle.contains(&from) && cycle.contains(&to) {
                             println!("    {} imports {}", shown(file), shown(other));
                         }
                     }

@@ -141,7 +141,7 @@ fn named_files_exist() {
 }
 
 #[test]
-fn the_summary_lists_every_page_of_the_book() {
+fn summary_lists_every_page_of_the_book() {
     let book = workspace().join("docs");
     let summary = fs::read_to_string(book.join("SUMMARY.md")).unwrap();
     let listed: BTreeSet<PathBuf> = links(&summary).into_iter().map(|(_, link)| book.join(link)).collect();
@@ -152,7 +152,7 @@ fn the_summary_lists_every_page_of_the_book() {
 }
 
 #[test]
-fn the_first_pages_are_short() {
+fn first_pages_are_short() {
     for (name, lines_max) in LINES_MAX {
         let lines = fs::read_to_string(workspace().join(name)).unwrap().lines().count();
         assert!(lines <= lines_max, "{name} has {lines} lines, not at most {lines_max}");

@@ -15,7 +15,7 @@ use polymeter_structure::rules::{CRATES, DIRECTIONS, IMPURE, PURE};
 use polymeter_structure::{crates, cycles, manifest, shown, workspace};
 
 /// Known cycles: a directory and its modules. An entry that is larger than the actual cycle fails the test, too.
-const CIRCLES: &[(&str, &str)] = &[];
+const CYCLES: &[(&str, &str)] = &[];
 
 /// Known imports against the permitted direction: a file and the module that it imports.
 const AGAINST: &[(&str, &str)] = &[];
@@ -40,16 +40,16 @@ fn all_targets() -> Vec<Target> {
 }
 
 #[test]
-fn modules_import_without_circles() {
+fn modules_import_without_cycles() {
     let mut found = BTreeSet::new();
     for target in all_targets() {
         for (directory, names) in cycles::by_directory(&target) {
-            for circle in cycles::circles(&names) {
-                found.insert((shown(&directory), circle.into_iter().collect::<Vec<_>>().join(" ")));
+            for cycle in cycles::find(&names) {
+                found.insert((shown(&directory), cycle.into_iter().collect::<Vec<_>>().join(" ")));
             }
         }
     }
-    compare("modules that import each other in a circle", "CIRCLES", &found, CIRCLES);
+    compare("modules that import each other in a cycle", "CYCLES", &found, CYCLES);
 }
 
 #[test]

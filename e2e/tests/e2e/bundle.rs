@@ -196,13 +196,13 @@ fn bundle_check_reports_modified_files() {
     fs::remove_file(bundled.bundle().join("ledger.csv")).unwrap();
     fs::create_dir(bundled.bundle().join("plots")).unwrap();
     fs::write(bundled.bundle().join("plots/new.svg"), "").unwrap();
-    let said = bundled.verify().unwrap_err();
+    let message = bundled.verify().unwrap_err();
     for fault in
         ["samples.parquet was changed", "ledger.csv is missing", "plots/new.svg is not in the manifest"]
     {
-        assert!(said.contains(fault), "{said}");
+        assert!(message.contains(fault), "{message}");
     }
-    assert_eq!(said.lines().count(), 3, "{said}");
+    assert_eq!(message.lines().count(), 3, "{message}");
 
     std::os::unix::fs::symlink("/etc/passwd", bundled.bundle().join("ledger.csv")).unwrap();
     assert!(bundled.verify().unwrap_err().contains("neither a regular file nor a directory"));
@@ -220,9 +220,9 @@ fn bundle_refuses_existing_targets_and_unknown_jobs() {
     let again = bundled.polymeter(&["bundle", &bundled.job_id, "--store", &store, "--out", "bundle"]);
     assert!(!again.status.success() && text(&again.stderr).contains("is not empty"));
     let other = bundled.polymeter(&["bundle", "no-such-job", "--store", &store]);
-    let said = text(&other.stderr);
-    assert!(!other.status.success() && said.contains("unknown job"), "{said}");
-    assert!(!said.contains(&bundled.job_id), "others' ids are not told: {said}");
+    let stderr = text(&other.stderr);
+    assert!(!other.status.success() && stderr.contains("unknown job"), "{stderr}");
+    assert!(!stderr.contains(&bundled.job_id), "the ids of other jobs are not shown: {stderr}");
     assert!(!bundled.path("bundle-no-such-job").exists());
     assert!(bundled.verify().is_ok());
 }

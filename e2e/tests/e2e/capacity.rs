@@ -37,11 +37,11 @@ fn agent_refuses_to_start_with_too_few_descriptors() {
         let mut agent = program("polymeter-agent");
         agent.arg("--config").arg(env.path("agent.toml"));
         let output = limited(limit)(agent).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(
-            said.contains(&format!("{limit} file descriptors")) && said.contains("LimitNOFILE"),
-            "{said}"
+            stderr.contains(&format!("{limit} file descriptors")) && stderr.contains("LimitNOFILE"),
+            "{stderr}"
         );
     }
 }
@@ -56,7 +56,7 @@ fn agent_tracks_as_many_jobs_as_its_descriptors_allow() {
     let agent = Agent::start_within(&env, &plan, "", "", limited(250));
     let left_out = || agent.count("jobs_left_out");
     wait_until("some jobs are left out", || left_out() > 0);
-    wait_until("those for which there is room are followed", || {
+    wait_until("the agent tracks as many jobs as possible", || {
         agent.jobs().len() as u64 + left_out() == 28 && !agent.jobs().is_empty()
     });
     assert!(agent.daemon.log().contains("cannot track"), "{}", agent.daemon.log());
@@ -66,11 +66,11 @@ fn agent_tracks_as_many_jobs_as_its_descriptors_allow() {
     let open = fs::read_dir(format!("/proc/{}/fd", agent.daemon.pid())).unwrap().count();
     assert!(open < 250 - 32, "{open} descriptors are open");
     // Some jobs end and make room.
-    let (gone, stay) = jobs.into_iter().partition::<Vec<_>, _>(|job| agent.jobs().contains(&job.id));
-    drop(gone);
-    wait_until("others take the places", || stay.iter().any(|job| agent.jobs().contains(&job.id)));
-    drop(stay);
-    wait_until("all are followed", || left_out() == 0);
+    let (ended, waiting) = jobs.into_iter().partition::<Vec<_>, _>(|job| agent.jobs().contains(&job.id));
+    drop(ended);
+    wait_until("waiting jobs are tracked", || waiting.iter().any(|job| agent.jobs().contains(&job.id)));
+    drop(waiting);
+    wait_until("all are tracked", || left_out() == 0);
     agent.daemon.terminate();
     collector.terminate();
 }
@@ -90,12 +90,12 @@ fn collector_outage_is_logged_and_shown() {
     wait_until("the log says so", || agent.daemon.log().contains("cannot reach the collector"));
     assert!(state()["backlog_bytes"].as_u64().unwrap() > 0);
     let (collector, _) = collector(&env, &env.endpoint());
-    wait_until("its return is said", || agent.daemon.log().contains("is reachable again after"));
+    wait_until("the reconnection is logged", || agent.daemon.log().contains("is reachable again after"));
     wait_until("everything is acknowledged", || state()["acknowledged_us"].as_i64().is_some());
     assert_eq!(state()["connected"], true);
     assert!(!shown("NOT connected"));
     collector.kill();
-    wait_until("its end is seen", || state()["connected"] == false);
+    wait_until("the disconnection is shown", || state()["connected"] == false);
     wait_until("the log says it again", || {
         agent.daemon.log().matches("cannot reach the collector").count() == 2
     });
@@ -103,12 +103,12 @@ fn collector_outage_is_logged_and_shown() {
 }
 
 /// The version 2 hierarchy that Slurm 26.05 creates. It is removed when the test ends.
-struct Scope {
+struct SlurmScope {
     top: PathBuf,
     pattern: String,
 }
 
-impl Scope {
+impl SlurmScope {
     fn new() -> Self {
         let slice = format!("{}.slice", unique());
         let top = cgroup::root(V2).unwrap().join(&slice);
@@ -123,7 +123,7 @@ impl Scope {
     }
 }
 
-impl Drop for Scope {
+impl Drop for SlurmScope {
     fn drop(&mut self) {
         cgroup::remove(&self.top).ok();
     }
@@ -140,7 +140,7 @@ fn process_in(task: &Path, number: Option<&str>) -> Child {
 
 fn jobs_of_slurm_26_05_are_found_by_sluid() {
     require(&NEEDS);
-    let (env, scope) = (TestEnvironment::new(), Scope::new());
+    let (env, scope) = (TestEnvironment::new(), SlurmScope::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
     let plan = Plan {
         collector: &endpoint,
@@ -156,16 +156,16 @@ fn jobs_of_slurm_26_05_are_found_by_sluid() {
     slurmd.env("SLURM_JOB_ID", "77").env("SLURM_JOB_SLUID", "s5K1KKYAYG5D00").env("SLURM_JOB_UID", "1234");
     assert!(slurmd.status().unwrap().success());
     scope.job("s5K1KKYAYG5D00");
-    wait_until("the prolog has told the number", || agent.jobs() == ["77"]);
+    wait_until("the prolog has reported the number", || agent.jobs() == ["77"]);
     let children = [
         process_in(&scope.job("s5K1KKYAYG5D01"), Some("78")),
         // A process that claims the id of an existing job.
         process_in(&scope.job("s5K1KKYAYG5D02"), Some("77")),
         process_in(&scope.job("s5K1KKYAYG5D03"), None),
     ];
-    wait_until("a process has told the number", || agent.jobs().contains(&"78".to_owned()));
+    wait_until("a process has reported the number", || agent.jobs().contains(&"78".to_owned()));
     let all = ["77", "78", "s5K1KKYAYG5D02", "s5K1KKYAYG5D03"];
-    wait_until("the others are called by their SLUIDs", || agent.jobs() == all);
+    wait_until("the others are identified by their SLUIDs", || agent.jobs() == all);
     for mut child in children {
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -6,11 +6,12 @@ use std::process::Command;
 
 use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure_with};
+use polymeter_e2e::fixture::{OTHER_USER, OWNER};
+use polymeter_e2e::random::Random;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, TestEnvironment, require, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, as_user, require, stored, wait_until};
 use rustix::process::Signal;
-use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
 
 tests![
@@ -26,27 +27,25 @@ tests![
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const OWNER: u32 = 64_001;
-const OTHER_USER: u32 = 64_002;
 const BASELINE: [(&str, &str); 2] = [("cpu.usage", "200ms"), ("memory.current", "1s")];
 
 /// An agent that tracks a job, and a collector that stores its data.
-struct Scene {
+struct Fixture {
     agent: Agent,
     collector: Daemon,
     endpoint: String,
     _sleeper: Sleeper,
     job: Job,
-    _yard: TestCgroups,
+    _cgroups: TestCgroups,
     env: TestEnvironment,
 }
 
-impl Scene {
-    /// Starts a scene with additional keys and tables in the agent's configuration, and registers the job for the owner.
-    fn set(keys: &str, tables: &str) -> Self {
-        let scene = Self::unregistered(keys, tables);
-        scene.register(&json!({"uid": OWNER}));
-        scene
+impl Fixture {
+    /// Starts a fixture with additional keys and tables in the agent's configuration, and registers the job for the owner.
+    fn new(keys: &str, tables: &str) -> Self {
+        let fixture = Self::unregistered(keys, tables);
+        fixture.register(&json!({"uid": OWNER}));
+        fixture
     }
 
     fn unregistered(keys: &str, tables: &str) -> Self {
@@ -57,20 +56,20 @@ impl Scene {
         let plan = Plan { collector: &endpoint, jobs: &[], baseline: &BASELINE };
         let agent = Agent::start_with(&env, &plan, keys, tables);
         std::fs::set_permissions(env.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        Self { agent, collector, endpoint, _sleeper: sleeper, job, _yard: cgroups, env }
+        Self { agent, collector, endpoint, _sleeper: sleeper, job, _cgroups: cgroups, env }
     }
 
     fn register(&self, more: &Value) {
-        let mut request = json!({"verb": "register", "job": "x", "cgroups": self.job.places});
+        let mut request = json!({"verb": "register", "job": "x", "cgroups": self.job.directories});
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let answer = self.agent.ask(&request);
         assert_eq!(answer["answer"], "registered", "{answer}");
-        self.agent.must_track("x", &["v2/cpu.stat"]);
+        self.agent.wait_until_tracked("x", &["v2/cpu.stat"]);
     }
 
     /// Returns the agent's answer to a user and group on the control socket.
-    fn ask_as(&self, who: (u32, u32), request: &Value) -> Value {
-        as_user(who, || self.agent.ask(request))
+    fn ask_as(&self, user: (u32, u32), request: &Value) -> Value {
+        as_user(user, || self.agent.ask(request))
     }
 
     fn plan_line(&self, metric: &str) -> Value {
@@ -93,56 +92,41 @@ impl Scene {
     }
 }
 
-/// Runs `act` on a thread with another user's credentials, which its connections present. The kernel keeps credentials
-/// per thread; only the C library applies a change to the whole process.
-fn as_user<T: Send>((uid, gid): (u32, u32), act: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-            rustix::thread::set_thread_groups(&[]).unwrap();
-            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
-            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-            act()
-        });
-        thread.join().unwrap()
-    })
-}
-
 fn marks_and_user_values_are_stored() {
     require(&NEEDS);
-    let scene = Scene::set("", "");
-    let ada = (OWNER, OWNER);
+    let fixture = Fixture::new("", "");
+    let owner = (OWNER, OWNER);
     for (name, kind) in [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")] {
-        let answer = scene.ask_as(ada, &json!({"verb": "mark", "job": "x", "name": name, "kind": kind}));
+        let answer = fixture.ask_as(owner, &json!({"verb": "mark", "job": "x", "name": name, "kind": kind}));
         assert_eq!(answer["answer"], "done", "{answer}");
     }
     for (value, rank) in [(0.5, "0"), (0.25, "0"), (-1e300, "1")] {
         let push = json!({"verb": "push", "job": "x", "metric": "loss", "value": value, "unit": "nats",
                           "labels": {"rank": rank}});
-        assert_eq!(scene.ask_as(ada, &push)["answer"], "done");
+        assert_eq!(fixture.ask_as(owner, &push)["answer"], "done");
     }
     for (verb, code) in [
         (json!({"verb": "mark", "job": "x", "name": "mine"}), "unknown_job"),
         (json!({"verb": "push", "job": "x", "metric": "loss", "value": 1}), "unknown_job"),
         (json!({"verb": "mark", "name": "reboot"}), "forbidden"),
     ] {
-        assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &verb)["code"], code, "{verb}");
+        assert_eq!(fixture.ask_as((OTHER_USER, OTHER_USER), &verb)["code"], code, "{verb}");
     }
-    assert_eq!(scene.agent.ask(&json!({"verb": "mark", "name": "maintenance"}))["answer"], "done");
+    assert_eq!(fixture.agent.ask(&json!({"verb": "mark", "name": "maintenance"}))["answer"], "done");
     // The series beyond the limit of 1000 are refused.
     let refused = (0..400).filter(|number| {
         let labels = json!({"n": number.to_string()});
         let push = json!({"verb": "push", "job": "x", "metric": "many", "value": number, "labels": labels});
-        scene.agent.ask(&push)["code"] == "too_many"
+        fixture.agent.ask(&push)["code"] == "too_many"
     });
     assert_eq!(refused.count(), 400 - (256 - 2));
-    assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-    stored::wait_for_end(&scene.env, "x");
-    let mut reader = scene.env.reader();
+    assert_eq!(fixture.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    stored::wait_for_end(&fixture.env, "x");
+    let mut reader = fixture.env.reader();
     let job = stored::job(&mut reader, "x").unwrap();
     let marks: Vec<_> = reader.marks(Some(job.job_key)).unwrap();
-    let told: Vec<_> = marks.iter().map(|mark| (mark.name.as_str(), mark.kind.as_str())).collect();
-    assert_eq!(told, [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")]);
+    let names_and_kinds: Vec<_> = marks.iter().map(|mark| (mark.name.as_str(), mark.kind.as_str())).collect();
+    assert_eq!(names_and_kinds, [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")]);
     assert!(marks.iter().all(|mark| mark.actor.as_deref() == Some("uid 64001")));
     let of_node = reader.marks(None).unwrap();
     assert_eq!(of_node.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["maintenance"]);
@@ -156,28 +140,36 @@ fn marks_and_user_values_are_stored() {
     let pushed: Vec<_> =
         reader.ledger(Some(job.job_key)).unwrap().into_iter().filter(|row| row.source == "pushed").collect();
     assert_eq!(pushed[0].tally.taken, 3 + 254, "{pushed:?}");
-    scene.agent.daemon.terminate();
-    scene.collector.terminate();
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
 }
 
 fn configured_administrators_and_job_visibility() {
     require(&NEEDS);
     // Users and groups that exist on every Debian.
     let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\njob_visibility = \"all\"\n";
-    let scene = Scene::set(keys, "");
-    let log = scene.agent.daemon.log();
+    let fixture = Fixture::new(keys, "");
+    let log = fixture.agent.daemon.log();
     assert!(log.contains("unknown administrator") && log.contains("[name=nobody.here]"), "{log}");
     let (games, www_data) = ((5, 60), (OTHER_USER, 33));
-    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "100us"}});
+    let request = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "100us"}});
     for administrator in [games, www_data] {
-        assert_eq!(scene.ask_as(administrator, &wish)["answer"], "granted", "no limit binds administrators");
-        assert_eq!(scene.ask_as(administrator, &json!({"verb": "flush"}))["answer"], "done");
+        assert_eq!(
+            fixture.ask_as(administrator, &request)["answer"],
+            "granted",
+            "no limit binds administrators"
+        );
+        assert_eq!(fixture.ask_as(administrator, &json!({"verb": "flush"}))["answer"], "done");
     }
-    let plan = scene.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "plan", "job": "x"}));
-    assert_eq!(plan["answer"], "plan", "everybody may look: {plan}");
-    assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &wish)["code"], "forbidden", "and nobody may touch");
-    assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "flush"}))["code"], "forbidden");
-    scene.end();
+    let plan = fixture.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "plan", "job": "x"}));
+    assert_eq!(plan["answer"], "plan", "every user may see the plan: {plan}");
+    assert_eq!(
+        fixture.ask_as((OTHER_USER, OTHER_USER), &request)["code"],
+        "forbidden",
+        "other users may not change the plan"
+    );
+    assert_eq!(fixture.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "flush"}))["code"], "forbidden");
+    fixture.end();
 }
 
 /// Returns a request of every verb that takes a job, without the job.
@@ -203,12 +195,12 @@ fn verbs_about_a_job() -> Vec<Value> {
 
 fn other_users_jobs_look_like_unknown_jobs() {
     require(&NEEDS);
-    let scene = Scene::set("", "");
+    let fixture = Fixture::new("", "");
     // Returns the first line of the answer, with the requested id replaced. This works for `watch`, too.
     let answer = |uid: u32, request: &Value, job: &str| {
         let mut request = request.clone();
         request["job"] = json!(job);
-        scene.ask_as((uid, uid), &request).to_string().replace(&format!("job {job}"), "job JOB")
+        fixture.ask_as((uid, uid), &request).to_string().replace(&format!("job {job}"), "job JOB")
     };
     for request in verbs_about_a_job() {
         let (foreign, missing) = (answer(OTHER_USER, &request, "x"), answer(OTHER_USER, &request, "missing"));
@@ -217,37 +209,37 @@ fn other_users_jobs_look_like_unknown_jobs() {
         // The owner of other jobs gets the same answer.
         assert_eq!(answer(OWNER, &request, "missing"), missing, "{request}");
     }
-    let mut told_apart = 0;
+    let mut distinguished = 0;
     let for_administrators = ["register", "unregister", "start", "end"];
     for request in verbs_about_a_job() {
         if for_administrators.iter().any(|verb| request["verb"] == *verb) {
             continue;
         }
         let (present, missing) = (answer(0, &request, "x"), answer(0, &request, "missing"));
-        assert!(!missing.contains("not yours"), "administrators see what there is: {missing}");
-        told_apart += usize::from(present != missing);
+        assert!(!missing.contains("not yours"), "administrators see all jobs: {missing}");
+        distinguished += usize::from(present != missing);
     }
-    assert!(told_apart >= 8, "administrators see the difference");
+    assert!(distinguished >= 8, "administrators see the difference");
     for request in [json!({"verb": "plan"}), json!({"verb": "mark", "name": "a"}), json!({"verb": "reset"})] {
         let own = answer(OWNER, &request, "x");
         assert!(!own.contains("refused"), "{request}: {own}");
         assert_eq!(
-            scene.ask_as((OTHER_USER, OTHER_USER), &request)["code"],
+            fixture.ask_as((OTHER_USER, OTHER_USER), &request)["code"],
             "forbidden",
-            "that there is a node is no secret"
+            "the existence of a node is not secret"
         );
     }
-    let jobs = scene.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "jobs"}));
+    let jobs = fixture.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "jobs"}));
     assert_eq!(jobs["subjects"], json!([]), "{jobs}");
-    scene.end();
+    fixture.end();
 }
 
 fn minimum_periods_are_per_metric() {
     require(&NEEDS);
     let tables =
         "[limits]\nshortest_period = \"10ms\"\n[limits.shortest_periods]\n\"memory.*\" = \"100ms\"\n";
-    let scene = Scene::set("", tables);
-    let set = |plan: Value| scene.ask_as((OWNER, OWNER), &json!({"verb": "set", "job": "x", "plan": plan}));
+    let fixture = Fixture::new("", tables);
+    let set = |plan: Value| fixture.ask_as((OWNER, OWNER), &json!({"verb": "set", "job": "x", "plan": plan}));
     assert_eq!(set(json!({"cpu.usage": "10ms"}))["answer"], "granted");
     for plan in [json!({"memory.current": "10ms"}), json!({"*": "10ms"})] {
         let refused = set(plan);
@@ -257,12 +249,12 @@ fn minimum_periods_are_per_metric() {
             "{refused}"
         );
     }
-    scene.end();
+    fixture.end();
 }
 
 fn owner_is_found_from_the_job_processes() {
     require(&NEEDS);
-    let scene = Scene::unregistered("", "");
+    let fixture = Fixture::unregistered("", "");
     let mut sleeper = Command::new("setpriv")
         .args([format!("--reuid={OWNER}"), format!("--regid={OWNER}"), "--clear-groups".to_owned()])
         .args(["sleep", "1000"])
@@ -273,41 +265,41 @@ fn owner_is_found_from_the_job_processes() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", sleeper.id())).unwrap();
         status.lines().any(|line| line.starts_with("Uid:") && line.contains(&OWNER.to_string()))
     });
-    let step = scene.job.step("step_0");
+    let step = fixture.job.step("step_0");
     step.enter(sleeper.id());
-    scene.register(&json!({}));
-    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms"}});
-    wait_until("the owner's process makes it her job", || {
-        scene.ask_as((OWNER, OWNER), &wish)["answer"] == "granted"
+    fixture.register(&json!({}));
+    let request = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms"}});
+    wait_until("the owner's process makes the user its owner", || {
+        fixture.ask_as((OWNER, OWNER), &request)["answer"] == "granted"
     });
-    assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &wish)["code"], "unknown_job");
+    assert_eq!(fixture.ask_as((OTHER_USER, OTHER_USER), &request)["code"], "unknown_job");
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
-    scene.end();
+    fixture.end();
 }
 
 fn governor_slows_and_restores_leases() {
     require(&NEEDS);
     let limits = |percent: u32| format!("[limits]\nnode_cpu_percent = {percent}\n");
-    let scene = Scene::set("", &limits(1));
+    let fixture = Fixture::new("", &limits(1));
     // Root's requests are not checked against the limits in advance, so that this lease exceeds one percent.
-    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "1ms", "memory.*": "1ms"}});
-    assert_eq!(scene.agent.ask(&wish)["answer"], "granted");
-    let asked = || scene.plan_line("cpu.user")["requested"].clone();
-    wait_until("the leases are stretched", || asked() == "1ms");
-    let stretched = scene.plan_line("cpu.user")["period"].clone();
-    assert!(stretched != "1ms", "{stretched}");
+    let request = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "1ms", "memory.*": "1ms"}});
+    assert_eq!(fixture.agent.ask(&request)["answer"], "granted");
+    let asked = || fixture.plan_line("cpu.user")["requested"].clone();
+    wait_until("the leases are slowed", || asked() == "1ms");
+    let slowed = fixture.plan_line("cpu.user")["period"].clone();
+    assert!(slowed != "1ms", "{slowed}");
     // The baseline is not slowed: its metrics keep at least its rate.
     let period: polymeter_proto::period::Period =
-        scene.plan_line("cpu.usage")["period"].as_str().unwrap().parse().unwrap();
+        fixture.plan_line("cpu.usage")["period"].as_str().unwrap().parse().unwrap();
     assert!(period.as_micros() <= 200_000);
-    let plan = Plan { collector: &scene.endpoint, jobs: &[], baseline: &BASELINE };
-    configure_with(&scene.env, &plan, "", &limits(100));
-    scene.agent.daemon.signal(Signal::HUP);
+    let plan = Plan { collector: &fixture.endpoint, jobs: &[], baseline: &BASELINE };
+    configure_with(&fixture.env, &plan, "", &limits(100));
+    fixture.agent.daemon.signal(Signal::HUP);
     wait_until("the leases have their periods again", || asked().is_null());
-    assert_eq!(scene.plan_line("cpu.user")["period"], "1ms");
+    assert_eq!(fixture.plan_line("cpu.user")["period"], "1ms");
     let changes = || {
-        let mut reader = scene.env.reader();
+        let mut reader = fixture.env.reader();
         let job = stored::job(&mut reader, "x").unwrap();
         let changes = reader.plan_changes(Some(job.job_key)).unwrap();
         changes
@@ -321,61 +313,57 @@ fn governor_slows_and_restores_leases() {
         assert!(new == old * 2 || old == new * 2, "{change:?}");
         assert_eq!(change.actor.as_deref(), Some("uid 0"));
     }
-    scene.end();
+    fixture.end();
 }
 
 fn leases_end_with_their_job() {
     require(&NEEDS);
-    let scene = Scene::set("", "");
-    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms", "perf.page_faults": "10ms"}});
-    assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["answer"], "granted");
-    assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-    assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["code"], "unknown_job");
+    let fixture = Fixture::new("", "");
+    let request =
+        json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms", "perf.page_faults": "10ms"}});
+    assert_eq!(fixture.ask_as((OWNER, OWNER), &request)["answer"], "granted");
+    assert_eq!(fixture.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    assert_eq!(fixture.ask_as((OWNER, OWNER), &request)["code"], "unknown_job");
     // The new job of the same name belongs to another user; the owner's requests do not apply to it.
-    scene.register(&json!({"uid": OTHER_USER}));
-    assert_eq!(scene.plan_line("cpu.usage")["cause"], "baseline");
-    assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["code"], "unknown_job");
-    let env = scene.end();
+    fixture.register(&json!({"uid": OTHER_USER}));
+    assert_eq!(fixture.plan_line("cpu.usage")["cause"], "baseline");
+    assert_eq!(fixture.ask_as((OWNER, OWNER), &request)["code"], "unknown_job");
+    let env = fixture.end();
     let owners: Vec<_> = env.reader().jobs().unwrap().iter().map(|job| job.owner_uid).collect();
     assert_eq!(owners, [Some(i64::from(OWNER)), Some(i64::from(OTHER_USER))]);
 }
 
 fn malformed_requests_do_no_harm() {
     require(&NEEDS);
-    let scene = Scene::set("", "");
+    let fixture = Fixture::new("", "");
     // Idle, incomplete and overlong requests stay open while other clients send requests.
-    let idle: Vec<UnixStream> = (0..30).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect();
-    let mut half = UnixStream::connect(&scene.agent.socket).unwrap();
+    let idle: Vec<UnixStream> =
+        (0..30).map(|_| UnixStream::connect(&fixture.agent.socket).unwrap()).collect();
+    let mut half = UnixStream::connect(&fixture.agent.socket).unwrap();
     half.write_all(b"{\"verb\":\"sta").unwrap();
-    let mut long = UnixStream::connect(&scene.agent.socket).unwrap();
+    let mut long = UnixStream::connect(&fixture.agent.socket).unwrap();
     long.write_all(&vec![b'['; 100_000]).ok();
     let mut answer = String::new();
     long.read_to_string(&mut answer).ok();
     assert!(answer.contains("too_long"), "{answer}");
     // A client that does not read its answers does not delay other clients.
-    let mut deaf = UnixStream::connect(&scene.agent.socket).unwrap();
-    deaf.set_nonblocking(true).unwrap();
-    while deaf.write(b"{\"verb\":\"status\"}\n").is_ok() {}
+    let mut stalled = UnixStream::connect(&fixture.agent.socket).unwrap();
+    stalled.set_nonblocking(true).unwrap();
+    while stalled.write(b"{\"verb\":\"status\"}\n").is_ok() {}
     // Lines made from a valid one by changing some of its bytes.
     let good = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "10ms"}, "for": "10s"}).to_string();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
-    let stream = UnixStream::connect(&scene.agent.socket).unwrap();
+    let mut random = Random::new(1);
+    let stream = UnixStream::connect(&fixture.agent.socket).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut stream = stream;
     for _ in 0..3_000 {
         let mut line = good.clone().into_bytes();
-        for _ in 0..=random(4) {
-            let at = random(line.len());
-            match random(3) {
-                0 => line[at] = random(256) as u8,
+        for _ in 0..=random.choose(4) {
+            let at = random.choose(line.len());
+            match random.choose(3) {
+                0 => line[at] = random.choose(256) as u8,
                 1 => drop(line.remove(at)),
-                _ => line.insert(at, b"{}[]\",:0\\"[random(9)]),
+                _ => line.insert(at, b"{}[]\",:0\\"[random.choose(9)]),
             }
         }
         line.retain(|byte| *byte != b'\n');
@@ -384,28 +372,28 @@ fn malformed_requests_do_no_harm() {
         let answer: Value = serde_json::from_str(&answers.next().unwrap().unwrap()).unwrap();
         assert!(answer["answer"] == "granted" || answer["code"].is_string(), "{answer}");
     }
-    drop((idle, half, deaf));
-    assert_eq!(scene.agent.count("dropped"), 0);
-    scene.end();
+    drop((idle, half, stalled));
+    assert_eq!(fixture.agent.count("dropped"), 0);
+    fixture.end();
 }
 
 fn client_quota_is_per_user() {
     require(&NEEDS);
-    let scene = Scene::set("", "");
+    let fixture = Fixture::new("", "");
     // Another user opens as many connections as the quota permits, and keeps them.
-    let bobs: Vec<UnixStream> = as_user((OTHER_USER, OTHER_USER), || {
-        (0..40).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect()
+    let connections: Vec<UnixStream> = as_user((OTHER_USER, OTHER_USER), || {
+        (0..40).map(|_| UnixStream::connect(&fixture.agent.socket).unwrap()).collect()
     });
-    let busy = bobs.iter().filter(|stream| {
+    let busy = connections.iter().filter(|stream| {
         let mut stream = *stream;
         stream.write_all(b"{\"verb\":\"jobs\"}\n").ok();
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer.contains("busy")
     });
-    assert_eq!(busy.count(), 40 - 16, "16 connections are his");
-    assert_eq!(scene.ask_as((OWNER, OWNER), &json!({"verb": "plan", "job": "x"}))["answer"], "plan");
-    assert_eq!(scene.agent.ask(&json!({"verb": "flush"}))["answer"], "done");
-    drop(bobs);
-    scene.end();
+    assert_eq!(busy.count(), 40 - 16, "the quota is 16 connections");
+    assert_eq!(fixture.ask_as((OWNER, OWNER), &json!({"verb": "plan", "job": "x"}))["answer"], "plan");
+    assert_eq!(fixture.agent.ask(&json!({"verb": "flush"}))["answer"], "done");
+    drop(connections);
+    fixture.end();
 }

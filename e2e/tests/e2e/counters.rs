@@ -61,14 +61,14 @@ impl Node {
     }
 }
 
-fn must_not_decrease(values: &[f64]) {
+fn assert_monotonic(values: &[f64]) {
     assert!(values.is_sorted(), "a counter decreases: {values:?}");
 }
 
 /// A cgroup that is removed when the test ends.
-struct Extra(PathBuf);
+struct ExtraCgroup(PathBuf);
 
-impl Extra {
+impl ExtraCgroup {
     fn new(controller: &str, cgroups: &TestCgroups, job: &str) -> Self {
         let top = cgroup::root(controller).unwrap().join(&cgroups.name);
         fs::create_dir_all(top.join(format!("job_{job}"))).unwrap();
@@ -80,16 +80,18 @@ impl Extra {
     }
 }
 
-impl Drop for Extra {
+impl Drop for ExtraCgroup {
     fn drop(&mut self) {
         cgroup::remove(&self.0).ok();
     }
 }
 
 /// Starts a shell that enters cgroups and runs `script` there.
-fn shell_in(places: &[PathBuf], script: &str) -> Child {
-    let enter: String =
-        places.iter().map(|place| format!("echo $$ >{}/cgroup.procs; ", place.display())).collect();
+fn shell_in(directories: &[PathBuf], script: &str) -> Child {
+    let enter: String = directories
+        .iter()
+        .map(|directory| format!("echo $$ >{}/cgroup.procs; ", directory.display()))
+        .collect();
     let shell = Command::new("sh").args(["-c", &format!("{enter}{script}")]).stdin(Stdio::piped()).spawn();
     shell.unwrap()
 }
@@ -101,13 +103,13 @@ fn cpu_counters_continue_when_the_cgroup_version_changes() {
     job.enter(workload.pid());
     workload.execute("burn 200");
     wait_until("version 1 has counted it", || node.last("1", "cpu.usage") >= 200e6);
-    let later = Extra::new(V2, &node.cgroups, "1");
+    let later = ExtraCgroup::new(V2, &node.cgroups, "1");
     later.enter("1", workload.pid());
-    node.agent.must_track("1", &["v2/cpu.stat"]);
+    node.agent.wait_until_tracked("1", &["v2/cpu.stat"]);
     let before = node.last("1", "cpu.usage");
     workload.execute("burn 100");
-    wait_until("version 2 goes on from there", || node.last("1", "cpu.usage") >= before + 90e6);
-    must_not_decrease(&node.values("1", "cpu.usage"));
+    wait_until("version 2 continues from there", || node.last("1", "cpu.usage") >= before + 90e6);
+    assert_monotonic(&node.values("1", "cpu.usage"));
     drop((workload, job, later));
     node.end();
 }
@@ -141,7 +143,7 @@ fn oom_kills_of_a_step_count_for_the_job() {
     // The period is so long that only the reads triggered by an ended step show the value.
     let node = Node::start(&[("memory.events.oom_kill", "1d"), ("cpu.usage", "20ms")]);
     let job = node.cgroups.job("1");
-    node.agent.must_track("1", &["v1/memory.oom_control"]);
+    node.agent.wait_until_tracked("1", &["v1/memory.oom_control"]);
     for kills in 1..=2_u32 {
         let step = job.step(&format!("step_{kills}"));
         let task = step.step("task_0");
@@ -149,7 +151,7 @@ fn oom_kills_of_a_step_count_for_the_job() {
         fs::write(limit.join("memory.limit_in_bytes"), "16M").unwrap();
         fs::write(limit.join("memory.memsw.limit_in_bytes"), "16M").ok();
         let script = format!("{} 'touch 16384'; :", workload::program().display());
-        let mut shell = shell_in(&task.places, &script);
+        let mut shell = shell_in(&task.directories, &script);
         shell.wait().unwrap();
         let killed = fs::read_to_string(task.directory_below("memory").join("memory.oom_control")).unwrap();
         if !killed.contains("oom_kill 1") {
@@ -162,7 +164,7 @@ fn oom_kills_of_a_step_count_for_the_job() {
     job.remove();
     stored::wait_for_end(&node.env, "1");
     let values = node.values("1", "memory.events.oom_kill");
-    must_not_decrease(&values);
+    assert_monotonic(&values);
     assert_eq!((values[0], values.last()), (0.0, Some(&2.0)), "{values:?}");
     node.end();
 }
@@ -178,16 +180,16 @@ fn io_falls_back_to_process_counters() {
     require(&NEEDS);
     require(&[Need::Blkio]);
     let node = Node::start(&[("io.*", "20ms")]);
-    let extra = Extra::new("blkio", &node.cgroups, "1");
+    let blkio = ExtraCgroup::new("blkio", &node.cgroups, "1");
     let job = node.cgroups.job("1");
-    node.agent.must_track("1", &["processes"]);
-    let mut places = job.places.clone();
-    places.push(extra.0.join("job_1"));
+    node.agent.wait_until_tracked("1", &["processes"]);
+    let mut directories = job.directories.clone();
+    directories.push(blkio.0.join("job_1"));
     let file = node.env.path("written");
     let write =
         |count: u32| format!("dd if=/dev/zero of={} bs=1M count={count} conv=fsync 2>&-; ", file.display());
     // The shell waits for two children, and then for a line.
-    let mut shell = shell_in(&places, &format!("{}{}read line; {}", write(3), write(4), write(5)));
+    let mut shell = shell_in(&directories, &format!("{}{}read line; {}", write(3), write(4), write(5)));
     wait_until("the shell waits", || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", shell.id())).unwrap();
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.id())).unwrap();
@@ -205,11 +207,11 @@ fn io_falls_back_to_process_counters() {
     wait_until("what was written has arrived", || node.last("1", "io.write.bytes") >= first);
     drop(shell.stdin.take());
     shell.wait().unwrap();
-    drop(extra);
+    drop(blkio);
     job.remove();
     stored::wait_for_end(&node.env, "1");
     let values = node.values("1", "io.write.bytes");
-    must_not_decrease(&values);
+    assert_monotonic(&values);
     assert!(values.last() <= Some(&(first + f64::from(6 << 20))), "nothing is counted twice: {values:?}");
     assert!(values.last() >= Some(&first), "{values:?}");
     node.end();

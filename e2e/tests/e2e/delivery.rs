@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
 
-use polymeter_e2e::cgroup::{Job, TestCgroups};
-use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::cgroup::TestCgroups;
+use polymeter_e2e::daemons::{Agent, Plan, collector};
+use polymeter_e2e::fixture::DiscoveredJob;
 use polymeter_e2e::random::Random;
 use polymeter_e2e::stored;
 use polymeter_e2e::tests;
-use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, pause, require, wait_until};
 use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
@@ -31,29 +31,10 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// No metric of the node: all samples belong to jobs.
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
 
-/// A collector, an agent, and a job that it tracks.
-struct Scene {
-    env: TestEnvironment,
-    collector: Daemon,
-    endpoint: String,
-    agent: Agent,
-    cgroups: TestCgroups,
-    job: Job,
-    _sleeper: Sleeper,
-}
-
-impl Scene {
-    fn set() -> Self {
-        require(&NEEDS);
-        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-        let (collector, endpoint) = collector(&env, "tcp://127.0.0.1:*");
-        let job = cgroups.job("1");
-        let sleeper = Sleeper::start();
-        job.enter(sleeper.pid());
-        let agent = start_agent(&env, &endpoint, &cgroups);
-        agent.must_track("1", &["v1/memory.stat"]);
-        Self { env, collector, endpoint, agent, cgroups, job, _sleeper: sleeper }
-    }
+/// Starts a collector at a TCP port, an agent, and a job that it samples.
+fn start() -> DiscoveredJob {
+    require(&NEEDS);
+    DiscoveredJob::start(Some("tcp://127.0.0.1:*"), &BASELINE, "v1/memory.stat")
 }
 
 fn start_agent(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> Agent {
@@ -82,13 +63,13 @@ fn wait_for_samples(agent: &Agent) {
 }
 
 fn forged_frames_are_refused() {
-    let mut scene = Scene::set();
+    let mut fixture = start();
     let context = zmq::Context::new();
-    let frames = real_frames(&scene, &context);
-    let address = scene.endpoint.strip_prefix("tcp://").unwrap().to_owned();
+    let frames = real_frames(&fixture, &context);
+    let address = fixture.endpoint.strip_prefix("tcp://").unwrap().to_owned();
 
     // Connections that send nothing, and connections that send random bytes.
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut held: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(&address).unwrap()).collect();
     for stream in held.iter_mut().step_by(2) {
         // The collector may have closed the connection already.
@@ -99,56 +80,56 @@ fn forged_frames_are_refused() {
         let socket = context.socket(zmq::DEALER).unwrap();
         socket.set_linger(0).unwrap();
         socket.set_sndtimeo(10_000).unwrap();
-        socket.connect(&scene.endpoint).unwrap();
+        socket.connect(&fixture.endpoint).unwrap();
         socket
     };
-    let (stranger, giant, forger) = (peer(), peer(), peer());
+    let (random_sender, oversized_sender, forging_sender) = (peer(), peer(), peer());
     for size in 0..300 {
-        stranger.send(random.bytes(size), 0).unwrap();
+        random_sender.send(random.bytes(size), 0).unwrap();
     }
-    stranger.send_multipart([&b"PLM\x02"[..], &b"PLM\x02"[..], &[]], 0).unwrap();
+    random_sender.send_multipart([&b"PLM\x02"[..], &b"PLM\x02"[..], &[]], 0).unwrap();
     for size in [1, 3, 4, 5, 16] {
         // Beyond 4 MiB the collector closes the connection and drops the rest.
-        giant.send(vec![b'P'; size << 20], 0).ok();
-        let mut lying = b"PLC\x02\x00".to_vec();
-        lying.resize(size << 18, 0xfd);
-        forger.send(lying, 0).unwrap();
+        oversized_sender.send(vec![b'P'; size << 20], 0).ok();
+        let mut invalid_count = b"PLC\x02\x00".to_vec();
+        invalid_count.resize(size << 18, 0xfd);
+        forging_sender.send(invalid_count, 0).unwrap();
     }
     for frame in &frames {
         let mut other = frame.clone();
         other[3] = other[3].wrapping_add(1);
-        forger.send(other, 0).unwrap();
+        forging_sender.send(other, 0).unwrap();
         for _ in 0..500 {
             let mut flipped = frame.clone();
             let bit = random.below(flipped.len() as u64 * 8) as usize;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            forger.send(flipped, 0).unwrap();
+            forging_sender.send(flipped, 0).unwrap();
         }
-        forger.send(&frame[..frame.len() / 2], 0).unwrap();
+        forging_sender.send(&frame[..frame.len() / 2], 0).unwrap();
     }
-    assert!(forger.poll(zmq::POLLIN, 30_000).unwrap() > 0, "the forger is told that it is refused");
+    assert!(forging_sender.poll(zmq::POLLIN, 30_000).unwrap() > 0, "the sender of forged frames is answered");
 
-    wait_for_samples(&scene.agent);
-    scene.job.remove();
-    stored::wait_for_end(&scene.env, "1");
-    assert_complete(&scene.env, &scene.agent, 0);
-    assert!(scene.collector.runs());
+    wait_for_samples(&fixture.agent);
+    fixture.job.remove();
+    stored::wait_for_end(&fixture.env, "1");
+    assert_complete(&fixture.env, &fixture.agent, 0);
+    assert!(fixture.collector.runs());
     let nodes: HashSet<String> =
-        scene.env.reader().jobs().unwrap().into_iter().flat_map(|job| job.nodes).collect();
-    assert_eq!(nodes, HashSet::from([scene.env.node.clone()]));
-    scene.agent.daemon.terminate();
-    let said = scene.collector.terminate();
-    assert!(said.contains("cannot accept a message"), "{said}");
+        fixture.env.reader().jobs().unwrap().into_iter().flat_map(|job| job.nodes).collect();
+    assert_eq!(nodes, HashSet::from([fixture.env.node.clone()]));
+    fixture.agent.daemon.terminate();
+    let log = fixture.collector.terminate();
+    assert!(log.contains("cannot accept a message"), "{log}");
     drop(held);
 }
 
 /// Returns frames of another agent, which has the same job and sends to this test only.
-fn real_frames(scene: &Scene, context: &zmq::Context) -> Vec<Vec<u8>> {
+fn real_frames(fixture: &DiscoveredJob, context: &zmq::Context) -> Vec<Vec<u8>> {
     let router = context.socket(zmq::ROUTER).unwrap();
     router.set_linger(0).unwrap();
     let env = TestEnvironment::new();
     router.bind(&env.endpoint()).unwrap();
-    let agent = start_agent(&env, &env.endpoint(), &scene.cgroups);
+    let agent = start_agent(&env, &env.endpoint(), &fixture.cgroups);
     let frames = (0..3).map(|_| {
         assert!(router.poll(zmq::POLLIN, 30_000).unwrap() > 0, "no frame comes");
         router.recv_multipart(0).unwrap().pop().unwrap()
@@ -159,13 +140,13 @@ fn real_frames(scene: &Scene, context: &zmq::Context) -> Vec<Vec<u8>> {
 }
 
 fn killed_collector_loses_and_repeats_nothing() {
-    let scene = Scene::set();
-    let Scene { env, collector: mut running, endpoint, agent, job, .. } = scene;
+    let fixture = start();
+    let DiscoveredJob { env, collector: mut collector_daemon, endpoint, agent, job, .. } = fixture;
     for _ in 0..3 {
         wait_for_samples(&agent);
-        running.kill();
+        collector_daemon.kill();
         wait_for_samples(&agent);
-        (running, _) = collector(&env, &endpoint);
+        (collector_daemon, _) = collector(&env, &endpoint);
         let acknowledged = agent.count("frames_acknowledged");
         wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged);
     }
@@ -174,12 +155,12 @@ fn killed_collector_loses_and_repeats_nothing() {
     assert_complete(&env, &agent, 0);
     assert!(env.reader().losses(None).unwrap().is_empty());
     agent.daemon.terminate();
-    running.terminate();
+    collector_daemon.terminate();
 }
 
 fn killed_agent_starts_a_new_session() {
-    let scene = Scene::set();
-    let Scene { env, collector: first, endpoint, agent, cgroups, job, .. } = scene;
+    let fixture = start();
+    let DiscoveredJob { env, collector: first, endpoint, agent, cgroups, job, .. } = fixture;
     wait_for_samples(&agent);
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
     let acknowledged = agent.count("frames_acknowledged");
@@ -193,7 +174,7 @@ fn killed_agent_starts_a_new_session() {
     let (second, _) = collector(&env, &endpoint);
     let agent = start_agent(&env, &endpoint, &cgroups);
     assert_ne!(agent.status()["session"], session);
-    agent.must_track("1", &["v1/memory.stat"]);
+    agent.wait_until_tracked("1", &["v1/memory.stat"]);
     wait_for_samples(&agent);
     job.remove();
     stored::wait_for_end(&env, "1");
@@ -208,12 +189,12 @@ fn killed_agent_starts_a_new_session() {
 }
 
 fn terminated_agent_delivers_everything() {
-    let scene = Scene::set();
-    let Scene { env, collector: running, agent, job, .. } = scene;
+    let fixture = start();
+    let DiscoveredJob { env, collector: collector_daemon, agent, job, .. } = fixture;
     wait_for_samples(&agent);
-    let said = agent.daemon.terminate();
-    assert!(!said.contains("did not acknowledge"), "{said}");
-    running.terminate();
+    let log = agent.daemon.terminate();
+    assert!(!log.contains("did not acknowledge"), "{log}");
+    collector_daemon.terminate();
     // The job continues, and its ledger is as complete as its samples.
     let mut reader = env.reader();
     let stored = stored::job(&mut reader, "1").unwrap();
@@ -228,13 +209,13 @@ fn agent_delivers_after_the_collector_starts() {
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let job = cgroups.job("1");
     let agent = start_agent(&env, &env.endpoint(), &cgroups);
-    agent.must_track("1", &["v1/memory.stat"]);
+    agent.wait_until_tracked("1", &["v1/memory.stat"]);
     wait_for_samples(&agent);
     wait_for_samples(&agent);
     assert_eq!((agent.count("frames_sent"), agent.count("dropped")), (0, 0));
     assert!(agent.count("outbox_bytes") > 0);
     let without_us = polymeter_e2e::now_us();
-    let (running, _) = collector(&env, &env.endpoint());
+    let (collector_daemon, _) = collector(&env, &env.endpoint());
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 0);
     job.remove();
     let ended = stored::wait_for_end(&env, "1");
@@ -245,7 +226,7 @@ fn agent_delivers_after_the_collector_starts() {
     assert!(first_us.unwrap() < without_us);
     assert!(reader.losses(None).unwrap().is_empty());
     agent.daemon.terminate();
-    running.terminate();
+    collector_daemon.terminate();
 }
 
 fn shutdown_without_collector_reports_the_loss() {
@@ -253,24 +234,26 @@ fn shutdown_without_collector_reports_the_loss() {
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let _job = cgroups.job("1");
     let agent = start_agent(&env, &env.endpoint(), &cgroups);
-    agent.must_track("1", &["v1/memory.stat"]);
+    agent.wait_until_tracked("1", &["v1/memory.stat"]);
     assert_eq!(agent.ask(&json!({"verb": "flush"}))["answer"], "done");
     wait_until("frames wait", || agent.count("outbox_bytes") > 0);
     pause(10);
-    let (status, said) = agent.daemon.end(Signal::TERM);
-    assert!(status.success() && said.contains("did not acknowledge all samples"), "{status}: {said}");
+    let (status, log) = agent.daemon.end(Signal::TERM);
+    assert!(status.success() && log.contains("did not acknowledge all samples"), "{status}: {log}");
 }
 
 fn deleted_store_is_not_acknowledged() {
-    let scene = Scene::set();
-    let Scene { env, collector: running, agent, job, .. } = scene;
+    let fixture = start();
+    let DiscoveredJob { env, collector: collector_daemon, agent, job, .. } = fixture;
     wait_for_samples(&agent);
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
     let store = env.path("store.db");
     for suffix in ["", "-wal", "-shm"] {
         std::fs::remove_file(format!("{}{suffix}", store.display())).unwrap();
     }
-    wait_until("the collector has another store", || running.log().contains("a new one was created"));
+    wait_until("the collector has another store", || {
+        collector_daemon.log().contains("a new one was created")
+    });
     let acknowledged = agent.count("frames_acknowledged");
     wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged + 3);
     job.remove();
@@ -282,9 +265,9 @@ fn deleted_store_is_not_acknowledged() {
     let losses = env.reader().losses(None).unwrap();
     let reasons: Vec<_> = losses.iter().map(|loss| loss.reason.as_str()).collect();
     assert_eq!(reasons, ["store_replaced"]);
-    let said = running.terminate();
+    let log = collector_daemon.terminate();
     let why =
         format!("error: cannot acknowledge the samples written to {}: the file was deleted", store.display());
-    assert!(said.contains(&why), "{said}");
+    assert!(log.contains(&why), "{log}");
     agent.daemon.terminate();
 }

@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use polymeter_e2e::{program, tests};
+use polymeter_e2e::{Need, program, require, tests};
 use rusqlite::Connection;
 
-tests![command_reference_is_current, configuration_reference_is_current, sql_reference_lists_every_column];
+tests![
+    command_reference_is_current,
+    configuration_reference_is_current,
+    sql_reference_lists_every_column,
+    readme_report_has_the_form_of_a_run,
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -111,4 +117,36 @@ fn sql_reference_lists_every_column() {
         tables.entry(table).or_default().push(column);
     }
     assert_eq!(documented(), tables, "docs/reference/sql.md and the store's tables differ");
+}
+
+/// Returns the label of each line of a report, and the period of each series. Both are the same in every run.
+fn labels(report: &str) -> Vec<Vec<&str>> {
+    let lines = report.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let lines = lines.filter(|line| !line.starts_with("  ("));
+    let mut is_series = false;
+    let fields = lines.map(|line| {
+        let words: Vec<&str> = line.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+        is_series = words[0] == "metric" || (is_series && words[0] != "samples");
+        let count = if words[0] == "metric" { words.len() } else { 1 + usize::from(is_series) };
+        words[..count].to_vec()
+    });
+    fields.collect()
+}
+
+/// Runs the command of README's sample report. Series that are constant in this run are shown, too.
+fn readme_report_has_the_form_of_a_run() {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]);
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let sample = readme.split_once("```console\n$ polymeter run ").unwrap().1.split_once("\n```").unwrap().0;
+    let (command, sample) = sample.split_once("\njob run-").unwrap();
+    let script = format!("\"$0\" run --all {command}");
+    let run = program("polymeter");
+    let output = Command::new("sh").args(["-c", &script]).arg(run.get_program()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = String::from_utf8(output.stderr).unwrap();
+    let (wanted, printed) = (labels(sample), labels(&report));
+    assert!(wanted.len() > 15, "{wanted:?}");
+    for line in wanted {
+        assert!(printed.contains(&line), "README.md has a line {line:?}, and a run prints:\n{report}");
+    }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_e2e::scene::{NEEDS, OTHER_USER, OWNER, Scene};
+use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::tests;
 use polymeter_e2e::{TestEnvironment, program, require, skip, stored, wait_until};
 use serde_json::Value;
@@ -29,43 +29,51 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Asserts that the command succeeded, and returns its output.
-fn done(output: &Output) -> String {
+fn succeeded(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
 /// Asserts that the command failed with this status and without output, and returns its error message.
-fn failed(output: &Output, status: i32) -> String {
+fn error_of(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
     text(&output.stderr)
 }
 
-/// Returns the report of the scene's job.
+/// Returns the report of the fixture's job.
 fn report(env: &TestEnvironment, more: &[&str]) -> String {
     let store = env.store();
     let arguments = [&["report", "--store", &store, "--job", "x"], more].concat();
-    done(&program("polymeter").args(arguments).output().unwrap())
+    succeeded(&program("polymeter").args(arguments).output().unwrap())
 }
 
 fn marks_and_user_values_are_in_the_report() {
     require(&NEEDS);
-    let scene = Scene::set();
-    assert_eq!(done(&scene.user(OWNER, "mark", &["--job", "x", "solver", "--begin"])), "");
-    done(&scene.user(OWNER, "push", &["--job", "x", "loss=0.25", "--unit", "nats", "--label", "rank=3"]));
-    done(&scene.user(OWNER, "push", &["--job", "x", "loss=1e-1", "--unit", "nats", "--label", "rank=3"]));
-    done(&scene.user(OWNER, "mark", &["--job", "x", "checkpoint 1"]));
-    let answer = done(&scene.user(OWNER, "mark", &["--job", "x", "solver", "--end", "--json"]));
+    let fixture = Fixture::new();
+    assert_eq!(succeeded(&fixture.user(OWNER, "mark", &["--job", "x", "solver", "--begin"])), "");
+    succeeded(&fixture.user(
+        OWNER,
+        "push",
+        &["--job", "x", "loss=0.25", "--unit", "nats", "--label", "rank=3"],
+    ));
+    succeeded(&fixture.user(
+        OWNER,
+        "push",
+        &["--job", "x", "loss=1e-1", "--unit", "nats", "--label", "rank=3"],
+    ));
+    succeeded(&fixture.user(OWNER, "mark", &["--job", "x", "checkpoint 1"]));
+    let answer = succeeded(&fixture.user(OWNER, "mark", &["--job", "x", "solver", "--end", "--json"]));
     assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["answer"], "done");
-    scene.granted(OWNER, &["cpu.usage=20ms"]);
-    done(&scene.user(OWNER, "mark", &["--job", "x", "never ended", "--begin"]));
+    fixture.granted(OWNER, &["cpu.usage=20ms"]);
+    succeeded(&fixture.user(OWNER, "mark", &["--job", "x", "never ended", "--begin"]));
     // Marks and changes are delivered in order: when the last one is stored, all are.
-    wait_until("the store has what was marked", || {
-        let mut reader = scene.env.reader();
+    wait_until("the store has the marks", || {
+        let mut reader = fixture.env.reader();
         let job = stored::job(&mut reader, "x");
         job.is_some_and(|job| reader.marks(Some(job.job_key)).unwrap().len() == 4)
     });
-    let report: Value = serde_json::from_str(&report(&scene.env, &["--json"])).unwrap();
+    let report: Value = serde_json::from_str(&report(&fixture.env, &["--json"])).unwrap();
     let phases = report["phases"].as_array().unwrap();
     assert_eq!(phases.len(), 2, "{phases:?}");
     assert_eq!((&phases[0]["name"], &phases[0]["actor"]), (&"solver".into(), &"uid 64001".into()));
@@ -74,14 +82,14 @@ fn marks_and_user_values_are_in_the_report() {
     assert_eq!(report["marks"][0]["name"], "checkpoint 1");
     let changes = report["plan_changes"].as_array().unwrap();
     let lease = changes.iter().find(|change| change["cause"] == "lease").unwrap();
-    let told = ["metric", "old", "new", "actor"].map(|field| lease[field].as_str().unwrap());
-    assert_eq!(told, ["cpu.usage", "500ms", "20ms", "uid 64001"]);
+    let fields = ["metric", "old", "new", "actor"].map(|field| lease[field].as_str().unwrap());
+    assert_eq!(fields, ["cpu.usage", "500ms", "20ms", "uid 64001"]);
     let series = report["series"].as_array().unwrap();
     let loss = series.iter().find(|series| series["metric"] == "user.loss").unwrap();
     assert_eq!((&loss["labels"], &loss["samples"]), (&"rank=3,unit=nats".into(), &2.into()));
     assert_eq!((&loss["min"], &loss["max"]), (&0.1.into(), &0.25.into()));
 
-    let shown = self::report(&scene.env, &[]);
+    let shown = self::report(&fixture.env, &[]);
     let line = |word: &str| shown.lines().find(|line| line.contains(word)).map(str::to_owned);
     assert!(
         line("solver").is_some_and(|line| line.split(' ').filter(|word| *word == "s").count() == 3),
@@ -94,33 +102,36 @@ fn marks_and_user_values_are_in_the_report() {
         ["500ms", "20ms", "lease"],
         "{shown}"
     );
-    scene.end();
+    fixture.end();
 }
 
 fn job_defaults_to_the_schedulers_or_the_own_cgroup() {
     require(&NEEDS);
-    let scene = Scene::set();
-    let said = failed(&scene.user(OWNER, "mark", &["here"]), 2);
-    assert!(said.contains("--job ID"), "{said}");
-    done(&scene.user_in_job(OWNER, "mark", &["by cgroup"]));
-    let said = failed(&scene.user_in_job(OTHER_USER, "mark", &["not mine"]), 2);
-    assert!(said.contains("cannot determine the job"), "the job of another user is not shown: {said}");
+    let fixture = Fixture::new();
+    let message = error_of(&fixture.user(OWNER, "mark", &["here"]), 2);
+    assert!(message.contains("--job ID"), "{message}");
+    succeeded(&fixture.user_in_job(OWNER, "mark", &["by cgroup"]));
+    let message = error_of(&fixture.user_in_job(OTHER_USER, "mark", &["not mine"]), 2);
+    assert!(message.contains("cannot determine the job"), "the job of another user is not shown: {message}");
     for variable in ["SLURM_JOB_ID", "OAR_JOB_ID"] {
-        done(&scene.typed(OWNER, "mark", &["told"]).env(variable, "x").output().unwrap());
-        failed(&scene.typed(OWNER, "mark", &["told"]).env(variable, "y").output().unwrap(), 1);
+        succeeded(&fixture.typed(OWNER, "mark", &["from environment"]).env(variable, "x").output().unwrap());
+        error_of(
+            &fixture.typed(OWNER, "mark", &["from environment"]).env(variable, "y").output().unwrap(),
+            1,
+        );
     }
-    wait_until("the store has what was marked", || {
-        let mut reader = scene.env.reader();
+    wait_until("the store has the marks", || {
+        let mut reader = fixture.env.reader();
         let job = stored::job(&mut reader, "x");
         let marks = job.map(|job| reader.marks(Some(job.job_key)).unwrap()).unwrap_or_default();
-        marks.iter().map(|mark| mark.name.as_str()).eq(["by cgroup", "told", "told"])
+        marks.iter().map(|mark| mark.name.as_str()).eq(["by cgroup", "from environment", "from environment"])
     });
-    scene.end();
+    fixture.end();
 }
 
 fn exit_status_names_the_failure() {
     require(&NEEDS);
-    let scene = Scene::set();
+    let fixture = Fixture::new();
     for (verb, words) in [
         ("mark", vec!["--job", "x", "a", "--begin", "--end"]),
         ("mark", vec!["--job", "x"]),
@@ -130,7 +141,7 @@ fn exit_status_names_the_failure() {
         ("push", vec!["--job", "x", "loss=1", "--label", "rank"]),
         ("metrics", vec!["--job", "x", "--node"]),
     ] {
-        assert!(!failed(&scene.user(OWNER, verb, &words), 2).is_empty(), "{verb} {words:?}");
+        assert!(!error_of(&fixture.user(OWNER, verb, &words), 2).is_empty(), "{verb} {words:?}");
     }
     for (uid, verb, words, word) in [
         (OTHER_USER, "mark", vec!["--job", "x", "a"], "unknown job x, or not yours"),
@@ -142,22 +153,22 @@ fn exit_status_names_the_failure() {
         (OWNER, "push", vec!["--job", "x", "loss=1", "--label", "unit=s"], "is reserved"),
         (OWNER, "metrics", vec!["--job", "x", "node.*"], "node.*"),
     ] {
-        let said = failed(&scene.user(uid, verb, &words), 1);
-        assert!(said.contains(word), "{verb} {words:?}: {said}");
+        let message = error_of(&fixture.user(uid, verb, &words), 1);
+        assert!(message.contains(word), "{verb} {words:?}: {message}");
     }
     for (verb, word) in [("mark", Some("a")), ("push", Some("loss=1")), ("metrics", None)] {
         let mut command = program("polymeter");
         command.args([verb, "--socket", "/nowhere", "--job", "x"]).args(word);
-        let said = failed(&command.output().unwrap(), 3);
-        assert!(said.contains("start polymeter-agent"), "{said}");
+        let message = error_of(&command.output().unwrap(), 3);
+        assert!(message.contains("start polymeter-agent"), "{message}");
     }
-    scene.end();
+    fixture.end();
 }
 
 fn metrics_lists_availability_and_read_cost() {
     require(&NEEDS);
-    let scene = Scene::set();
-    let metrics = done(&scene.user(OWNER, "metrics", &["--job", "x", "--json"]));
+    let fixture = Fixture::new();
+    let metrics = succeeded(&fixture.user(OWNER, "metrics", &["--job", "x", "--json"]));
     let metrics: Value = serde_json::from_str(&metrics).unwrap();
     let of = |name: &str| {
         let mut lines = metrics["metrics"].as_array().unwrap().iter();
@@ -171,16 +182,16 @@ fn metrics_lists_availability_and_read_cost() {
     assert!(of("cpu.user")["read_ns"].as_f64().unwrap() > 0.0);
     assert_eq!(of("process.cpu.usage")["available"], false);
     assert!(!of("process.cpu.usage")["reason"].as_str().unwrap().is_empty());
-    let shown = done(&scene.user(OWNER, "metrics", &["--job", "x"]));
+    let shown = succeeded(&fixture.user(OWNER, "metrics", &["--job", "x"]));
     assert!(shown.contains("not available: "), "{shown}");
-    let chosen = done(&scene.user(OWNER, "metrics", &["--job", "x", "pids.*"]));
+    let chosen = succeeded(&fixture.user(OWNER, "metrics", &["--job", "x", "pids.*"]));
     assert!(chosen.lines().skip(1).all(|line| line.starts_with("pids.")), "{chosen}");
-    assert!(done(&scene.user(0, "metrics", &["--node", "node.load1"])).contains("node.load1"));
-    scene.end();
+    assert!(succeeded(&fixture.user(0, "metrics", &["--node", "node.load1"])).contains("node.load1"));
+    fixture.end();
 }
 
 /// Runs a program with `input` on its standard input.
-fn read_by(name: &str, arguments: &[&str], input: &str) -> Output {
+fn run_with_input(name: &str, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(name)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -201,7 +212,7 @@ fn require_program(name: &str) {
 }
 
 fn completions(shell: &str) -> String {
-    done(&program("polymeter").args(["completions", shell]).output().unwrap())
+    succeeded(&program("polymeter").args(["completions", shell]).output().unwrap())
 }
 
 fn completions_contain_every_command() {
@@ -210,33 +221,33 @@ fn completions_contain_every_command() {
         assert!(["push", "begin", "completions"].iter().all(|word| script.contains(word)), "{shell}");
     }
     let unknown = program("polymeter").args(["completions", "tcsh"]).output().unwrap();
-    failed(&unknown, 2);
+    error_of(&unknown, 2);
 }
 
-fn must_accept(shell: &str) {
+fn assert_accepts(shell: &str) {
     require_program(shell);
-    let checked = read_by(shell, &["-n"], &completions(shell));
+    let checked = run_with_input(shell, &["-n"], &completions(shell));
     assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(0), String::new()));
 }
 
 fn zsh_accepts_its_completions() {
-    must_accept("zsh");
+    assert_accepts("zsh");
 }
 
 fn fish_accepts_its_completions() {
-    must_accept("fish");
+    assert_accepts("fish");
 }
 
 fn bash_completes_commands() {
-    must_accept("bash");
-    let try_it = "COMP_WORDS=(polymeter ma); COMP_CWORD=1; _polymeter polymeter ma polymeter; echo \"${COMPREPLY[@]}\"";
-    let completed = read_by("bash", &[], &format!("{}\n{try_it}\n", completions("bash")));
-    assert_eq!(done(&completed), "mark man\n");
+    assert_accepts("bash");
+    let complete = "COMP_WORDS=(polymeter ma); COMP_CWORD=1; _polymeter polymeter ma polymeter; echo \"${COMPREPLY[@]}\"";
+    let completed = run_with_input("bash", &[], &format!("{}\n{complete}\n", completions("bash")));
+    assert_eq!(succeeded(&completed), "mark man\n");
 }
 
 /// Writes all manual pages to a directory and returns their names.
 fn pages(directory: &Path) -> Vec<String> {
-    done(&program("polymeter").args(["man", "--out"]).arg(directory).output().unwrap());
+    succeeded(&program("polymeter").args(["man", "--out"]).arg(directory).output().unwrap());
     let pages = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = pages.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -249,7 +260,7 @@ fn every_command_has_a_manual_page() {
     for name in ["polymeter.1", "polymeter-push.1", "polymeter-agent.8", "polymeter-collector.8"] {
         assert!(names.iter().any(|found| found == name), "{names:?}");
     }
-    let help = done(&program("polymeter").arg("--help").output().unwrap());
+    let help = succeeded(&program("polymeter").arg("--help").output().unwrap());
     for name in &names {
         let page = fs::read_to_string(directory.path().join(name)).unwrap();
         assert!(page.contains(".SH SYNOPSIS"), "{name}");
@@ -257,7 +268,7 @@ fn every_command_has_a_manual_page() {
             assert!(help.contains(&format!("  {verb} ")), "{verb} is in no help: {help}");
         }
     }
-    let printed = done(&program("polymeter").arg("man").output().unwrap());
+    let printed = succeeded(&program("polymeter").arg("man").output().unwrap());
     assert_eq!(printed, fs::read_to_string(directory.path().join("polymeter.1")).unwrap());
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use polymeter_e2e::scene::{NEEDS, OWNER, Scene};
+use polymeter_e2e::fixture::{Fixture, NEEDS, OWNER};
 use polymeter_e2e::{program, require, skip, stored, tests, wait_until, workload};
 use polymeter_store::reader::SeriesScope;
 use serde_json::Value;
@@ -99,14 +99,14 @@ fn notebook_cells_run() {
 
 fn job_script_marks_pushes_and_leases() {
     require(&NEEDS);
-    let scene = Scene::set();
-    let bin = scene.env.path("bin");
+    let fixture = Fixture::new();
+    let bin = fixture.env.path("bin");
     fs::create_dir(&bin).unwrap();
     // The script calls `polymeter` without options, as in a job that its node's agent tracks.
     let wrapper = format!(
         "#!/bin/sh\nverb=$1; shift\nexec '{}' \"$verb\" --job x --socket '{}' \"$@\"\n",
-        scene.command.display(),
-        scene.agent.socket.display()
+        fixture.command.display(),
+        fixture.agent.socket.display()
     );
     fs::write(bin.join("polymeter"), wrapper).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -124,12 +124,12 @@ fn job_script_marks_pushes_and_leases() {
     assert_eq!(text(&output.stderr), "", "every call of polymeter succeeds");
     assert!(text(&output.stdout).contains("round 3: "), "{}", text(&output.stdout));
     wait_until("the marks and pushed values are stored", || {
-        let mut reader = scene.env.reader();
+        let mut reader = fixture.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return false };
         let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
         let pushed = samples.get(&("user.checksum_round".to_owned(), "unit=rounds".to_owned()));
         pushed.is_some_and(|series| series.points.len() == 3)
             && reader.marks(Some(job.job_key)).unwrap().len() == 4
     });
-    scene.end();
+    fixture.end();
 }

@@ -24,7 +24,7 @@ fn collector(env: &TestEnvironment, disk: &str) -> Daemon {
     fs::write(&config, text).unwrap();
     let mut collector = program("polymeter-collector");
     collector.arg("--config").arg(config);
-    let command = disk::with_own(disk.as_ref(), "2m", &collector);
+    let command = disk::with_tmpfs(disk.as_ref(), "2m", &collector);
     let daemon = Daemon::of(env, command);
     wait_until("the collector listens", || daemon.log().contains("listening at "));
     daemon
@@ -42,11 +42,11 @@ fn full_disk_delays_data_and_loses_none() {
         &env,
         &Plan { collector: &env.endpoint(), jobs: &[cgroups.pattern()], baseline: &BASELINE },
     );
-    agent.must_track("1", &["v1/memory.stat"]);
+    agent.wait_until_tracked("1", &["v1/memory.stat"]);
     wait_until("the disk is full", || running.log().contains("retrying until it succeeds"));
     let acknowledged = agent.count("frames_acknowledged");
     assert!(acknowledged > 0);
-    wait_until("the agent keeps what comes", || agent.count("outbox_bytes") > 100_000);
+    wait_until("the agent keeps new samples", || agent.count("outbox_bytes") > 100_000);
     assert_eq!(agent.count("frames_acknowledged"), acknowledged);
 
     let pid = running.pid().to_string();
@@ -74,9 +74,9 @@ fn full_disk_delays_data_and_loses_none() {
     assert_eq!((number("SELECT count(*) FROM samples"), dropped), (taken, 0));
     assert_eq!(number("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"), taken);
     assert_eq!(number("SELECT count(*) FROM loss"), 0);
-    let said = running.terminate();
+    let log = running.terminate();
     // One line for each failure and one for each recovery.
-    let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(lines("retrying until it succeeds"), lines("the store is available again"), "{said}");
-    assert!(said.lines().count() < 12, "{said}");
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("retrying until it succeeds"), lines("the store is available again"), "{log}");
+    assert!(log.lines().count() < 12, "{log}");
 }

@@ -7,8 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_e2e::cgroup::{self, Frozen, Job, TestCgroups};
+use polymeter_e2e::cgroup::{self, FrozenThread, Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
+use polymeter_e2e::fixture::OWNER;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, now_us, pause, program, require, skip, stored, wait_until};
@@ -28,7 +29,6 @@ tests![
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const OWNER: u32 = 64_001;
 
 /// A node whose scheduler runs `polymeter job`, and a collector.
 struct Node {
@@ -39,12 +39,12 @@ struct Node {
 }
 
 impl Node {
-    fn set(baseline: &[(&str, &str)]) -> Self {
-        Self::set_with(baseline, "")
+    fn new(baseline: &[(&str, &str)]) -> Self {
+        Self::with_tables(baseline, "")
     }
 
     /// Starts a node with additional tables in the agent's configuration.
-    fn set_with(baseline: &[(&str, &str)], tables: &str) -> Self {
+    fn with_tables(baseline: &[(&str, &str)], tables: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, &env.endpoint());
         let jobs = [cgroups.pattern()];
@@ -65,25 +65,25 @@ impl Node {
         command
     }
 
-    fn must(&self, verb: &str, job: &str) {
+    fn report(&self, verb: &str, job: &str) {
         let output = self.script(verb, job).output().unwrap();
-        assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+        assert!(output.status.success() && output.stdout.is_empty(), "{}", status_and_stderr(&output));
     }
 
     fn status(&self) -> Value {
         ask(&self.socket, "{\"verb\":\"status\"}\n")
     }
 
-    fn follows(&self, job: &str) -> bool {
+    fn tracks(&self, job: &str) -> bool {
         let status = self.status();
         status["subjects"].as_array().unwrap().iter().any(|subject| subject["job"] == job)
     }
 }
 
 /// An agent that a prolog has started. It is killed when this value is dropped.
-struct Detached(Pid);
+struct StartedAgent(Pid);
 
-impl Detached {
+impl StartedAgent {
     fn of(node: &Node) -> Self {
         let stream = UnixStream::connect(&node.socket).unwrap();
         Self(rustix::net::sockopt::socket_peercred(stream).unwrap().pid)
@@ -98,25 +98,28 @@ impl Detached {
     }
 }
 
-impl Drop for Detached {
+impl Drop for StartedAgent {
     fn drop(&mut self) {
         kill_process(self.0, Signal::KILL).ok();
     }
 }
 
-fn said(output: &Output) -> String {
+fn status_and_stderr(output: &Output) -> String {
     format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
 }
 
 fn concurrent_prologs_start_one_agent() {
     require(&NEEDS);
-    let node = Node::set(&[("cpu.usage", "50ms")]);
+    let node = Node::new(&[("cpu.usage", "50ms")]);
     // Each prolog runs in a job's cgroup, as OAR's prologue does, with a descriptor that its parent reads until end of
     // file, as slurmd does.
-    let cage = node.cgroups.job("cage");
+    let prolog_cgroup = node.cgroups.job("prolog");
     let (mut end, inherited) = rustix::pipe::pipe().map(|(end, pipe)| (File::from(end), pipe)).unwrap();
-    let enter: Vec<String> =
-        cage.places.iter().map(|place| format!("echo $$ > {}/cgroup.procs", place.display())).collect();
+    let enter: Vec<String> = prolog_cgroup
+        .directories
+        .iter()
+        .map(|directory| format!("echo $$ > {}/cgroup.procs", directory.display()))
+        .collect();
     let prologs: Vec<_> = ["1", "2", "3", "4"]
         .map(|job| {
             let script = node.script("start", job);
@@ -133,10 +136,10 @@ fn concurrent_prologs_start_one_agent() {
         let group = Pid::from_child(&prolog);
         let output = prolog.wait_with_output().unwrap();
         kill_process_group(group, Signal::KILL).ok();
-        assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+        assert!(output.status.success() && output.stdout.is_empty(), "{}", status_and_stderr(&output));
     }
     assert_eq!(end.read(&mut [0]).unwrap(), 0, "the agent holds a descriptor of the prolog");
-    let agent = Detached::of(&node);
+    let agent = StartedAgent::of(&node);
     assert_eq!(getsid(Some(agent.0)).unwrap(), agent.0);
     for descriptor in 0..3 {
         let leads_to = fs::read_link(agent.path(&format!("fd/{descriptor}"))).unwrap();
@@ -148,7 +151,7 @@ fn concurrent_prologs_start_one_agent() {
         fs::read(agent.path("environ")).unwrap().is_empty(),
         "an epilog may look for the job's processes"
     );
-    cage.remove();
+    prolog_cgroup.remove();
     let agents = || {
         fs::read_dir("/proc").unwrap().flatten().filter(|process| {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
@@ -158,8 +161,8 @@ fn concurrent_prologs_start_one_agent() {
     };
     assert_eq!(agents().count(), 1);
     for job in ["1", "2", "3", "4"] {
-        node.must("end", job);
-        node.must("end", job);
+        node.report("end", job);
+        node.report("end", job);
     }
     wait_until("the agent ends when it has nothing to do", || !agent.runs());
     node.collector.terminate();
@@ -167,14 +170,14 @@ fn concurrent_prologs_start_one_agent() {
 
 fn job_is_tracked_when_its_cgroups_appear() {
     require(&NEEDS);
-    let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
+    let node = Node::new(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
     let mut prolog = node.script("start", "7");
     prolog.env("SLURM_JOB_COMMENT", "grant 12; polymeter: cpu.usage=20ms for 10min");
     assert!(prolog.output().unwrap().status.success());
-    let agent = Detached::of(&node);
+    let agent = StartedAgent::of(&node);
     // A repeated report changes nothing.
-    node.must("start", "7");
-    assert!(!node.follows("7"));
+    node.report("start", "7");
+    assert!(!node.tracks("7"));
     let (job, sleeper) = (node.cgroups.job("7"), Sleeper::start());
     job.enter(sleeper.pid());
     let line = || {
@@ -182,14 +185,14 @@ fn job_is_tracked_when_its_cgroups_appear() {
         let lines = plan["plan"].as_array().cloned().unwrap_or_default();
         lines.into_iter().find(|line| line["metric"] == "cpu.usage").unwrap_or_default()
     };
-    wait_until("the job's owner has what she wished", || line()["period"] == "20ms");
+    wait_until("the job's owner has the requested lease", || line()["period"] == "20ms");
     assert_eq!(
         (line()["cause"].clone(), line()["actor"].clone()),
         (json!("lease"), json!(format!("uid {OWNER}")))
     );
     drop(sleeper);
     job.remove();
-    node.must("end", "7");
+    node.report("end", "7");
     let row = stored::wait_for_end(&node.env, "7");
     assert_eq!(
         (row.owner.as_deref(), row.owner_uid, row.cluster.as_deref()),
@@ -201,18 +204,18 @@ fn job_is_tracked_when_its_cgroups_appear() {
 
 fn sampling_requests_wait_for_the_controllers_cgroup() {
     require(&NEEDS);
-    let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
+    let node = Node::new(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
     let mut prolog = node.script("start", "8");
     assert!(prolog.args(["--request", "memory.current=20ms"]).output().unwrap().status.success());
-    let agent = Detached::of(&node);
+    let agent = StartedAgent::of(&node);
     // The cgroups are created one hierarchy after the other, as by schedulers, and removed with `cgroups`.
     let make = |controller: &str| {
         fs::create_dir(cgroup::root(controller).unwrap().join(&node.cgroups.name).join("job_8")).unwrap();
     };
     make("cpuacct");
-    wait_until("the job is followed", || node.follows("8"));
+    wait_until("the job is tracked", || node.tracks("8"));
     make("memory");
-    wait_until("the wish is granted when it can be", || {
+    wait_until("the request is granted when the cgroup exists", || {
         let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"8\"}\n");
         let lines = plan["plan"].as_array().cloned().unwrap_or_default();
         lines.iter().any(|line| line["metric"] == "memory.current" && line["period"] == "20ms")
@@ -225,9 +228,9 @@ fn steps_and_tasks_have_separate_series() {
     require(&NEEDS);
     let tables =
         "[steps]\n\"cpu.usage\" = \"20ms\"\n\"memory.*\" = \"1s\"\n[tasks]\n\"cpu.usage\" = \"20ms\"\n";
-    let node = Node::set_with(&[("cpu.usage", "50ms")], tables);
-    node.must("start", "9");
-    let agent = Detached::of(&node);
+    let node = Node::with_tables(&[("cpu.usage", "50ms")], tables);
+    node.report("start", "9");
+    let agent = StartedAgent::of(&node);
     let job = node.cgroups.job("9");
     let (first, sleeper) = (job.step("step_0"), Sleeper::start());
     let task = first.step("task_3");
@@ -243,7 +246,7 @@ fn steps_and_tasks_have_separate_series() {
     let (step_0, task_3) = ("step=0", "step=0,task=3");
     wait_until("the task is sampled", || points("cpu.usage", task_3).len() > 3);
     wait_until("its step is", || points("cpu.usage", step_0).len() > 3);
-    wait_until("a glob goes for a step, too", || !points("memory.anon", step_0).is_empty());
+    wait_until("a glob applies to a step, too", || !points("memory.anon", step_0).is_empty());
     assert!(points("memory.anon", "").is_empty(), "the job's own plan does not have it");
     let second = job.step("step_batch");
     wait_until("a step that comes later is sampled", || points("cpu.usage", "step=batch").len() > 3);
@@ -255,15 +258,19 @@ fn steps_and_tasks_have_separate_series() {
         let names = of_job["sources"].as_array().cloned().unwrap_or_default();
         names.iter().filter_map(|source| Some(source["name"].as_str()?.to_owned())).collect::<Vec<_>>()
     };
-    wait_until("what has gone is open no more", || !sources().iter().any(|name| name.starts_with("step_0/")));
-    wait_until("what is left is told of", || sources().iter().any(|name| name.starts_with("step_batch/")));
+    wait_until("the sources of the removed step are closed", || {
+        !sources().iter().any(|name| name.starts_with("step_0/"))
+    });
+    wait_until("the sources of the other step are listed", || {
+        sources().iter().any(|name| name.starts_with("step_batch/"))
+    });
     let gone_us = now_us();
     let last_us = |points: Vec<(i64, f64)>| points.last().unwrap().0;
     wait_until("the job goes on", || last_us(points("cpu.usage", "")) > gone_us);
     assert!(last_us(points("cpu.usage", task_3)) < gone_us);
     second.remove();
     job.remove();
-    node.must("end", "9");
+    node.report("end", "9");
     let row = stored::wait_for_end(&node.env, "9");
     let ledger = stored::ledger(&mut node.env.reader(), Some(row.job_key));
     // There is more than one sample if the best file of a metric appeared after another file.
@@ -285,7 +292,7 @@ fn steps_and_tasks_have_separate_series() {
 
 fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
     require(&NEEDS);
-    let node = Node::set(&[("cpu.usage", "1s")]);
+    let node = Node::new(&[("cpu.usage", "1s")]);
     let run = |arguments: &[&str], strict: bool| {
         let mut command = program("polymeter");
         command
@@ -296,7 +303,11 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
             .arg("--socket")
             .arg(&node.socket);
         let output = command.args(strict.then_some("--strict")).output().unwrap();
-        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}: {}", said(&output));
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{arguments:?}: {}",
+            status_and_stderr(&output)
+        );
         output.status.code().unwrap()
     };
     for (arguments, strict) in [
@@ -309,26 +320,30 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
     ] {
         assert_eq!((run(arguments, false), run(arguments, true)), (0, strict), "{arguments:?}");
     }
-    for wishes in [
+    for comment in [
         "polymeter: faster",
         "polymeter: cpu.usge=1s",
         "polymeter: cpu.usage=1s for ever",
         "polymeter: *=1us",
     ] {
-        let output = node.script("start", "9").env("SLURM_JOB_COMMENT", wishes).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "strict: {wishes}: {}", said(&output));
-        assert!(said(&output).contains("cannot grant the sampling request"), "{wishes}: {}", said(&output));
+        let output = node.script("start", "9").env("SLURM_JOB_COMMENT", comment).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "strict: {comment}: {}", status_and_stderr(&output));
+        assert!(
+            status_and_stderr(&output).contains("cannot grant the sampling request"),
+            "{comment}: {}",
+            status_and_stderr(&output)
+        );
     }
-    let agent = Detached::of(&node);
+    let agent = StartedAgent::of(&node);
     let job = node.cgroups.job("9");
-    wait_until("the job is followed all the same", || node.follows("9"));
+    wait_until("the job is tracked all the same", || node.tracks("9"));
     job.remove();
     drop(agent);
     node.collector.terminate();
 }
 
 /// Starts an agent that reads jobs only when they begin and end.
-fn seldom(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> Agent {
+fn agent_with_daily_reads(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> Agent {
     let baseline = [("cpu.usage", "1d"), ("memory.current", "1d")];
     Agent::start(env, &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &baseline })
 }
@@ -342,11 +357,11 @@ fn final_sample_is_taken_before_the_cgroups_are_removed() {
     require(&NEEDS);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
-    let agent = seldom(&env, &endpoint, &cgroups);
+    let agent = agent_with_daily_reads(&env, &endpoint, &cgroups);
     // A job without steps, and a job whose process is in a task of a step that was added later.
     for (id, in_step) in [("flat", false), ("deep", true)] {
         let job = cgroups.job(id);
-        agent.must_track(id, &["v2/cpu.stat"]);
+        agent.wait_until_tracked(id, &["v2/cpu.stat"]);
         let step = in_step.then(|| job.step("step_0"));
         let task = step.as_ref().map(|step| step.step("task_0"));
         let mut process = Workload::start();
@@ -376,30 +391,30 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
     require(&NEEDS);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
-    let agent = seldom(&env, &endpoint, &cgroups);
+    let agent = agent_with_daily_reads(&env, &endpoint, &cgroups);
     // For version 1 the exit watcher watches a process; for version 2 the kernel reports that the cgroup is empty.
     for (id, controller) in [("one", "cpuacct"), ("two", cgroup::V2)] {
-        let readings = || {
+        let reads = || {
             let mut reader = env.reader();
             let Some(row) = stored::job(&mut reader, id) else { return 0 };
             let samples = stored::samples(&mut reader, SeriesScope::Job(row.job_key));
             samples.get(&("cpu.usage".to_owned(), String::new())).map_or(0, |series| series.points.len())
         };
         let job = cgroups.job_under(id, controller);
-        wait_until("the job is read at its beginning", || readings() > 0);
+        wait_until("the job is read at its beginning", || reads() > 0);
         let process = Sleeper::start();
         job.enter(process.pid());
         // The supervisor notices the process's entry within its own interval.
         let mut before = 0;
         wait_until("nothing more is read", || {
             pause(300);
-            std::mem::replace(&mut before, readings()) == readings()
+            std::mem::replace(&mut before, reads()) == reads()
         });
-        let Some(supervisor) = Frozen::new(&agent.daemon.thread("supervisor")) else {
+        let Some(supervisor) = FrozenThread::new(&agent.daemon.thread("supervisor")) else {
             skip("freezer", "there is no freezer of version 1");
         };
         drop(process);
-        wait_until("the last reading is stored", || readings() > before);
+        wait_until("the last reading is stored", || reads() > before);
         drop(supervisor);
         job.remove();
         stored::wait_for_end(&env, id);
@@ -410,27 +425,27 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
 
 fn reused_job_id_is_a_new_job_and_recreated_cgroups_are_not() {
     require(&NEEDS);
-    let node = Node::set(&[("cpu.usage", "20ms")]);
-    node.must("start", "5");
-    let agent = Detached::of(&node);
-    let come_and_go = || {
+    let node = Node::new(&[("cpu.usage", "20ms")]);
+    node.report("start", "5");
+    let agent = StartedAgent::of(&node);
+    let run_once = || {
         let (job, sleeper) = (node.cgroups.job("5"), Sleeper::start());
         job.enter(sleeper.pid());
-        wait_until("the job is followed", || node.follows("5"));
+        wait_until("the job is tracked", || node.tracks("5"));
         drop(sleeper);
         job.remove();
-        wait_until("the job is gone", || !node.follows("5"));
+        wait_until("the job is gone", || !node.tracks("5"));
     };
     let rows = || node.env.reader().jobs().unwrap().iter().filter(|job| job.ended_ns.is_some()).count();
     // Two steps of an allocation, one after the other.
-    come_and_go();
-    come_and_go();
-    node.must("end", "5");
+    run_once();
+    run_once();
+    node.report("end", "5");
     wait_until("it is stored", || rows() == 1);
     // The job is requeued.
-    node.must("start", "5");
-    come_and_go();
-    node.must("end", "5");
+    node.report("start", "5");
+    run_once();
+    node.report("end", "5");
     wait_until("it is stored as another", || rows() == 2);
     drop(agent);
     node.collector.terminate();

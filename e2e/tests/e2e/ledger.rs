@@ -19,10 +19,10 @@ fn assert_balanced(store: &Connection) {
     assert_eq!(number(store, wrong), 0);
     let by_job = "SELECT count(*) FROM (
              SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
-         ) AS told FULL JOIN (
+         ) AS ledger FULL JOIN (
              SELECT coalesce(job_key, 0) AS job, count(*) AS stored FROM samples JOIN series USING (series_id) GROUP BY 1
-         ) AS there USING (job)
-         WHERE coalesce(told.stored, 0) <> coalesce(there.stored, 0)";
+         ) AS counted USING (job)
+         WHERE coalesce(ledger.stored, 0) <> coalesce(counted.stored, 0)";
     assert_eq!(number(store, by_job), 0);
 }
 
@@ -59,8 +59,8 @@ fn ledger_balances_under_faults() {
     jobs[0].enter(sleeper.pid());
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let agent = Agent::start_with(&env, &plan, OUTBOX, "");
-    agent.must_track("1", &["v1/memory.stat"]);
-    agent.must_track("2", &["v1/memory.stat"]);
+    agent.wait_until_tracked("1", &["v1/memory.stat"]);
+    agent.wait_until_tracked("2", &["v1/memory.stat"]);
 
     wait_for_acknowledgements(&agent);
     running.kill();
@@ -116,9 +116,9 @@ fn ledger_balances_under_faults() {
         [("v1/memory.usage_in_bytes", "memory.current"), ("v1/pids.current", "pids.current")]
     {
         let of_ledger = format!("SELECT sum(stored) FROM ledger_balance WHERE source = '{source}'");
-        let there =
+        let of_samples =
             format!("SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = '{metric}'");
-        assert_eq!(count(&of_ledger), count(&there), "{source}");
+        assert_eq!(count(&of_ledger), count(&of_samples), "{source}");
     }
     let without_reason =
         "SELECT count(*) FROM ledger WHERE skipped <> (SELECT coalesce(sum(samples), 0) FROM loss
@@ -136,22 +136,22 @@ fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let store = || Connection::open(env.path("store.db")).unwrap();
     let mut killed = Vec::new();
-    for life in 0..3 {
+    for round in 0..3 {
         let agent = Agent::start(&env, &plan);
         for pause_ms in [0, 20, 150] {
             let job = cgroups.job("1");
-            agent.must_track("1", &["v1/memory.stat"]);
+            agent.wait_until_tracked("1", &["v1/memory.stat"]);
             wait_for_acknowledgements(&agent);
             job.remove();
             // The pause ends before or after the agent notices that the cgroups are gone.
             pause(pause_ms);
         }
         let job = cgroups.job("1");
-        agent.must_track("1", &["v1/memory.stat"]);
+        agent.wait_until_tracked("1", &["v1/memory.stat"]);
         wait_for_acknowledgements(&agent);
         killed.push(agent.status()["session"].as_str().unwrap().to_owned());
         agent.daemon.kill();
-        if life < 2 {
+        if round < 2 {
             job.remove();
         }
         assert_balanced(&store());
@@ -171,8 +171,8 @@ fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
     }
     let report =
         program("polymeter").args(["report", "--job", "1", "--store", &env.store()]).output().unwrap();
-    let said = String::from_utf8(report.stdout).unwrap();
-    assert!(said.contains("final state unknown: lost contact with the agent on "), "{said}");
-    assert_eq!(said.matches("\n  unknown  ").count(), 1, "{said}");
-    assert!(said.contains("% of those known)"), "{said}");
+    let stdout = String::from_utf8(report.stdout).unwrap();
+    assert!(stdout.contains("final state unknown: lost contact with the agent on "), "{stdout}");
+    assert_eq!(stdout.matches("\n  unknown  ").count(), 1, "{stdout}");
+    assert!(stdout.contains("% of those known)"), "{stdout}");
 }

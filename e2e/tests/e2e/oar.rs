@@ -25,11 +25,17 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// Runs a script of the first node as OAR does: within the job's cgroups, with the job's id and its user as arguments.
-fn run(env: &TestEnvironment, name: &str, places: &[PathBuf], told: [&str; 2]) {
-    let enter: String =
-        places.iter().map(|place| format!("echo $$ > {}/cgroup.procs; ", place.display())).collect();
+fn run(env: &TestEnvironment, name: &str, directories: &[PathBuf], arguments: [&str; 2]) {
+    let enter: String = directories
+        .iter()
+        .map(|directory| format!("echo $$ > {}/cgroup.procs; ", directory.display()))
+        .collect();
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", &format!("{enter} exec \"$0\" \"$@\"")]).arg(script(name)).args(told).arg("/dev/null");
+    shell
+        .args(["-c", &format!("{enter} exec \"$0\" \"$@\"")])
+        .arg(script(name))
+        .args(arguments)
+        .arg("/dev/null");
     shell.env("POLYMETER", program("polymeter").get_program());
     shell.env("POLYMETER_AGENT_CONFIG", env.path("agent.toml"));
     shell.env("POLYMETER_SOCKET", env.path("agent.sock")).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,7 +59,7 @@ fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sampl
     let job = cgroups.job("root_71");
     let sleeper = Sleeper::start();
     job.enter(sleeper.pid());
-    let run = |name: &str| run(&env, name, &job.places, ["71", "root"]);
+    let run = |name: &str| run(&env, name, &job.directories, ["71", "root"]);
     run("prologue");
     let agent = agent_of(&env);
     let membership = fs::read_to_string(format!("/proc/{}/cgroup", agent.as_raw_nonzero())).unwrap();
@@ -79,33 +85,36 @@ fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sampl
 /// A process of the user in a job whose cgroups OAR's script made.
 struct Running {
     id: &'static str,
-    places: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     process: Workload,
 }
 
 impl Running {
     /// Creates the job with OAR's script, and runs its prologue before the user's process starts.
     fn start(env: &TestEnvironment, node: &oar::Node, id: &'static str, with_memory: bool) -> Self {
-        let places = node.start_job(id, with_memory);
-        run(env, "prologue", &places, [id, oar::USER.0]);
+        let directories = node.start_job(id, with_memory);
+        run(env, "prologue", &directories, [id, oar::USER.0]);
         let mut process = Workload::start();
-        for place in &places {
-            fs::write(place.join("cgroup.procs"), process.pid().to_string()).unwrap();
+        for directory in &directories {
+            fs::write(directory.join("cgroup.procs"), process.pid().to_string()).unwrap();
         }
         process.execute("burn 30");
-        Self { id, places, process }
+        Self { id, directories, process }
     }
 
     /// Ends the job as OAR does. Returns the job's CPU time before and after the epilogue, in nanoseconds.
     fn end(self, env: &TestEnvironment) -> (f64, f64) {
-        let cpuacct =
-            self.places.iter().find(|place| place.starts_with(cgroup::root("cpuacct").unwrap())).unwrap();
+        let cpuacct = self
+            .directories
+            .iter()
+            .find(|directory| directory.starts_with(cgroup::root("cpuacct").unwrap()))
+            .unwrap();
         let used_ns = || fs::read_to_string(cpuacct.join("cpuacct.usage")).unwrap().trim().parse().unwrap();
         drop(self.process);
         let before = used_ns();
-        run(env, "epilogue", &self.places, [self.id, oar::USER.0]);
+        run(env, "epilogue", &self.directories, [self.id, oar::USER.0]);
         let after = used_ns();
-        self.places.iter().for_each(|place| cgroup::remove(place).unwrap());
+        self.directories.iter().for_each(|directory| cgroup::remove(directory).unwrap());
         (before, after)
     }
 }
@@ -126,13 +135,13 @@ fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     let running = jobs.map(|(id, with_memory)| Running::start(&env, &node, id, with_memory));
     let agent = agent_of(&env);
     let used = running.map(|job| job.end(&env));
-    for ((id, with_memory), (least, most)) in jobs.into_iter().zip(used) {
+    for ((id, with_memory), (min, max)) in jobs.into_iter().zip(used) {
         let row = stored::wait_for_end(&env, id);
         assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(oar::USER.0), Some(oar::USER.1)));
         let samples = stored::samples(&mut env.reader(), SeriesScope::Job(row.job_key));
         let series = |metric: &str| samples.get(&(metric.to_owned(), String::new()));
         let last = series("cpu.usage").unwrap().points.last().unwrap().1;
-        assert!((least..=most).contains(&last), "job {id}: {last} ns, not {least} to {most}");
+        assert!((min..=max).contains(&last), "job {id}: {last} ns, not {min} to {max}");
         assert_eq!(series("memory.current").is_some(), with_memory, "{samples:?}");
     }
     wait_until("the agent ends after the last job", || test_kill_process(agent).is_err());
@@ -140,7 +149,7 @@ fn jobs_of_a_real_oar_are_tracked_to_their_end() {
 }
 
 /// The output of `oarstat -f -j` for a job.
-const OARSTAT: &str = "#!/bin/sh\ncat <<'TOLD'\nJob_Id: 71\n    project = default\n    owner = zoe\n    types = besteffort, polymeter=cpu.*=10ms,perf.instructions=100ms for 1h, day\n    assigned_hostnames = n1+n2\nTOLD\n";
+const OARSTAT: &str = "#!/bin/sh\ncat <<'END'\nJob_Id: 71\n    project = default\n    owner = zoe\n    types = besteffort, polymeter=cpu.*=10ms,perf.instructions=100ms for 1h, day\n    assigned_hostnames = n1+n2\nTOLD\n";
 
 fn server_prologue_requests_as_the_owner() {
     let directory = tempfile::tempdir().unwrap();
@@ -150,11 +159,11 @@ fn server_prologue_requests_as_the_owner() {
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         path
     };
-    let asked = directory.path().join("asked");
+    let recorded = directory.path().join("recorded");
     // The first attempt fails: no agent knows the job yet.
     let sudo = format!(
         "#!/bin/sh\n[ -e {0}.1 ] || {{ touch {0}.1; exit 1; }}\nprintf '%s\\n' \"$@\" > {0}.2; mv {0}.2 {0}\n",
-        asked.display()
+        recorded.display()
     );
     let mut server = Command::new(script("server_prologue"));
     server
@@ -164,8 +173,8 @@ fn server_prologue_requests_as_the_owner() {
         .env("POLYMETER", "/p");
     let output = server.output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
-    wait_until("it asks", || asked.exists());
-    let words = fs::read_to_string(&asked).unwrap();
+    wait_until("it asks", || recorded.exists());
+    let words = fs::read_to_string(&recorded).unwrap();
     let expected = [
         "-n",
         "-u",
@@ -183,10 +192,14 @@ fn server_prologue_requests_as_the_owner() {
     ];
     assert_eq!(words.lines().collect::<Vec<_>>(), expected);
     // A job without sampling requests, and a string that is not a job id.
-    for (told, job) in [("#!/bin/sh\necho '    owner = zoe'\n", "72"), (OARSTAT, "7;1")] {
-        fs::remove_file(&asked).ok();
+    for (oarstat, job) in [("#!/bin/sh\necho '    owner = zoe'\n", "72"), (OARSTAT, "7;1")] {
+        fs::remove_file(&recorded).ok();
         let mut server = Command::new(script("server_prologue"));
-        server.arg(job).env("OARSTAT", make("oarstat", told)).env("SUDO", "/bin/false").env("ATTEMPTS", "0");
+        server
+            .arg(job)
+            .env("OARSTAT", make("oarstat", oarstat))
+            .env("SUDO", "/bin/false")
+            .env("ATTEMPTS", "0");
         assert!(server.output().unwrap().status.success());
     }
 }

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
-use polymeter_e2e::cgroup::{Job, TestCgroups};
-use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure};
+use polymeter_e2e::cgroup::TestCgroups;
+use polymeter_e2e::daemons::{Agent, Plan, collector};
+use polymeter_e2e::fixture::DiscoveredJob;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Sleeper};
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
-use polymeter_store::reader::{PlanChangeRow, SeriesScope};
-use rustix::process::Signal;
+use polymeter_store::reader::SeriesScope;
 use serde_json::{Value, json};
 
 tests![
@@ -43,7 +43,7 @@ fn all_configuration_errors_are_reported_together() {
         let output = program("polymeter-agent").args(["--check", "--config"]).arg(&config).output().unwrap();
         (output.status.code(), self::text(&output.stderr))
     };
-    let (status, said) = check(concat!(
+    let (status, message) = check(concat!(
         "flush_interval = \"soon\"\n",
         "colector = \"tcp://127.0.0.1:7717\"\n",
         "jobs = [\"no/capture\"]\n",
@@ -52,100 +52,52 @@ fn all_configuration_errors_are_reported_together() {
         "\"memory.curent\" = \"1s\"\n",
         "\"cpu.usage\" = \"1us\"\n",
     ));
-    assert_eq!(status, Some(2), "{said}");
-    let faults = [
+    assert_eq!(status, Some(2), "{message}");
+    let errors = [
         (1, "`soon`"),
         (2, "unknown key `colector`"),
         (3, "{job}"),
         (6, "did you mean `memory.current`?"),
         (7, "`1us`"),
     ];
-    for (line, word) in faults {
-        let place = format!("{}:{line}: ", config.display());
+    for (line, word) in errors {
+        let location = format!("{}:{line}: ", config.display());
         assert!(
-            said.lines().any(|told| told.contains(&place) && told.contains(word)),
-            "{line} {word}: {said}"
+            message.lines().any(|line_of_log| line_of_log.contains(&location) && line_of_log.contains(word)),
+            "{line} {word}: {message}"
         );
     }
-    assert_eq!(said.matches("agent.toml:").count(), faults.len(), "{said}");
-    let (status, said) = check("[baseline]\n\"cpu.usage\" = \"1s\"\n");
-    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(message.matches("agent.toml:").count(), errors.len(), "{message}");
+    let (status, message) = check("[baseline]\n\"cpu.usage\" = \"1s\"\n");
+    assert_eq!(status, Some(0), "{message}");
     let missing =
         program("polymeter-agent").args(["--check", "--config", "/nowhere/agent.toml"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("/nowhere/agent.toml"));
 }
 
-/// A collector, an agent, and a job with a process, which the agent samples.
-struct Scene {
-    env: TestEnvironment,
-    collector: Daemon,
-    endpoint: String,
-    agent: Agent,
-    cgroups: TestCgroups,
-    job: Job,
-    _sleeper: Sleeper,
-}
-
-impl Scene {
-    fn set(baseline: &[(&str, &str)]) -> Self {
-        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-        let (collector, endpoint) = collector(&env, &env.endpoint());
-        let (job, sleeper) = (cgroups.job("1"), Sleeper::start());
-        job.enter(sleeper.pid());
-        let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline };
-        let agent = Agent::start(&env, &plan);
-        agent.must_track("1", &["v2/cpu.stat"]);
-        Self { env, collector, endpoint, agent, cgroups, job, _sleeper: sleeper }
-    }
-
-    /// Writes another configuration and has the agent reload it.
-    fn reload(&self, baseline: &[(&str, &str)]) {
-        let plan = Plan { collector: &self.endpoint, jobs: &[self.cgroups.pattern()], baseline };
-        configure(&self.env, &plan);
-        self.agent.daemon.signal(Signal::HUP);
-    }
-
-    fn must_say(&self, words: &str) {
-        wait_until(&format!("the agent says `{words}`"), || self.agent.daemon.log().contains(words));
-    }
-
-    /// Returns the times of a metric's stored samples of the job, in microseconds since the epoch.
-    fn times_us(&self, metric: &str) -> Vec<i64> {
-        let mut reader = self.env.reader();
-        let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
-        let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
-        let series = samples.get(&(metric.to_owned(), String::new()));
-        series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
-    }
-
-    /// Returns the stored changes of a metric's period.
-    fn plan_changes(&self, metric: &str) -> Vec<PlanChangeRow> {
-        let mut reader = self.env.reader();
-        let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
-        let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
-        changes.retain(|change| change.metric == metric);
-        changes
-    }
+/// Starts a collector, an agent with this baseline, and a job that it samples.
+fn start(baseline: &[(&str, &str)]) -> DiscoveredJob {
+    DiscoveredJob::start(None, baseline, "v2/cpu.stat")
 }
 
 fn invalid_configuration_keeps_the_previous_one() {
     require(&NEEDS);
-    let mut scene = Scene::set(&[("cpu.usage", "10ms")]);
-    scene.reload(&[("cpu.usage", "10ms"), ("cpu.usge", "1ms")]);
-    scene.must_say("the previous configuration remains in force");
-    scene.must_say("did you mean `cpu.usage`?");
-    let before = scene.agent.count("taken");
-    wait_until("sampling goes on", || scene.agent.count("taken") > before + 20);
-    assert!(scene.agent.daemon.runs());
-    scene.job.remove();
-    stored::wait_for_end(&scene.env, "1");
-    let mut reader = scene.env.reader();
+    let mut fixture = start(&[("cpu.usage", "10ms")]);
+    fixture.reload(&[("cpu.usage", "10ms"), ("cpu.usge", "1ms")]);
+    fixture.wait_for_log("the previous configuration remains in force");
+    fixture.wait_for_log("did you mean `cpu.usage`?");
+    let before = fixture.agent.count("taken");
+    wait_until("sampling goes on", || fixture.agent.count("taken") > before + 20);
+    assert!(fixture.agent.daemon.runs());
+    fixture.job.remove();
+    stored::wait_for_end(&fixture.env, "1");
+    let mut reader = fixture.env.reader();
     let job = stored::job(&mut reader, "1").unwrap();
     let changes = reader.plan_changes(Some(job.job_key)).unwrap();
     assert!(changes.iter().all(|change| change.cause != "reload"), "{changes:?}");
-    scene.agent.daemon.terminate();
-    scene.collector.terminate();
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
 }
 
 fn reloaded_period_takes_effect() {
@@ -153,51 +105,55 @@ fn reloaded_period_takes_effect() {
     const LONG_US: i64 = 500_000;
     require(&NEEDS);
     let perf = ("perf.task_clock", "20ms");
-    let scene = Scene::set(&[("cpu.usage", "500ms"), perf]);
-    let changes = scene.plan_changes("cpu.usage");
-    wait_until("the store knows the first period", || !scene.plan_changes("cpu.usage").is_empty());
+    let fixture = start(&[("cpu.usage", "500ms"), perf]);
+    let changes = fixture.plan_changes("cpu.usage");
+    wait_until("the store knows the first period", || !fixture.plan_changes("cpu.usage").is_empty());
     assert!(changes.len() <= 1, "{changes:?}");
-    scene.reload(&[("cpu.usage", "5ms"), perf, ("pids.current", "100ms")]);
+    fixture.reload(&[("cpu.usage", "5ms"), perf, ("pids.current", "100ms")]);
     wait_until("the samples come close together", || {
-        scene.times_us("cpu.usage").windows(2).filter(|pair| pair[1] - pair[0] < LONG_US / 4).count() > 50
+        fixture.times_us("cpu.usage").windows(2).filter(|pair| pair[1] - pair[0] < LONG_US / 4).count() > 50
     });
-    wait_until("what is new is sampled", || !scene.times_us("pids.current").is_empty());
-    scene.reload(&[("cpu.usage", "500ms"), perf]);
-    wait_until("the store knows all periods", || scene.plan_changes("cpu.usage").len() == 3);
-    let changes = scene.plan_changes("cpu.usage");
+    wait_until("what is new is sampled", || !fixture.times_us("pids.current").is_empty());
+    fixture.reload(&[("cpu.usage", "500ms"), perf]);
+    wait_until("the store knows all periods", || fixture.plan_changes("cpu.usage").len() == 3);
+    let changes = fixture.plan_changes("cpu.usage");
     let periods: Vec<_> = changes.iter().map(|change| (change.old_period_us, change.new_period_us)).collect();
     assert_eq!(periods, [(None, Some(LONG_US)), (Some(LONG_US), Some(5_000)), (Some(5_000), Some(LONG_US))]);
     assert!(changes[1..].iter().all(|change| change.cause == "reload"), "{changes:?}");
-    let ends = scene.plan_changes("pids.current");
+    let ends = fixture.plan_changes("pids.current");
     assert_eq!(ends.last().map(|change| change.new_period_us), Some(None), "{ends:?}");
 
     let since_us = changes[2].time_ns / 1000;
     // The change is stored with the first sample after it; one more sample may have been in transit.
     let later = || {
-        scene.times_us("cpu.usage").into_iter().filter(|time| *time > since_us + LONG_US).collect::<Vec<_>>()
+        fixture
+            .times_us("cpu.usage")
+            .into_iter()
+            .filter(|time| *time > since_us + LONG_US)
+            .collect::<Vec<_>>()
     };
     wait_until("there are samples at the last period", || later().len() > 3);
     assert!(later().windows(2).all(|pair| pair[0] / LONG_US < pair[1] / LONG_US), "{:?}", later());
     // Perf events that were counted before the reload are still counted.
-    let job = stored::job(&mut scene.env.reader(), "1").unwrap();
-    let samples = stored::samples(&mut scene.env.reader(), SeriesScope::Job(job.job_key));
+    let job = stored::job(&mut fixture.env.reader(), "1").unwrap();
+    let samples = stored::samples(&mut fixture.env.reader(), SeriesScope::Job(job.job_key));
     if let Some(clock) = samples.get(&("perf.task_clock".to_owned(), String::new())) {
         assert!(clock.points.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{clock:?}");
     }
-    scene.job.remove();
-    stored::wait_for_end(&scene.env, "1");
-    scene.agent.daemon.terminate();
-    scene.collector.terminate();
+    fixture.job.remove();
+    stored::wait_for_end(&fixture.env, "1");
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
 }
 
 fn status_and_jobs_as_text_and_json() {
     require(&NEEDS);
-    // Fields that are not moved out of the scene live as long as it does.
-    let scene = Scene::set(&[("cpu.*", "20ms"), ("perf.cpu_cycles", "1s")]);
-    let Scene { env, collector, agent, job, .. } = scene;
-    let said = polymeter(&env, "status", &[]);
-    let status = text(&said.stdout);
-    assert!(said.status.success(), "{}", text(&said.stderr));
+    // Fields that are not moved out of the fixture live as long as it does.
+    let fixture = start(&[("cpu.*", "20ms"), ("perf.cpu_cycles", "1s")]);
+    let DiscoveredJob { env, collector, agent, job, .. } = fixture;
+    let message = polymeter(&env, "status", &[]);
+    let status = text(&message.stdout);
+    assert!(message.status.success(), "{}", text(&message.stderr));
     for wanted in ["session", "taken", "missed", "acknowledged", "job 1", "v2/cpu.stat"] {
         assert!(status.contains(wanted), "no `{wanted}` in:\n{status}");
     }
@@ -256,11 +212,11 @@ fn every_request_is_answered() {
         );
     }
     let register = json!({"verb": "register", "job": "x", "uid": 1000, "user": "ada", "cluster": "lab",
-        "cgroups": job.places, "plan": {"cpu.usage": "5ms", "pids.current": "20ms", "perf.cpu_cycles": "1s"}});
+        "cgroups": job.directories, "plan": {"cpu.usage": "5ms", "pids.current": "20ms", "perf.cpu_cycles": "1s"}});
     let answer = ask(&register.to_string());
     assert_eq!(answer["answer"], "registered", "{answer}");
     assert_eq!(ask(&register.to_string())["code"], "known_job");
-    agent.must_track("x", &["v2/cpu.stat", "v1/pids.current"]);
+    agent.wait_until_tracked("x", &["v2/cpu.stat", "v1/pids.current"]);
     assert_eq!(ask(r#"{"verb": "flush"}"#)["answer"], "done");
     assert_eq!(ask(r#"{"verb": "unregister", "job": "x"}"#)["answer"], "done");
     assert_eq!(ask(r#"{"verb": "unregister", "job": "x"}"#)["code"], "unknown_job");
@@ -290,20 +246,20 @@ fn users_cannot_register_jobs_or_flush() {
         &env,
         &Plan { collector: &env.endpoint(), jobs: &[], baseline: &[("node.load1", "1s")] },
     );
-    let asker = env.path("asker");
-    fs::copy(workload::program(), &asker).unwrap();
-    open(&asker);
+    let copy = env.path("workload");
+    fs::copy(workload::program(), &copy).unwrap();
+    open(&copy);
     let register = json!({"verb": "register", "job": "x", "uid": 0, "process": agent.daemon.pid()});
     for request in [register.to_string(), r#"{"verb": "flush"}"#.to_owned()] {
         let output = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&asker)
+            .arg(&copy)
             .arg(format!("ask {} {request}", agent.socket.display()))
             .current_dir("/")
             .output()
             .unwrap();
-        let said = text(&output.stdout);
-        let answer = said.split_once("workload: answer ").unwrap_or_else(|| panic!("{said}")).1;
+        let stdout = text(&output.stdout);
+        let answer = stdout.split_once("workload: answer ").unwrap_or_else(|| panic!("{stdout}")).1;
         let answer: Value = serde_json::from_str(answer.lines().next().unwrap()).unwrap();
         assert_eq!(
             (&answer["answer"], &answer["code"]),

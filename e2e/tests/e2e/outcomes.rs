@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use polymeter_e2e::fixture::{OTHER_USER, OWNER};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
@@ -25,12 +26,10 @@ tests![
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// A user that exists on every Debian, as whom the scheduler's controller runs.
 const SCHEDULER: (u32, &str) = (5, "games");
-const OWNER: u32 = 64_001;
-const OTHER_USER: u32 = 64_002;
 
 /// An agent that discovers jobs by their cgroups, a collector with a control socket, and the command in a directory where
 /// ordinary users can run it.
-struct Scene {
+struct Fixture {
     // Fields are dropped in this order: the daemons before the directory that they write to.
     agent: Agent,
     collector: Daemon,
@@ -41,8 +40,8 @@ struct Scene {
     env: TestEnvironment,
 }
 
-impl Scene {
-    fn set() -> Self {
+impl Fixture {
+    fn new() -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let socket = env.path("control.sock");
         let more =
@@ -86,101 +85,102 @@ impl Scene {
 
 fn discovered_owner_is_stored_and_can_control_the_job() {
     require(&NEEDS);
-    let scene = Scene::set();
-    let (job, sleeper) = scene.job("7", OWNER);
-    wait_until("the owner is stored", || scene.row("7").owner_uid == Some(OWNER.into()));
-    let socket = scene.socket.to_str().unwrap();
-    let plan = |uid: u32| scene.user(uid, &["plan", "--job", "7", "--collector", socket, "--json"]);
+    let fixture = Fixture::new();
+    let (job, sleeper) = fixture.job("7", OWNER);
+    wait_until("the owner is stored", || fixture.row("7").owner_uid == Some(OWNER.into()));
+    let socket = fixture.socket.to_str().unwrap();
+    let plan = |uid: u32| fixture.user(uid, &["plan", "--job", "7", "--collector", socket, "--json"]);
     wait_until("the owner may ask through the collector", || plan(OWNER).status.success());
-    assert_eq!(plan(OTHER_USER).status.code(), Some(1), "and nobody else");
+    assert_eq!(plan(OTHER_USER).status.code(), Some(1), "other users may not");
     drop(sleeper);
-    scene.end(job, "7");
+    fixture.end(job, "7");
 }
 
 fn only_the_scheduler_reports_job_outcomes() {
     require(&NEEDS);
-    let scene = Scene::set();
-    let (job, sleeper) = scene.job("8", OWNER);
+    let fixture = Fixture::new();
+    let (job, sleeper) = fixture.job("8", OWNER);
     let state = |uid: u32, id: &str, state: &str, more: &[&str]| {
         let words = [&["job", "state", "--strict", "--job", id, "--state", state], more].concat();
-        scene.user(uid, &words).status.code().unwrap()
+        fixture.user(uid, &words).status.code().unwrap()
     };
-    scene.row("8");
+    fixture.row("8");
     for uid in [OWNER, OTHER_USER] {
         assert_eq!(state(uid, "8", "COMPLETED", &[]), 1, "not even the owner");
         assert_eq!(state(uid, "missing", "COMPLETED", &[]), 1);
     }
     // A user who may not report outcomes cannot find out whether a job exists either.
     let line = |job: &str| format!("{{\"verb\":\"state\",\"job\":\"{job}\",\"state\":\"COMPLETED\"}}");
-    let said = |job: &str| {
-        let socket = scene.socket.to_str().unwrap().to_owned();
+    let message = |job: &str| {
+        let socket = fixture.socket.to_str().unwrap().to_owned();
         let words = ["plan", "--job", job, "--collector", socket.as_str()];
-        String::from_utf8(scene.user(OTHER_USER, &words).stderr)
+        String::from_utf8(fixture.user(OTHER_USER, &words).stderr)
             .unwrap()
             .replace(&format!("job {job}"), "job JOB")
     };
-    assert_eq!(said("8"), said("missing"));
-    assert_eq!(scene.row("8").state, None, "what is not known is not stored");
+    assert_eq!(message("8"), message("missing"));
+    assert_eq!(fixture.row("8").state, None, "what is not known is not stored");
     assert_eq!(state(0, "missing", "COMPLETED", &[]), 1);
     let timeout = ["--exit-code", "0", "--exit-signal", "15"];
     assert_eq!(state(SCHEDULER.0, "8", "TIMEOUT", &timeout), 0);
-    let row = scene.row("8");
+    let row = fixture.row("8");
     assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
     // An epilog that reports later and with less detail does not change the outcome.
     let end = json!({"verb": "end", "job": "8", "exit_code": 1, "exit_signal": 0});
-    assert_eq!(scene.agent.ask(&end)["answer"], "done");
-    assert_eq!(ask(&scene.socket, &(line("8") + "\n"))["answer"], "done", "root may, too");
+    assert_eq!(fixture.agent.ask(&end)["answer"], "done");
+    assert_eq!(ask(&fixture.socket, &(line("8") + "\n"))["answer"], "done", "root may, too");
     assert_eq!(state(0, "8", "OUT_OF_MEMORY", &["--exit-signal", "125"]), 0);
     drop(sleeper);
     let report = || {
-        let store = format!("sqlite:{}", scene.env.path("store.db").display());
+        let store = format!("sqlite:{}", fixture.env.path("store.db").display());
         let output = program("polymeter").args(["report", "--store", &store, "--job", "8"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     job.remove();
-    stored::wait_for_end(&scene.env, "8");
+    stored::wait_for_end(&fixture.env, "8");
     let report = report();
     assert!(report.lines().next().unwrap().contains("ran out of memory"), "{report}");
-    scene.agent.daemon.terminate();
-    scene.collector.terminate();
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
 }
 
 fn refused_requests_are_recorded() {
     require(&NEEDS);
-    let scene = Scene::set();
+    let fixture = Fixture::new();
     let start = |job: &str, request: &str, strict: bool| {
         let mut command = program("polymeter");
         command.args(["job", "start", "--no-agent", "--job", job, "--uid", &OWNER.to_string(), "--socket"]);
-        command.arg(&scene.agent.socket).args(["--request", request]).args(strict.then_some("--strict"));
+        command.arg(&fixture.agent.socket).args(["--request", request]).args(strict.then_some("--strict"));
         command.env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID").output().unwrap().status.code().unwrap()
     };
     assert_eq!((start("1", "faster", false), start("1", "faster", true)), (0, 1));
     assert_eq!((start("2", "cpu.usge=1s", false), start("2", "cpu.usge=1s", true)), (0, 1));
     // Requests that are refused while the job exists are refused at once; later refusals are shown later.
     assert_eq!(start("9", "cpu.usage=100us, memory.current=10ms", true), 0);
-    let (job, sleeper) = scene.job("9", OWNER);
-    let plan = || scene.agent.ask(&json!({"verb": "plan", "job": "9"}))["refused"].clone();
+    let (job, sleeper) = fixture.job("9", OWNER);
+    let plan = || fixture.agent.ask(&json!({"verb": "plan", "job": "9"}))["refused"].clone();
     wait_until("the plan shows what is refused", || plan().as_array().is_some_and(|lines| lines.len() == 2));
     let refused = plan();
     assert_eq!((&refused[0]["request"], &refused[0]["period"]), (&json!("cpu.usage"), &json!("100us")));
     assert!(refused[0]["reason"].as_str().unwrap().contains("1ms"), "{refused}");
     assert_eq!(start("9", "cpu.usage=100us", true), 1, "the job is there");
     assert_eq!(start("9", "slower", true), 1);
-    let text = scene.user(OWNER, &["plan", "--job", "9", "--socket", scene.agent.socket.to_str().unwrap()]);
+    let text =
+        fixture.user(OWNER, &["plan", "--job", "9", "--socket", fixture.agent.socket.to_str().unwrap()]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("refused request cpu.usage=100us: "), "{text}");
     assert!(text.contains("refused request slower: "), "{text}");
-    let key = scene.row("9").job_key;
-    let rows = || scene.env.reader().refused_requests(key).unwrap();
+    let key = fixture.row("9").job_key;
+    let rows = || fixture.env.reader().refused_requests(key).unwrap();
     wait_until("the store has what is refused", || rows().len() == 3);
     let row = rows().into_iter().find(|row| row.request == "cpu.usage").unwrap();
     assert_eq!((row.period_us, row.actor.as_deref()), (Some(100), Some("uid 64001")));
-    let changes = scene.env.reader().plan_changes(Some(key)).unwrap();
+    let changes = fixture.env.reader().plan_changes(Some(key)).unwrap();
     assert!(changes.iter().all(|change| change.cause != "refused"), "{changes:?}");
     drop(sleeper);
     job.remove();
-    stored::wait_for_end(&scene.env, "9");
-    let store = format!("sqlite:{}", scene.env.path("store.db").display());
+    stored::wait_for_end(&fixture.env, "9");
+    let store = format!("sqlite:{}", fixture.env.path("store.db").display());
     let report = |more: &[&str]| {
         let mut command = program("polymeter");
         let output = command.args(["report", "--store", &store, "--job", "9"]).args(more).output().unwrap();
@@ -189,8 +189,8 @@ fn refused_requests_are_recorded() {
     assert!(report(&[]).contains("slower"), "{}", report(&[]));
     let json: Value = serde_json::from_str(&report(&["--json"])).unwrap();
     assert_eq!(json["refused_requests"].as_array().unwrap().len(), 3, "{json}");
-    scene.agent.daemon.terminate();
-    scene.collector.terminate();
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
 }
 
 /// Names that would mislead a reader of the output.
@@ -204,9 +204,9 @@ const HOSTILE: [(&str, &str); 5] = [
 
 fn misleading_names_are_refused_everywhere() {
     require(&NEEDS);
-    let scene = Scene::set();
-    let (job, sleeper) = scene.job("5", OWNER);
-    scene.row("5");
+    let fixture = Fixture::new();
+    let (job, sleeper) = fixture.job("5", OWNER);
+    fixture.row("5");
     for (name, why) in HOSTILE {
         for request in [
             json!({"verb": "plan", "job": name}),
@@ -221,30 +221,30 @@ fn misleading_names_are_refused_everywhere() {
             json!({"verb": "push", "job": "5", "metric": "loss", "value": 1, "labels": {name: "1"}}),
             json!({"verb": "push", "job": "5", "metric": "loss", "value": 1, "labels": {"a": name}}),
         ] {
-            let answer = scene.agent.ask(&request);
+            let answer = fixture.agent.ask(&request);
             assert_eq!(answer["code"], "invalid", "{request}: {answer}");
             assert!(answer["message"].as_str().unwrap().contains(why), "{request}: {answer}");
         }
         let remote = json!({"verb": "mark", "job": name, "name": "x"});
-        let answer = ask(&scene.socket, &format!("{remote}\n"));
+        let answer = ask(&fixture.socket, &format!("{remote}\n"));
         assert!(answer["message"].as_str().unwrap().contains(why), "{answer}");
         // An unknown verb or field is not repeated unescaped.
         for request in [json!({"verb": name}), json!({"verb": "status", name: 1})] {
-            let answer = scene.agent.ask(&request).to_string();
+            let answer = fixture.agent.ask(&request).to_string();
             assert!(!answer.contains(name) || name.trim().is_empty(), "{answer}");
         }
     }
     drop(sleeper);
-    scene.end(job, "5");
+    fixture.end(job, "5");
 }
 
 /// Asserts that the message of a refused request states each reason once.
 fn every_refusal_has_one_reason() {
     require(&NEEDS);
-    let scene = Scene::set();
-    let (job, sleeper) = scene.job("4", OWNER);
-    scene.row("4");
-    let set = |plan: Value| scene.agent.ask(&json!({"verb": "set", "job": "4", "plan": plan}));
+    let fixture = Fixture::new();
+    let (job, sleeper) = fixture.job("4", OWNER);
+    fixture.row("4");
+    let set = |plan: Value| fixture.agent.ask(&json!({"verb": "set", "job": "4", "plan": plan}));
     let nothing = set(json!({"node.*": "1s"}));
     assert!(nothing["message"].as_str().unwrap().contains("no metric of a job matches node.*"), "{nothing}");
     // The job has cgroups, so that its processes are not sampled one by one.
@@ -257,5 +257,5 @@ fn every_refusal_has_one_reason() {
         assert!(message.matches(group["reason"].as_str().unwrap()).count() <= 1, "{many}");
     }
     drop(sleeper);
-    scene.end(job, "4");
+    fixture.end(job, "4");
 }

@@ -30,7 +30,7 @@ fn polymeter(arguments: &[&str]) -> Command {
     command
 }
 
-fn output(arguments: &[&str]) -> Output {
+fn run(arguments: &[&str]) -> Output {
     polymeter(arguments).output().unwrap()
 }
 
@@ -74,34 +74,38 @@ fn unwritable_result_is_an_error() {
     ];
     for arguments in commands {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let told = polymeter(arguments).stdout(full).output().unwrap();
-        assert_eq!(told.status.code(), Some(1), "{arguments:?}: {}", text(&told.stderr));
-        assert!(text(&told.stderr).contains("cannot write to the standard output"), "{arguments:?}");
+        let output = polymeter(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("cannot write to the standard output"), "{arguments:?}");
     }
-    let told = output(&["run", "--report", "/dev/full", "true"]);
-    assert_eq!(told.status.code(), Some(1));
-    assert!(text(&told.stderr).contains("cannot write the report to /dev/full"), "{}", text(&told.stderr));
-    let told = output(&["run", "--report", "/dev/full", "false"]);
-    assert_eq!(told.status.code(), Some(1));
-    let told = output(&["run", "--report", "/dev/full", "sh", "-c", "exit 7"]);
-    assert_eq!(told.status.code(), Some(7), "the status is the command's");
+    let output = run(&["run", "--report", "/dev/full", "true"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("cannot write the report to /dev/full"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = run(&["run", "--report", "/dev/full", "false"]);
+    assert_eq!(output.status.code(), Some(1));
+    let output = run(&["run", "--report", "/dev/full", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "the status is the command's");
 }
 
 fn closed_pipe_is_not_an_error() {
     for arguments in [["metrics", "*"], ["completions", "bash"]] {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let told = polymeter(&arguments).stdout(writer).output().unwrap();
-        assert_eq!((told.status.code(), text(&told.stderr)), (Some(0), String::new()), "{arguments:?}");
+        let output = polymeter(&arguments).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments:?}");
     }
 }
 
 fn unwritable_report_is_refused_before_the_run() {
     let directory = tempfile::tempdir().unwrap();
-    let witness = directory.path().join("ran");
-    let told = polymeter(&["run", "--report", "/nowhere/report", "touch"]).arg(&witness).output().unwrap();
-    assert_eq!(told.status.code(), Some(1), "{}", text(&told.stderr));
-    assert!(text(&told.stderr).contains("/nowhere/report") && !witness.exists());
+    let created = directory.path().join("ran");
+    let output = polymeter(&["run", "--report", "/nowhere/report", "touch"]).arg(&created).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("/nowhere/report") && !created.exists());
 }
 
 fn json_errors_state_the_cause() {
@@ -123,27 +127,27 @@ fn json_errors_state_the_cause() {
         (&["keygen", "--out", "/nowhere"], &["--json"], 1, "failed"),
     ];
     for (command, options, status, code) in wrong {
-        let told = output(&[command, options].concat());
-        assert_eq!(told.status.code(), Some(status), "{command:?}: {}", text(&told.stderr));
-        let json: Value = serde_json::from_slice(&told.stdout)
-            .unwrap_or_else(|error| panic!("{command:?}: {error}: {}", text(&told.stdout)));
+        let output = run(&[command, options].concat());
+        assert_eq!(output.status.code(), Some(status), "{command:?}: {}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{command:?}: {error}: {}", text(&output.stdout)));
         assert_eq!(
             (json["answer"].as_str(), json["code"].as_str()),
             (Some("refused"), Some(code)),
             "{command:?}"
         );
         assert!(!json["message"].as_str().unwrap().is_empty());
-        assert!(text(&told.stderr).contains("polymeter: "), "people read it on stderr: {command:?}");
+        assert!(text(&output.stderr).contains("polymeter: "), "people read it on stderr: {command:?}");
     }
     // Here stdout belongs to the command that is run.
     for (arguments, status, code) in [
         (["run", "--json", "/nowhere/program"], 127, "not_started"),
         (["run", "--json", "--every=x"], 2, "usage"),
     ] {
-        let told = output(&arguments);
-        assert_eq!((told.status.code(), text(&told.stdout)), (Some(status), String::new()));
-        let json: Value = serde_json::from_slice(&told.stderr)
-            .unwrap_or_else(|error| panic!("{error}: {}", text(&told.stderr)));
+        let output = run(&arguments);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(status), String::new()));
+        let json: Value = serde_json::from_slice(&output.stderr)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
         assert_eq!(json["code"], code);
     }
 }
@@ -152,26 +156,26 @@ fn fatal_errors_start_with_error() {
     let directory = tempfile::tempdir().unwrap();
     let (listen, store) = ("tcp://127.0.0.1:*", "sqlite:/nowhere/store.db");
     for arguments in [["--listen", "nonsense", "--store", store], ["--listen", listen, "--store", store]] {
-        let told = program("polymeter-collector").args(arguments).current_dir(&directory).output().unwrap();
-        let said = text(&told.stderr);
+        let output = program("polymeter-collector").args(arguments).current_dir(&directory).output().unwrap();
+        let stderr = text(&output.stderr);
         assert!(
-            !told.status.success() && said.starts_with("polymeter-collector: error: "),
-            "{arguments:?}: {said}"
+            !output.status.success() && stderr.starts_with("polymeter-collector: error: "),
+            "{arguments:?}: {stderr}"
         );
-        assert!(!said.contains("warning: "), "{arguments:?}: {said}");
+        assert!(!stderr.contains("warning: "), "{arguments:?}: {stderr}");
     }
 }
 
 fn advice_names_existing_options() {
     for verb in [vec!["jobs"], vec!["status"], vec!["push", "x=1", "--job", "x"], vec!["watch", "--job", "x"]]
     {
-        let told = output(&[verb.as_slice(), &["--socket", "/nowhere"]].concat());
-        let said = text(&told.stderr);
-        assert_eq!(told.status.code(), Some(3), "{verb:?}: {said}");
-        assert!(said.contains("--socket") && !said.contains("--collector"), "{verb:?}: {said}");
+        let output = run(&[verb.as_slice(), &["--socket", "/nowhere"]].concat());
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{verb:?}: {stderr}");
+        assert!(stderr.contains("--socket") && !stderr.contains("--collector"), "{verb:?}: {stderr}");
     }
-    let said = text(&output(&["plan", "--job", "x", "--socket", "/nowhere"]).stderr);
-    assert!(said.contains("--collector"), "{said}");
+    let stderr = text(&run(&["plan", "--job", "x", "--socket", "/nowhere"]).stderr);
+    assert!(stderr.contains("--collector"), "{stderr}");
 }
 
 fn unknown_job_reveals_no_other_jobs() {
@@ -179,18 +183,18 @@ fn unknown_job_reveals_no_other_jobs() {
     let (store, job) = store(directory.path());
     for command in [["report", "--job"], ["bundle", "--out"]] {
         let out = directory.path().join("bundle");
-        let mut asked = match command {
+        let mut command_line = match command {
             ["report", _] => polymeter(&["report", "--store", &store, "--job", "42"]),
             _ => polymeter(&["bundle", "42", "--store", &store, "--out", out.to_str().unwrap()]),
         };
-        let told = asked.output().unwrap();
-        let said = text(&told.stderr);
-        assert_eq!(told.status.code(), Some(1));
-        assert!(said.contains("unknown job `42`") && !said.contains(&job), "{said}");
+        let output = command_line.output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr.contains("unknown job `42`") && !stderr.contains(&job), "{stderr}");
     }
-    let mistyped = format!("{job}0");
-    let said = text(&output(&["report", "--store", &store, "--job", &mistyped]).stderr);
-    assert!(said.contains(&format!("did you mean `{job}`?")), "{said}");
+    let similar_id = format!("{job}0");
+    let stderr = text(&run(&["report", "--store", &store, "--job", &similar_id]).stderr);
+    assert!(stderr.contains(&format!("did you mean `{job}`?")), "{stderr}");
 }
 
 fn untrusted_text_is_escaped() {
@@ -211,14 +215,14 @@ fn untrusted_text_is_escaped() {
     drop(database);
 
     let is_safe = |text: &str| text.chars().all(|character| character == '\n' || !character.is_control());
-    let report = text(&output(&["report", "--store", &store, "--job", &job]).stdout);
+    let report = text(&run(&["report", "--store", &store, "--job", &job]).stdout);
     assert!(is_safe(&report) && !report.contains(['\u{202e}', '\u{200b}', '\u{2028}']), "{report:?}");
     for written in
         ["evil\\u{202e}txt", "no\\u{200b}thing", "two\\u{2028}lines", "esc\\u{1b}[31m", "\\u{a}root"]
     {
         assert!(report.contains(written), "no {written} in {report}");
     }
-    let json = output(&["report", "--store", &store, "--job", &job, "--json"]);
+    let json = run(&["report", "--store", &store, "--job", &job, "--json"]);
     assert!(!text(&json.stdout).contains('\u{202e}'));
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     let names: Vec<_> =
@@ -226,8 +230,8 @@ fn untrusted_text_is_escaped() {
     assert!(hostile.iter().all(|name| names.contains(name)), "programs get what was given: {names:?}");
 
     let out = directory.path().join("bundle");
-    let made = output(&["bundle", &job, "--store", &store, "--out", out.to_str().unwrap()]);
-    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    let bundled = run(&["bundle", &job, "--store", &store, "--out", out.to_str().unwrap()]);
+    assert_eq!(bundled.status.code(), Some(0), "{}", text(&bundled.stderr));
     let marks = fs::read_to_string(out.join("marks.csv")).unwrap();
     assert!(is_safe(&marks) && !marks.contains(['\u{202e}', '\u{200b}', '\u{2028}']), "{marks:?}");
     assert!(marks.contains(",'=1+1,") && marks.contains(",'-1+1|cmd,"), "{marks}");

@@ -9,13 +9,13 @@ use std::process::{Command, Output};
 
 use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use polymeter_e2e::fixture::{OTHER_USER, OWNER};
 use polymeter_e2e::munge::Munged;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, TestEnvironment, pause, program, require, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, as_user, pause, program, require, stored, wait_until};
 use polymeter_proto::control::sign;
 use rustix::process::Signal;
-use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
 
 tests![
@@ -25,8 +25,6 @@ tests![
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const OWNER: u32 = 64_001;
-const OTHER_USER: u32 = 64_002;
 
 /// A node: an agent that tracks the owner's job x in cgroups of its own.
 struct Node {
@@ -45,10 +43,10 @@ impl Node {
     fn agent(env: &TestEnvironment, endpoint: &str, job: &Job) -> Agent {
         let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms")];
         let agent = Agent::start(env, &Plan { collector: endpoint, jobs: &[], baseline: &baseline });
-        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.places});
+        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.directories});
         let answer = agent.ask(&register);
         assert_eq!(answer["answer"], "registered", "{answer}");
-        agent.must_track("x", &["v2/cpu.stat", "v1/pids.current"]);
+        agent.wait_until_tracked("x", &["v2/cpu.stat", "v1/pids.current"]);
         agent
     }
 
@@ -68,7 +66,7 @@ impl Node {
     }
 
     fn is(&self, metric: &str, period: &str, cause: &str) -> bool {
-        self.in_force(metric).is_some_and(|(is, because, _)| is == period && because == cause)
+        self.in_force(metric).is_some_and(|(effective, reason, _)| effective == period && reason == cause)
     }
 
     fn name(&self) -> &str {
@@ -77,22 +75,22 @@ impl Node {
 }
 
 /// Two nodes, their collector, and the command in a directory where ordinary users can run it.
-struct Scene {
+struct Fixture {
     // Fields are dropped in this order: the daemons before the directory that they write to.
     nodes: [Node; 2],
     collector: Daemon,
     _sleepers: [Sleeper; 2],
-    _yard: TestCgroups,
+    _cgroups: TestCgroups,
     /// The collector's socket.
     socket: PathBuf,
     command: PathBuf,
     env: TestEnvironment,
 }
 
-impl Scene {
+impl Fixture {
     fn configuration(env: &TestEnvironment, more: &str) -> String {
-        let place = |name: &str| env.path(name).display().to_string();
-        let (socket, requests) = (place("control.sock"), place("requests.json"));
+        let path = |name: &str| env.path(name).display().to_string();
+        let (socket, requests) = (path("control.sock"), path("requests.json"));
         format!("control_socket = \"{socket}\"\npending_requests_file = \"{requests}\"\n{more}")
     }
 
@@ -104,7 +102,7 @@ impl Scene {
         self.collector = collector_with(&self.env, &self.env.endpoint(), &more).0;
     }
 
-    fn set(more: &str) -> Self {
+    fn new(more: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let socket = env.path("control.sock");
         let more = Self::configuration(&env, more);
@@ -121,9 +119,9 @@ impl Scene {
         let command = env.path("polymeter");
         fs::copy(program("polymeter").get_program(), &command).unwrap();
         fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
-        let scene = Self { nodes, collector, _sleepers: sleepers, _yard: cgroups, socket, command, env };
-        wait_until("the collector knows both nodes", || scene.known() == 2);
-        scene
+        let fixture = Self { nodes, collector, _sleepers: sleepers, _cgroups: cgroups, socket, command, env };
+        wait_until("the collector knows both nodes", || fixture.known() == 2);
+        fixture
     }
 
     /// Returns the number of the job's nodes that the collector knows.
@@ -147,23 +145,24 @@ impl Scene {
     }
 
     /// Returns each node's answer, and the exit status.
-    fn told(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
+    fn answers(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
         let output = self.user(uid, &[arguments, &["--json", "--job", "x"]].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let answer =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
         (answer, output.status.code().unwrap())
     }
 
     /// Returns the error message of a refused command; its exit status must be 1.
     fn refused(&self, uid: u32, arguments: &[&str]) -> String {
         let output = self.user(uid, arguments);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
         assert!(output.stdout.is_empty(), "{:?}", String::from_utf8_lossy(&output.stdout));
-        said
+        stderr
     }
 
-    fn both(&self, metric: &str, period: &str, cause: &str) -> bool {
+    fn both_have(&self, metric: &str, period: &str, cause: &str) -> bool {
         self.nodes.iter().all(|node| node.is(metric, period, cause))
     }
 
@@ -191,32 +190,23 @@ impl Scene {
 
 /// Returns the collector's answer to a user at its socket.
 fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
-            rustix::thread::set_thread_groups(&[]).unwrap();
-            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
-            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-            ask(socket, line)
-        });
-        thread.join().unwrap()
-    })
+    as_user((uid, uid), || ask(socket, line))
 }
 
 fn only_the_owner_changes_all_nodes_at_one_time() {
     require(&NEEDS);
-    let scene = Scene::set("");
-    let (answer, status) = scene.told(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
+    let fixture = Fixture::new("");
+    let (answer, status) = fixture.answers(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
     assert_eq!(status, 0, "{answer}");
     let nodes = answer["nodes"].as_array().unwrap();
     let names: Vec<_> = nodes.iter().map(|node| node["node"].as_str().unwrap()).collect();
-    assert_eq!(names, scene.nodes.each_ref().map(Node::name));
+    assert_eq!(names, fixture.nodes.each_ref().map(Node::name));
     for node in nodes {
         assert_eq!(node["answer"]["metrics"]["cpu.usage"], "5ms", "{node}");
     }
-    assert!(scene.both("cpu.usage", "5ms", "lease"));
-    wait_until("the store knows both changes", || scene.changes("cpu.usage", 5_000).len() == 2);
-    let (at_us, changes) = (answer["at_us"].as_i64().unwrap(), scene.changes("cpu.usage", 5_000));
+    assert!(fixture.both_have("cpu.usage", "5ms", "lease"));
+    wait_until("the store knows both_have changes", || fixture.changes("cpu.usage", 5_000).len() == 2);
+    let (at_us, changes) = (answer["at_us"].as_i64().unwrap(), fixture.changes("cpu.usage", 5_000));
     for (node, changed_us) in &changes {
         assert!(*changed_us >= at_us, "{node} changed too early");
         println!("{node} changed {} µs after the time that was set", changed_us - at_us);
@@ -227,11 +217,11 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
         [&["set", "--job", "x", "cpu.usage=10ms"][..], &["reset", "--job", "x"], &["plan", "--job", "x"]]
     {
         assert!(
-            scene.refused(OTHER_USER, arguments).contains("unknown job x, or not yours"),
+            fixture.refused(OTHER_USER, arguments).contains("unknown job x, or not yours"),
             "{arguments:?}"
         );
     }
-    assert!(scene.refused(OWNER, &["plan", "--job", "y"]).contains("unknown job y, or not yours"));
+    assert!(fixture.refused(OWNER, &["plan", "--job", "y"]).contains("unknown job y, or not yours"));
     // Another user gets the same answer for an existing and a missing job; root can tell them apart.
     for request in [
         json!({"verb": "plan"}),
@@ -242,79 +232,81 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
         let of = |job: &str, uid: u32| {
             let mut request = request.clone();
             request["job"] = json!(job);
-            let answer = ask_as(uid, &scene.socket, &format!("{request}\n"));
+            let answer = ask_as(uid, &fixture.socket, &format!("{request}\n"));
             answer.to_string().replace(&format!("job {job}"), "job JOB")
         };
         assert_eq!(of("x", OTHER_USER), of("missing", OTHER_USER), "{request}");
         assert!(of("missing", OTHER_USER).contains("\"unknown_job\""), "{request}");
         assert!(of("missing", 0).contains("no agent connected"), "{request}");
     }
-    assert!(scene.both("cpu.usage", "5ms", "lease"), "another user has changed nothing");
+    assert!(fixture.both_have("cpu.usage", "5ms", "lease"), "another user has changed nothing");
 
-    let output = scene.user(OWNER, &["set", "--job", "x", "cpu.usage=100us"]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.lines().filter(|line| line.contains("refused") && line.contains("1ms")).count(), 2);
-    let shown = String::from_utf8(scene.user(0, &["plan", "--job", "x"]).stdout).unwrap();
+    let output = fixture.user(OWNER, &["set", "--job", "x", "cpu.usage=100us"]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert_eq!(stdout.lines().filter(|line| line.contains("refused") && line.contains("1ms")).count(), 2);
+    let shown = String::from_utf8(fixture.user(0, &["plan", "--job", "x"]).stdout).unwrap();
     assert_eq!(shown.matches("lease of uid 64001").count(), 2, "{shown}");
 
-    let done = scene.user(OWNER, &["reset", "--job", "x"]);
-    let said = String::from_utf8(done.stdout).unwrap();
+    let done = fixture.user(OWNER, &["reset", "--job", "x"]);
+    let stdout = String::from_utf8(done.stdout).unwrap();
     assert!(done.status.success());
-    assert_eq!(said.lines().filter(|line| line.ends_with("done  1 leases ended")).count(), 2, "{said}");
-    assert!(scene.both("cpu.usage", "500ms", "baseline"));
+    assert_eq!(stdout.lines().filter(|line| line.ends_with("done  1 leases ended")).count(), 2, "{stdout}");
+    assert!(fixture.both_have("cpu.usage", "500ms", "baseline"));
     // A user on one of the job's nodes can name its agent, and reaches that node only.
-    let node = &scene.nodes[0];
+    let node = &fixture.nodes[0];
     let socket = node.agent.socket.to_str().unwrap();
     assert_eq!(
-        scene.user(0, &["set", "--socket", socket, "--job", "x", "cpu.usage=5ms"]).status.code(),
+        fixture.user(0, &["set", "--socket", socket, "--job", "x", "cpu.usage=5ms"]).status.code(),
         Some(0)
     );
-    assert!(node.is("cpu.usage", "5ms", "lease") && scene.nodes[1].is("cpu.usage", "500ms", "baseline"));
-    scene.end();
+    assert!(node.is("cpu.usage", "5ms", "lease") && fixture.nodes[1].is("cpu.usage", "500ms", "baseline"));
+    fixture.end();
 }
 
 fn disconnected_agent_receives_pending_requests() {
     require(&NEEDS);
-    let mut scene = Scene::set("");
-    scene.nodes[1].agent.daemon.signal(Signal::STOP);
-    let (answer, status) = scene.told(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
+    let mut fixture = Fixture::new("");
+    fixture.nodes[1].agent.daemon.signal(Signal::STOP);
+    let (answer, status) = fixture.answers(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
     assert_eq!(status, 1, "{answer}");
     assert_eq!(answer["nodes"][0]["answer"]["answer"], "granted", "{answer}");
     assert_eq!(answer["nodes"][1]["answer"], Value::Null, "{answer}");
-    let said = String::from_utf8(scene.user(OWNER, &["plan", "--job", "x"]).stdout).unwrap();
-    assert!(said.contains(&format!("{}  no answer", scene.nodes[1].name())), "{said}");
-    scene.nodes[1].agent.daemon.signal(Signal::CONT);
-    wait_until("the stopped agent does it late", || scene.nodes[1].is("cpu.usage", "5ms", "lease"));
-    let ends = scene.nodes.each_ref().map(|node| node.in_force("cpu.usage").unwrap().2.unwrap());
+    let stdout = String::from_utf8(fixture.user(OWNER, &["plan", "--job", "x"]).stdout).unwrap();
+    assert!(stdout.contains(&format!("{}  no answer", fixture.nodes[1].name())), "{stdout}");
+    fixture.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the stopped agent does it late", || fixture.nodes[1].is("cpu.usage", "5ms", "lease"));
+    let ends = fixture.nodes.each_ref().map(|node| node.in_force("cpu.usage").unwrap().2.unwrap());
     assert!(ends[0].abs_diff(ends[1]) < 1_000_000, "the lease ends at one time everywhere: {ends:?}");
 
-    scene.nodes[0].crash();
-    wait_until("the new agent has the lease", || scene.nodes[0].is("cpu.usage", "5ms", "lease"));
-    let again = scene.nodes[0].in_force("cpu.usage").unwrap().2.unwrap();
+    fixture.nodes[0].crash();
+    wait_until("the new agent has the lease", || fixture.nodes[0].is("cpu.usage", "5ms", "lease"));
+    let again = fixture.nodes[0].in_force("cpu.usage").unwrap().2.unwrap();
     assert!(again.abs_diff(ends[1]) < 1_000_000, "with its old end: {again} and {ends:?}");
 
-    scene.nodes[1].agent.daemon.signal(Signal::STOP);
-    assert_eq!(scene.told(OWNER, &["set", "pids.current=5ms", "--for", "10min"]).1, 1);
-    scene.crash_collector();
-    scene.nodes[1].agent.daemon.signal(Signal::CONT);
-    wait_until("the next collector tells it, too", || scene.nodes[1].is("pids.current", "5ms", "lease"));
-    wait_until("the collector knows both nodes", || scene.known() == 2);
+    fixture.nodes[1].agent.daemon.signal(Signal::STOP);
+    assert_eq!(fixture.answers(OWNER, &["set", "pids.current=5ms", "--for", "10min"]).1, 1);
+    fixture.crash_collector();
+    fixture.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the next collector forwards the request, too", || {
+        fixture.nodes[1].is("pids.current", "5ms", "lease")
+    });
+    wait_until("the collector knows both nodes", || fixture.known() == 2);
 
-    scene.nodes[1].agent.daemon.signal(Signal::STOP);
-    assert_eq!(scene.told(OWNER, &["reset"]).1, 1);
-    assert!(scene.nodes[0].is("cpu.usage", "500ms", "baseline"));
-    scene.nodes[1].agent.daemon.signal(Signal::CONT);
-    wait_until("the stopped agent ends it late", || scene.nodes[1].is("cpu.usage", "500ms", "baseline"));
-    scene.nodes[0].crash();
-    wait_until("the collector knows the new agent", || scene.known() == 2);
-    assert!(scene.nodes[0].is("cpu.usage", "500ms", "baseline"), "what was taken back does not come back");
-    scene.end();
+    fixture.nodes[1].agent.daemon.signal(Signal::STOP);
+    assert_eq!(fixture.answers(OWNER, &["reset"]).1, 1);
+    assert!(fixture.nodes[0].is("cpu.usage", "500ms", "baseline"));
+    fixture.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the stopped agent ends it late", || fixture.nodes[1].is("cpu.usage", "500ms", "baseline"));
+    fixture.nodes[0].crash();
+    wait_until("the collector knows the new agent", || fixture.known() == 2);
+    assert!(fixture.nodes[0].is("cpu.usage", "500ms", "baseline"), "a revoked lease does not return");
+    fixture.end();
 }
 
 /// Sends a request to the collector's TCP control listener and returns the answer. `credential` makes the message from
 /// the text to be signed.
-fn knock(address: &str, line: &str, credential: impl FnOnce(&str) -> String) -> Value {
+fn ask_signed(address: &str, line: &str, credential: impl FnOnce(&str) -> String) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut read = BufReader::new(stream.try_clone().unwrap());
     let mut greeting = String::new();
@@ -333,56 +325,69 @@ fn munge_authenticates_remote_users() {
         "control_listen = \"tcp://127.0.0.1:0\"\nauth = \"munge\"\nmunge_socket = \"{}\"\n",
         munged.socket().display()
     );
-    let scene = Scene::set(&more);
-    let said = scene.collector.log();
-    let (_, address) = said.split_once("tcp://").unwrap();
+    let fixture = Fixture::new(&more);
+    let log = fixture.collector.log();
+    let (_, address) = log.split_once("tcp://").unwrap();
     let address = address.split_whitespace().next().unwrap();
-    let (door, socket) = (format!("tcp://{address}"), munged.socket());
-    let place = ["--collector", &door, "--munge-socket", socket.to_str().unwrap(), "--job", "x"];
+    let (endpoint, socket) = (format!("tcp://{address}"), munged.socket());
+    let options = ["--collector", &endpoint, "--munge-socket", socket.to_str().unwrap(), "--job", "x"];
 
-    let output = scene.user(OWNER, &[&["set", "cpu.usage=5ms", "--for", "10min"], &place[..]].concat());
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said.matches("granted").count(), 2, "{said}");
-    assert!(scene.both("cpu.usage", "5ms", "lease"));
-    let shown = String::from_utf8(scene.user(0, &["plan", "--job", "x"]).stdout).unwrap();
+    let output = fixture.user(OWNER, &[&["set", "cpu.usage=5ms", "--for", "10min"], &options[..]].concat());
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(stdout.matches("granted").count(), 2, "{stdout}");
+    assert!(fixture.both_have("cpu.usage", "5ms", "lease"));
+    let shown = String::from_utf8(fixture.user(0, &["plan", "--job", "x"]).stdout).unwrap();
     assert_eq!(shown.matches("lease of uid 64001").count(), 2, "{shown}");
     assert!(
-        scene.refused(OTHER_USER, &[&["reset"], &place[..]].concat()).contains("unknown job x, or not yours")
+        fixture
+            .refused(OTHER_USER, &[&["reset"], &options[..]].concat())
+            .contains("unknown job x, or not yours")
     );
 
     let line = "{\"verb\":\"reset\",\"job\":\"x\"}";
     let munge = |options: &[&str], payload: &str| munged.munge(options, payload).unwrap();
     let mut used = String::new();
-    let plan = knock(address, "{\"verb\":\"plan\",\"job\":\"x\"}", |payload| {
+    let plan = ask_signed(address, "{\"verb\":\"plan\",\"job\":\"x\"}", |payload| {
         used = munge(&[], payload);
         used.clone()
     });
     assert_eq!(plan["answer"], "nodes", "root may look: {plan}");
-    assert_eq!(knock(address, line, |_| used)["code"], "replayed");
-    let expired = knock(address, line, |payload| {
+    assert_eq!(ask_signed(address, line, |_| used)["code"], "replayed");
+    let expired = ask_signed(address, line, |payload| {
         let credential = munge(&["--ttl=1"], payload);
         pause(2_100);
         credential
     });
     assert_eq!(expired["code"], "expired", "{expired}");
-    let elsewhere = knock(address, line, |_| {
+    let for_other_connection = ask_signed(address, line, |_| {
         munge(&[], &sign("{\"polymeter_control\":1,\"nonce\":\"00\"}", line).unwrap())
     });
-    assert_eq!(elsewhere["code"], "credential", "made for another connection: {elsewhere}");
-    assert_eq!(knock(address, line, |_| munge(&[], line))["code"], "credential", "made for something else");
+    assert_eq!(
+        for_other_connection["code"], "credential",
+        "made for another connection: {for_other_connection}"
+    );
+    assert_eq!(
+        ask_signed(address, line, |_| munge(&[], line))["code"],
+        "credential",
+        "made for another payload"
+    );
     for (sent, code) in [
         (format!("{line}\n"), "credential"),
         ("MUNGE:AwQFAAALPbDQ4QYlqz7PoapJ:\n".to_owned(), "credential"),
         ("\n".to_owned(), "credential"),
         ("x".repeat(96 * 1024), "too_long"),
     ] {
-        assert_eq!(knock(address, line, |_| sent)["code"], code);
+        assert_eq!(ask_signed(address, line, |_| sent)["code"], code);
     }
-    assert!(scene.both("cpu.usage", "5ms", "lease"), "nothing of that was done");
+    assert!(fixture.both_have("cpu.usage", "5ms", "lease"), "no refused request changed the plan");
     drop(munged);
-    let output = scene.user(OWNER, &[&["reset"], &place[..]].concat());
+    let output = fixture.user(OWNER, &[&["reset"], &options[..]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(scene.told(OWNER, &["reset"]).1, 0, "on the collector's own machine nobody needs munge");
-    scene.end();
+    assert_eq!(
+        fixture.answers(OWNER, &["reset"]).1,
+        0,
+        "on the collector's own machine no credential is needed"
+    );
+    fixture.end();
 }

@@ -53,8 +53,8 @@ fn with_workload<'a>(command: &'a mut Command, executable: &Path) -> &'a mut Com
 
 /// Returns the CPU time that the workload printed, in seconds.
 fn own_cpu_s(output: &Output) -> f64 {
-    let said = text(&output.stdout);
-    let ns = said.split_once("workload: cpu_ns ").unwrap_or_else(|| panic!("{said}")).1;
+    let stdout = text(&output.stdout);
+    let ns = stdout.split_once("workload: cpu_ns ").unwrap_or_else(|| panic!("{stdout}")).1;
     ns.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
@@ -64,14 +64,14 @@ fn cgroups_of(pid: u32) -> Vec<PathBuf> {
     let roots =
         cgroup::V1.iter().chain(&["blkio", "perf_event", cgroup::V2]).filter_map(|name| cgroup::root(name));
     let mut left = Vec::new();
-    let mut places: Vec<PathBuf> = roots.collect();
-    while let Some(place) = places.pop() {
-        let entries = fs::read_dir(&place).into_iter().flatten().flatten();
+    let mut directories: Vec<PathBuf> = roots.collect();
+    while let Some(directory) = directories.pop() {
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
         for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
                 left.push(entry.path());
             }
-            places.push(entry.path());
+            directories.push(entry.path());
         }
     }
     left
@@ -100,7 +100,7 @@ fn command_not_found_exits_like_a_shell() {
 
 fn usage_errors_are_reported_before_the_run() {
     let touched = tempfile::tempdir().unwrap();
-    let witness = touched.path().join("ran");
+    let created = touched.path().join("ran");
     let usage = [
         (vec!["-m", "memory.curent"], "memory.current"),
         (vec!["-m", "cpu.usge=10ms"], "cpu.usage"),
@@ -110,12 +110,12 @@ fn usage_errors_are_reported_before_the_run() {
         (vec!["--no-such-option"], "--no-such-option"),
     ];
     for (arguments, word) in usage {
-        let output = polymeter(&["run"]).args(&arguments).arg("touch").arg(&witness).output().unwrap();
-        let said = text(&output.stderr);
-        assert!(output.status.code() == Some(2) && said.contains(word), "{arguments:?}: {said}");
+        let output = polymeter(&["run"]).args(&arguments).arg("touch").arg(&created).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(word), "{arguments:?}: {stderr}");
     }
     assert_eq!(run(&[]).status.code(), Some(2));
-    assert!(!witness.exists());
+    assert!(!created.exists());
 }
 
 fn standard_streams_pass_through() {
@@ -133,19 +133,19 @@ fn standard_streams_pass_through() {
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
     assert!(output.status.success() && output.stdout == expected);
-    let said = text(&output.stderr);
-    assert!(said.starts_with("härte ' \" word\njob run-"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.starts_with("härte ' \" word\njob run-"), "{stderr}");
 }
 
 /// A `polymeter run` that is killed when this value is dropped; its cgroups are removed with all processes in them.
-struct Ended(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
-        for place in cgroups_of(self.0.id()) {
-            drop(cgroup::remove(&place));
+        for directory in cgroups_of(self.0.id()) {
+            drop(cgroup::remove(&directory));
         }
     }
 }
@@ -159,7 +159,7 @@ fn signals_reach_the_command() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut child = Ended(child);
+    let mut child = KilledOnDrop(child);
     let pid = child.0.id();
     let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("ready"));
@@ -171,11 +171,11 @@ fn signals_reach_the_command() {
 
 fn report_states_usage_and_overhead() {
     let output = run(&["--every", "10ms", "sh", "-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"]);
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     for wanted in
         ["wall time", "CPU time", "memory", "samples", "measuring cost", "% of one core", "not kept"]
     {
-        assert!(said.contains(wanted), "no `{wanted}` in:\n{said}");
+        assert!(stderr.contains(wanted), "no `{wanted}` in:\n{stderr}");
     }
     assert!(output.stdout.is_empty());
 }
@@ -209,42 +209,45 @@ fn values_are_those_of_the_command() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(cgroups_of(pid).is_empty(), "{:?}", cgroups_of(pid));
-    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
-    assert_agrees(&told, own_cpu_s(&output));
-    assert!(number(&told, "/used/peak_memory_bytes") >= TOUCHED as f64, "{told:#}");
-    assert!(number(&told, "/used/peak_memory_bytes") < 2.0 * TOUCHED as f64, "{told:#}");
-    assert!(number(&told, "/used/page_faults") >= (TOUCHED / workload::PAGE) as f64, "{told:#}");
-    assert!(number(&told, "/measuring/cpu_s") > 0.0);
-    let ledger = |name: &str| number(&told, &format!("/ledger/{name}"));
+    let report: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_agrees(&report, own_cpu_s(&output));
+    assert!(number(&report, "/used/peak_memory_bytes") >= TOUCHED as f64, "{report:#}");
+    assert!(number(&report, "/used/peak_memory_bytes") < 2.0 * TOUCHED as f64, "{report:#}");
+    assert!(number(&report, "/used/page_faults") >= (TOUCHED / workload::PAGE) as f64, "{report:#}");
+    assert!(number(&report, "/measuring/cpu_s") > 0.0);
+    let ledger = |name: &str| number(&report, &format!("/ledger/{name}"));
     assert!(ledger("due") > 0.0);
-    assert!((ledger("taken") - number(&told, "/stored")).abs() < 0.5, "{told:#}");
-    assert!((ledger("due") - ledger("taken") - ledger("missed") - ledger("absent")).abs() < 0.5, "{told:#}");
+    assert!((ledger("taken") - number(&report, "/stored")).abs() < 0.5, "{report:#}");
+    assert!(
+        (ledger("due") - ledger("taken") - ledger("missed") - ledger("absent")).abs() < 0.5,
+        "{report:#}"
+    );
 
     let url = format!("sqlite:{}", store.display());
     let again = polymeter(&["report", "--store", &url, "--json"]).output().unwrap();
     assert!(again.status.success(), "{}", text(&again.stderr));
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     for same in ["job", "used", "series", "ledger", "stored", "wall_s", "ended"] {
-        assert_eq!(again[same], told[same], "{same}");
+        assert_eq!(again[same], report[same], "{same}");
     }
     // The file takes a second job; both can be selected.
     let more = run(&["-o", store.to_str().unwrap(), "true"]);
     assert!(more.status.success() && text(&more.stderr).contains("samples in"), "{}", text(&more.stderr));
-    let job = told["job"].as_str().unwrap();
+    let job = report["job"].as_str().unwrap();
     let first = polymeter(&["report", "--store", &url, "--json", "--job", job]).output().unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&first.stdout).unwrap()["used"], told["used"]);
+    assert_eq!(serde_json::from_slice::<Value>(&first.stdout).unwrap()["used"], report["used"]);
     let last = polymeter(&["report", "--store", &url, "--json"]).output().unwrap();
-    assert_ne!(serde_json::from_slice::<Value>(&last.stdout).unwrap()["job"], told["job"]);
+    assert_ne!(serde_json::from_slice::<Value>(&last.stdout).unwrap()["job"], report["job"]);
 }
 
 /// An ordinary user's programs, in a directory that every user can read.
-struct Ordinary {
+struct OrdinaryUser {
     polymeter: PathBuf,
     work: PathBuf,
     directory: tempfile::TempDir,
 }
 
-impl Ordinary {
+impl OrdinaryUser {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -270,37 +273,37 @@ impl Ordinary {
 
 fn process_tree_is_read_without_root() {
     require(&[Need::Root]);
-    let user = Ordinary::new();
+    let user = OrdinaryUser::new();
     let mut command = user.run(&["--json", "--every", "20ms"]);
     let output = with_workload(&mut command, &user.work).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
-    assert_agrees(&told, own_cpu_s(&output));
-    assert!(number(&told, "/used/peak_memory_bytes") >= TOUCHED as f64, "{told:#}");
-    let series = told["series"].as_array().unwrap();
+    let report: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_agrees(&report, own_cpu_s(&output));
+    assert!(number(&report, "/used/peak_memory_bytes") >= TOUCHED as f64, "{report:#}");
+    let series = report["series"].as_array().unwrap();
     let metrics: Vec<&str> = series.iter().map(|series| series["metric"].as_str().unwrap()).collect();
     assert!(metrics.contains(&"process.cpu.usage") && !metrics.contains(&"cpu.usage"), "{metrics:?}");
-    assert_eq!(told["owner"], "uid 65534");
+    assert_eq!(report["owner"], "uid 65534");
 }
 
 /// Asserts that the CPU time of a command with children is complete: perf must have counted from the first instruction
 /// on.
 fn short_commands_are_counted_completely() {
     require(&[Need::Root]);
-    let user = Ordinary::new();
+    let user = OrdinaryUser::new();
     let work = format!("{} 'burn 100'", user.work.display());
     let script = format!("{work} & {work} & wait");
     for round in 0..8 {
         let mut command = user.run(&["--json", "--every", "10s", "--", "sh", "-c", &script]);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let told: Value = serde_json::from_slice(&output.stderr).unwrap();
-        let series = told["series"].as_array().unwrap();
+        let report: Value = serde_json::from_slice(&output.stderr).unwrap();
+        let series = report["series"].as_array().unwrap();
         let Some(clock) = series.iter().find(|series| series["metric"] == "perf.task_clock") else {
             skip("perf", "users have no perf events");
         };
-        let (counted_s, used_s) = (number(clock, "/growth") / 1e9, number(&told, "/used/cpu_s"));
-        assert!(used_s >= 0.2, "{told:#}");
+        let (counted_s, used_s) = (number(clock, "/growth") / 1e9, number(&report, "/used/cpu_s"));
+        assert!(used_s >= 0.2, "{report:#}");
         assert!((counted_s / used_s - 1.0).abs() < 0.05, "round {round}: {counted_s} s of {used_s} s");
     }
     drop(user.directory);
@@ -313,11 +316,11 @@ fn no_rate_exceeds_the_number_of_cpus() {
     let script = format!("{work} & {work} & {work} & wait");
     let mut command = polymeter(&["run", "--json", "-m", "cpu.*=1ms", "--", "sh", "-c", &script]);
     let output = command.output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let report: Value = serde_json::from_slice(&output.stderr).unwrap();
     let cpus = polymeter_agent::sources::online_cpus(Path::new("/")).unwrap().len() as f64;
-    let series = told["series"].as_array().unwrap();
+    let series = report["series"].as_array().unwrap();
     let of_cores: Vec<_> = series.iter().filter(|series| series["rate_unit"] == "cores").collect();
-    assert!(of_cores.iter().any(|series| series["metric"] == "cpu.usage"), "{told:#}");
+    assert!(of_cores.iter().any(|series| series["metric"] == "cpu.usage"), "{report:#}");
     for series in of_cores.iter().filter(|series| !series["max"].is_null()) {
         let is_of_one = series["metric"].as_str().unwrap().ends_with(".per_cpu");
         let max = number(series, "/max");
@@ -336,13 +339,13 @@ fn ignored_signals_stay_ignored() {
 }
 
 /// Starts a command under `polymeter run` that prints its process id and waits.
-fn started() -> (Ended, u32) {
+fn start_waiting_command() -> (KilledOnDrop, u32) {
     let child = polymeter(&["run", "sh", "-c", "echo $$; exec sleep 600"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut child = Ended(child);
+    let mut child = KilledOnDrop(child);
     let mut line = String::new();
     BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let command = line.trim().parse().unwrap();
@@ -351,34 +354,34 @@ fn started() -> (Ended, u32) {
 
 fn only_cgroups_of_dead_runs_are_removed() {
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
-    let (mut dead, survivor) = started();
-    let (live, _) = started();
-    let places = |run: &Ended| cgroups_of(run.0.id());
-    assert!(places(&dead).len() > 1 && places(&live).len() == places(&dead).len());
+    let (mut dead, survivor) = start_waiting_command();
+    let (live, _) = start_waiting_command();
+    let directories = |run: &KilledOnDrop| cgroups_of(run.0.id());
+    assert!(directories(&dead).len() > 1 && directories(&live).len() == directories(&dead).len());
     dead.0.kill().unwrap();
     dead.0.wait().unwrap();
-    let kept = places(&dead);
+    let kept = directories(&dead);
     assert!(!kept.is_empty());
     // The command may have created cgroups of its own.
     fs::create_dir(kept[0].join("within")).unwrap();
 
     // The process that survived is left alone and reported.
-    let said = text(&run(&["true"]).stderr);
-    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(places(&dead), kept, "{said}");
-    assert!(flat.contains(&format!("contains process {survivor};")), "{said}");
+    let stderr = text(&run(&["true"]).stderr);
+    let flat = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(directories(&dead), kept, "{stderr}");
+    assert!(flat.contains(&format!("contains process {survivor};")), "{stderr}");
     assert!(Path::new(&format!("/proc/{survivor}")).exists());
 
     kill_process(Pid::from_raw(survivor.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     // Concurrent tests' runs may remove them at once.
-    let is_used = |place: &PathBuf| {
-        fs::read_to_string(place.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
+    let is_used = |directory: &PathBuf| {
+        fs::read_to_string(directory.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
     };
     polymeter_e2e::wait_until("the survivor is gone", || !kept.iter().any(is_used));
-    let before = places(&live);
-    let said = text(&run(&["true"]).stderr);
-    assert!(places(&dead).is_empty(), "{said}");
-    assert_eq!(places(&live), before);
+    let before = directories(&live);
+    let stderr = text(&run(&["true"]).stderr);
+    assert!(directories(&dead).is_empty(), "{stderr}");
+    assert_eq!(directories(&live), before);
 }
 
 fn command_that_leaves_its_cgroup_is_reported() {
@@ -390,10 +393,10 @@ fn command_that_leaves_its_cgroup_is_reported() {
         .collect();
     let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
     let output = run(&["--json", "sh", "-c", &format!("{leave}{burn}")]);
-    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let report: Value = serde_json::from_slice(&output.stderr).unwrap();
     let seen =
-        told["series"].as_array().unwrap().iter().find(|series| series["metric"] == "cpu.usage").unwrap();
-    let (used_s, seen_s) = (number(&told, "/used/cpu_s"), number(seen, "/growth") / 1e9);
+        report["series"].as_array().unwrap().iter().find(|series| series["metric"] == "cpu.usage").unwrap();
+    let (used_s, seen_s) = (number(&report, "/used/cpu_s"), number(seen, "/growth") / 1e9);
     assert!(used_s > 0.2 && seen_s < used_s / 2.0, "{used_s} s, {seen_s} s in the cgroup");
     // The notes may also name cgroups that concurrent tests leave for a moment.
     let has_left = |report: &Value| {
@@ -403,7 +406,7 @@ fn command_that_leaves_its_cgroup_is_reported() {
             .iter()
             .any(|note| note.as_str().unwrap().contains("moved to another cgroup"))
     };
-    assert!(has_left(&told), "{}", told["notes"]);
+    assert!(has_left(&report), "{}", report["notes"]);
     let stayed: Value = serde_json::from_slice(&run(&["--json", "sh", "-c", burn]).stderr).unwrap();
     assert!(!has_left(&stayed), "{}", stayed["notes"]);
 }

@@ -31,7 +31,7 @@ const SOURCES: [&str; 5] =
     ["v1/memory.stat", "v1/cpuacct.usage_all", "v1/pids.current", "v2/cpu.stat", "perf/0"];
 
 /// The number of attempts to compare the values of a stopped job: the kernel updates memory.stat every 2 s.
-const ROUNDS: u32 = 5;
+const ATTEMPTS: u32 = 5;
 
 fn stored_values_match_the_kernel_on_sqlite() {
     values(TestEnvironment::new);
@@ -51,7 +51,7 @@ fn values(env: impl Fn() -> TestEnvironment) {
         Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline });
     let job = cgroups.job("1");
     let mut workload = Workload::start();
-    agent.must_track("1", &SOURCES);
+    agent.wait_until_tracked("1", &SOURCES);
     // Two processes, one in the job's cgroup and one in a step's: version 1 counts with and without the child cgroups
     // differ.
     let (step, mut other) = (job.step("step_0"), Workload::start());
@@ -70,7 +70,7 @@ fn values(env: impl Fn() -> TestEnvironment) {
     }
     workload.execute("touch 500");
     workload.stop();
-    stands_still(&env, &job);
+    assert_matches_stopped_job(&env, &job);
     snapshots.push(Snapshot::take(&job));
     let pid = workload.pid();
     let before_us = polymeter_e2e::now_us();
@@ -106,9 +106,9 @@ fn stored_now(env: &TestEnvironment, job: &str, metric: &str) -> f64 {
 }
 
 /// Asserts that the stored values of a stopped job equal the values in the kernel's files, and that none is missing.
-fn stands_still(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
+fn assert_matches_stopped_job(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
     let mut wrong = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..ATTEMPTS {
         let before = Snapshot::take(job);
         wait_until("newer values of all series are stored", || {
             let last = last_values(env, &job.id, i64::MAX);
@@ -117,7 +117,7 @@ fn stands_still(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
         let after = Snapshot::take(job);
         let last = last_values(env, &job.id, after.begin_us);
         if before.values != after.values {
-            wrong.push(format!("what stands in the files changed: {before:?} {after:?}"));
+            wrong.push(format!("the files changed: {before:?} {after:?}"));
             continue;
         }
         let stored: BTreeMap<Key, f64> = last.into_iter().map(|(key, (_, value))| (key, value)).collect();
@@ -148,7 +148,7 @@ fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key
 }
 
 /// The metrics whose deadlines are counted, each with a source of its own: name, period in microseconds, source.
-const METRES: [(&str, i64, &str); 4] = [
+const DEADLINE_METRICS: [(&str, i64, &str); 4] = [
     ("memory.events.max", 100, "v1/memory.failcnt"),
     ("memory.current", 1_000, "v1/memory.usage_in_bytes"),
     ("cpu.usage", 100_000, "v2/cpu.stat"),
@@ -170,7 +170,7 @@ fn every_deadline_is_stored_or_counted() {
     ];
     let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
     // A registered job has its first and its last sample off the grid, and all its cgroups from the beginning.
-    let answer = agent.ask(&json!({"verb": "register", "job": "1", "cgroups": job.places}));
+    let answer = agent.ask(&json!({"verb": "register", "job": "1", "cgroups": job.directories}));
     assert_eq!(answer["answer"], "registered", "{answer}");
     pause(4_000);
     assert_eq!(agent.ask(&json!({"verb": "unregister", "job": "1"}))["answer"], "done");
@@ -178,12 +178,12 @@ fn every_deadline_is_stored_or_counted() {
     let mut reader = env.reader();
     let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
     let ledger = stored::ledger(&mut reader, Some(ended.job_key));
-    for (metric, period_us, source) in METRES {
+    for (metric, period_us, source) in DEADLINE_METRICS {
         let times: Vec<i64> =
             samples[&(metric.to_owned(), String::new())].points.iter().map(|point| point.0).collect();
         assert_on_grid(metric, &times, period_us, &ledger[source]);
     }
-    assert_eq!((samples.len(), ledger.len()), (METRES.len(), METRES.len()));
+    assert_eq!((samples.len(), ledger.len()), (DEADLINE_METRICS.len(), DEADLINE_METRICS.len()));
     let sum = stored::sum(&ledger);
     assert_eq!((sum.taken, sum.dropped, sum.absent), (stored::rows(&mut reader, ended.job_key), 0, 0));
     assert_eq!(agent.count("taken"), sum.taken);
@@ -237,8 +237,8 @@ fn removed_job_does_not_disturb_others() {
     stays.enter(sleepers[0].pid());
     goes.enter(sleepers[1].pid());
     let sources = &SOURCES[..4];
-    agent.must_track("stays", sources);
-    agent.must_track("goes", sources);
+    agent.wait_until_tracked("stays", sources);
+    agent.wait_until_tracked("goes", sources);
     pause(300);
     // The job is sampled every millisecond while its process is killed and its directories are removed one after the
     // other.
@@ -305,8 +305,8 @@ fn sampler_keeps_up_on_busy_cpus() {
         }));
         // The agent keeps a CPU affinity that an administrator sets.
         let all = sched_getaffinity(None).unwrap();
-        let left_alone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_until("the agent says that it is left alone", || {
+        let unchanged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("the agent logs that it keeps the affinity", || {
                 sched_setaffinity(thread, &all).unwrap();
                 agent.daemon.log().contains("leaving it unchanged")
             });
@@ -314,16 +314,16 @@ fn sampler_keeps_up_on_busy_cpus() {
             assert_eq!(members(&sched_getaffinity(thread).unwrap()), cpus);
         }));
         stop.store(true, Ordering::Relaxed);
-        result.and(left_alone).unwrap();
+        result.and(unchanged).unwrap();
     });
     assert_silent(&agent.daemon.terminate());
     collector.terminate();
 }
 
 /// Asserts that the log has no warnings and no errors.
-fn assert_silent(said: &str) {
-    let worse = said.lines().find(|line| !line.starts_with("polymeter-agent: info: "));
-    assert!(worse.is_none(), "{said}");
+fn assert_silent(text: &str) {
+    let worse = text.lines().find(|line| !line.starts_with("polymeter-agent: info: "));
+    assert!(worse.is_none(), "{text}");
 }
 
 fn ended_jobs_leave_no_resources() {
@@ -338,14 +338,14 @@ fn ended_jobs_leave_no_resources() {
     let agent =
         Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline });
     // The first job opens the descriptors that stay open.
-    come_and_go(&cgroups, "first");
+    run_short_job(&cgroups, "first");
     stored::wait_for_end(&env, "first");
     wait_until("the first job is forgotten", || agent.jobs().is_empty());
     let before = agent.daemon.settled_descriptors();
     std::thread::scope(|scope| {
         for number in 0..JOBS {
             let cgroups = &cgroups;
-            scope.spawn(move || come_and_go(cgroups, &number.to_string()));
+            scope.spawn(move || run_short_job(cgroups, &number.to_string()));
             pause(100);
         }
     });
@@ -363,7 +363,7 @@ fn ended_jobs_leave_no_resources() {
     collector.terminate();
 }
 
-fn come_and_go(cgroups: &TestCgroups, id: &str) {
+fn run_short_job(cgroups: &TestCgroups, id: &str) {
     let job = cgroups.job(id);
     let mut child = Command::new("sleep").arg("0.5").spawn().unwrap();
     job.enter(child.id());

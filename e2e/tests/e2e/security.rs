@@ -28,7 +28,7 @@ tests![
 ];
 
 /// An environment with key pairs of a collector, `collector`, and of agents.
-struct Fort {
+struct Fixture {
     env: TestEnvironment,
     endpoint: String,
 }
@@ -42,7 +42,7 @@ enum Keys<'a> {
     Pair(&'a str, &'a str),
 }
 
-impl Fort {
+impl Fixture {
     fn new() -> Self {
         let env = TestEnvironment::new();
         fs::create_dir(env.path("agents.d")).unwrap();
@@ -54,7 +54,7 @@ impl Fort {
     }
 
     fn collector(&mut self, keys: bool, more: &str) -> Daemon {
-        let place = |name: &str| self.env.path(name).display().to_string();
+        let path = |name: &str| self.env.path(name).display().to_string();
         let mut text = format!(
             "listen = \"tcp://127.0.0.1:*\"\nmetrics_listen = \"127.0.0.1:0\"\nstore = \"{}\"\ncommit_interval = \"20ms\"\n{more}\n",
             self.env.store()
@@ -62,29 +62,29 @@ impl Fort {
         if keys {
             text.push_str(&format!(
                 "key = \"{}\"\nauthorised_agents = \"{}\"\n",
-                place("collector.key"),
-                place("agents.d")
+                path("collector.key"),
+                path("agents.d")
             ));
         }
         let config = self.env.path("collector.toml");
         fs::write(&config, text).unwrap();
         let daemon = Daemon::start(&self.env, "polymeter-collector", &["--config", config.to_str().unwrap()]);
         wait_until("the collector listens", || daemon.log().contains("/metrics\n"));
-        let said = daemon.log();
-        let listening = said.split_once("listening at ").unwrap().1;
+        let log = daemon.log();
+        let listening = log.split_once("listening at ").unwrap().1;
         self.endpoint = listening.split_once(',').unwrap().0.to_owned();
         daemon
     }
 
     /// Starts an agent with the node name `node`.
     fn agent(&self, node: &str, keys: Keys<'_>) -> Daemon {
-        let place = |name: String| self.env.path(&name).display().to_string();
+        let path = |name: String| self.env.path(&name).display().to_string();
         let mut text = format!(
             "node = \"{node}\"\ncollector = \"{}\"\nflush_interval = \"50ms\"\ncontrol_socket = \"off\"\n",
             self.endpoint
         );
         if let Keys::Pair(own, collector) = keys {
-            let (own, collector) = (place(format!("{own}.key")), place(format!("{collector}.pub")));
+            let (own, collector) = (path(format!("{own}.key")), path(format!("{collector}.pub")));
             text.push_str(&format!("key = \"{own}\"\ncollector_key = \"{collector}\"\n"));
         }
         text.push_str("[baseline]\n\"agent.*\" = \"20ms\"\n");
@@ -107,35 +107,35 @@ impl Fort {
         samples.values().map(|series| series.points.len()).sum()
     }
 
-    /// Waits until the collector has counted `least` refusals of this kind and reason.
-    fn must_count(&self, collector: &Daemon, of: &str, reason: &str, least: u64) {
+    /// Waits until the collector has counted `min` refusals of this kind and reason.
+    fn wait_for_refusals(&self, collector: &Daemon, of: &str, reason: &str, min: u64) {
         let sample = format!("polymeter_collector_refused_{of}_total{{reason=\"{reason}\"}} ");
-        wait_until(&format!("{least} {of} were refused: {reason}"), || {
+        wait_until(&format!("{min} {of} were refused: {reason}"), || {
             let page = metrics(collector);
             let value = page.lines().find_map(|line| line.strip_prefix(&sample)).unwrap();
-            value.parse::<u64>().unwrap() >= least
+            value.parse::<u64>().unwrap() >= min
         });
     }
 
-    fn must_store(&self, node: &str) {
+    fn wait_for_samples(&self, node: &str) {
         let before = self.stored(node);
         wait_until(&format!("more of {node} is stored"), || self.stored(node) > before);
     }
 
     /// Asserts that the logs contain no secret key.
-    fn keeps_secrets(&self, said: &[&str]) {
+    fn assert_no_secret_key(&self, logs: &[&str]) {
         for name in ["collector", "n1", "n2"] {
             let text = fs::read_to_string(self.env.path(&format!("{name}.key"))).unwrap();
             let secret = text.lines().find_map(|line| line.strip_prefix("secret ")).unwrap();
-            assert!(said.iter().all(|said| !said.contains(secret)), "{name}: {said:?}");
+            assert!(logs.iter().all(|log| !log.contains(secret)), "{name}: {logs:?}");
         }
     }
 }
 
 /// Returns the collector's own metrics.
 fn metrics(collector: &Daemon) -> String {
-    let said = collector.log();
-    let address = said.split_once("serving metrics at http://").unwrap().1.split_once('/').unwrap().0;
+    let log = collector.log();
+    let address = log.split_once("serving metrics at http://").unwrap().1.split_once('/').unwrap().0;
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut page = String::new();
@@ -147,120 +147,124 @@ fn mode(path: PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-fn lines(said: &str, word: &str) -> usize {
-    said.lines().filter(|line| line.contains(word)).count()
+fn lines(text: &str, word: &str) -> usize {
+    text.lines().filter(|line| line.contains(word)).count()
 }
 
 fn keygen_creates_private_files_once() {
     let env = TestEnvironment::new();
-    let (made, said) = keygen(&env, "node17");
-    assert!(made, "{said}");
-    let told: Value = serde_json::from_str(&said).unwrap();
+    let (succeeded, output) = keygen(&env, "node17");
+    assert!(succeeded, "{output}");
+    let printed: Value = serde_json::from_str(&output).unwrap();
     assert_eq!((mode(env.path("node17.key")), mode(env.path("node17.pub"))), (0o600, 0o644));
     let text = fs::read_to_string(env.path("node17.key")).unwrap();
     let pair = KeyPair::from_text(&text).unwrap();
     let public = fs::read_to_string(env.path("node17.pub")).unwrap();
     assert_eq!(PublicKey::from_text(&public).unwrap(), pair.public);
-    assert_eq!(told["public"], pair.public.to_string());
-    assert!(!said.contains(text.lines().find_map(|line| line.strip_prefix("secret ")).unwrap()));
+    assert_eq!(printed["public"], pair.public.to_string());
+    assert!(!output.contains(text.lines().find_map(|line| line.strip_prefix("secret ")).unwrap()));
 
-    let (made, said) = keygen(&env, "node17");
-    assert!(!made && said.contains("never overwritten"), "{said}");
+    let (succeeded, output) = keygen(&env, "node17");
+    assert!(!succeeded && output.contains("never overwritten"), "{output}");
     assert_eq!(fs::read_to_string(env.path("node17.key")).unwrap(), text);
     fs::remove_file(env.path("node17.key")).unwrap();
-    let (made, said) = keygen(&env, "node17");
-    assert!(!made && said.contains("node17.pub"), "{said}");
+    let (succeeded, output) = keygen(&env, "node17");
+    assert!(!succeeded && output.contains("node17.pub"), "{output}");
     assert!(!env.path("node17.key").exists(), "half a pair is of no use");
     for name in ["", "../up", "a/b", ".hidden", "quote'"] {
-        let (made, said) = keygen(&env, name);
-        assert!(!made && said.contains("--name"), "{name}: {said}");
+        let (succeeded, output) = keygen(&env, name);
+        assert!(!succeeded && output.contains("--name"), "{name}: {output}");
     }
 }
 
 fn authorised_agent_delivers() {
-    let mut fort = Fort::new();
-    fort.authorise("n1");
-    let collector = fort.collector(true, "");
-    let agent = fort.agent("n1", Keys::Pair("n1", "collector"));
-    fort.must_store("n1");
-    let (of_agent, of_collector) = (agent.terminate(), collector.terminate());
+    let mut fixture = Fixture::new();
+    fixture.authorise("n1");
+    let collector = fixture.collector(true, "");
+    let agent = fixture.agent("n1", Keys::Pair("n1", "collector"));
+    fixture.wait_for_samples("n1");
+    let (agent_log, collector_log) = (agent.terminate(), collector.terminate());
     assert!(
-        of_agent.contains(", encrypted,") && of_collector.contains(", encrypted,"),
-        "{of_agent}{of_collector}"
+        agent_log.contains(", encrypted,") && collector_log.contains(", encrypted,"),
+        "{agent_log}{collector_log}"
     );
-    assert_eq!(lines(&of_agent, "warning") + lines(&of_collector, "warning"), 0, "{of_agent}{of_collector}");
-    fort.keeps_secrets(&[&of_agent, &of_collector]);
+    assert_eq!(
+        lines(&agent_log, "warning") + lines(&collector_log, "warning"),
+        0,
+        "{agent_log}{collector_log}"
+    );
+    fixture.assert_no_secret_key(&[&agent_log, &collector_log]);
 }
 
 fn unknown_key_is_refused_until_authorised() {
-    let mut fort = Fort::new();
-    let collector = fort.collector(true, "");
-    let agent = fort.agent("n1", Keys::Pair("n1", "collector"));
+    let mut fixture = Fixture::new();
+    let collector = fixture.collector(true, "");
+    let agent = fixture.agent("n1", Keys::Pair("n1", "collector"));
     wait_until("both say so", || {
         collector.log().contains("is not authorised") && agent.log().contains("refuses this agent's key")
     });
-    let key = fs::read_to_string(fort.env.path("n1.pub")).unwrap();
+    let key = fs::read_to_string(fixture.env.path("n1.pub")).unwrap();
     let key = key.lines().find_map(|line| line.strip_prefix("public ")).unwrap().to_owned();
     assert!(collector.log().contains(&key) && agent.log().contains(&key));
     // The agent tried at least twice; the log has one line.
-    fort.must_count(&collector, "connections", "unknown_key", 2);
+    fixture.wait_for_refusals(&collector, "connections", "unknown_key", 2);
     assert_eq!(lines(&collector.log(), "is not authorised"), 1);
-    assert_eq!(fort.stored("n1"), 0);
-    fort.authorise("n1");
-    fort.must_store("n1");
+    assert_eq!(fixture.stored("n1"), 0);
+    fixture.authorise("n1");
+    fixture.wait_for_samples("n1");
     assert_eq!(lines(&agent.log(), "connected to the collector"), 1);
-    let (of_agent, of_collector) = (agent.terminate(), collector.terminate());
-    assert!(!of_agent.contains("did not acknowledge"), "{of_agent}");
-    fort.keeps_secrets(&[&of_agent, &of_collector]);
+    let (agent_log, collector_log) = (agent.terminate(), collector.terminate());
+    assert!(!agent_log.contains("did not acknowledge"), "{agent_log}");
+    fixture.assert_no_secret_key(&[&agent_log, &collector_log]);
 }
 
 fn removed_key_is_revoked_for_connected_agents() {
-    let mut fort = Fort::new();
-    fort.authorise("n1");
-    let collector = fort.collector(true, "");
-    let agent = fort.agent("n1", Keys::Pair("n1", "collector"));
-    fort.must_store("n1");
-    fs::remove_file(fort.authorised("n1")).unwrap();
+    let mut fixture = Fixture::new();
+    fixture.authorise("n1");
+    let collector = fixture.collector(true, "");
+    let agent = fixture.agent("n1", Keys::Pair("n1", "collector"));
+    fixture.wait_for_samples("n1");
+    fs::remove_file(fixture.authorised("n1")).unwrap();
     // Data that arrived before may still be on its way into the store.
     let (mut refused, mut stored) = (0, 0);
     wait_until("nothing more is stored", || {
         refused += 4;
-        fort.must_count(&collector, "messages", "key", refused);
-        std::mem::replace(&mut stored, fort.stored("n1")) == stored
+        fixture.wait_for_refusals(&collector, "messages", "key", refused);
+        std::mem::replace(&mut stored, fixture.stored("n1")) == stored
     });
     assert_eq!(lines(&collector.log(), "not authorised"), 1, "{}", collector.log());
     // A different key in the file belongs to a different agent.
-    fs::copy(fort.env.path("n2.pub"), fort.authorised("n1")).unwrap();
-    fort.must_count(&collector, "messages", "key", refused + 8);
-    assert_eq!(fort.stored("n1"), stored);
-    fort.authorise("n1");
-    fort.must_store("n1");
-    let of_agent = agent.terminate();
-    assert!(!of_agent.contains("did not acknowledge"), "{of_agent}");
+    fs::copy(fixture.env.path("n2.pub"), fixture.authorised("n1")).unwrap();
+    fixture.wait_for_refusals(&collector, "messages", "key", refused + 8);
+    assert_eq!(fixture.stored("n1"), stored);
+    fixture.authorise("n1");
+    fixture.wait_for_samples("n1");
+    let agent_log = agent.terminate();
+    assert!(!agent_log.contains("did not acknowledge"), "{agent_log}");
     collector.terminate();
 }
 
 /// Runs an agent that must be refused, until the collector has refused it twice.
-fn must_stay_out(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str, told: (&str, &str)) {
-    let mut fort = Fort::new();
-    fort.authorise("n1");
-    let collector = fort.collector(keys_of_collector, "");
-    let agent = fort.agent("n1", keys_of_agent);
-    fort.must_count(&collector, "connections", reason, 2);
-    wait_until("the agent says why", || agent.log().contains(told.1));
-    assert_eq!(lines(&collector.log(), told.0), 1, "{}", collector.log());
-    assert_eq!(lines(&agent.log(), told.1), 1, "{}", agent.log());
-    assert_eq!(fort.stored("n1"), 0);
-    let (_, of_agent) = agent.end(Signal::KILL);
-    fort.keeps_secrets(&[&of_agent, &collector.terminate()]);
+fn assert_refused(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str, logged: (&str, &str)) {
+    let mut fixture = Fixture::new();
+    fixture.authorise("n1");
+    let collector = fixture.collector(keys_of_collector, "");
+    let agent = fixture.agent("n1", keys_of_agent);
+    fixture.wait_for_refusals(&collector, "connections", reason, 2);
+    wait_until("the agent says why", || agent.log().contains(logged.1));
+    assert_eq!(lines(&collector.log(), logged.0), 1, "{}", collector.log());
+    assert_eq!(lines(&agent.log(), logged.1), 1, "{}", agent.log());
+    assert_eq!(fixture.stored("n1"), 0);
+    let (_, agent_log) = agent.end(Signal::KILL);
+    fixture.assert_no_secret_key(&[&agent_log, &collector.terminate()]);
 }
 
 fn agent_without_keys_is_refused() {
-    must_stay_out(true, Keys::None, "mechanism", ("the peer has no key", "requires encryption"));
+    assert_refused(true, Keys::None, "mechanism", ("the peer has no key", "requires encryption"));
 }
 
 fn agent_with_keys_refuses_a_collector_without() {
-    must_stay_out(
+    assert_refused(
         false,
         Keys::Pair("n1", "collector"),
         "mechanism",
@@ -269,46 +273,47 @@ fn agent_with_keys_refuses_a_collector_without() {
 }
 
 fn agent_refuses_a_wrong_collector_key() {
-    let told = (
+    let logged = (
         "expects a different public key of this collector",
         "check that `collector_key` is the collector's public key",
     );
-    must_stay_out(true, Keys::Pair("n1", "n2"), "collector_key", told);
+    assert_refused(true, Keys::Pair("n1", "n2"), "collector_key", logged);
 }
 
 fn key_is_bound_to_its_node() {
-    let mut fort = Fort::new();
-    fort.authorise("n1");
-    let collector = fort.collector(true, "");
-    let agent = fort.agent("n9", Keys::Pair("n1", "collector"));
-    fort.must_count(&collector, "messages", "node", 2);
-    let said = collector.log();
-    assert_eq!(lines(&said, "an agent with the key of n1 sends data of n9"), 1, "{said}");
-    assert!(said.contains("bind_node_to_key = false"), "{said}");
-    assert_eq!(fort.stored("n9"), 0);
+    let mut fixture = Fixture::new();
+    fixture.authorise("n1");
+    let collector = fixture.collector(true, "");
+    let agent = fixture.agent("n9", Keys::Pair("n1", "collector"));
+    fixture.wait_for_refusals(&collector, "messages", "node", 2);
+    let log = collector.log();
+    assert_eq!(lines(&log, "an agent with the key of n1 sends data of n9"), 1, "{log}");
+    assert!(log.contains("bind_node_to_key = false"), "{log}");
+    assert_eq!(fixture.stored("n9"), 0);
     agent.end(Signal::KILL);
     collector.terminate();
 
-    let collector = fort.collector(true, "bind_node_to_key = false");
-    let agent = fort.agent("n9", Keys::Pair("n1", "collector"));
-    fort.must_store("n9");
+    let collector = fixture.collector(true, "bind_node_to_key = false");
+    let agent = fixture.agent("n9", Keys::Pair("n1", "collector"));
+    fixture.wait_for_samples("n9");
     agent.terminate();
     collector.terminate();
 }
 
 fn keys_readable_by_others_are_refused() {
-    let mut fort = Fort::new();
-    fort.authorise("n1");
-    let collector = fort.collector(true, "");
-    let agent = fort.agent("n1", Keys::Pair("n1", "collector"));
-    fort.must_store("n1");
+    let mut fixture = Fixture::new();
+    fixture.authorise("n1");
+    let collector = fixture.collector(true, "");
+    let agent = fixture.agent("n1", Keys::Pair("n1", "collector"));
+    fixture.wait_for_samples("n1");
     agent.terminate();
     collector.terminate();
     let chmod = |name: &str, mode| {
-        fs::set_permissions(fort.env.path(name), Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(fixture.env.path(name), Permissions::from_mode(mode)).unwrap();
     };
     let run = |name: &str, config: &str, more: &[&str]| {
-        let output = program(name).args(["--config"]).arg(fort.env.path(config)).args(more).output().unwrap();
+        let output =
+            program(name).args(["--config"]).arg(fixture.env.path(config)).args(more).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let cases = [
@@ -318,24 +323,24 @@ fn keys_readable_by_others_are_refused() {
         ("polymeter-agent", "n1.toml", "collector.pub", 0o666, "type: chmod go-w "),
     ];
     for (program, config, file, bad, command) in cases {
-        let good = mode(fort.env.path(file));
+        let good = mode(fixture.env.path(file));
         assert_eq!(run(program, config, &["--check"]).0, Some(0), "{file}");
         chmod(file, bad);
-        let command = format!("{command}{}", fort.env.path(file).display());
+        let command = format!("{command}{}", fixture.env.path(file).display());
         for more in [&["--check"][..], &[]] {
-            let (status, said) = run(program, config, more);
-            assert_eq!((status, lines(&said, &command)), (Some(2), 1), "{said}");
-            fort.keeps_secrets(&[&said]);
+            let (status, message) = run(program, config, more);
+            assert_eq!((status, lines(&message, &command)), (Some(2), 1), "{message}");
+            fixture.assert_no_secret_key(&[&message]);
         }
         chmod(file, good);
     }
     // A secret key in place of a public key, and the reverse.
-    fs::copy(fort.env.path("collector.key"), fort.env.path("collector.pub")).unwrap();
-    let (status, said) = run("polymeter-agent", "n1.toml", &["--check"]);
-    assert!(status == Some(2) && said.contains("the file contains a secret key"), "{said}");
-    fs::write(fort.env.path("collector.key"), fs::read(fort.env.path("n1.pub")).unwrap()).unwrap();
-    let (status, said) = run("polymeter-collector", "collector.toml", &["--check"]);
-    assert!(status == Some(2) && said.contains("no line `secret KEY`"), "{said}");
+    fs::copy(fixture.env.path("collector.key"), fixture.env.path("collector.pub")).unwrap();
+    let (status, message) = run("polymeter-agent", "n1.toml", &["--check"]);
+    assert!(status == Some(2) && message.contains("the file contains a secret key"), "{message}");
+    fs::write(fixture.env.path("collector.key"), fs::read(fixture.env.path("n1.pub")).unwrap()).unwrap();
+    let (status, message) = run("polymeter-collector", "collector.toml", &["--check"]);
+    assert!(status == Some(2) && message.contains("no line `secret KEY`"), "{message}");
 }
 
 fn collector_without_keys_listens_locally_only() {
@@ -346,9 +351,9 @@ fn collector_without_keys_listens_locally_only() {
             collector.args(["--check", "--store", &env.store(), "--listen"]).args(more).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (status, said) = run(&["tcp://0.0.0.0:7717"]);
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("polymeter keygen") && said.contains("insecure = true"), "{said}");
+    let (status, message) = run(&["tcp://0.0.0.0:7717"]);
+    assert_eq!(status, Some(2), "{message}");
+    assert!(message.contains("polymeter keygen") && message.contains("insecure = true"), "{message}");
     assert_eq!(run(&["tcp://0.0.0.0:7717", "--insecure"]).0, Some(0));
     assert_eq!(run(&["tcp://127.0.0.1:7717"]).0, Some(0));
 }

@@ -19,7 +19,7 @@ const NEEDS: [Need; 2] = [Need::Root, Need::Mounts];
 /// The uid of `polymeter` on the simulated machine.
 const SERVICE: u32 = 64_010;
 /// The uid of another user.
-const STRANGER: u32 = 64_011;
+const OTHER_USER: u32 = 64_011;
 
 /// A simulated machine on which the service user exists.
 struct Machine {
@@ -61,24 +61,24 @@ impl Machine {
     }
 
     fn make_keys(&self) {
-        let place = |name: &str| self.env.path(name).display().to_string();
+        let path = |name: &str| self.env.path(name).display().to_string();
         assert!(keygen(&self.env, "n1").0 && keygen(&self.env, "collector").0);
         fs::create_dir(self.env.path("agents.d")).unwrap();
-        fs::copy(place("n1.pub"), self.env.path("agents.d/n1.pub")).unwrap();
+        fs::copy(path("n1.pub"), self.env.path("agents.d/n1.pub")).unwrap();
         fs::create_dir(self.env.path("data")).unwrap();
         let agent = format!(
             "collector = \"{}\"\ncontrol_socket = \"{}\"\nkey = \"{}\"\ncollector_key = \"{}\"\n",
             self.env.endpoint(),
-            place("run/agent.sock"),
-            place("n1.key"),
-            place("collector.pub")
+            path("run/agent.sock"),
+            path("n1.key"),
+            path("collector.pub")
         );
         fs::write(self.env.path("agent.toml"), agent).unwrap();
         let collector = format!(
             "listen = \"tcp://127.0.0.1:*\"\nstore = \"sqlite:{}\"\nkey = \"{}\"\nauthorised_agents = \"{}\"\n",
-            place("data/store.db"),
-            place("collector.key"),
-            place("agents.d")
+            path("data/store.db"),
+            path("collector.key"),
+            path("agents.d")
         );
         fs::write(self.env.path("collector.toml"), collector).unwrap();
     }
@@ -91,17 +91,17 @@ fn root_accepts_keys_of_the_service_user() {
     for (name, key) in [("polymeter-agent", "n1.key"), ("polymeter-collector", "collector.key")] {
         for owner in [0, SERVICE] {
             machine.own(key, owner);
-            let (status, said) = machine.check(name, &[]);
-            assert_eq!(status, Some(0), "{name}, {owner}: {said}");
+            let (status, message) = machine.check(name, &[]);
+            assert_eq!(status, Some(0), "{name}, {owner}: {message}");
         }
-        machine.own(key, STRANGER);
-        let (status, said) = machine.check(name, &[]);
-        assert!(status == Some(2) && said.contains("owner is neither root nor"), "{said}");
-        assert!(said.contains("type: chown 0 "), "{said}");
+        machine.own(key, OTHER_USER);
+        let (status, message) = machine.check(name, &[]);
+        assert!(status == Some(2) && message.contains("owner is neither root nor"), "{message}");
+        assert!(message.contains("type: chown 0 "), "{message}");
         machine.own(key, SERVICE);
         fs::set_permissions(machine.env.path(key), Permissions::from_mode(0o640)).unwrap();
-        let (status, said) = machine.check(name, &[]);
-        assert!(status == Some(2) && said.contains("type: chmod 600 "), "{said}");
+        let (status, message) = machine.check(name, &[]);
+        assert!(status == Some(2) && message.contains("type: chmod 600 "), "{message}");
     }
 }
 
@@ -111,8 +111,8 @@ fn configuration_check_uses_the_rights_of_the_given_user() {
     machine.make_keys();
     let as_service = ["--user", "polymeter"];
     let refuses = |name: &str, words: &str| {
-        let (status, said) = machine.check(name, &as_service);
-        assert!(status == Some(2) && said.contains(words), "{words}: {said}");
+        let (status, message) = machine.check(name, &as_service);
+        assert!(status == Some(2) && message.contains(words), "{words}: {message}");
     };
     // The key files belong to root, as after `keygen` by root.
     for (name, key) in [("polymeter-agent", "n1.key"), ("polymeter-collector", "collector.key")] {
@@ -144,21 +144,21 @@ fn configuration_check_uses_the_rights_of_the_given_user() {
     refuses("polymeter-collector", "n1.pub: Permission denied (os error 13); type: chmod go+r ");
     fs::set_permissions(machine.env.path("agents.d/n1.pub"), Permissions::from_mode(0o644)).unwrap();
     assert_eq!(machine.check("polymeter-collector", &as_service).0, Some(0));
-    let (status, said) = machine.check("polymeter-collector", &["--user", "no.such.user"]);
-    assert!(status == Some(2) && said.contains("no such user"), "{said}");
+    let (status, message) = machine.check("polymeter-collector", &["--user", "no.such.user"]);
+    assert!(status == Some(2) && message.contains("no such user"), "{message}");
 }
 
 fn prolog_reports_why_the_agent_did_not_start() {
     require(&NEEDS);
     let machine = Machine::new();
     machine.make_keys();
-    machine.own("n1.key", STRANGER);
+    machine.own("n1.key", OTHER_USER);
     let mut prolog = program("polymeter");
     prolog.args(["job", "start", "--job", "1", "--exit-when-idle", "--socket"]);
     prolog.arg(machine.env.path("run/agent.sock")).arg("--config").arg(machine.env.path("agent.toml"));
     let output = machine.run(&prolog);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && output.stdout.is_empty(), "{said}");
-    let line = said.lines().find(|line| line.starts_with("polymeter: cannot start ")).unwrap();
-    assert!(line.contains("owner is neither root nor") && line.contains("type: chown 0 "), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{stderr}");
+    let line = stderr.lines().find(|line| line.starts_with("polymeter: cannot start ")).unwrap();
+    assert!(line.contains("owner is neither root nor") && line.contains("type: chown 0 "), "{stderr}");
 }

@@ -30,18 +30,18 @@ const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"
 const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.3";
 
 /// A cluster, and the collector that its agents send to.
-struct Scene {
+struct Fixture {
     cluster: Cluster,
     collector: Daemon,
     env: TestEnvironment,
 }
 
-impl Scene {
-    fn set() -> Self {
+impl Fixture {
+    fn new() -> Self {
         let env = TestEnvironment::new();
         let socket = env.path("control.sock");
-        let door = format!("control_socket = \"{}\"\n", socket.display());
-        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &door);
+        let control = format!("control_socket = \"{}\"\n", socket.display());
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &control);
         let configure = |node: &str, _: &Path| {
             let mut text =
                 format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush_interval = \"50ms\"\n");
@@ -74,7 +74,7 @@ impl Scene {
 
     /// Waits until a job is stored with this state, exit status and signal, as the controller reports them. The nodes'
     /// epilogs do not know the state.
-    fn must_have_ended(&self, job: &str, state: &str, code: i64, signal: i64) {
+    fn assert_outcome(&self, job: &str, state: &str, code: i64, signal: i64) {
         wait_until(&format!("job {job} is stored as {state}"), || {
             stored::job(&mut self.env.reader(), job).is_some_and(|row| row.state.as_deref() == Some(state))
         });
@@ -82,24 +82,24 @@ impl Scene {
         assert_eq!((row.exit_code, row.exit_signal), (Some(code), Some(signal)), "job {job}: {row:?}");
     }
 
-    fn must_know_the_refused_request(&self, job: &str) {
+    fn assert_refusal_is_stored(&self, job: &str) {
         let row = stored::job(&mut self.env.reader(), job).unwrap();
         let requests = self.env.reader().refused_requests(row.job_key).unwrap();
         assert!(requests.iter().any(|request| request.request.contains("cpu.usge")), "{requests:?}");
     }
 
     /// Waits for the time limit of a job. Slurm checks the limits every 30 s.
-    fn must_reach_its_time_limit(&self, job: &str) {
+    fn assert_timeout(&self, job: &str) {
         wait_until("the time limit comes near", || {
             self.cluster.of_job(job, "RunTime").as_str() >= "00:00:50"
         });
         self.cluster.wait_for(job, &["COMPLETING", "TIMEOUT"]);
-        self.must_be_whole(job, 1);
-        self.must_have_ended(job, "TIMEOUT", 0, 15);
+        self.assert_complete(job, 1);
+        self.assert_outcome(job, "TIMEOUT", 0, 15);
     }
 
     /// Asserts that an ended job has its first and its last sample on each of its nodes, and the prolog's data.
-    fn must_be_whole(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
+    fn assert_complete(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
         let row = stored::wait_for_end(&self.env, job);
         // A job has ended when its first node reports the end; the reports of the other nodes may follow later.
         let store = Connection::open(self.env.path("store.db")).unwrap();
@@ -126,56 +126,57 @@ fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
 
 fn slurm_jobs_of_all_kinds_are_tracked_completely() {
     require(&[Need::Root, Need::Slurm]);
-    let scene = Scene::set();
-    let cluster = &scene.cluster;
+    let fixture = Fixture::new();
+    let cluster = &fixture.cluster;
     // The shortest time limit is one minute; the other jobs end before it.
     let endless = cluster.submit(true, &["--time=1"], "sleep 600");
     // A tenth of a second is enough, also for the agent that this job's prolog starts.
     let short = cluster.submit(false, &[], "sleep 0.1");
-    let row = stored::wait_for_end(&scene.env, &short);
+    let row = stored::wait_for_end(&fixture.env, &short);
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
-    scene.must_be_whole(&short, 1);
-    let wishes = "--comment=polymeter: cpu.user=20ms for 1h";
-    let wished = cluster.submit(true, &[wishes], &format!("{BURN}; sleep 1"));
+    fixture.assert_complete(&short, 1);
+    let comment = "--comment=polymeter: cpu.user=20ms for 1h";
+    let with_request = cluster.submit(true, &[comment], &format!("{BURN}; sleep 1"));
     let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.5");
     let array = cluster.submit(true, &["--array=1-3"], BURN);
     // A job of two components; each is a job of its own to its node.
-    let mixed = cluster.submit(true, &["-n1", ":", "-n1"], BURN);
-    let both = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
+    let heterogeneous = cluster.submit(true, &["-n1", ":", "-n1"], BURN);
+    let two_nodes = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
     // This job uses more memory than its limit.
-    let hungry = cluster.submit(true, &["--mem=30"], "sleep 0.3; head -c 200000000 /dev/zero | tail");
+    let over_limit = cluster.submit(true, &["--mem=30"], "sleep 0.3; head -c 200000000 /dev/zero | tail");
     let failing = cluster.submit(false, &[], "sleep 0.3; exit 3");
     let cancelled = cluster.submit(true, &[], "sleep 600");
     cluster.wait_for(&cancelled, &["RUNNING"]);
     wait_until("the cancelled job is stored", || {
-        stored::job(&mut scene.env.reader(), &cancelled).is_some_and(|row| row.ended_ns.is_none())
+        stored::job(&mut fixture.env.reader(), &cancelled).is_some_and(|row| row.ended_ns.is_none())
     });
     assert!(cluster.run("scancel", &[&cancelled]).status.success());
 
-    let row = stored::wait_for_end(&scene.env, &wished);
+    let row = stored::wait_for_end(&fixture.env, &with_request);
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(USER.2), Some(USER.0.into())));
-    let samples = scene.must_be_whole(&wished, 1);
-    let at_wished_period = samples.iter().find(|((metric, _), _)| metric == "cpu.user").unwrap();
-    assert!(at_wished_period.1.points.len() > 5, "{at_wished_period:?}");
-    scene.must_be_whole(&refused, 1);
+    let samples = fixture.assert_complete(&with_request, 1);
+    let requested_series = samples.iter().find(|((metric, _), _)| metric == "cpu.user").unwrap();
+    assert!(requested_series.1.points.len() > 5, "{requested_series:?}");
+    fixture.assert_complete(&refused, 1);
     let first = cluster.of_job(&array, "JobId");
     let ids = (0..3).map(|task| cluster.of_job(&format!("{array}_{}", task + 1), "JobId"));
     for task in ids.chain([first]) {
-        assert!(last(&scene.must_be_whole(&task, 1), "cpu.usage") > 0.0);
+        assert!(last(&fixture.assert_complete(&task, 1), "cpu.usage") > 0.0);
     }
-    let components = ["0", "1"].map(|component| cluster.of_job(&format!("{mixed}+{component}"), "JobId"));
-    assert_eq!(components[0], mixed);
+    let components =
+        ["0", "1"].map(|component| cluster.of_job(&format!("{heterogeneous}+{component}"), "JobId"));
+    assert_eq!(components[0], heterogeneous);
     for component in &components {
-        scene.must_be_whole(component, 1);
+        fixture.assert_complete(component, 1);
     }
-    scene.must_be_whole(&both, 2);
-    let samples = scene.must_be_whole(&hungry, 1);
-    cluster.wait_for(&hungry, &["OUT_OF_MEMORY"]);
+    fixture.assert_complete(&two_nodes, 2);
+    let samples = fixture.assert_complete(&over_limit, 1);
+    cluster.wait_for(&over_limit, &["OUT_OF_MEMORY"]);
     assert!(last(&samples, "memory.peak") <= 30.0 * 1024.0 * 1024.0, "{samples:?}");
     assert!(last(&samples, "memory.peak") > 20.0 * 1024.0 * 1024.0, "{samples:?}");
-    scene.must_be_whole(&failing, 1);
-    let row = stored::job(&mut scene.env.reader(), &both).unwrap();
-    let steps = scene.steps(&row);
+    fixture.assert_complete(&failing, 1);
+    let row = stored::job(&mut fixture.env.reader(), &two_nodes).unwrap();
+    let steps = fixture.steps(&row);
     for node in &row.nodes {
         assert!(steps.contains(&("step=0".to_owned(), node.clone())), "{steps:?}");
     }
@@ -183,16 +184,16 @@ fn slurm_jobs_of_all_kinds_are_tracked_completely() {
         (row.account.as_deref(), row.queue.as_deref(), row.cores),
         (Some("physics"), Some("p"), Some(2))
     );
-    scene.must_be_whole(&cancelled, 1);
-    scene.must_have_ended(&hungry, "OUT_OF_MEMORY", 0, 125);
-    scene.must_have_ended(&failing, "FAILED", 3, 0);
-    scene.must_have_ended(&cancelled, "CANCELLED", 0, 15);
-    scene.must_have_ended(&short, "COMPLETED", 0, 0);
-    scene.must_know_the_refused_request(&refused);
-    scene.must_reach_its_time_limit(&endless);
-    let said = cluster.scripts_said();
-    assert!(said.lines().all(|line| line.contains("cpu.usge")), "{said}");
-    must_be_left_alone(scene);
+    fixture.assert_complete(&cancelled, 1);
+    fixture.assert_outcome(&over_limit, "OUT_OF_MEMORY", 0, 125);
+    fixture.assert_outcome(&failing, "FAILED", 3, 0);
+    fixture.assert_outcome(&cancelled, "CANCELLED", 0, 15);
+    fixture.assert_outcome(&short, "COMPLETED", 0, 0);
+    fixture.assert_refusal_is_stored(&refused);
+    fixture.assert_timeout(&endless);
+    let stderr = cluster.scripts_stderr();
+    assert!(stderr.lines().all(|line| line.contains("cpu.usge")), "{stderr}");
+    assert_nothing_left(fixture);
 }
 
 /// An MPI program whose ranks compute and exchange data for half a second.
@@ -206,10 +207,10 @@ const MPI: &str = r#"
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
         MPI_Comm_size(MPI_COMM_WORLD, &size);
         until = MPI_Wtime() + 0.5;
-        for (int goes_on = 1; goes_on;) {
+        for (int again = 1; again;) {
             MPI_Allreduce(&part, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-            goes_on = MPI_Wtime() < until;
-            MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+            again = MPI_Wtime() < until;
+            MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
         }
         if (rank == 0) printf("%d ranks, sum %g\n", size, sum);
         MPI_Finalize();
@@ -217,28 +218,31 @@ const MPI: &str = r#"
 
 fn mpi_job_is_tracked_on_both_nodes() {
     require(&[Need::Root, Need::Slurm]);
-    let scene = Scene::set();
-    let path = |name: &str| scene.cluster.path(name);
+    let fixture = Fixture::new();
+    let path = |name: &str| fixture.cluster.path(name);
     std::fs::write(path("mpi.c"), MPI).unwrap();
     let compiled = Command::new("mpicc.mpich").arg("-o").args([path("mpi"), path("mpi.c")]).status().unwrap();
     assert!(compiled.success());
-    let (program, said) = (path("mpi"), path("mpi.said"));
-    let run =
-        format!("mpiexec.hydra -bootstrap slurm -n 2 -ppn 1 {} > {} 2>&1", program.display(), said.display());
-    let job = scene.cluster.submit(false, &["-N2", "--ntasks-per-node=1"], &run);
-    let samples = scene.must_be_whole(&job, 2);
-    assert_eq!(std::fs::read_to_string(said).unwrap(), "2 ranks, sum 2\n");
-    for node in &scene.cluster.nodes {
+    let (program, printed) = (path("mpi"), path("mpi.out"));
+    let run = format!(
+        "mpiexec.hydra -bootstrap slurm -n 2 -ppn 1 {} > {} 2>&1",
+        program.display(),
+        printed.display()
+    );
+    let job = fixture.cluster.submit(false, &["-N2", "--ntasks-per-node=1"], &run);
+    let samples = fixture.assert_complete(&job, 2);
+    assert_eq!(std::fs::read_to_string(printed).unwrap(), "2 ranks, sum 2\n");
+    for node in &fixture.cluster.nodes {
         let used = samples[&("cpu.usage".to_owned(), node.clone())].points.last().unwrap().1;
         assert!(used > 1e8, "a rank was busy on {node} for half a second: {used} ns");
     }
-    must_be_left_alone(scene);
+    assert_nothing_left(fixture);
 }
 
 /// Asserts that every agent ends by itself and that no cgroup of a job is left.
-fn must_be_left_alone(scene: Scene) {
-    for node in &scene.cluster.nodes {
-        wait_until("the agents end when there are no jobs", || scene.cluster.agent(node).is_none());
+fn assert_nothing_left(fixture: Fixture) {
+    for node in &fixture.cluster.nodes {
+        wait_until("the agents end when there are no jobs", || fixture.cluster.agent(node).is_none());
         for hierarchy in ["memory", "cpuacct"].into_iter().filter_map(cgroup::root) {
             let users = std::fs::read_dir(hierarchy.join(format!("slurm_{node}"))).into_iter().flatten();
             let left =
@@ -246,24 +250,24 @@ fn must_be_left_alone(scene: Scene) {
             assert_eq!(left.count(), 0);
         }
     }
-    drop(scene.cluster);
-    scene.collector.terminate();
+    drop(fixture.cluster);
+    fixture.collector.terminate();
 }
 
 fn requeued_job_is_new_and_suspended_job_is_not() {
     require(&[Need::Root, Need::Slurm]);
-    let scene = Scene::set();
-    let cluster = &scene.cluster;
+    let fixture = Fixture::new();
+    let cluster = &fixture.cluster;
     let job = cluster.submit(true, &["--requeue"], "sleep 600");
     let rows = || {
-        let mut rows = scene.env.reader().jobs().unwrap();
+        let mut rows = fixture.env.reader().jobs().unwrap();
         rows.retain(|row| row.job_id == job);
         rows
     };
     let running = |count: usize| {
         rows().iter().filter(|row| row.ended_ns.is_none()).count() == 1 && rows().len() == count
     };
-    wait_until("it is followed", || running(1));
+    wait_until("it is tracked", || running(1));
     for verb in ["suspend", "resume"] {
         assert!(cluster.run("scontrol", &[verb, &job]).status.success());
         cluster.wait_for(&job, &[if verb == "suspend" { "SUSPENDED" } else { "RUNNING" }]);
@@ -280,15 +284,15 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     });
     assert!(cluster.run("scancel", &[&job]).status.success());
     wait_until("it has ended for good", || rows().iter().all(|row| row.ended_ns.is_some()));
-    must_be_left_alone(scene);
+    assert_nothing_left(fixture);
 }
 
 /// Measures the time that a prolog takes, and the share of a job's CPU time that its last sample contains. The result is
 /// printed; nothing is asserted.
 fn prolog_cost_and_final_sample_coverage() {
     require(&[Need::Root, Need::SlurmExperiment, Need::Slurm]);
-    let scene = Scene::set();
-    let cluster = &scene.cluster;
+    let fixture = Fixture::new();
+    let cluster = &fixture.cluster;
     let srun = || {
         let began_us = now_us();
         assert!(cluster.run("srun", &["true"]).status.success());
@@ -297,9 +301,9 @@ fn prolog_cost_and_final_sample_coverage() {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..20 {
         with.push(srun());
-        cluster.empty_scripts(true);
+        cluster.disable_scripts(true);
         without.push(srun());
-        cluster.empty_scripts(false);
+        cluster.disable_scripts(false);
     }
     let median = |times: &mut Vec<i64>| {
         times.sort_unstable();
@@ -320,18 +324,18 @@ fn prolog_cost_and_final_sample_coverage() {
             used.display()
         );
         let job = cluster.submit(false, &[], &script);
-        let row = stored::wait_for_end(&scene.env, &job);
-        let samples = scene.samples(&row);
+        let row = stored::wait_for_end(&fixture.env, &job);
+        let samples = fixture.samples(&row);
         let used_ns: f64 = std::fs::read_to_string(&used).unwrap().trim().parse().unwrap();
         shares.push(last(&samples, "cpu.usage") / used_ns * 100.0);
     }
     shares.sort_by(f64::total_cmp);
     println!(
-        "the last sample of a job has of what the job saw itself have used: least {:.2} %, median {:.2} %, most {:.2} %",
+        "CPU time in the last sample, of the CPU time that the job recorded: min {:.2} %, median {:.2} %, max {:.2} %",
         shares[0],
         shares[shares.len() / 2],
         shares[shares.len() - 1]
     );
-    drop(scene.cluster);
-    scene.collector.terminate();
+    drop(fixture.cluster);
+    fixture.collector.terminate();
 }

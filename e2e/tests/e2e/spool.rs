@@ -20,20 +20,20 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
 
 /// An agent with a small outbox, a spool and a job, and without a collector.
-struct Scene {
+struct Fixture {
     env: TestEnvironment,
     cgroups: TestCgroups,
     _job: Job,
     agent: Agent,
 }
 
-impl Scene {
-    fn set() -> Self {
+impl Fixture {
+    fn new() -> Self {
         require(&NEEDS);
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let job = cgroups.job("1");
         let agent = start(&env, &cgroups);
-        agent.must_track("1", &["v1/memory.stat"]);
+        agent.wait_until_tracked("1", &["v1/memory.stat"]);
         Self { env, cgroups, _job: job, agent }
     }
 }
@@ -64,8 +64,8 @@ fn number(store: &Path, sql: &str) -> u64 {
 }
 
 fn spooled_data_survives_kills_and_is_stored_once() {
-    let scene = Scene::set();
-    let Scene { env, cgroups, agent, .. } = scene;
+    let fixture = Fixture::new();
+    let Fixture { env, cgroups, agent, .. } = fixture;
     wait_until("much is on the disk", || agent.count("spool_bytes") > 300_000);
     assert_eq!((agent.count("dropped"), agent.count("frames_acknowledged")), (0, 0));
     assert!(agent.count("outbox_bytes") < 3 * 64 * 1024);
@@ -101,11 +101,11 @@ fn spooled_data_survives_kills_and_is_stored_once() {
 }
 
 fn shutdown_without_collector_keeps_the_spool() {
-    let scene = Scene::set();
-    let Scene { env, cgroups, agent, .. } = scene;
+    let fixture = Fixture::new();
+    let Fixture { env, cgroups, agent, .. } = fixture;
     let (_, session) = (agent.count("taken"), agent.status()["session"].as_str().unwrap().to_owned());
-    let (status, said) = agent.daemon.end(Signal::TERM);
-    assert!(status.success() && said.contains("wait in the spool"), "{status}: {said}");
+    let (status, log) = agent.daemon.end(Signal::TERM);
+    assert!(status.success() && log.contains("wait in the spool"), "{status}: {log}");
     let kept = spooled(&env);
     // A second agent with the same spool is refused with a message.
     let agent = start(&env, &cgroups);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use polymeter_e2e::scene::OWNER;
+use polymeter_e2e::fixture::OWNER;
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, program, require};
 use rusqlite::Connection;
@@ -18,13 +18,13 @@ tests![
 ];
 
 /// A store with a job, and the command in a directory where every user can run it.
-struct Shelf {
+struct Fixture {
     env: TestEnvironment,
     command: PathBuf,
     store: PathBuf,
 }
 
-impl Shelf {
+impl Fixture {
     fn new() -> Self {
         let env = TestEnvironment::new();
         chmod(&env.path(""), 0o755);
@@ -44,7 +44,7 @@ impl Shelf {
     }
 
     /// Returns the output of a report by an ordinary user.
-    fn report_to_ada(&self, store: &Path) -> Output {
+    fn report_as_user(&self, store: &Path) -> Output {
         let report = self.report(store);
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={OWNER}"), format!("--regid={OWNER}"), "--clear-groups".to_owned()]);
@@ -52,7 +52,7 @@ impl Shelf {
     }
 
     /// Returns the output of a report whose store is in a directory on a read-only mount.
-    fn report_from_fixed_disk(&self, store: &Path) -> Output {
+    fn report_from_read_only_mount(&self, store: &Path) -> Output {
         let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
         let report = self.report(store);
         let mut command = Command::new("unshare");
@@ -94,62 +94,62 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Returns the error of a report that must fail. The message names the file.
-fn refused(output: &Output, store: &Path) -> String {
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(output.stdout.is_empty() && said.lines().count() == 1, "{said}");
+fn error_of(output: &Output, store: &Path) -> String {
+    let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(output.stdout.is_empty() && stderr.lines().count() == 1, "{stderr}");
     let begin = format!("polymeter: cannot read the store: {}: ", store.display());
-    let problem = said.strip_prefix(&begin).unwrap_or_else(|| panic!("{begin}\n{said}"));
+    let problem = stderr.strip_prefix(&begin).unwrap_or_else(|| panic!("{begin}\n{stderr}"));
     assert!(problem.contains("; "), "a cause and a remedy: {problem}");
     problem.trim_end().to_owned()
 }
 
-fn granted(output: &Output) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+fn assert_report(output: &Output) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("wall time"), "{output:?}");
 }
 
 fn each_store_error_is_reported_specifically() {
-    let shelf = Shelf::new();
-    granted(&shelf.report(&shelf.store).output().unwrap());
-    let bytes = fs::metadata(&shelf.store).unwrap().len();
-    let missing = shelf.env.path("none.db");
-    let empty = shelf.copy("empty");
+    let fixture = Fixture::new();
+    assert_report(&fixture.report(&fixture.store).output().unwrap());
+    let bytes = fs::metadata(&fixture.store).unwrap().len();
+    let missing = fixture.env.path("none.db");
+    let empty = fixture.copy("empty");
     fs::write(&empty, "").unwrap();
-    let diary = shelf.copy("diary");
-    fs::write(&diary, "Dear diary, today I was taken for a database.\n".repeat(100)).unwrap();
-    let foreign = shelf.env.path("foreign.db");
+    let text_file = fixture.copy("text");
+    fs::write(&text_file, "This text file is not a database.\n".repeat(100)).unwrap();
+    let foreign = fixture.env.path("foreign.db");
     Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE songs (name)").unwrap();
-    let truncated = shelf.copy("truncated");
+    let truncated = fixture.copy("truncated");
     OpenOptions::new().write(true).open(&truncated).unwrap().set_len(bytes / 2).unwrap();
-    let damaged = shelf.copy("damaged");
+    let damaged = fixture.copy("damaged");
     let file = OpenOptions::new().write(true).open(&damaged).unwrap();
     file.write_all_at(&vec![0x55; usize::try_from(bytes).unwrap() - 100], 100).unwrap();
-    let directory = shelf.env.path("");
-    let told = [
+    let directory = fixture.env.path("");
+    let cases = [
         (&missing, "no such file"),
         (&empty, "the file is empty"),
-        (&diary, "the file is not an SQLite database"),
+        (&text_file, "the file is not an SQLite database"),
         (&foreign, "another program's SQLite database"),
         (&truncated, "the file is truncated"),
         (&damaged, "the file is damaged"),
         (&directory, "not a regular file"),
     ];
-    for (store, words) in told {
-        let said = refused(&shelf.report(store).output().unwrap(), store);
-        assert!(said.contains(words), "{words}: {said}");
-        let others = told.iter().filter(|(_, other)| said.contains(other)).count();
-        assert_eq!(others, 1, "{said}");
+    for (store, words) in cases {
+        let message = error_of(&fixture.report(store).output().unwrap(), store);
+        assert!(message.contains(words), "{words}: {message}");
+        let others = cases.iter().filter(|(_, other)| message.contains(other)).count();
+        assert_eq!(others, 1, "{message}");
     }
-    let said = refused(&shelf.report(&truncated).output().unwrap(), &truncated);
-    assert!(said.contains(&format!("{} of {bytes} bytes", bytes / 2)), "{said}");
+    let message = error_of(&fixture.report(&truncated).output().unwrap(), &truncated);
+    assert!(message.contains(&format!("{} of {bytes} bytes", bytes / 2)), "{message}");
     // A bundle reports the same error.
-    let bundle = Command::new(&shelf.command)
+    let bundle = Command::new(&fixture.command)
         .args(["bundle", "x", "--store"])
         .arg(format!("sqlite:{}", missing.display()))
         .arg("--out")
-        .arg(shelf.env.path("bundle"))
+        .arg(fixture.env.path("bundle"))
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&bundle.stderr).contains("no such file"), "{bundle:?}");
@@ -157,23 +157,26 @@ fn each_store_error_is_reported_specifically() {
 
 fn file_permissions_decide_which_stores_a_user_reads() {
     require(&[Need::Root]);
-    let shelf = Shelf::new();
+    let fixture = Fixture::new();
     // The user may not read the file.
-    let said = refused(&shelf.report_to_ada(&shelf.store), &shelf.store);
-    assert!(said.contains("permission denied: the file belongs to uid 0 and has mode 600"), "{said}");
-    let hidden = shelf.copy("hidden");
+    let message = error_of(&fixture.report_as_user(&fixture.store), &fixture.store);
+    assert!(message.contains("permission denied: the file belongs to uid 0 and has mode 600"), "{message}");
+    let hidden = fixture.copy("hidden");
     chmod(hidden.parent().unwrap(), 0o700);
-    let said = refused(&shelf.report_to_ada(&hidden), &hidden);
-    assert!(said.contains("permission denied: its directory is not accessible"), "{said}");
+    let message = error_of(&fixture.report_as_user(&hidden), &hidden);
+    assert!(message.contains("permission denied: its directory is not accessible"), "{message}");
     // The file is readable, in a directory of another user.
-    let readable = shelf.copy("readable");
-    granted(&shelf.report_to_ada(&readable));
+    let readable = fixture.copy("readable");
+    assert_report(&fixture.report_as_user(&readable));
     assert_eq!(fs::read_dir(readable.parent().unwrap()).unwrap().count(), 1, "nothing was left there");
-    let with_log = shelf.copy_with_log("log");
-    let said = refused(&shelf.report_to_ada(&with_log), &with_log);
-    assert!(said.contains("write-ahead log (-wal)") && said.contains("copy the file and its -wal"), "{said}");
+    let with_log = fixture.copy_with_log("log");
+    let message = error_of(&fixture.report_as_user(&with_log), &with_log);
+    assert!(
+        message.contains("write-ahead log (-wal)") && message.contains("copy the file and its -wal"),
+        "{message}"
+    );
     // The user follows the advice of the message.
-    let own = shelf.env.path("own");
+    let own = fixture.env.path("own");
     fs::create_dir(&own).unwrap();
     for suffix in ["", "-wal"] {
         let copy = own.join(format!("store.db{suffix}"));
@@ -181,15 +184,15 @@ fn file_permissions_decide_which_stores_a_user_reads() {
         std::os::unix::fs::chown(&copy, Some(OWNER), Some(OWNER)).unwrap();
     }
     std::os::unix::fs::chown(&own, Some(OWNER), Some(OWNER)).unwrap();
-    granted(&shelf.report_to_ada(&own.join("store.db")));
+    assert_report(&fixture.report_as_user(&own.join("store.db")));
 }
 
 fn store_on_a_read_only_disk_is_readable() {
     require(&[Need::Root, Need::Mounts]);
-    let shelf = Shelf::new();
-    let fixed = shelf.copy("fixed");
-    granted(&shelf.report_from_fixed_disk(&fixed));
-    let with_log = shelf.copy_with_log("log");
-    let said = refused(&shelf.report_from_fixed_disk(&with_log), &with_log);
-    assert!(said.contains("write-ahead log (-wal)"), "{said}");
+    let fixture = Fixture::new();
+    let read_only = fixture.copy("read_only");
+    assert_report(&fixture.report_from_read_only_mount(&read_only));
+    let with_log = fixture.copy_with_log("log");
+    let message = error_of(&fixture.report_from_read_only_mount(&with_log), &with_log);
+    assert!(message.contains("write-ahead log (-wal)"), "{message}");
 }

@@ -1,5 +1,5 @@
-//! A simulated agent: a real delivery session and a sampler that generates samples. A sample's value is its name; an
-//! event's time is its name.
+//! A simulated agent: a real delivery session and a sampler that generates samples. A sample's value is its id; an
+//! event's time is its id.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use polymeter_proto::series::{
 };
 
 use super::disk::Disk;
-use super::random::Random;
+use polymeter_e2e::random::Random;
 
 /// The names of sources. Two shapes of one job may have the same source.
-const SOURCES: [&str; 2] = ["a", "b"];
+const SOURCE_NAMES: [&str; 2] = ["a", "b"];
 
 /// The maximum number of simultaneous jobs of an agent.
-const JOBS: usize = 3;
+const JOBS_MAX: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct Agent {
@@ -39,11 +39,11 @@ pub(crate) struct Agent {
     pub(crate) samples: u64,
     pub(crate) events: Vec<i64>,
     /// The expected tally of each source, by the job's id.
-    pub(crate) truth: HashMap<Whose, Tally>,
+    pub(crate) expected: HashMap<SourceId, Tally>,
     next_id: u32,
     own: Arc<Shape>,
     jobs: Vec<(Arc<Job>, Arc<Shape>)>,
-    next_name: u64,
+    next_unique_id: u64,
 }
 
 pub(crate) fn peer(number: u64) -> Peer {
@@ -58,10 +58,10 @@ fn descriptor() -> SessionDescriptor {
     }
 }
 
-type Whose = (Option<(u32, String)>, String);
+type SourceId = (Option<(u32, String)>, String);
 
 /// Returns the handle and the id of a shape's job, and its source.
-fn whose(shape: &Shape) -> Whose {
+fn source_of(shape: &Shape) -> SourceId {
     let job = shape.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
     (job, shape.source.as_str().to_owned())
 }
@@ -80,7 +80,7 @@ fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> 
     };
     let columns = (0..columns).map(&mut column).collect();
     *next_id += 1;
-    let source = SOURCES[*next_id as usize % SOURCES.len()].try_into().unwrap();
+    let source = SOURCE_NAMES[*next_id as usize % SOURCE_NAMES.len()].try_into().unwrap();
     Arc::new(Shape { id: ShapeId(*next_id), job: job.cloned(), source, period: Period::SECOND, columns })
 }
 
@@ -112,11 +112,11 @@ impl Agent {
             peer: peer(connection),
             samples: 0,
             events: Vec::new(),
-            truth: HashMap::new(),
+            expected: HashMap::new(),
             next_id,
             own,
             jobs: Vec::new(),
-            next_name: 0,
+            next_unique_id: 0,
         }
     }
 
@@ -126,16 +126,16 @@ impl Agent {
         self.delivery.is_empty() && !self.delivery.has_unreported() && !is_spooled && self.earlier.is_empty()
     }
 
-    /// Returns a unique name of a sample or an event, across all sessions.
-    fn name(&mut self) -> u64 {
-        self.next_name += 1;
-        self.session.0 << 32 | self.next_name
+    /// Returns a unique id of a sample or an event, across all sessions.
+    fn unique_id(&mut self) -> u64 {
+        self.next_unique_id += 1;
+        self.session.0 << 32 | self.next_unique_id
     }
 
     /// Begins and ends jobs, takes samples, and passes them to the delivery session.
     pub(crate) fn flush(&mut self, random: &mut Random, now_ns: u64) {
         let mut flushed = SampleBatch::default();
-        if self.jobs.len() < JOBS && random.percent(20) {
+        if self.jobs.len() < JOBS_MAX && random.percent(20) {
             self.begin_job(random, &mut flushed);
         }
         for _ in 0..random.below(4) {
@@ -155,17 +155,17 @@ impl Agent {
             self.report_all(&mut flushed, false);
         }
         self.delivery.take(&flushed, now_ns);
-        self.attend(false, now_ns);
+        self.sync_disk(false, now_ns);
         // Data that are read back from the disk count in addition.
-        let most_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
-        assert!(self.delivery.outbox_bytes() <= most_bytes, "the outbox is beyond its limit");
+        let max_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
+        assert!(self.delivery.outbox_bytes() <= max_bytes, "the outbox is beyond its limit");
     }
 
     /// Spills to the disk, and removes what was delivered.
-    pub(crate) fn attend(&mut self, ends: bool, now_ns: u64) {
+    pub(crate) fn sync_disk(&mut self, ends: bool, now_ns: u64) {
         let Some(disk) = &mut self.disk else { return };
-        disk.attend(&mut self.delivery, ends, now_ns);
-        self.earlier.iter_mut().for_each(|delivery| disk.attend(delivery, ends, now_ns));
+        disk.sync(&mut self.delivery, ends, now_ns);
+        self.earlier.iter_mut().for_each(|delivery| disk.sync(delivery, ends, now_ns));
         self.earlier.retain(|delivery| !delivery.is_empty());
     }
 
@@ -181,7 +181,7 @@ impl Agent {
                     NextSend::Frame(bytes) => bytes.to_vec(),
                     NextSend::Message(bytes) => bytes,
                     NextSend::Restore(segment) => {
-                        let disk = self.disk.as_ref().expect("what was spilled lies somewhere");
+                        let disk = self.disk.as_ref().expect("a spilled segment is on a disk");
                         let missing = delivery.restored(segment, disk.read(delivery.session(), segment));
                         assert_eq!(missing, 0);
                         continue;
@@ -209,7 +209,7 @@ impl Agent {
 
     fn report(&self, shape: &Arc<Shape>, flushed: &mut SampleBatch, last: bool) {
         let key = SourceKey { job: shape.job.clone(), name: shape.source.clone() };
-        let tally = self.truth.get(&whose(shape)).copied().unwrap_or_default();
+        let tally = self.expected.get(&source_of(shape)).copied().unwrap_or_default();
         flushed.reports.push(SourceReport { key: Arc::new(key), tally, cost: ReadCost::default(), last });
     }
 
@@ -241,25 +241,25 @@ impl Agent {
     }
 
     fn event(&mut self) -> i64 {
-        let at_us = self.name() as i64;
+        let at_us = self.unique_id() as i64;
         self.events.push(at_us);
         at_us
     }
 
     fn sample(&mut self, shape: &Arc<Shape>, flushed: &mut SampleBatch, now_ns: u64) {
         let index = flushed.batch.add_shape(shape);
-        let values: Vec<_> = shape.columns.iter().map(|_| Some(self.name())).collect();
+        let values: Vec<_> = shape.columns.iter().map(|_| Some(self.unique_id())).collect();
         let count = values.len() as u64;
         self.samples += count;
         // Some deadlines are missed and some samples are absent; sometimes the batch is full.
         let (missed, absent, dropped) = (
             count % 2,
-            u64::from(self.next_name.is_multiple_of(7)),
-            u64::from(self.next_name.is_multiple_of(11)),
+            u64::from(self.next_unique_id.is_multiple_of(7)),
+            u64::from(self.next_unique_id.is_multiple_of(11)),
         );
         let taken = count + dropped;
         let tally = Tally { due: taken + missed + absent, taken, late: 0, missed, absent, dropped };
-        self.truth.entry(whose(shape)).or_default().add(&tally);
+        self.expected.entry(source_of(shape)).or_default().add(&tally);
         let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
         flushed.batch.push(index, instant, values.into_iter()).unwrap();
     }

@@ -81,7 +81,7 @@ impl Collector {
             }
             Verdict::Repeated(Some(_)) if !self.check(store) => None,
             Verdict::Repeated(answer) => {
-                answer.inspect(|answer| must_be_true(store, answer)).map(|answer| (peer.clone(), answer))
+                answer.inspect(|answer| assert_stored(store, answer)).map(|answer| (peer.clone(), answer))
             }
             Verdict::Ask(request) => Some((peer.clone(), request)),
             Verdict::Nothing => None,
@@ -149,11 +149,11 @@ impl Collector {
 }
 
 /// Asserts that the acknowledged frames are stored.
-fn must_be_true(store: &Store, answer: &ToAgent) {
+fn assert_stored(store: &Store, answer: &ToAgent) {
     if let ToAgent::Ack { session, through } = answer {
         let stored = store.last_sequence(*session);
         // A store that was restored from a copy within the same file is noticed at the next commit only.
-        let is_known = *through <= stored || store.struck.contains_key(session);
+        let is_known = *through <= stored || store.replaced.contains_key(session);
         assert!(is_known, "{through} is acknowledged, and {stored} is stored");
     }
 }

@@ -22,16 +22,16 @@ impl Disk {
     }
 
     /// Spills and removes segments of a delivery session, as the agent's spool manager does.
-    pub(crate) fn attend(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
+    pub(crate) fn sync(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
         for segment in delivery.released() {
             let released = self.segments.remove(&(delivery.session(), segment));
             assert!(released.is_some(), "segment {segment} is released twice");
             self.open = self.open.filter(|open| *open != (delivery.session(), segment));
         }
         let segment_bytes = delivery.segment_bytes();
-        let is_short = |bytes: &Vec<u8>| bytes.len() < segment_bytes;
+        let has_room = |bytes: &Vec<u8>| bytes.len() < segment_bytes;
         loop {
-            let open = self.open.filter(|open| self.segments.get(open).is_some_and(is_short));
+            let open = self.open.filter(|open| self.segments.get(open).is_some_and(has_room));
             let Some(batch) = delivery.spill(open.map(|(_, first)| first), ends, now_ns) else { return };
             let bytes: usize = self.segments.values().map(Vec::len).sum();
             if self.is_faulty || bytes + batch.bytes.len() > self.limit_bytes {

@@ -19,7 +19,6 @@
 mod agent;
 mod collector;
 mod disk;
-mod random;
 mod store;
 mod world;
 

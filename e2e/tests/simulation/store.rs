@@ -11,7 +11,7 @@ pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
 
 /// The ledger's data about one source.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct SourceLedger {
     pub(crate) tally: Tally,
     pub(crate) lost: u64,
     pub(crate) stored: u64,
@@ -23,21 +23,21 @@ pub(crate) struct Account {
 pub(crate) struct Store {
     /// The last sequence number of each session.
     pub(crate) last: HashMap<SessionId, u64>,
-    /// The session of each sample; a sample's value is its name.
+    /// The session of each sample; a sample's value is its id.
     pub(crate) samples: HashMap<u64, SessionId>,
     /// The number of samples reported as lost, by session.
     pub(crate) lost: HashMap<SessionId, u64>,
-    pub(crate) ledger: HashMap<Source, Account>,
-    /// The session of each event; an event's time is its name.
+    pub(crate) ledger: HashMap<Source, SourceLedger>,
+    /// The session of each event; an event's time is its id.
     pub(crate) events: HashMap<i64, SessionId>,
     /// Sessions that the store has marked as having missing frames.
     pub(crate) incomplete: HashSet<SessionId>,
     /// The number of its file; a replaced file has another number.
     pub(crate) file: u64,
     /// The samples that were in the store before it was replaced, and the session of each.
-    pub(crate) gone: HashMap<u64, SessionId>,
+    pub(crate) removed: HashMap<u64, SessionId>,
     /// Sessions that existed when the store was replaced, and whether some of their samples were lost by then.
-    pub(crate) struck: HashMap<SessionId, bool>,
+    pub(crate) replaced: HashMap<SessionId, bool>,
 }
 
 impl Store {
@@ -45,11 +45,11 @@ impl Store {
     pub(crate) fn replace(&mut self, copy: &Self, is_same_file: bool) {
         let mut before = std::mem::replace(self, copy.clone());
         before.samples.retain(|sample, _| !self.samples.contains_key(sample));
-        self.gone = before.gone;
-        self.gone.extend(before.samples);
-        self.struck = before.struck;
+        self.removed = before.removed;
+        self.removed.extend(before.samples);
+        self.replaced = before.replaced;
         for session in before.last.keys() {
-            *self.struck.entry(*session).or_default() |= before.lost.contains_key(session);
+            *self.replaced.entry(*session).or_default() |= before.lost.contains_key(session);
         }
         self.file = before.file + u64::from(!is_same_file);
     }
@@ -70,7 +70,7 @@ impl Store {
             let last = self.last.entry(frame.session.id).or_default();
             if frame.sequence > *last {
                 *last = frame.sequence;
-                self.put(frame);
+                self.insert(frame);
             }
             through.insert(frame.session.id, self.last_sequence(frame.session.id));
         }
@@ -79,7 +79,7 @@ impl Store {
         Ok(through)
     }
 
-    fn put(&mut self, frame: &Accepted) {
+    fn insert(&mut self, frame: &Accepted) {
         let session = frame.session.id;
         for value in frame.samples.iter().flat_map(|samples| &samples.values) {
             assert_eq!(self.samples.insert(*value, session), None, "sample {value} is stored twice");
@@ -89,8 +89,8 @@ impl Store {
             (session, job, line.source.as_str().to_owned())
         };
         for samples in &frame.samples {
-            let account = self.ledger.entry(source(&samples.line)).or_default();
-            account.stored += samples.values.len() as u64;
+            let line = self.ledger.entry(source(&samples.line)).or_default();
+            line.stored += samples.values.len() as u64;
         }
         for loss in &frame.losses {
             if loss.reason == LossReason::StoreReplaced {
@@ -98,14 +98,14 @@ impl Store {
                 continue;
             }
             *self.lost.entry(session).or_default() += loss.samples;
-            let account = loss.line.as_ref().expect("an honest agent says whose samples are lost");
-            self.ledger.entry(source(account)).or_default().lost += loss.samples;
+            let line = loss.line.as_ref().expect("an honest agent says whose samples are lost");
+            self.ledger.entry(source(line)).or_default().lost += loss.samples;
         }
-        for (account, tally) in &frame.tallies {
-            let account = self.ledger.entry(source(account)).or_default();
-            account.tally = *tally;
-            let arrived = tally.dropped + account.lost + account.stored;
-            account.excess = account.excess.max(tally.taken.saturating_sub(arrived));
+        for (line, tally) in &frame.tallies {
+            let line = self.ledger.entry(source(line)).or_default();
+            line.tally = *tally;
+            let arrived = tally.dropped + line.lost + line.stored;
+            line.excess = line.excess.max(tally.taken.saturating_sub(arrived));
         }
         let changes = frame.plan_changes.iter().map(|(_, change)| change.at_us);
         for at_us in changes.chain(frame.job_ends.iter().map(|(_, at_us)| *at_us)) {

@@ -12,18 +12,18 @@ use polymeter_proto::wire::message::ToAgent;
 use super::agent::{Agent, peer};
 use super::collector::{Answer, Collector};
 use super::disk::Disk;
-use super::random::Random;
 use super::store::Store;
+use polymeter_e2e::random::Random;
 
 /// The maximum number of messages in transit in each direction: a socket's queue has no room for more.
-const UNDER_WAY: usize = 40;
+const IN_TRANSIT_MAX: usize = 40;
 
 /// The number of one-second rounds after the faults in which everything must arrive: more than the longest wait for an
 /// acknowledgement.
-const ROUNDS: u32 = 200;
+const SETTLE_SECONDS: u32 = 200;
 
 /// The maximum number of times that one frame is damaged. After one more, an agent might rightly give up on it.
-const DAMAGES: u32 = 2;
+const DAMAGES_MAX: u32 = 2;
 
 pub(crate) struct World {
     random: Random,
@@ -33,7 +33,7 @@ pub(crate) struct World {
     collector: Collector,
     store: Store,
     /// The database is unavailable: nothing is committed, and the collector receives nothing.
-    away: bool,
+    database_unavailable: bool,
     to_collector: Vec<(Peer, Vec<u8>)>,
     to_agents: Vec<Answer>,
     connections: u64,
@@ -46,7 +46,7 @@ pub(crate) struct World {
     /// The samples of killed agents, by session.
     killed: HashMap<SessionId, u64>,
     /// A copy of the store.
-    copy: Store,
+    backup: Store,
     /// Frames on the disk of an agent when it was killed, and their samples.
     spooled: Vec<(SessionId, u64, Vec<u64>)>,
 }
@@ -62,7 +62,7 @@ impl World {
             writers,
             collector: Collector::new(writers),
             store: Store::default(),
-            away: false,
+            database_unavailable: false,
             to_collector: Vec::new(),
             to_agents: Vec::new(),
             connections: 0,
@@ -71,7 +71,7 @@ impl World {
             seen: HashSet::new(),
             damaged: HashMap::new(),
             killed: HashMap::new(),
-            copy: Store::default(),
+            backup: Store::default(),
             spooled: Vec::new(),
             random,
         };
@@ -98,17 +98,17 @@ impl World {
         match self.random.below(100) {
             0..29 => self.flush(agent),
             29..45 => self.send(agent),
-            45..65 => self.reach_collector(),
-            65..80 => self.reach_agent(),
+            45..65 => self.transmit_to_collector(),
+            65..80 => self.transmit_to_agent(),
             80..88 => self.commit(),
             88..91 => self.break_connection(agent),
             91..93 => self.restart_collector(),
-            93..95 => self.away = !self.away,
+            93..95 => self.database_unavailable = !self.database_unavailable,
             95..96 => self.kill_agent(agent),
-            96..97 => self.commit_without_a_word(),
-            97..98 => self.fault_of_disk(agent),
+            96..97 => self.commit_without_acknowledgement(),
+            97..98 => self.toggle_disk_fault(agent),
             98..99 => self.replace_store(),
-            _ => self.wait_long(),
+            _ => self.advance_clock(),
         }
     }
 
@@ -119,8 +119,8 @@ impl World {
     fn send(&mut self, agent: usize) {
         let (agent, now_ns) = (&mut self.agents[agent], self.now_ns);
         agent.deliveries().for_each(|delivery| delivery.resend_overdue(now_ns));
-        agent.attend(false, now_ns);
-        while self.to_collector.len() < UNDER_WAY
+        agent.sync_disk(false, now_ns);
+        while self.to_collector.len() < IN_TRANSIT_MAX
             && let Some(bytes) = agent.next_send(now_ns)
         {
             if let Some(name) = Frame::peek(&bytes)
@@ -134,38 +134,38 @@ impl World {
     }
 
     /// Delivers one of the messages, or loses, repeats or damages it.
-    fn reach_collector(&mut self) {
-        if self.away || self.to_collector.is_empty() {
+    fn transmit_to_collector(&mut self) {
+        if self.database_unavailable || self.to_collector.is_empty() {
             return;
         }
-        let (peer, mut bytes) = pick(&mut self.random, &mut self.to_collector);
+        let (peer, mut bytes) = take_random(&mut self.random, &mut self.to_collector);
         match self.random.below(20) {
             0 => return,
             1 => self.to_collector.push((peer.clone(), bytes.clone())),
             2 if bytes.starts_with(&frame::MAGIC) => {
                 let times = Frame::peek(&bytes).map(|name| self.damaged.entry(name).or_default());
-                if let Some(times) = times.filter(|times| **times < DAMAGES) {
+                if let Some(times) = times.filter(|times| **times < DAMAGES_MAX) {
                     *times += 1;
                     *bytes.last_mut().unwrap() ^= 1;
                 }
             }
             _ => {}
         }
-        self.collector_takes(&peer, &bytes);
+        self.deliver_to_collector(&peer, &bytes);
     }
 
-    fn collector_takes(&mut self, peer: &Peer, bytes: &[u8]) {
+    fn deliver_to_collector(&mut self, peer: &Peer, bytes: &[u8]) {
         let poisoned = &self.poisoned;
         let refuses = |session, sequence| poisoned.contains(&(session, sequence));
         let answer = self.collector.take(&self.store, peer, bytes, self.now_ns, refuses);
         self.to_agents.extend(answer);
     }
 
-    fn reach_agent(&mut self) {
+    fn transmit_to_agent(&mut self) {
         if self.to_agents.is_empty() {
             return;
         }
-        let (peer, answer) = pick(&mut self.random, &mut self.to_agents);
+        let (peer, answer) = take_random(&mut self.random, &mut self.to_agents);
         match self.random.below(10) {
             0 => return,
             // A repeated refusal would count as several.
@@ -174,22 +174,22 @@ impl World {
             }
             _ => {}
         }
-        self.agent_hears(&peer, answer);
+        self.deliver_to_agent(&peer, answer);
     }
 
-    fn agent_hears(&mut self, peer: &Peer, answer: ToAgent) {
+    fn deliver_to_agent(&mut self, peer: &Peer, answer: ToAgent) {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer) else { return };
         for delivery in agent.deliveries() {
             if let SessionNotice::GivenUp { sequence, .. } = delivery.handle(answer.clone(), self.now_ns) {
                 let name = (delivery.session(), sequence);
-                assert!(self.poisoned.contains(&name), "{name:?} is given up for nothing");
+                assert!(self.poisoned.contains(&name), "{name:?} is given up although it is not poisoned");
             }
         }
     }
 
     fn commit(&mut self) {
-        if !self.away {
-            let (writer, times) = (self.random.next(), 1 + self.random.below(2));
+        if !self.database_unavailable {
+            let (writer, times) = (self.random.next_u64(), 1 + self.random.below(2));
             let frames = if self.random.percent(50) { usize::MAX } else { self.random.below(4) as usize };
             let answers = self.collector.commit(&mut self.store, writer, frames, times);
             self.to_agents.extend(answers);
@@ -197,8 +197,8 @@ impl World {
     }
 
     /// The collector is restarted between the commit and the acknowledgement.
-    fn commit_without_a_word(&mut self) {
-        if !self.away {
+    fn commit_without_acknowledgement(&mut self) {
+        if !self.database_unavailable {
             self.collector.commit_all(&mut self.store);
             self.restart_collector();
         }
@@ -224,7 +224,7 @@ impl World {
     /// Replaces an agent. The data in its memory are lost unless it ends in an orderly way; its messages in transit may
     /// still arrive, and the data on its disk must.
     fn kill_agent(&mut self, agent: usize) {
-        self.agents[agent].attend(self.random.percent(30), self.now_ns);
+        self.agents[agent].sync_disk(self.random.percent(30), self.now_ns);
         let mut killed = self.new_agent();
         std::mem::swap(&mut self.agents[agent], &mut killed);
         self.killed.insert(killed.session, killed.samples);
@@ -236,65 +236,65 @@ impl World {
         }
     }
 
-    fn fault_of_disk(&mut self, agent: usize) {
+    fn toggle_disk_fault(&mut self, agent: usize) {
         if let Some(disk) = &mut self.agents[agent].disk {
             disk.is_faulty = !disk.is_faulty;
         }
     }
 
-    /// Copies the store, or replaces it with the copy or an empty one, while the collector runs or not.
+    /// Copies the store, or replaces it with the backup or an empty one, while the collector runs or not.
     fn replace_store(&mut self) {
         match self.random.below(10) {
-            0..5 => return self.copy = self.store.clone(),
-            5 => self.copy = Store::default(),
+            0..5 => return self.backup = self.store.clone(),
+            5 => self.backup = Store::default(),
             _ => {}
         }
         let is_same_file = self.random.percent(50);
-        self.store.replace(&self.copy, is_same_file);
+        self.store.replace(&self.backup, is_same_file);
         if self.random.percent(30) {
             self.restart_collector();
         }
     }
 
-    fn wait_long(&mut self) {
+    fn advance_clock(&mut self) {
         self.now_ns += self.random.below(70) * 1_000_000_000;
     }
 
     /// Stops all faults: everything must arrive, in order and in bounded time.
     pub(crate) fn settle(&mut self) {
-        self.away = false;
+        self.database_unavailable = false;
         let now_ns = self.now_ns;
         self.agents.iter_mut().for_each(|agent| agent.end(now_ns));
         for disk in self.agents.iter_mut().filter_map(|agent| agent.disk.as_mut()) {
             disk.is_faulty = false;
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..SETTLE_SECONDS {
             self.now_ns += 1_000_000_000;
             for agent in 0..self.agents.len() {
                 self.agents[agent].delivery.report_lost(self.now_ns);
-                self.agents[agent].attend(false, self.now_ns);
+                self.agents[agent].sync_disk(false, self.now_ns);
                 self.send(agent);
             }
             for (peer, bytes) in std::mem::take(&mut self.to_collector) {
-                self.collector_takes(&peer, &bytes);
+                self.deliver_to_collector(&peer, &bytes);
             }
             let acknowledged = self.collector.commit_all(&mut self.store);
             self.to_agents.extend(acknowledged);
             for (peer, answer) in std::mem::take(&mut self.to_agents) {
-                self.agent_hears(&peer, answer);
+                self.deliver_to_agent(&peer, answer);
             }
             if self.agents.iter().all(Agent::is_settled) {
                 return self.check();
             }
         }
         let left: Vec<_> = self.agents.iter().filter(|agent| !agent.is_settled()).collect();
-        panic!("not settled after {ROUNDS} s: {left:?}");
+        panic!("not settled after {SETTLE_SECONDS} s: {left:?}");
     }
 
     fn check(&self) {
         for agent in &self.agents {
-            if self.store.struck.contains_key(&agent.session) {
-                self.check_struck(agent);
+            if self.store.replaced.contains_key(&agent.session) {
+                self.check_replaced(agent);
                 continue;
             }
             let stored = self.stored(agent.session);
@@ -302,22 +302,23 @@ impl World {
             assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
             let counts = agent.delivery.counts();
             assert_eq!(lost, counts.samples_dropped + counts.samples_refused, "{counts:?}");
-            for ((job, source), truth) in &agent.truth {
+            for ((job, source), expected) in &agent.expected {
                 let account = &self.store.ledger[&(agent.session, job.clone(), source.clone())];
                 let Tally { due, taken, missed, absent, dropped, .. } = account.tally;
-                assert_eq!(account.tally, *truth, "{job:?} {source}");
+                assert_eq!(account.tally, *expected, "{job:?} {source}");
                 assert_eq!(due, missed + absent + dropped + account.lost + account.stored, "{account:?}");
                 assert_eq!(taken, dropped + account.lost + account.stored, "{account:?}");
             }
             // A tally may never include samples that have not arrived: the session may be killed at that point.
-            for (whose, account) in self.store.ledger.iter().filter(|(whose, _)| whose.0 == agent.session) {
-                assert!(account.excess == 0, "{whose:?} {account:?}");
+            for (source, account) in self.store.ledger.iter().filter(|(source, _)| source.0 == agent.session)
+            {
+                assert!(account.excess == 0, "{source:?} {account:?}");
             }
             for event in &agent.events {
                 assert!(self.store.events.contains_key(event), "event {event} is not stored");
             }
         }
-        let spooled = self.spooled.iter().filter(|(session, ..)| !self.store.struck.contains_key(session));
+        let spooled = self.spooled.iter().filter(|(session, ..)| !self.store.replaced.contains_key(session));
         for (session, sequence, samples) in spooled {
             let is_poisoned = self.poisoned.contains(&(*session, *sequence));
             let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
@@ -327,28 +328,32 @@ impl World {
             let lost = self.store.lost.get(session).copied().unwrap_or_default();
             assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
             // The tally continues from the value that the store had before it was replaced.
-            let is_whole = !self.store.struck.contains_key(session);
-            for (whose, account) in
-                self.store.ledger.iter().filter(|(whose, _)| is_whole && whose.0 == *session)
+            let is_whole = !self.store.replaced.contains_key(session);
+            for (source, account) in
+                self.store.ledger.iter().filter(|(source, _)| is_whole && source.0 == *session)
             {
-                assert!(account.excess == 0, "{whose:?} {account:?}");
+                assert!(account.excess == 0, "{source:?} {account:?}");
             }
         }
     }
 
     /// Asserts that only samples from before the replacement are missing, and that the store knows that some are.
-    fn check_struck(&self, agent: &Agent) {
+    fn check_replaced(&self, agent: &Agent) {
         let session = agent.session;
         let stored = self.stored(session);
         let lost = self.store.lost.get(&session).copied().unwrap_or_default();
-        let is_gone =
+        let is_removed =
             |(sample, of): &(&u64, &SessionId)| **of == session && !self.store.samples.contains_key(*sample);
-        let gone = self.store.gone.iter().filter(is_gone).count() as u64;
-        assert!(stored + lost + gone <= agent.samples, "session {session} has too much");
-        if !self.store.struck[&session] {
-            assert_eq!(stored + lost + gone, agent.samples, "session {session}: {stored} + {lost} + {gone}");
+        let removed = self.store.removed.iter().filter(is_removed).count() as u64;
+        assert!(stored + lost + removed <= agent.samples, "session {session} has too much");
+        if !self.store.replaced[&session] {
+            assert_eq!(
+                stored + lost + removed,
+                agent.samples,
+                "session {session}: {stored} + {lost} + {removed}"
+            );
         }
-        assert!(gone == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
+        assert!(removed == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
         let is_whole = |event| self.store.events.contains_key(event);
         let is_known = self.store.incomplete.contains(&session);
         assert!(is_known || agent.events.iter().all(is_whole), "session {session} lacks events");
@@ -359,7 +364,7 @@ impl World {
     }
 }
 
-fn pick<T>(random: &mut Random, from: &mut Vec<T>) -> T {
+fn take_random<T>(random: &mut Random, from: &mut Vec<T>) -> T {
     // Mostly the oldest one, as in real networks.
     let position = if random.percent(70) { 0 } else { random.below(from.len() as u64) as usize };
     from.remove(position)

@@ -1,80 +1,62 @@
-//! The maintenance of a PostgreSQL database, besides the writers. With partitions: creates the next day's,
-//! and builds the B-trees of those that no longer grow. With TimescaleDB: runs the compression policy if the
-//! server's scheduler fails to (as TimescaleDB 2.28 does on PostgreSQL 15.20, with "cannot drop portal").
-//!
-//! An index over a day of samples takes minutes to build. A separate connection builds it `CONCURRENTLY`.
-//! A stop of the collector cancels the build at once; the next start begins it again.
+//! The maintenance of a PostgreSQL database: the connection, and the tasks for each form of the table of
+//! samples.
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio_postgres::Client;
-use tracing::{info, warn};
+use tokio_postgres::CancelToken;
+use tracing::info;
 
 use super::connect::{Access, Settings, cancel, connect};
+use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
-use super::{partitions, timescale};
+use super::{continuous, partitions, timescale};
+use crate::backend::{MaintenanceSession, Task};
 use crate::error::{Context, chain};
-use crate::{Maintenance, StoreError, TimescaleMode};
+use crate::{StoreError, TimescaleMode};
 
-/// The interval of maintenance: partitions are days, and the next one is created a day ahead.
-const INTERVAL: Duration = Duration::from_secs(3600);
+/// The maximum duration of the request for a cancellation.
+const CANCELLATION: Duration = Duration::from_secs(1);
 
-/// Starts the maintenance of the database of `settings`.
-pub(super) fn start(settings: Settings) -> Result<Maintenance, StoreError> {
-    let event_loop = event_loop()?;
-    Maintenance::spawn(move |mut stopped| {
-        event_loop.block_on(async { while !run_once(&settings, &mut stopped).await {} });
-    })
+/// The tasks for a table with partitions.
+const PARTITIONS: [Task; 2] = [partitions::CREATE_AHEAD, partitions::CLOSE];
+
+/// The tasks for a hypertable.
+const HYPERTABLE: [Task; 4] =
+    [continuous::REFRESH_ALL, continuous::REFRESH_RECENT, continuous::COMPRESS, timescale::COMPRESS];
+
+/// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
+pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {
+    let runtime = event_loop()?;
+    let opened = runtime.block_on(async {
+        let client = connect(settings, Access::Write).await?;
+        // The end of the connection releases the lock.
+        let lock = client.query_one("SELECT pg_try_advisory_lock($1)", &[&MAINTENANCE_LOCK]).await;
+        if !lock.context("lock the maintenance")?.get::<_, bool>(0) {
+            return Ok::<_, StoreError>(None);
+        }
+        let offer = timescale::detect(&client).await?;
+        let table = timescale::choose_table(&client, &offer, TimescaleMode::Auto, false).await?.table;
+        Ok(Some((client, table)))
+    })?;
+    let Some((client, table)) = opened else { return Ok(None) };
+    let (running, settings) = (client.cancel_token(), settings.clone());
+    Ok(Some(MaintenanceSession {
+        connection: Box::new(PostgresConnection::new(runtime, client, Some(table))),
+        cancel: Some(Box::new(move || cancel_statement(&settings, &running))),
+        tasks: match table {
+            SampleTable::Partitions => &PARTITIONS,
+            SampleTable::DirectCompress | SampleTable::Hypertable => &HYPERTABLE,
+        },
+    }))
 }
 
-/// Runs the maintenance once, and waits for the next interval. Returns true if it was stopped.
-async fn run_once(settings: &Settings, stopped: &mut oneshot::Receiver<()>) -> bool {
-    let client = match connect(settings, Access::Write).await {
-        Ok(client) => client,
-        Err(error) => {
-            info!("database maintenance postponed: {}", chain(&error));
-            return is_stopped_within(stopped, INTERVAL).await;
-        }
-    };
-    let running = client.cancel_token();
-    tokio::select! {
-        _ = &mut *stopped => {
-            // Without the cancellation, the server would continue to build an index.
-            if let Err(error) = cancel(settings, &running).await {
-                info!(error = %chain(&error), "cannot cancel the database maintenance");
-            }
-            return true;
-        }
-        done = maintain(&client) => {
-            if let Err(error) = done {
-                warn!(error = %chain(&error), "cannot run database maintenance");
-            }
-        }
-    }
-    drop(client);
-    is_stopped_within(stopped, INTERVAL).await
-}
-
-async fn is_stopped_within(stopped: &mut oneshot::Receiver<()>, interval: Duration) -> bool {
-    tokio::time::timeout(interval, stopped).await.is_ok()
-}
-
-async fn maintain(client: &Client) -> Result<(), StoreError> {
-    // One collector at a time does the maintenance. The end of the connection releases the lock.
-    let lock = client.query_one("SELECT pg_try_advisory_lock($1)", &[&MAINTENANCE_LOCK]).await;
-    if !lock.context("lock the maintenance")?.get::<_, bool>(0) {
-        return Ok(());
-    }
-    let offer = timescale::detect(client).await?;
-    match timescale::choose_table(client, &offer, TimescaleMode::Auto, false).await?.table {
-        SampleTable::Partitions => {
-            partitions::create_ahead(client).await.context("create the next partition")?;
-            partitions::close(client).await.context("build the index of a partition")
-        }
-        SampleTable::DirectCompress | SampleTable::Hypertable => {
-            timescale::compress(client).await.context("compress old chunks")
-        }
+/// Cancels the statement of a connection. Without this, the server would continue to build an index.
+fn cancel_statement(settings: &Settings, running: &CancelToken) {
+    let cancelled = event_loop().map(|runtime| {
+        runtime.block_on(async { tokio::time::timeout(CANCELLATION, cancel(settings, running)).await })
+    });
+    if let Ok(Ok(Err(error))) = cancelled {
+        info!(error = %chain(&error), "cannot cancel the database maintenance");
     }
 }

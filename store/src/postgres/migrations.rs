@@ -4,6 +4,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Transaction};
 use tracing::warn;
 
+use super::continuous;
 use super::partitions::is_partitioned;
 use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
@@ -38,6 +39,15 @@ const PARTITIONING: &str = "/* PARTITIONING */";
 /// The placeholder in version 5 for the statements that widen the keys of `samples` to 64 bits.
 const WIDENING: &str = "/* WIDEN SAMPLES */";
 
+/// The placeholder in version 7 for the statements that create the rollups.
+const ROLLUPS: &str = "/* ROLLUPS */";
+
+/// The tables of rollups, where there are no continuous aggregates.
+const ROLLUP_TABLES: &str = include_str!("../../schema/postgres/7_rollups_tables.sql");
+
+/// The version that creates continuous aggregates: a new table of samples becomes a hypertable before it.
+const FIRST_WITH_ROLLUPS: i32 = 7;
+
 /// The statement that widens the keys of a table that is not a hypertable yet.
 const WIDEN: &str = "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;";
 
@@ -64,15 +74,19 @@ pub(super) async fn migrate(
     {
         let partitioning = if partitioned { "PARTITION BY RANGE (time)" } else { "" };
         let widening = if is_new || partitioned { WIDEN.to_owned() } else { timescale::widen(&offer) };
-        let migration = migration.replace(PARTITIONING, partitioning).replace(WIDENING, &widening);
+        if hypertable && version == FIRST_WITH_ROLLUPS {
+            timescale::create_hypertable(&transaction, &offer).await?;
+        }
+        let rollups = if !partitioned && offer.compresses() { continuous::SCHEMA } else { ROLLUP_TABLES };
+        let migration = migration
+            .replace(PARTITIONING, partitioning)
+            .replace(WIDENING, &widening)
+            .replace(ROLLUPS, rollups);
         transaction.batch_execute(&migration).await.context(ACTION)?;
         if partitioned && version == 1 {
             transaction.batch_execute(PARTITIONS).await.context(ACTION)?;
         }
         transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.context(ACTION)?;
-    }
-    if hypertable {
-        timescale::create_hypertable(&transaction, &offer).await?;
     }
     if found < SCHEMA_VERSION {
         create_roles(&transaction).await.context("create the roles")?;

@@ -4,6 +4,7 @@
 
 mod connect;
 mod connection;
+mod continuous;
 mod copy;
 mod maintenance;
 mod migrations;
@@ -21,9 +22,9 @@ use tokio_postgres::error::SqlState;
 use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::server::event_loop;
-use crate::backend::{Backend, Connection, Opened};
+use crate::backend::{Backend, Connection, MaintenanceSession, Opened};
 use crate::error::{DatabaseError, ErrorKind};
-use crate::{Maintenance, OpenOptions, StoreError};
+use crate::{OpenOptions, StoreError};
 
 /// A PostgreSQL database.
 pub(crate) struct Postgres {
@@ -84,8 +85,8 @@ impl Backend for Postgres {
         event_loop()?.block_on(connect(&self.settings, Access::Write)).map(drop)
     }
 
-    fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
-        maintenance::start(self.settings.clone()).map(Some)
+    fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {
+        maintenance::open(&self.settings)
     }
 }
 

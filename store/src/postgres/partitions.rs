@@ -5,8 +5,12 @@ use std::collections::BTreeSet;
 use tokio_postgres::{Client, Error};
 
 use super::server::SCHEMA_LOCK;
+use crate::StoreError;
 use crate::accepted::Accepted;
+use crate::backend::{Connection, Task};
 use crate::bounds::stored_us;
+use crate::error::Context;
+use crate::stop::Stop;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
@@ -37,32 +41,44 @@ pub(super) async fn create(
     Ok(())
 }
 
+/// Partitions are days: the next one is created a day ahead.
+pub(super) const CREATE_AHEAD: Task =
+    Task { name: "create the next partition", rounds: 60, run: create_ahead };
+
+/// An index over a day of samples takes minutes to build, which `CONCURRENTLY` does beside the writers.
+pub(super) const CLOSE: Task = Task { name: "build the index of a partition", rounds: 60, run: close };
+
 /// Creates the partitions of today and of tomorrow.
-pub(super) async fn create_ahead(client: &Client) -> Result<(), Error> {
-    client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await?;
-    client
-        .batch_execute(
-            "SELECT polymeter_create_partition((now() AT TIME ZONE 'UTC')::date);
-             SELECT polymeter_create_partition((now() AT TIME ZONE 'UTC')::date + 1)",
+fn create_ahead(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
+    const ACTION: &str = "create the next partition";
+    connection.query("SELECT pg_advisory_lock($1)", &[SCHEMA_LOCK.into()]).context(ACTION)?;
+    connection
+        .query(
+            "SELECT polymeter_create_partition((now() AT TIME ZONE 'UTC')::date + day) FROM generate_series(0, 1) AS day",
+            &[],
         )
-        .await?;
-    client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await?;
+        .context(ACTION)?;
+    connection.query("SELECT pg_advisory_unlock($1)", &[SCHEMA_LOCK.into()]).context(ACTION)?;
     Ok(())
 }
 
 /// Builds the indexes of the partitions that no longer grow.
-pub(super) async fn close(client: &Client) -> Result<(), Error> {
-    for row in
-        client.query("SELECT partition FROM polymeter_partition_to_close ORDER BY partition", &[]).await?
-    {
-        let partition: String = row.get(0);
+fn close(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    const ACTION: &str = "build the index of a partition";
+    let open = connection
+        .query("SELECT partition FROM polymeter_partition_to_close ORDER BY partition", &[])
+        .context(ACTION)?;
+    for mut row in open {
+        if stop.is_requested() {
+            break;
+        }
+        let partition = row.text();
         // The name is from the catalogue: `samples_` and eight digits. An index whose build was cancelled is
         // invalid.
         let index = format!("{partition}_by_series");
-        client.batch_execute(&format!("DROP INDEX IF EXISTS {index}")).await?;
-        client
-            .batch_execute(&format!("CREATE INDEX CONCURRENTLY {index} ON {partition} (series_id, time)"))
-            .await?;
+        connection.execute(&format!("DROP INDEX IF EXISTS {index}"), &[]).context(ACTION)?;
+        let build = format!("CREATE INDEX CONCURRENTLY {index} ON {partition} (series_id, time)");
+        connection.execute(&build, &[]).context(ACTION)?;
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! TimescaleDB: detection of its features on the server, and their use.
 
-use tokio_postgres::{Client, Error, Transaction};
+use tokio_postgres::{Client, Transaction};
 use tracing::info;
 
 use super::partitions::is_partitioned;
 use super::sample_table::{ChosenTable, SampleTable};
+use crate::backend::{Connection, Task};
 use crate::error::{Context, chain};
+use crate::stop::Stop;
 use crate::{StoreError, TimescaleMode};
 
 const ACTION: &str = "detect TimescaleDB";
@@ -41,7 +43,8 @@ impl Offer {
         }
     }
 
-    fn compresses(&self) -> bool {
+    /// Returns true if the licence includes compression and continuous aggregates.
+    pub(super) fn compresses(&self) -> bool {
         self.licence.as_deref() == Some("timescale")
     }
 }
@@ -209,16 +212,21 @@ fn choose_partitions(offer: &Offer, mode: TimescaleMode, is_new: bool) -> Result
     Ok(ChosenTable { table: SampleTable::Partitions, reason: reason.to_owned() })
 }
 
-/// Runs the compression policy if the server's scheduler fails to.
-pub(super) async fn compress(client: &Client) -> Result<(), Error> {
+/// Compresses old chunks where the server does not.
+pub(super) const COMPRESS: Task = Task { name: "compress old chunks", rounds: 60, run: compress };
+
+/// Runs the compression policy if the server's scheduler fails to, as that of TimescaleDB 2.28 does on
+/// PostgreSQL 15.20, with "cannot drop portal".
+fn compress(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
+    const ACTION: &str = "compress old chunks";
     let failed = "SELECT job_id FROM timescaledb_information.jobs JOIN timescaledb_information.job_stats USING (job_id)
          WHERE proc_name = 'policy_compression' AND jobs.hypertable_schema = current_schema() AND jobs.hypertable_name = 'samples'
              AND last_run_status = 'Failed'";
-    for row in client.query(failed, &[]).await? {
-        let policy: i32 = row.get(0);
+    for mut row in connection.query(failed, &[]).context(ACTION)? {
+        let policy = row.integer();
         info!("running the compression policy {policy} here: the server's scheduler failed to run it");
-        // A separate statement, since it commits chunk by chunk.
-        client.batch_execute(&format!("CALL run_job({policy})")).await?;
+        // Outside of a transaction, since it commits chunk by chunk.
+        connection.execute(&format!("CALL run_job({policy})"), &[]).context(ACTION)?;
     }
     Ok(())
 }

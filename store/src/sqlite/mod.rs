@@ -15,9 +15,9 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use self::connection::SqliteConnection;
-use crate::backend::{Backend, Connection, Opened};
+use crate::backend::{Backend, Connection, MaintenanceSession, Opened};
 use crate::error::{DatabaseError, ErrorKind};
-use crate::{Maintenance, OpenOptions, StoreError, WriteMode};
+use crate::{OpenOptions, StoreError, WriteMode};
 
 /// The scheme of its URLs.
 const SCHEME: &str = "sqlite:";
@@ -78,7 +78,7 @@ impl Backend for Sqlite {
         read_only::open(&self.path).map(drop)
     }
 
-    fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
+    fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {
         Ok(None)
     }
 }

@@ -1,18 +1,18 @@
 //! Checks of the database against the agents' own counters, the data left in their spools, and the kernel's values.
 
-use super::scene::{Ended, METRICS};
+use super::fixture::{METRICS, Results};
 use polymeter_e2e::reference::assert_between;
 use polymeter_e2e::stored;
 
-impl Ended {
+impl Results {
     /// Asserts that `sql` returns no rows.
-    fn must_be_empty(&mut self, what: &str, sql: &str) {
-        let found = self.hub.server().query(sql);
+    fn assert_no_rows(&mut self, what: &str, sql: &str) {
+        let found = self.server_env.server().query(sql);
         assert!(found.is_empty(), "{what}:\n{found}");
     }
 
     fn number(&mut self, sql: &str) -> u64 {
-        let number = self.hub.server().query(sql);
+        let number = self.server_env.server().query(sql);
         number.parse().unwrap_or_else(|error| panic!("{sql}: {number}: {error}"))
     }
 }
@@ -28,28 +28,29 @@ fn list<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
     words.join(", ")
 }
 
-pub(crate) fn nothing_twice(ended: &mut Ended) {
+pub(crate) fn assert_no_duplicates(results: &mut Results) {
     let twice =
         "SELECT series_id, time, count(*) FROM samples GROUP BY series_id, time HAVING count(*) > 1 LIMIT 20";
-    ended.must_be_empty("stored twice", twice);
-    let jobs = format!("SELECT count(*) FROM job WHERE job_id = '{}'", ended.job);
-    assert_eq!(ended.number(&jobs), 1);
+    results.assert_no_rows("stored twice", twice);
+    let jobs = format!("SELECT count(*) FROM job WHERE job_id = '{}'", results.job);
+    assert_eq!(results.number(&jobs), 1);
 }
 
 /// Asserts that each line of each session's ledger adds up. No sample was dropped or rejected: every outbox had room,
 /// also that of the agent without space for its spool. The agents' own counters agree, and an agent that was stopped has
 /// missed samples. The unknown end of a session is recorded, for the job and for the node, exactly if the session was
 /// killed.
-pub(crate) fn ledger_is_whole(ended: &mut Ended) {
+pub(crate) fn assert_ledger_balances(results: &mut Results) {
     let wrong = "SELECT * FROM ledger_balance
         WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected + quarantined + unknown <> 0";
-    ended.must_be_empty("the ledger does not add up", wrong);
-    let killed = list(ended.dead.iter().filter(|(_, left)| left.killed).map(|(session, _)| session));
+    results.assert_no_rows("the ledger does not add up", wrong);
+    let killed =
+        list(results.ended_sessions.iter().filter(|(_, left)| left.killed).map(|(session, _)| session));
     let gaps = format!(
         "SELECT * FROM loss WHERE reason <> 'unknown' OR samples <> 0 OR session_id NOT IN ({killed}) OR last_time <= first_time"
     );
-    ended.must_be_empty("lost", &gaps);
-    let without = format!(
+    results.assert_no_rows("lost", &gaps);
+    let wrong_ends = format!(
         "SELECT session_id, end_reason, count(loss.time) FILTER (WHERE job_id = '{}') AS of_job,
                 count(loss.time) FILTER (WHERE job_key IS NULL) AS of_node
          FROM session LEFT JOIN loss USING (session_id, node) LEFT JOIN job USING (job_key)
@@ -58,58 +59,58 @@ pub(crate) fn ledger_is_whole(ended: &mut Ended) {
                     coalesce(end_reason, '') = 'superseded' AND count(loss.time) FILTER (WHERE job_id = '{}') = 1
                     AND count(loss.time) FILTER (WHERE job_key IS NULL) = 1)
              OR session_id NOT IN ({killed}) AND end_reason IS DISTINCT FROM 'stopped'",
-        ended.job, ended.job
+        results.job, results.job
     );
-    ended.must_be_empty("a life's end is not what it was", &without);
+    results.assert_no_rows("the end of a session is recorded wrongly", &wrong_ends);
     let of_node = |column: &str, node: &str| {
         format!(
             "SELECT sum({column}) FROM ledger_balance JOIN session USING (session_id) WHERE node = '{node}'"
         )
     };
     // The node was sampled further after the counters were read.
-    for (node, due) in ended.due.clone() {
-        let in_ledger = ended.number(&of_node("due", &node));
+    for (node, due) in results.due.clone() {
+        let in_ledger = results.number(&of_node("due", &node));
         assert!(
             in_ledger >= due,
             "{node} counted {due} samples that were due, and its ledger has {in_ledger}"
         );
     }
-    for node in ended.stopped.clone() {
-        assert!(ended.number(&of_node("missed", &node)) > 0, "{node} was stopped and has missed nothing");
+    for node in results.stopped.clone() {
+        assert!(results.number(&of_node("missed", &node)) > 0, "{node} was stopped and has missed nothing");
     }
 }
 
 /// Asserts that the stored samples agree with the ledger: of each node, of each job, and of each source of the node and
 /// of the permanent job. This includes killed sessions, whose last tallies are missing.
-pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
+pub(crate) fn assert_stored_matches_ledger(results: &mut Results) {
     let compare = |columns: &str, join: &str, which: &str| {
         format!(
             "WITH {}, ledger AS (
-                 SELECT {columns}, sum(ledger_balance.stored) AS reckoned FROM ledger_balance JOIN session USING (session_id)
+                 SELECT {columns}, sum(ledger_balance.stored) AS expected FROM ledger_balance JOIN session USING (session_id)
                  LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
-             ), there AS (
+             ), stored_rows AS (
                  SELECT {columns}, count(*) AS counted FROM samples JOIN series USING (series_id) {join}
                  LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
              )
-             SELECT * FROM ledger NATURAL FULL JOIN there WHERE coalesce(counted, 0) IS DISTINCT FROM reckoned",
+             SELECT * FROM ledger NATURAL FULL JOIN stored_rows WHERE coalesce(counted, 0) IS DISTINCT FROM expected",
             sources()
         )
     };
-    let is_the_job = format!("coalesce(job.job_id, '{0}') = '{0}'", ended.job);
+    let is_the_job = format!("coalesce(job.job_id, '{0}') = '{0}'", results.job);
     let by_source = compare("node, source", "JOIN of USING (metric)", &is_the_job);
-    ended.must_be_empty("not what the ledger says of a source", &by_source);
+    results.assert_no_rows("not what the ledger says of a source", &by_source);
     let by_job = compare("node, coalesce(job_key, 0)", "", "true");
-    ended.must_be_empty("not what the ledger says of a job", &by_job);
-    let by_session = "SELECT session_id, node, session.stored, sum(ledger_balance.stored) AS reckoned
+    results.assert_no_rows("not what the ledger says of a job", &by_job);
+    let by_session = "SELECT session_id, node, session.stored, sum(ledger_balance.stored) AS expected
          FROM session LEFT JOIN ledger_balance USING (session_id) GROUP BY 1, 2, 3
          HAVING session.stored IS DISTINCT FROM coalesce(sum(ledger_balance.stored), 0)";
-    ended.must_be_empty("sessions and ledger disagree", by_session);
+    results.assert_no_rows("sessions and ledger disagree", by_session);
     let by_node = "SELECT node, counted, stored FROM
-             (SELECT node, count(*) AS counted FROM samples JOIN series USING (series_id) GROUP BY node) AS there
+             (SELECT node, count(*) AS counted FROM samples JOIN series USING (series_id) GROUP BY node) AS stored_rows
          FULL JOIN (SELECT node, sum(stored) AS stored FROM session GROUP BY node) AS session USING (node)
          WHERE counted IS DISTINCT FROM stored";
-    ended.must_be_empty("sessions and samples disagree", by_node);
-    let rows = ended.number("SELECT count(*) FROM samples");
+    results.assert_no_rows("sessions and samples disagree", by_node);
+    let rows = results.number("SELECT count(*) FROM samples");
     assert!(rows > 10_000, "only {rows} samples");
 }
 
@@ -117,50 +118,54 @@ pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
 /// killed session loses its end, never a frame in between. A missed deadline is reported in the frame in which it is
 /// noticed, so that this holds without the last tallies, too. A frame spans five ticks; the first and the last sample may
 /// be off the grid and hide at most two.
-pub(crate) fn no_life_has_a_hole(ended: &mut Ended) {
-    let holes = format!(
-        "WITH {}, life AS (
+pub(crate) fn assert_no_gaps(results: &mut Results) {
+    let gaps = format!(
+        "WITH {}, run AS (
              SELECT session_id, node, started, lead(started, 1, 'infinity') OVER (PARTITION BY node ORDER BY started) AS next
              FROM session
          ), span AS (
              SELECT session_id, source, count(*) AS counted,
                  floor(extract(epoch FROM max(time)) * 100) - floor(extract(epoch FROM min(time)) * 100) AS deadlines
-             FROM life JOIN series USING (node) JOIN of USING (metric) JOIN samples USING (series_id)
+             FROM run JOIN series USING (node) JOIN of USING (metric) JOIN samples USING (series_id)
              WHERE job_id = '{}' AND time >= started AND time < next AND source IN ('v1/memory.stat', 'v1/memory.usage_in_bytes', 'v1/pids.current')
              GROUP BY session_id, source
          )
          SELECT span.*, missed, absent
-         FROM span LEFT JOIN (SELECT ledger.* FROM ledger JOIN job USING (job_key) WHERE job_id = '{}') AS told
+         FROM span LEFT JOIN (SELECT ledger.* FROM ledger JOIN job USING (job_key) WHERE job_id = '{}') AS reported
              USING (session_id, source)
          WHERE counted + coalesce(missed + absent, 0) < deadlines",
         sources(),
-        ended.job,
-        ended.job
+        results.job,
+        results.job
     );
-    ended.must_be_empty("a hole", &holes);
+    results.assert_no_rows("deadlines without a sample", &gaps);
 }
 
 /// Asserts that the store has all acknowledged frames of each ended session, and exactly those that were in its spool
 /// besides. A killed session loses only the frames that were in memory alone: at most 5 s of samples while the collector
 /// was away, by the design of the spool. A session that was terminated loses none, and its ledger agrees.
-pub(crate) fn the_dead_left_what_they_had(ended: &mut Ended) {
-    assert!(!ended.dead.is_empty() && ended.dead.len().is_multiple_of(3), "{:?}", ended.dead);
-    for (session, left) in std::mem::take(&mut ended.dead) {
+pub(crate) fn assert_ended_sessions_are_stored(results: &mut Results) {
+    assert!(
+        !results.ended_sessions.is_empty() && results.ended_sessions.len().is_multiple_of(3),
+        "{:?}",
+        results.ended_sessions
+    );
+    for (session, left) in std::mem::take(&mut results.ended_sessions) {
         let sql = format!("SELECT last_sequence, stored FROM session WHERE session_id = '{session}'");
-        let row = ended.hub.server().query(&sql);
+        let row = results.server_env.server().query(&sql);
         let (last, stored) = row.split_once('|').unwrap_or_else(|| panic!("nothing of {session}, {left:?}"));
-        let there: (u64, u64) = (last.parse().unwrap(), stored.parse().unwrap());
-        assert!(there.0 >= left.acknowledged, "{session}: {there:?}, {left:?}");
+        let stored_rows: (u64, u64) = (last.parse().unwrap(), stored.parse().unwrap());
+        assert!(stored_rows.0 >= left.acknowledged, "{session}: {stored_rows:?}, {left:?}");
         if let Some(kept) = left.kept {
-            assert_eq!(there, kept, "{session}: {left:?}");
+            assert_eq!(stored_rows, kept, "{session}: {left:?}");
         }
     }
 }
 
-pub(crate) fn values_are_the_kernels(ended: &Ended) {
-    let mut reader = ended.hub.reader();
-    let job = stored::job(&mut reader, &ended.job).unwrap();
-    for node in &ended.nodes {
-        assert_between(&stored::samples_on(&mut reader, job.job_key, node), &ended.snapshots);
+pub(crate) fn assert_values_match_the_kernel(results: &Results) {
+    let mut reader = results.server_env.reader();
+    let job = stored::job(&mut reader, &results.job).unwrap();
+    for node in &results.nodes {
+        assert_between(&stored::samples_on(&mut reader, job.job_key, node), &results.snapshots);
     }
 }

@@ -5,11 +5,11 @@
 //! duration.
 
 mod balance;
-mod comings;
+mod churn;
+mod fixture;
 mod observer;
-mod scene;
 
-use self::scene::{COUNTED, FAR, MORTAL, Scene};
+use self::fixture::{AGENTS, BEHIND_LINK, Fixture, RESTARTED};
 use polymeter_e2e::random::Random;
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, require};
@@ -57,74 +57,74 @@ impl Fault {
     ];
 
     /// Causes the fault for as long as it needs to take effect, and repairs it.
-    fn strike(self, scene: &mut Scene, random: &mut Random) {
+    fn inject(self, fixture: &mut Fixture, random: &mut Random) {
         match self {
             Self::CollectorKilled => {
-                scene.kill_collector();
-                scene.must_sample();
-                scene.start_collector();
+                fixture.kill_collector();
+                fixture.wait_for_samples();
+                fixture.start_collector();
             }
             Self::CollectorTerminated => {
-                scene.terminate_collector();
-                scene.must_sample();
-                scene.start_collector();
+                fixture.terminate_collector();
+                fixture.wait_for_samples();
+                fixture.start_collector();
             }
             Self::CollectorStopped => {
-                scene.collector().signal(Signal::STOP);
-                scene.must_sample();
-                scene.collector().signal(Signal::CONT);
+                fixture.collector().signal(Signal::STOP);
+                fixture.wait_for_samples();
+                fixture.collector().signal(Signal::CONT);
             }
             Self::AgentKilled => {
-                scene.end_mortal(Signal::KILL);
-                scene.must_sample();
-                scene.start_agent(MORTAL);
+                fixture.end_restarted_agent(Signal::KILL);
+                fixture.wait_for_samples();
+                fixture.start_agent(RESTARTED);
             }
             Self::AgentKilledWithoutCollector => {
-                scene.kill_collector();
-                scene.must_spool(MORTAL);
-                scene.end_mortal(Signal::KILL);
-                scene.count_the_dead();
-                scene.start_collector();
-                scene.start_agent(MORTAL);
+                fixture.kill_collector();
+                fixture.wait_until_spooling(RESTARTED);
+                fixture.end_restarted_agent(Signal::KILL);
+                fixture.record_ended_sessions();
+                fixture.start_collector();
+                fixture.start_agent(RESTARTED);
             }
             Self::AgentTerminatedWithoutCollector => {
-                scene.kill_collector();
-                scene.must_sample();
-                scene.end_mortal(Signal::TERM);
-                scene.count_the_dead();
-                scene.start_collector();
-                scene.start_agent(MORTAL);
+                fixture.kill_collector();
+                fixture.wait_for_samples();
+                fixture.end_restarted_agent(Signal::TERM);
+                fixture.record_ended_sessions();
+                fixture.start_collector();
+                fixture.start_agent(RESTARTED);
             }
-            Self::AgentStopped => scene.stop_agent(random.choose(COUNTED)),
+            Self::AgentStopped => fixture.stop_agent(random.choose(AGENTS)),
             Self::DatabaseCrashed => {
-                scene.hub.server().crash();
-                scene.must_spool(MORTAL);
-                scene.hub.server().resume();
+                fixture.server_env.server().crash();
+                fixture.wait_until_spooling(RESTARTED);
+                fixture.server_env.server().resume();
             }
             Self::DatabaseStopped => {
-                scene.hub.server().freeze();
-                scene.must_sample();
-                scene.hub.server().thaw();
+                fixture.server_env.server().freeze();
+                fixture.wait_for_samples();
+                fixture.server_env.server().thaw();
             }
             Self::LinkCut => {
-                scene.network.cut();
-                scene.must_spool(FAR);
-                scene.network.mend();
+                fixture.network.cut();
+                fixture.wait_until_spooling(BEHIND_LINK);
+                fixture.network.restore();
             }
             Self::LinkCutAndCollectorKilled => {
-                scene.network.cut();
-                scene.must_sample();
-                scene.kill_collector();
-                scene.start_collector();
-                scene.must_sample();
-                scene.network.mend();
+                fixture.network.cut();
+                fixture.wait_for_samples();
+                fixture.kill_collector();
+                fixture.start_collector();
+                fixture.wait_for_samples();
+                fixture.network.restore();
             }
         }
     }
 }
 
 /// Causes each fault once, in random order.
-fn all_faults(scene: &mut Scene, random: &mut Random) {
+fn all_faults(fixture: &mut Fixture, random: &mut Random) {
     let mut faults = Fault::ALL;
     random.shuffle(&mut faults);
     for fault in faults {
@@ -132,11 +132,11 @@ fn all_faults(scene: &mut Scene, random: &mut Random) {
         let cut = random.below(4) == 0;
         println!("{fault:?}{}", if cut { ", and the link is cut" } else { "" });
         if cut {
-            scene.network.cut();
+            fixture.network.cut();
         }
-        fault.strike(scene, random);
-        scene.network.mend();
-        scene.must_recover();
+        fault.inject(fixture, random);
+        fixture.network.restore();
+        fixture.wait_for_acknowledgements();
     }
 }
 
@@ -144,23 +144,23 @@ fn no_sample_is_lost_silently_under_faults() {
     require(&NEEDS);
     let seed = std::env::var("POLYMETER_SEED")
         .map_or_else(|_| polymeter_e2e::now_us() as u64, |seed| seed.parse().unwrap());
-    let mut random = Random(seed.max(1));
+    let mut random = Random::new(seed);
     println!("POLYMETER_SEED={seed}");
     let seconds = std::env::var("POLYMETER_FAULT_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
     let until_us = polymeter_e2e::now_us() + seconds * 1_000_000;
 
-    let mut scene = Scene::set(seed);
+    let mut fixture = Fixture::new(seed);
     loop {
-        all_faults(&mut scene, &mut random);
+        all_faults(&mut fixture, &mut random);
         if polymeter_e2e::now_us() >= until_us {
             break;
         }
     }
-    let mut ended = scene.end();
-    balance::nothing_twice(&mut ended);
-    balance::ledger_is_whole(&mut ended);
-    balance::stored_is_what_was_taken(&mut ended);
-    balance::no_life_has_a_hole(&mut ended);
-    balance::the_dead_left_what_they_had(&mut ended);
-    balance::values_are_the_kernels(&ended);
+    let mut results = fixture.end();
+    balance::assert_no_duplicates(&mut results);
+    balance::assert_ledger_balances(&mut results);
+    balance::assert_stored_matches_ledger(&mut results);
+    balance::assert_no_gaps(&mut results);
+    balance::assert_ended_sessions_are_stored(&mut results);
+    balance::assert_values_match_the_kernel(&results);
 }

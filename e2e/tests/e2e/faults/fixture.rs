@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-use super::comings::Comings;
+use super::churn::CgroupChurn;
 use super::observer::Observer;
 use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_within, keygen};
-use polymeter_e2e::network::{Network, Place};
+use polymeter_e2e::network::{LinkEnd, Network};
 use polymeter_e2e::reference::Snapshot;
 use polymeter_e2e::{TestEnvironment, disk, spooled, wait_until};
 use rustix::process::Signal;
 
 /// The agent with a spool on a disk that is full at once. It runs as long as the test.
-pub(crate) const NEAR: usize = 0;
+pub(crate) const FULL_DISK: usize = 0;
 /// The agent behind the link. It runs as long as the test.
-pub(crate) const FAR: usize = 1;
+pub(crate) const BEHIND_LINK: usize = 1;
 /// The agent that is killed and restarted.
-pub(crate) const MORTAL: usize = 2;
+pub(crate) const RESTARTED: usize = 2;
 /// The number of agents.
-pub(crate) const COUNTED: usize = 3;
+pub(crate) const AGENTS: usize = 3;
 
 const JOB: &str = "1";
-const LISTEN: &str = "tcp://10.0.0.1:7717";
+const ENDPOINT: &str = "tcp://10.0.0.1:7717";
 
 /// Metrics, their sources on a machine with both cgroup versions, and their periods.
 pub(crate) const METRICS: [(&str, &str, &str); 7] = [
@@ -41,7 +41,7 @@ const SOURCES: [&str; 4] = ["v2/cpu.stat", "v1/memory.usage_in_bytes", "v1/memor
 
 /// The data that an ended session of an agent must have left in the store.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct EndedSession {
     /// True if it was killed, false if it was terminated.
     pub(crate) killed: bool,
     /// The number of frames that the collector had acknowledged.
@@ -51,78 +51,79 @@ pub(crate) struct Left {
 }
 
 /// All programs of the test. Fields are dropped in this order.
-pub(crate) struct Scene {
-    agents: [Option<Agent>; COUNTED],
+pub(crate) struct Fixture {
+    agents: [Option<Agent>; AGENTS],
     collector: Option<Daemon>,
     observer: Option<Observer>,
-    comings: Option<Comings>,
+    churn: Option<CgroupChurn>,
     cgroups: Arc<TestCgroups>,
     pub(crate) network: Network,
-    nodes: [TestEnvironment; COUNTED],
+    nodes: [TestEnvironment; AGENTS],
     /// The directory of the collector, the database and all keys.
-    pub(crate) hub: TestEnvironment,
+    pub(crate) server_env: TestEnvironment,
     /// The ended sessions, by id.
-    dead: BTreeMap<String, Left>,
+    ended_sessions: BTreeMap<String, EndedSession>,
     /// The nodes whose agents were stopped for a while.
     stopped: Vec<String>,
 }
 
 /// The data that remain after an orderly end.
-pub(crate) struct Ended {
-    pub(crate) hub: TestEnvironment,
+pub(crate) struct Results {
+    pub(crate) server_env: TestEnvironment,
     pub(crate) nodes: Vec<String>,
     pub(crate) job: String,
     pub(crate) snapshots: Vec<Snapshot>,
-    pub(crate) dead: BTreeMap<String, Left>,
+    pub(crate) ended_sessions: BTreeMap<String, EndedSession>,
     pub(crate) stopped: Vec<String>,
     /// The samples that the agents which were never killed counted as due, by node.
     pub(crate) due: Vec<(String, u64)>,
 }
 
-impl Scene {
+impl Fixture {
     /// Starts everything. Skips the test if the machine has no PostgreSQL.
-    pub(crate) fn set(seed: u64) -> Self {
-        let hub = TestEnvironment::best_postgres();
-        let nodes = [(); COUNTED].map(|()| TestEnvironment::new());
-        fs::create_dir(hub.path("agents.d")).unwrap();
-        assert!(keygen(&hub, "collector").0);
+    pub(crate) fn new(seed: u64) -> Self {
+        let server_env = TestEnvironment::best_postgres();
+        let nodes = [(); AGENTS].map(|()| TestEnvironment::new());
+        fs::create_dir(server_env.path("agents.d")).unwrap();
+        assert!(keygen(&server_env, "collector").0);
         for node in &nodes {
-            assert!(keygen(&hub, &node.node).0);
+            assert!(keygen(&server_env, &node.node).0);
             let public = format!("{}.pub", node.node);
-            fs::copy(hub.path(&public), hub.path("agents.d").join(public)).unwrap();
+            fs::copy(server_env.path(&public), server_env.path("agents.d").join(public)).unwrap();
         }
-        let (network, cgroups) = (Network::make().unwrap(), Arc::new(TestCgroups::new()));
+        let (network, cgroups) = (Network::create().unwrap(), Arc::new(TestCgroups::new()));
         let job = cgroups.job(JOB);
-        let mut scene = Self {
-            agents: [const { None }; COUNTED],
+        let mut fixture = Self {
+            agents: [const { None }; AGENTS],
             collector: None,
             observer: Some(Observer::start(job)),
-            comings: Some(Comings::start(&cgroups, seed)),
+            churn: Some(CgroupChurn::start(&cgroups, seed)),
             cgroups,
             network,
             nodes,
-            hub,
-            dead: BTreeMap::new(),
+            server_env,
+            ended_sessions: BTreeMap::new(),
             stopped: Vec::new(),
         };
-        scene.start_collector();
-        (0..COUNTED).for_each(|node| scene.start_agent(node));
-        scene.must_recover();
-        scene
+        fixture.start_collector();
+        (0..AGENTS).for_each(|node| fixture.start_agent(node));
+        fixture.wait_for_acknowledgements();
+        fixture
     }
 
     pub(crate) fn start_collector(&mut self) {
-        let (key, agents) = (self.hub.path("collector.key"), self.hub.path("agents.d"));
+        let (key, agents) = (self.server_env.path("collector.key"), self.server_env.path("agents.d"));
         let keys = format!("key = \"{}\"\nauthorised_agents = \"{}\"\n", key.display(), agents.display());
-        let within = |program| self.network.within(Place::Near, &program);
-        self.collector = Some(collector_within(&self.hub, LISTEN, &keys, within).0);
+        let within = |program| self.network.within(LinkEnd::Near, &program);
+        self.collector = Some(collector_within(&self.server_env, ENDPOINT, &keys, within).0);
     }
 
     pub(crate) fn start_agent(&mut self, number: usize) {
         let node = &self.nodes[number];
         let spool = node.path("spool");
         fs::create_dir_all(&spool).unwrap();
-        let (key, collector) = (self.hub.path(&format!("{}.key", node.node)), self.hub.path("collector.pub"));
+        let (key, collector) =
+            (self.server_env.path(&format!("{}.key", node.node)), self.server_env.path("collector.pub"));
         let keys = format!(
             "key = \"{}\"\ncollector_key = \"{}\"\nspool = \"{}\"\n",
             key.display(),
@@ -130,13 +131,13 @@ impl Scene {
             spool.display()
         );
         let baseline = METRICS.map(|(metric, _, period)| (metric, period));
-        let plan = Plan { collector: LISTEN, jobs: &[self.cgroups.pattern()], baseline: &baseline };
+        let plan = Plan { collector: ENDPOINT, jobs: &[self.cgroups.pattern()], baseline: &baseline };
         let agent = Agent::start_within(node, &plan, &keys, "", |program| match number {
-            FAR => self.network.within(Place::Far, &program),
-            NEAR => disk::with_own(&spool, "4k", &self.network.within(Place::Near, &program)),
-            _ => self.network.within(Place::Near, &program),
+            BEHIND_LINK => self.network.within(LinkEnd::Far, &program),
+            FULL_DISK => disk::with_tmpfs(&spool, "4k", &self.network.within(LinkEnd::Near, &program)),
+            _ => self.network.within(LinkEnd::Near, &program),
         });
-        agent.must_track(JOB, &SOURCES);
+        agent.wait_until_tracked(JOB, &SOURCES);
         self.agents[number] = Some(agent);
     }
 
@@ -157,7 +158,7 @@ impl Scene {
     }
 
     /// Waits until each running agent has taken more samples.
-    pub(crate) fn must_sample(&self) {
+    pub(crate) fn wait_for_samples(&self) {
         let before: Vec<u64> = self.running().map(|agent| agent.count("taken")).collect();
         for (agent, before) in self.running().zip(before) {
             wait_until("an agent samples", || agent.count("taken") > before + 600);
@@ -165,13 +166,13 @@ impl Scene {
     }
 
     /// Waits until an agent writes undelivered data to its spool.
-    pub(crate) fn must_spool(&self, number: usize) {
+    pub(crate) fn wait_until_spooling(&self, number: usize) {
         let agent = self.agents[number].as_ref().unwrap();
         wait_until("an agent writes to its spool", || agent.count("spool_bytes") > 0);
     }
 
     /// Waits until frames of all agents are acknowledged again.
-    pub(crate) fn must_recover(&self) {
+    pub(crate) fn wait_for_acknowledgements(&self) {
         let before: Vec<u64> = self.running().map(|agent| agent.count("frames_acknowledged")).collect();
         for (agent, before) in self.running().zip(before) {
             wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > before + 3);
@@ -182,34 +183,34 @@ impl Scene {
     pub(crate) fn stop_agent(&mut self, number: usize) {
         let agent = self.agents[number].take().unwrap();
         agent.daemon.signal(Signal::STOP);
-        self.must_sample();
+        self.wait_for_samples();
         agent.daemon.signal(Signal::CONT);
         self.agents[number] = Some(agent);
         self.stopped.push(self.nodes[number].node.clone());
     }
 
     /// Ends a session of the agent that is restarted.
-    pub(crate) fn end_mortal(&mut self, signal: Signal) {
-        let agent = self.agents[MORTAL].take().unwrap();
+    pub(crate) fn end_restarted_agent(&mut self, signal: Signal) {
+        let agent = self.agents[RESTARTED].take().unwrap();
         let session = agent.status()["session"].as_str().unwrap().to_owned();
         let acknowledged = agent.count("frames_acknowledged");
-        let (status, said) = agent.daemon.end(signal);
+        let (status, log) = agent.daemon.end(signal);
         let killed = signal == Signal::KILL;
-        assert!(killed || status.success(), "{status}: {said}");
-        self.dead.insert(session, Left { killed, acknowledged, kept: None });
+        assert!(killed || status.success(), "{status}: {log}");
+        self.ended_sessions.insert(session, EndedSession { killed, acknowledged, kept: None });
     }
 
     /// Counts the data that the ended sessions left in the store and in the spool. No frame may be in transit: neither
     /// the agent nor the collector may run.
-    pub(crate) fn count_the_dead(&mut self) {
-        for frame in spooled::frames(&self.nodes[MORTAL].path("spool")) {
-            let left = self.dead.get_mut(&frame.session).unwrap();
-            let (last, samples) = left.kept.get_or_insert_with(|| {
+    pub(crate) fn record_ended_sessions(&mut self) {
+        for frame in spooled::frames(&self.nodes[RESTARTED].path("spool")) {
+            let session = self.ended_sessions.get_mut(&frame.session).unwrap();
+            let (last, samples) = session.kept.get_or_insert_with(|| {
                 let sql = format!(
                     "SELECT last_sequence, stored FROM session WHERE session_id = '{}'",
                     frame.session
                 );
-                let row = self.hub.server().query(&sql);
+                let row = self.server_env.server().query(&sql);
                 row.split_once('|')
                     .map_or((0, 0), |(last, stored)| (last.parse().unwrap(), stored.parse().unwrap()))
             });
@@ -221,16 +222,16 @@ impl Scene {
     }
 
     /// Ends the job and then all programs, in the direction of the data flow.
-    pub(crate) fn end(mut self) -> Ended {
+    pub(crate) fn end(mut self) -> Results {
         let (job, snapshots) = self.observer.take().unwrap().end();
         job.remove();
-        let lives = self.comings.take().unwrap().end();
-        assert!(lives > 20, "the other job came {lives} times only");
+        let cycles = self.churn.take().unwrap().end();
+        assert!(cycles > 20, "the cgroups of the other job were created {cycles} times only");
         let ended = format!(
             "SELECT count(*) FROM job_node JOIN job USING (job_key) WHERE job_id = '{JOB}' AND job_node.ended IS NOT NULL"
         );
         wait_until("the store knows on all nodes that the job has ended", || {
-            self.hub.server().query(&ended) == COUNTED.to_string()
+            self.server_env.server().query(&ended) == AGENTS.to_string()
         });
         for agent in self.running() {
             wait_until("nothing waits on a disk", || agent.count("spool_bytes") == 0);
@@ -239,21 +240,21 @@ impl Scene {
         let mut due = Vec::new();
         for (number, agent) in self.agents.iter_mut().enumerate() {
             let agent = agent.take().unwrap();
-            if number != MORTAL {
+            if number != RESTARTED {
                 due.push((names[number].clone(), agent.count("due")));
             }
-            let said = agent.daemon.terminate();
-            assert!(!said.contains("did not acknowledge"), "{said}");
+            let log = agent.daemon.terminate();
+            assert!(!log.contains("did not acknowledge"), "{log}");
             // Its disk was too small for the frames that the other agents could write to their spools.
-            assert!(number != NEAR || said.contains("samples that do not fit into memory"), "{said}");
+            assert!(number != FULL_DISK || log.contains("samples that do not fit into memory"), "{log}");
         }
         self.terminate_collector();
-        Ended {
-            hub: self.hub,
+        Results {
+            server_env: self.server_env,
             nodes: names.into(),
             job: JOB.to_owned(),
             snapshots,
-            dead: self.dead,
+            ended_sessions: self.ended_sessions,
             stopped: self.stopped,
             due,
         }

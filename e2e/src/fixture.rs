@@ -1,4 +1,4 @@
-//! An ordinary user's job that an agent tracks, and the command `polymeter` as that user and other users call it.
+//! The usual set-up of a test: a collector, an agent and a job that the agent tracks.
 
 use std::fs;
 use std::io::Write;
@@ -6,15 +6,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_store::reader::SeriesScope;
+use polymeter_store::reader::{PlanChangeRow, SeriesScope};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cgroup::{Job, TestCgroups};
-use crate::daemons::{Agent, Daemon, Plan, collector};
+use crate::daemons::{Agent, Daemon, Plan, collector, configure};
 use crate::workload::Sleeper;
-use crate::{Need, TestEnvironment, program, stored};
+use crate::{Need, TestEnvironment, program, stored, wait_until};
 
-/// The features of the machine that a scene needs.
+/// The features of the machine that a fixture needs.
 pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// The uid of the job's owner.
 pub const OWNER: u32 = 64_001;
@@ -22,7 +23,7 @@ pub const OWNER: u32 = 64_001;
 pub const OTHER_USER: u32 = 64_002;
 
 /// An agent that tracks a job of the owner, and the command in a directory where ordinary users can run it.
-pub struct Scene {
+pub struct Fixture {
     // Fields are dropped in this order: the daemons before the directory that they write to.
     pub agent: Agent,
     pub collector: Daemon,
@@ -33,18 +34,18 @@ pub struct Scene {
     pub env: TestEnvironment,
 }
 
-impl Scene {
-    pub fn set() -> Self {
+impl Fixture {
+    pub fn new() -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, &env.endpoint());
         let (job, sleeper) = (cgroups.job("x"), Sleeper::start());
         job.enter(sleeper.pid());
         let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("perf.task_clock", "50ms")];
         let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
-        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.places});
+        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.directories});
         let answer = agent.ask(&register);
         assert_eq!(answer["answer"], "registered", "{answer}");
-        agent.must_track("x", &["v2/cpu.stat", "v1/pids.current"]);
+        agent.wait_until_tracked("x", &["v2/cpu.stat", "v1/pids.current"]);
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         let command = env.path("polymeter");
         fs::copy(program("polymeter").get_program(), &command).unwrap();
@@ -99,10 +100,10 @@ impl Scene {
     /// Returns the error message of a refused command; its exit status must be 1.
     pub fn refused(&self, uid: u32, verb: &str, more: &[&str]) -> String {
         let output = self.user(uid, verb, more);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{verb} {more:?}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{verb} {more:?}: {stderr}");
         assert!(output.stdout.is_empty());
-        said
+        stderr
     }
 
     /// Returns the effective period of a metric of the job, and its cause.
@@ -130,5 +131,60 @@ impl Scene {
         stored::wait_for_end(&self.env, "x");
         self.agent.daemon.terminate();
         self.collector.terminate();
+    }
+}
+
+/// A collector, an agent, and a job with one process, which the agent has discovered. The job's id is `1`.
+pub struct DiscoveredJob {
+    pub env: TestEnvironment,
+    pub collector: Daemon,
+    pub endpoint: String,
+    pub agent: Agent,
+    pub cgroups: TestCgroups,
+    pub job: Job,
+    _sleeper: Sleeper,
+}
+
+impl DiscoveredJob {
+    /// Starts the programs and waits until the agent has read `source` of the job. The collector listens at `listen`, or
+    /// at a socket in the environment.
+    pub fn start(listen: Option<&str>, baseline: &[(&str, &str)], source: &str) -> Self {
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector(&env, listen.unwrap_or(&env.endpoint()));
+        let (job, sleeper) = (cgroups.job("1"), Sleeper::start());
+        job.enter(sleeper.pid());
+        let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline };
+        let agent = Agent::start(&env, &plan);
+        agent.wait_until_tracked("1", &[source]);
+        Self { env, collector, endpoint, agent, cgroups, job, _sleeper: sleeper }
+    }
+
+    /// Writes another configuration and has the agent reload it.
+    pub fn reload(&self, baseline: &[(&str, &str)]) {
+        let plan = Plan { collector: &self.endpoint, jobs: &[self.cgroups.pattern()], baseline };
+        configure(&self.env, &plan);
+        self.agent.daemon.signal(Signal::HUP);
+    }
+
+    pub fn wait_for_log(&self, words: &str) {
+        wait_until(&format!("the agent says `{words}`"), || self.agent.daemon.log().contains(words));
+    }
+
+    /// Returns the times of a metric's stored samples of the job, in microseconds since the epoch.
+    pub fn times_us(&self, metric: &str) -> Vec<i64> {
+        let mut reader = self.env.reader();
+        let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
+        let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
+        let series = samples.get(&(metric.to_owned(), String::new()));
+        series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
+    }
+
+    /// Returns the stored changes of a metric's period.
+    pub fn plan_changes(&self, metric: &str) -> Vec<PlanChangeRow> {
+        let mut reader = self.env.reader();
+        let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
+        let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        changes.retain(|change| change.metric == metric);
+        changes
     }
 }

@@ -13,29 +13,29 @@ pub(crate) const ID: &str = "2";
 
 /// The durations for which its cgroups exist and do not exist, in milliseconds. Some are too short for an agent to
 /// notice.
-const STAY_MS: [u64; 4] = [1, 30, 200, 900];
-const PAUSE_MS: [u64; 4] = [0, 5, 40, 300];
+const EXISTS_MS: [u64; 4] = [1, 30, 200, 900];
+const ABSENT_MS: [u64; 4] = [0, 5, 40, 300];
 
 /// The thread that creates and removes the cgroups.
-pub(crate) struct Comings {
+pub(crate) struct CgroupChurn {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<u32>>,
 }
 
-impl Comings {
+impl CgroupChurn {
     pub(crate) fn start(cgroups: &Arc<TestCgroups>, seed: u64) -> Self {
         let (stop, cgroups) = (Arc::new(AtomicBool::new(false)), Arc::clone(cgroups));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
-            let (mut random, mut lives) = (Random(seed.max(1)), 0);
+            let (mut random, mut cycles) = (Random::new(seed), 0);
             while !stopped.load(Ordering::Relaxed) {
                 let job = cgroups.job(ID);
-                pause(STAY_MS[random.choose(STAY_MS.len())]);
+                pause(EXISTS_MS[random.choose(EXISTS_MS.len())]);
                 job.remove();
-                pause(PAUSE_MS[random.choose(PAUSE_MS.len())]);
-                lives += 1;
+                pause(ABSENT_MS[random.choose(ABSENT_MS.len())]);
+                cycles += 1;
             }
-            lives
+            cycles
         });
         Self { stop, thread: Some(thread) }
     }
@@ -47,7 +47,7 @@ impl Comings {
     }
 }
 
-impl Drop for Comings {
+impl Drop for CgroupChurn {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join);

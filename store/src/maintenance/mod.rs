@@ -1,0 +1,129 @@
+//! The maintenance of a store besides the writers: a thread that runs the tasks of the backend.
+//!
+//! One connection at a time maintains a store, also with several collectors. A task works in small
+//! transactions, so that it can be interrupted between any two of them: a stop of the collector cancels the
+//! running statement, and the next start goes on.
+
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use crate::StoreError;
+use crate::backend::{Backend, MaintenanceSession, Task};
+use crate::error::chain;
+use crate::stop::Stop;
+
+/// The time between two rounds of maintenance.
+const ROUND: Duration = Duration::from_secs(60);
+
+/// A running maintenance thread.
+#[derive(Debug)]
+pub struct Maintenance {
+    stop: Arc<Stop>,
+    /// The thread; none once it is joined.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Maintenance {
+    /// Starts the maintenance of a database.
+    pub(crate) fn start(backend: Arc<dyn Backend>) -> Result<Self, StoreError> {
+        let stop = Arc::new(Stop::default());
+        let ended = Ended(Arc::clone(&stop));
+        let work = move || {
+            let mut rounds = 0..;
+            while let Some(round) = rounds.next()
+                && !ended.0.is_requested()
+            {
+                run_round(&*backend, round, &ended.0);
+                if ended.0.is_requested_within(ROUND) {
+                    break;
+                }
+            }
+        };
+        let thread = Builder::new().name("maintenance".to_owned()).spawn(work).map_err(StoreError::Thread)?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Ends the thread, and cancels the statement that it runs. A thread whose database does not answer is left
+    /// behind.
+    ///
+    /// # Errors
+    /// Returns an error if the thread panicked.
+    pub fn stop(mut self) -> std::thread::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> std::thread::Result<()> {
+        match self.thread.take() {
+            Some(thread) if self.stop.request() => thread.join(),
+            Some(_) => {
+                warn!("cannot end the database maintenance: the database does not answer");
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        if self.end().is_err() {
+            warn!("the thread of the database maintenance panicked");
+        }
+    }
+}
+
+/// Records the end of the thread when it is dropped, also after a panic.
+struct Ended(Arc<Stop>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.set_ended();
+    }
+}
+
+/// Runs the tasks that are due. The first round runs all of them.
+fn run_round(backend: &dyn Backend, round: u32, stop: &Stop) {
+    let mut done = 0;
+    while !stop.is_requested() {
+        let mut session = match backend.open_for_maintenance() {
+            Ok(Some(session)) => session,
+            // Another collector maintains the database.
+            Ok(None) => return,
+            Err(error) => {
+                info!("database maintenance postponed: {}", chain(&error));
+                return;
+            }
+        };
+        stop.set_cancel(session.cancel.take());
+        let is_finished = run_tasks(session, round, stop, &mut done);
+        stop.set_cancel(None);
+        if is_finished {
+            return;
+        }
+    }
+}
+
+/// Runs the tasks that are due, except for the first `done`. Returns false after an error: the other tasks
+/// need a new connection.
+fn run_tasks(session: MaintenanceSession, round: u32, stop: &Stop, done: &mut usize) -> bool {
+    let MaintenanceSession { mut connection, tasks, .. } = session;
+    for Task { name, rounds, run } in tasks.iter().skip(*done) {
+        *done += 1;
+        if stop.is_requested() {
+            break;
+        }
+        if round % rounds != 0 {
+            continue;
+        }
+        if let Err(error) = run(&mut *connection, stop) {
+            if !stop.is_requested() {
+                warn!(error = %chain(&error), "cannot {name}");
+            }
+            return false;
+        }
+    }
+    true
+}
