@@ -317,6 +317,10 @@ DECLARE
     conditions text := '';
     stop_time timestamptz;
 BEGIN
+    -- PostgREST passes an argument of a URL as a string.
+    IF jsonb_typeof(params) = 'string' THEN
+        params := (params #>> '{}')::jsonb;
+    END IF;
     IF params ->> 'job_id' IS NOT NULL THEN
         SELECT max(coalesce(run.stop_time, now())) INTO stop_time FROM nodetime_by_job AS run
         WHERE run.job_id = params ->> 'job_id';
