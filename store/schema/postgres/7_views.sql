@@ -2,7 +2,8 @@
 --
 -- A view shows everything to those who may read the table `samples`, and to others their own jobs. It reads the jobs of the
 -- second kind through a function with the rights of the tables' owner, so that neither plans nor statistics tell of other
--- jobs. The barrier keeps functions of users away from rows that they must not see.
+-- jobs. The barrier keeps functions of users away from rows that they must not see. It has an effect only where the outermost
+-- part of a view is not a UNION ALL: the planner flattens such a union without regard to the barrier.
 
 CREATE INDEX series_of_node ON series (node, metric) WHERE job_key IS NULL;
 CREATE INDEX job_by_owner ON job (owner);
@@ -38,18 +39,22 @@ WHERE job.owner = polymeter_user_name()
 $$;
 
 CREATE VIEW jobs WITH (security_barrier) AS
-SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
-FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-UNION ALL
-SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
-FROM polymeter_own_jobs() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'));
+SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal FROM (
+    SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
+    FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
+    FROM polymeter_own_jobs() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS visible;
 
 CREATE VIEW nodetime_by_job WITH (security_barrier) AS
-SELECT job.job_id, job_node.started AS start_time, job_node.ended AS stop_time, job_node.node
-FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-UNION ALL
-SELECT job_id, started, ended, node
-FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'));
+SELECT job_id, start_time, stop_time, node FROM (
+    SELECT job.job_id, job_node.started AS start_time, job_node.ended AS stop_time, job_node.node
+    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_id, started, ended, node
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS visible;
 
 -- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node may have been
 -- set, therefore an hour more of the job's own.
@@ -91,38 +96,40 @@ CROSS JOIN LATERAL (
 
 -- All samples; for users those of their own jobs, each once even if several of their jobs shared a node.
 CREATE OR REPLACE VIEW metrics WITH (security_barrier) AS
-SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
-       CASE WHEN series.job_id IS NULL THEN series.labels
-            ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
-FROM samples JOIN series USING (series_id) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-UNION ALL
-SELECT sample.time, series.node, series.metric, sample.value, series.labels
-FROM (
-    SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
-           NULL::json AS unhashable
-    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+SELECT timestamp, device_id, metric_id, value, labels FROM (
+    SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+           CASE WHEN series.job_id IS NULL THEN series.labels
+                ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
+    FROM samples JOIN series USING (series_id) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL
-    SELECT NULL, NULL, node, lower(span), upper(span), NULL
+    SELECT sample.time, series.node, series.metric, sample.value, series.labels
     FROM (
-        SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+        SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
+               NULL::json AS unhashable
         FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-        GROUP BY node
-    ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
-    OFFSET 0
-) AS run
-CROSS JOIN LATERAL (
-    SELECT series_id, node, metric, labels || jsonb_build_object('job_id', run.job_id) AS labels
-    FROM series WHERE series.job_key = run.job_key AND series.node = run.node
-    UNION ALL
-    SELECT series_id, node, metric, labels
-    FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
-) AS series
-CROSS JOIN LATERAL (
-    SELECT time, value FROM samples
-    WHERE samples.series_id = series.series_id AND samples.time >= run.lower AND samples.time <= run.upper
-    UNION ALL
-    SELECT NULL, NULL WHERE false AND run.unhashable IS NULL
-) AS sample;
+        UNION ALL
+        SELECT NULL, NULL, node, lower(span), upper(span), NULL
+        FROM (
+            SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+            FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+            GROUP BY node
+        ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
+        OFFSET 0
+    ) AS run
+    CROSS JOIN LATERAL (
+        SELECT series_id, node, metric, labels || jsonb_build_object('job_id', run.job_id) AS labels
+        FROM series WHERE series.job_key = run.job_key AND series.node = run.node
+        UNION ALL
+        SELECT series_id, node, metric, labels
+        FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+    ) AS series
+    CROSS JOIN LATERAL (
+        SELECT time, value FROM samples
+        WHERE samples.series_id = series.series_id AND samples.time >= run.lower AND samples.time <= run.upper
+        UNION ALL
+        SELECT NULL, NULL WHERE false AND run.unhashable IS NULL
+    ) AS sample
+) AS visible;
 
 -- Kwollect's devices may have a second name; those of Polymeter are nodes and have one.
 CREATE VIEW metrics_by_device AS
@@ -166,43 +173,45 @@ CROSS JOIN LATERAL (
 ) AS bucket;
 
 CREATE VIEW metrics_summary WITH (security_barrier) AS
-SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
-       CASE WHEN series.job_id IS NULL THEN series.labels
-            ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
-FROM samples_1min AS bucket JOIN series USING (series_id) JOIN metric ON metric.metric = series.metric
-WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-UNION ALL
-SELECT bucket.time, series.node, series.metric,
-       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
-FROM (
-    SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
-           NULL::json AS unhashable
-    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+SELECT timestamp, device_id, metric_id, value, labels FROM (
+    SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+           CASE WHEN series.job_id IS NULL THEN series.labels
+                ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
+    FROM samples_1min AS bucket JOIN series USING (series_id) JOIN metric ON metric.metric = series.metric
+    WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL
-    SELECT NULL, NULL, node, lower(span), upper(span) - interval '1 min', NULL
+    SELECT bucket.time, series.node, series.metric,
+           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
     FROM (
-        SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+        SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
+               NULL::json AS unhashable
         FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-        GROUP BY node
-    ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
-    OFFSET 0
-) AS run
-CROSS JOIN LATERAL (
-    SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
-    FROM series JOIN metric ON metric.metric = series.metric
-    WHERE series.job_key = run.job_key AND series.node = run.node
-    UNION ALL
-    SELECT series_id, node, series.metric, kind, labels
-    FROM series JOIN metric ON metric.metric = series.metric
-    WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
-) AS series
-CROSS JOIN LATERAL (
-    SELECT time, count, max, sum FROM samples_1min
-    WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= run.lower AND samples_1min.time <= run.upper
-    UNION ALL
-    SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
-) AS bucket;
+        UNION ALL
+        SELECT NULL, NULL, node, lower(span), upper(span) - interval '1 min', NULL
+        FROM (
+            SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+            FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+            GROUP BY node
+        ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
+        OFFSET 0
+    ) AS run
+    CROSS JOIN LATERAL (
+        SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
+        FROM series JOIN metric ON metric.metric = series.metric
+        WHERE series.job_key = run.job_key AND series.node = run.node
+        UNION ALL
+        SELECT series_id, node, series.metric, kind, labels
+        FROM series JOIN metric ON metric.metric = series.metric
+        WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+    ) AS series
+    CROSS JOIN LATERAL (
+        SELECT time, count, max, sum FROM samples_1min
+        WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= run.lower AND samples_1min.time <= run.upper
+        UNION ALL
+        SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
+    ) AS bucket
+) AS visible;
 
 CREATE VIEW metrics_by_device_summary AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
