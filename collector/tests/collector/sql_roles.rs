@@ -220,12 +220,15 @@ fn assert_nothing_leaks(kind: Kind) {
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM metrics_by_job WHERE job_id = 'JOB' AND metric_id = 'hidden.metric'",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM metrics_by_job WHERE job_id = 'JOB' AND value > 3",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM get_metrics(job => 'JOB')",
+        "EXPLAIN SELECT * FROM jobs WHERE account = 'account of JOB'",
         "SELECT 1 / (value - 3)::int FROM metrics_by_job WHERE job_id = 'JOB'",
         "SELECT * FROM get_metrics(job => 'JOB', start_time => 'no time')",
         "SELECT * FROM available_metrics(params => '{\"job_id\": \"JOB\"}')",
     ] {
         assert_eq!(about("hidden", statement), about("absent", statement), "{statement}");
     }
+    let of_owner = "EXPLAIN SELECT * FROM jobs WHERE owner = 'JOB'";
+    assert_eq!(about("bob", of_owner), about("eve", of_owner), "the number of bob's jobs");
     assert!(query_as(server, "alice", "SELECT string_agg(tablename, ',') FROM pg_stats WHERE schemaname = 'public'").is_empty());
 
     // Functions with the owner's rights do not find a user's tables.

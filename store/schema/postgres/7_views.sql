@@ -40,7 +40,9 @@ $$;
 
 CREATE VIEW jobs WITH (security_barrier) AS
 SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal FROM (
-    SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
+    -- For expressions the planner has no statistics, which `EXPLAIN` would show as a number of jobs.
+    SELECT job_key, job_id, cluster, owner || '' AS owner, owner_uid + 0 AS owner_uid, started, ended, account || '' AS account,
+           queue, nodes || '' AS nodes, cores, state, exit_code, exit_signal
     FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL
     SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
