@@ -5,7 +5,12 @@
 -- jobs. The barrier keeps functions of users away from rows that they must not see. It has an effect only where the outermost
 -- part of a view is not a UNION ALL: the planner flattens such a union without regard to the barrier.
 
+-- The indexes of the program's own reads, and of the views.
 CREATE INDEX series_of_node ON series (node, metric) WHERE job_key IS NULL;
+CREATE INDEX job_by_start ON job (started, job_key);
+CREATE INDEX plan_change_by_job ON plan_change (job_key, time) WHERE job_key IS NOT NULL;
+CREATE INDEX loss_by_time ON loss (time);
+CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
 CREATE INDEX job_by_owner ON job (owner);
 
 -- Kwollect's job ids are integers, and its users write `job_id = 4242`. The function is inlined: indexes are used.

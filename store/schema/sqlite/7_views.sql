@@ -1,6 +1,11 @@
 -- Version 7 for SQLite: the views for users, bounded by the times of jobs.
 
+-- The indexes of the program's own reads, and of the views.
 CREATE INDEX series_of_node ON series (node, metric) WHERE job_key IS NULL;
+CREATE INDEX job_by_start ON job (started, job_key);
+CREATE INDEX plan_change_by_job ON plan_change (job_key, time) WHERE job_key IS NOT NULL;
+CREATE INDEX loss_by_time ON loss (time);
+CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
 
 CREATE VIEW jobs AS
 SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
