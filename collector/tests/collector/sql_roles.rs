@@ -217,7 +217,7 @@ fn assert_nothing_leaks(kind: Kind) {
     for statement in [
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM jobs WHERE job_id = 'JOB'",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM nodetime_by_job WHERE job_id = 'JOB'",
-        "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM metrics_by_job WHERE job_id = 'JOB' AND metric_id = 'hidden.metric'",
+        "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM metrics_by_job WHERE job_id = 'JOB' AND metric_id = 'cpu.usage'",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM metrics_by_job WHERE job_id = 'JOB' AND value > 3",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM get_metrics(job => 'JOB')",
         "EXPLAIN SELECT * FROM jobs WHERE account = 'account of JOB'",
