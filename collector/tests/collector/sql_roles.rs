@@ -93,7 +93,9 @@ fn users_see_their_own_jobs_on_timescaledb() {
 fn assert_users_see_their_own_jobs(kind: Kind) {
     let mut environment = store_of_users(kind);
     let server = server(&mut environment);
-    let is = |user: &str, sql: &str, expected: &str| assert_eq!(query_as(server, user, sql), expected, "{user}: {sql}");
+    let is = |user: &str, sql: &str, expected: &str| {
+        assert_eq!(query_as(server, user, sql), expected, "{user}: {sql}")
+    };
     for (user, jobs) in [("alice", "22"), ("bob", "21"), ("carol", "0"), ("grafana", "44")] {
         is(user, "SELECT count(*) FROM jobs", jobs);
         is(user, "SELECT count(*) FROM nodetime_by_job", jobs);
@@ -106,29 +108,61 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
     for (user, own, other) in [("alice", "20", "21"), ("bob", "21", "20")] {
         is(user, &format!("SELECT count(*) FROM metrics_by_job WHERE job_id = {own}"), "66");
         is(user, &format!("SELECT count(*) FROM get_metrics({own})"), "66");
-        is(user, &format!("SELECT count(*) FROM api.available_metrics(params => '{{\"job_id\": {own}}}')"), "3");
+        is(
+            user,
+            &format!("SELECT count(*) FROM api.available_metrics(params => '{{\"job_id\": {own}}}')"),
+            "3",
+        );
         is(user, &format!("SELECT count(*) FROM get_metrics({own}, summary => true)"), "65");
         is(user, &format!("SELECT count(*) FROM get_metrics({other}, summary => true)"), "0");
         is(user, &format!("SELECT count(*) FROM metrics_by_job_summary WHERE job_id = {other}"), "0");
         is(user, &format!("SELECT count(*) FROM metrics_by_job WHERE job_id = {other}"), "0");
         is(user, &format!("SELECT count(*) FROM api.get_metrics({other})"), "0");
         is(user, &format!("SELECT count(*) FROM get_metrics(job => '{other}')"), "0");
-        is(user, &format!("SELECT count(*) FROM available_metrics(params => '{{\"job_id\": {other}}}')"), "0");
+        is(
+            user,
+            &format!("SELECT count(*) FROM available_metrics(params => '{{\"job_id\": {other}}}')"),
+            "0",
+        );
         is(user, &format!("SELECT count(*) FROM nodetime_by_job WHERE job_id = {other}"), "0");
     }
     // The node's series while an own job ran there, and at no other time: four samples of each of twenty jobs on n1; on n2
     // from 03:00 to 06:00, each once although two jobs overlap.
-    let of_nodes = |node: &str| format!("SELECT count(*), count(DISTINCT timestamp) FROM metrics WHERE metric_id = 'node.load1' AND device_id = '{node}'");
+    let of_nodes = |node: &str| {
+        format!(
+            "SELECT count(*), count(DISTINCT timestamp) FROM metrics WHERE metric_id = 'node.load1' AND device_id = '{node}'"
+        )
+    };
     is("alice", &of_nodes("n1"), "80|80");
     is("alice", &of_nodes("n2"), "19|19");
     is("bob", &of_nodes("n2"), "7|7");
     is("carol", &of_nodes("n2"), "0|0");
-    is("alice", "SELECT count(*) FROM metrics_by_job WHERE metric_id = 'node.load1' AND device_id = 'n2'", "26");
-    is("alice", "SELECT string_agg(DISTINCT labels ->> 'job_id', ',') FROM metrics WHERE device_id = 'n2' AND metric_id <> 'node.load1'", "41,42_7");
-    is("alice", "SELECT count(*) FROM get_metrics(nodes => 'n2', start_time => (now() - interval '3 days')::text, end_time => now()::text)", "33");
-    is("alice", "SELECT count(*) FROM metrics_summary WHERE device_id = 'n2' AND metric_id = 'node.load1'", "18");
+    is(
+        "alice",
+        "SELECT count(*) FROM metrics_by_job WHERE metric_id = 'node.load1' AND device_id = 'n2'",
+        "26",
+    );
+    is(
+        "alice",
+        "SELECT string_agg(DISTINCT labels ->> 'job_id', ',') FROM metrics WHERE device_id = 'n2' AND metric_id <> 'node.load1'",
+        "41,42_7",
+    );
+    is(
+        "alice",
+        "SELECT count(*) FROM get_metrics(nodes => 'n2', start_time => (now() - interval '3 days')::text, end_time => now()::text)",
+        "33",
+    );
+    is(
+        "alice",
+        "SELECT count(*) FROM metrics_summary WHERE device_id = 'n2' AND metric_id = 'node.load1'",
+        "18",
+    );
     is("carol", "SELECT count(*) FROM metrics_by_device_summary", "0");
-    is("carol", "SELECT count(*) FROM get_metrics(nodes => 'n1,n2', start_time => '2020-01-01', end_time => now()::text)", "0");
+    is(
+        "carol",
+        "SELECT count(*) FROM get_metrics(nodes => 'n1,n2', start_time => '2020-01-01', end_time => now()::text)",
+        "0",
+    );
     // A reader sees all, a role without grants nothing.
     is("grafana", "SELECT (SELECT count(*) FROM metrics) = (SELECT count(*) FROM samples)", "t");
     is("grafana", "SELECT count(*) FROM get_metrics(job => 'hidden')", "14");
@@ -139,7 +173,10 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
         assert!(text(&refused).contains("permission denied for view"), "{view}: {}", text(&refused));
         query_as(server, "alice", &format!("SELECT * FROM {view} LIMIT 1"));
     }
-    assert_eq!(server.query("SELECT rolconfig FROM pg_roles WHERE rolname = 'polymeter_user'"), "{jit=off,statement_timeout=5min}");
+    assert_eq!(
+        server.query("SELECT rolconfig FROM pg_roles WHERE rolname = 'polymeter_user'"),
+        "{jit=off,statement_timeout=5min}"
+    );
 }
 
 fn nothing_leaks_to_users_on_postgresql() {
@@ -169,11 +206,19 @@ fn assert_nothing_leaks(kind: Kind) {
         assert_eq!(query_as(server, "alice", &select), "", "{privilege}");
     };
     ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"].into_iter().for_each(probe);
-    for relation in ["samples", "series", "job", "job_node", "session", "plan_change", "ledger_balance", "loss", "mark"] {
+    for relation in
+        ["samples", "series", "job", "job_node", "session", "plan_change", "ledger_balance", "loss", "mark"]
+    {
         let refused = server.run_as("alice", "postgres", &format!("SELECT * FROM {relation}"));
         assert!(text(&refused).contains("permission denied for"), "{relation}: {}", text(&refused));
     }
-    for change in ["DELETE FROM jobs", "INSERT INTO metric_units VALUES ('a', 'b', 'c')", "UPDATE nodetime_by_job SET node = 'n'", "CREATE TABLE mine (a int)", "SELECT polymeter_create_roles()"] {
+    for change in [
+        "DELETE FROM jobs",
+        "INSERT INTO metric_units VALUES ('a', 'b', 'c')",
+        "UPDATE nodetime_by_job SET node = 'n'",
+        "CREATE TABLE mine (a int)",
+        "SELECT polymeter_create_roles()",
+    ] {
         assert!(!server.run_as("alice", "postgres", change).status.success(), "{change}");
     }
 
@@ -197,23 +242,42 @@ fn assert_nothing_leaks(kind: Kind) {
         ("get_metrics(job => 'hidden')", &["device_id", "metric_id", "labels::text"]),
     ] {
         for column in columns {
-            for condition in [format!("pg_temp.tell({column}, 'a')"), format!("{column} OPERATOR(pg_temp.===) 'a'")] {
-                let output = server.run_as("alice", "postgres", &format!("{tell} SELECT {column} FROM {relation} WHERE {condition}"));
+            for condition in
+                [format!("pg_temp.tell({column}, 'a')"), format!("{column} OPERATOR(pg_temp.===) 'a'")]
+            {
+                let output = server.run_as(
+                    "alice",
+                    "postgres",
+                    &format!("{tell} SELECT {column} FROM {relation} WHERE {condition}"),
+                );
                 let printed = text(&output);
                 assert!(output.status.success(), "{relation}: {printed}");
-                let is_foreign = |line: &&str| ["hidden", "bob", "unowned"].iter().any(|name| line.contains(name));
+                let is_foreign =
+                    |line: &&str| ["hidden", "bob", "unowned"].iter().any(|name| line.contains(name));
                 assert_eq!(printed.lines().find(is_foreign), None, "{relation}: {condition}");
                 if *column == "job_id" && relation != "promoted_metrics_job" {
-                    assert!(printed.contains("told 20\n") && !printed.contains("told 21\n"), "{relation}: {condition}");
+                    assert!(
+                        printed.contains("told 20\n") && !printed.contains("told 21\n"),
+                        "{relation}: {condition}"
+                    );
                 }
             }
         }
     }
-    let values = server.run_as("alice", "postgres", &format!("{tell} SELECT count(*) FROM metrics_by_job WHERE pg_temp.tell(value, 1)"));
-    assert!(values.status.success() && !text(&values).contains("told 67860\n"), "a value of bob's job 39 alone");
+    let values = server.run_as(
+        "alice",
+        "postgres",
+        &format!("{tell} SELECT count(*) FROM metrics_by_job WHERE pg_temp.tell(value, 1)"),
+    );
+    assert!(
+        values.status.success() && !text(&values).contains("told 67860\n"),
+        "a value of bob's job 39 alone"
+    );
 
     // Neither plans nor errors tell a job of others from none.
-    let about = |job: &str, statement: &str| text(&server.run_as("alice", "postgres", &statement.replace("JOB", job))).replace(job, "JOB");
+    let about = |job: &str, statement: &str| {
+        text(&server.run_as("alice", "postgres", &statement.replace("JOB", job))).replace(job, "JOB")
+    };
     for statement in [
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM jobs WHERE job_id = 'JOB'",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM nodetime_by_job WHERE job_id = 'JOB'",
@@ -229,13 +293,27 @@ fn assert_nothing_leaks(kind: Kind) {
     }
     let of_owner = "EXPLAIN SELECT * FROM jobs WHERE owner = 'JOB'";
     assert_eq!(about("bob", of_owner), about("eve", of_owner), "the number of bob's jobs");
-    assert!(query_as(server, "alice", "SELECT string_agg(tablename, ',') FROM pg_stats WHERE schemaname = 'public'").is_empty());
+    assert!(
+        query_as(
+            server,
+            "alice",
+            "SELECT string_agg(tablename, ',') FROM pg_stats WHERE schemaname = 'public'"
+        )
+        .is_empty()
+    );
 
     // Functions with the owner's rights do not find a user's tables.
     let fooled = "CREATE TEMP TABLE job AS SELECT 41::int8 AS job_key, 'hidden' AS job_id, 'alice' AS owner, now() AS started, now() AS ended;
         SELECT string_agg(DISTINCT owner, ',') FROM (SELECT owner FROM polymeter_own_jobs() UNION ALL SELECT owner FROM jobs) AS own";
     assert_eq!(query_as(server, "alice", fooled), "alice");
-    assert_eq!(query_as(server, "alice", "CREATE TEMP TABLE job_node AS SELECT 41::int8 AS job_key, 'n2' AS node; SELECT count(*) FROM polymeter_own_job_nodes() WHERE job_id = 'hidden'"), "0");
+    assert_eq!(
+        query_as(
+            server,
+            "alice",
+            "CREATE TEMP TABLE job_node AS SELECT 41::int8 AS job_key, 'n2' AS node; SELECT count(*) FROM polymeter_own_job_nodes() WHERE job_id = 'hidden'"
+        ),
+        "0"
+    );
 }
 
 fn is_for_users(relation: &str) -> bool {
@@ -246,16 +324,24 @@ fn the_role_in_force_decides() {
     let mut environment = store_of_users(Kind::Postgres);
     let server = server(&mut environment);
     server.query("CREATE ROLE authenticator LOGIN NOINHERIT IN ROLE polymeter_reader, alice, bob");
-    let jobs = |statements: &str| query_as(server, "authenticator", &format!("{statements} SELECT count(*) FROM jobs"));
+    let jobs = |statements: &str| {
+        query_as(server, "authenticator", &format!("{statements} SELECT count(*) FROM jobs"))
+    };
     assert_eq!(jobs("SET ROLE alice;"), "22");
     assert_eq!(jobs("SET ROLE bob;"), "21");
     assert_eq!(jobs("SET ROLE polymeter_reader;"), "44");
     // A plan that was made for another role shows nothing more.
     let prepared = "PREPARE of_jobs AS SELECT count(*) FROM jobs; SET plan_cache_mode = force_generic_plan; SET ROLE polymeter_reader;
         EXECUTE of_jobs; SET ROLE alice; EXECUTE of_jobs; RESET ROLE; SET ROLE bob; EXECUTE of_jobs;";
-    let output = server.run_as("authenticator", "postgres", &prepared.replace("PREPARE", "SET ROLE polymeter_reader; PREPARE"));
+    let output = server.run_as(
+        "authenticator",
+        "postgres",
+        &prepared.replace("PREPARE", "SET ROLE polymeter_reader; PREPARE"),
+    );
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "44\n22\n21");
-    assert!(text(&server.run_as("alice", "postgres", "SET ROLE bob")).contains("permission denied to set role"));
+    assert!(
+        text(&server.run_as("alice", "postgres", "SET ROLE bob")).contains("permission denied to set role")
+    );
 }
 
 fn a_writer_stores_samples_on_postgresql() {
@@ -348,7 +434,11 @@ fn assert_a_dump_can_be_restored(kind: Kind) {
     let mut environment = store_of_users(kind);
     let count = environment.number("SELECT count(*) FROM samples");
     let source = server(&mut environment);
-    let dumped = source.client("pg_dump").args(["-U", "postgres", "-Fc", "-f", "store.dump", "postgres"]).output().unwrap();
+    let dumped = source
+        .client("pg_dump")
+        .args(["-U", "postgres", "-Fc", "-f", "store.dump", "postgres"])
+        .output()
+        .unwrap();
     assert!(dumped.status.success(), "{}", text(&dumped));
     source.query("CREATE DATABASE restored");
     let run = |sql: &str| {
@@ -360,7 +450,11 @@ fn assert_a_dump_can_be_restored(kind: Kind) {
         run("CREATE EXTENSION timescaledb");
         run("SELECT timescaledb_pre_restore()");
     }
-    let restored = source.client("pg_restore").args(["-U", "postgres", "-d", "restored", "store.dump"]).output().unwrap();
+    let restored = source
+        .client("pg_restore")
+        .args(["-U", "postgres", "-d", "restored", "store.dump"])
+        .output()
+        .unwrap();
     assert!(restored.status.success(), "{}", text(&restored));
     if kind == Kind::Timescale {
         run("SELECT timescaledb_post_restore()");
@@ -368,7 +462,12 @@ fn assert_a_dump_can_be_restored(kind: Kind) {
     run("ALTER DATABASE restored SET jit = off");
     run("ANALYZE");
     assert_eq!(run("SELECT count(*) FROM samples"), count.to_string());
-    assert_eq!(run("SET SESSION AUTHORIZATION alice; SELECT count(*), (SELECT count(*) FROM metrics_by_job WHERE job_id = 20) FROM jobs"), "22|66");
+    assert_eq!(
+        run(
+            "SET SESSION AUTHORIZATION alice; SELECT count(*), (SELECT count(*) FROM metrics_by_job WHERE job_id = 20) FROM jobs"
+        ),
+        "22|66"
+    );
     // A collector continues.
     let url = source.url().replace("dbname=postgres", "dbname=restored");
     let config = CollectorConfig { store: url.parse().unwrap(), ..environment.config() };
@@ -377,6 +476,10 @@ fn assert_a_dump_can_be_restored(kind: Kind) {
     (0..3).for_each(|seed| send_row(&mut agent, now_us(), seed));
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
-    let output = environment.server.as_ref().unwrap().run_as("postgres", "restored", "SELECT count(*) FROM metrics WHERE device_id = 'n3' AND timestamp > now() - interval '1 day'");
+    let output = environment.server.as_ref().unwrap().run_as(
+        "postgres",
+        "restored",
+        "SELECT count(*) FROM metrics WHERE device_id = 'n3' AND timestamp > now() - interval '1 day'",
+    );
     assert_eq!(text(&output).trim(), "9");
 }

@@ -49,7 +49,9 @@ pub(crate) fn store_of_jobs(kind: Kind) -> TestEnvironment {
     environment.collector().stop().unwrap();
     let server = server(&mut environment);
     if kind == Kind::Postgres {
-        server.query("SELECT polymeter_create_partition(now()::date - day) FROM generate_series(-1, 42) AS day");
+        server.query(
+            "SELECT polymeter_create_partition(now()::date - day) FROM generate_series(-1, 42) AS day",
+        );
     }
     server.query(JOBS);
     if kind == Kind::Timescale {
@@ -76,7 +78,10 @@ fn parts(server: &Server, kind: Kind) -> Vec<(String, String)> {
         }
     };
     let rows = server.query(select);
-    rows.lines().map(|row| row.split_once('|').unwrap()).map(|(name, day)| (name.to_owned(), day.to_owned())).collect()
+    rows.lines()
+        .map(|row| row.split_once('|').unwrap())
+        .map(|(name, day)| (name.to_owned(), day.to_owned()))
+        .collect()
 }
 
 /// Runs a statement as a user, and returns its output with the plans of all its statements, those of functions included.
@@ -98,7 +103,8 @@ fn run_with_plans(server: &Server, user: &str, statement: &str) -> (String, Stri
 /// Returns the days of the chunks or partitions that were scanned.
 fn scanned_days(plans: &str, parts: &[(String, String)]) -> BTreeSet<String> {
     let scans = plans.lines().filter(|line| line.contains("Scan") && line.contains("(actual"));
-    let relations = scans.filter_map(|line| line.split_once(" on ")).flat_map(|(_, rest)| rest.split([' ', '.']));
+    let relations =
+        scans.filter_map(|line| line.split_once(" on ")).flat_map(|(_, rest)| rest.split([' ', '.']));
     let relations: BTreeSet<&str> = relations.collect();
     parts.iter().filter(|(name, _)| relations.contains(name.as_str())).map(|(_, day)| day.clone()).collect()
 }
@@ -119,7 +125,8 @@ fn assert_reads_are_bounded(kind: Kind) {
     let (count, plans) = run_with_plans(server, "postgres", "SELECT count(*) FROM samples");
     assert_eq!(count, "14000");
     assert!(scanned_days(&plans, &parts).len() >= 40, "the plan of all samples has all days: {plans}");
-    let day = server.query("SELECT to_char(started AT TIME ZONE 'UTC', 'YYYYMMDD') FROM job WHERE job_id = '20'");
+    let day =
+        server.query("SELECT to_char(started AT TIME ZONE 'UTC', 'YYYYMMDD') FROM job WHERE job_id = '20'");
     let cases = [
         // The job's own two series, and four samples of its node.
         ("metrics_by_job WHERE job_id = '20'", "66"),
@@ -137,7 +144,11 @@ fn assert_reads_are_bounded(kind: Kind) {
         for user in ["postgres", "alice"] {
             let (count, plans) = run_with_plans(server, user, &format!("SELECT count(*) FROM {source}"));
             assert_eq!(count, expected, "{user}: {source}");
-            assert_eq!(scanned_days(&plans, &parts), BTreeSet::from([day.clone()]), "{user}: {source}: {plans}");
+            assert_eq!(
+                scanned_days(&plans, &parts),
+                BTreeSet::from([day.clone()]),
+                "{user}: {source}: {plans}"
+            );
         }
     }
     // Without a job the time is the user's.
@@ -148,7 +159,11 @@ fn assert_reads_are_bounded(kind: Kind) {
             let statement = format!("SELECT count(*) FROM {source} WHERE device_id = 'n1' AND {of_day}");
             let (count, plans) = run_with_plans(server, user, &statement);
             assert_eq!(count, expected, "{user}: {statement}");
-            assert_eq!(scanned_days(&plans, &parts), BTreeSet::from([day.clone()]), "{user}: {statement}: {plans}");
+            assert_eq!(
+                scanned_days(&plans, &parts),
+                BTreeSet::from([day.clone()]),
+                "{user}: {statement}: {plans}"
+            );
         }
     }
 }
@@ -195,14 +210,23 @@ fn assert_functions(kind: Kind) {
         "SELECT bool_and(timestamp >= earlier) FROM (SELECT timestamp, lag(timestamp, 1, '-infinity') OVER () AS earlier FROM api.get_metrics(20)) AS rows",
         "t",
     );
-    is("SELECT min(start_time) = max(start_time), max(stop_time) - min(start_time) FROM metrics_by_job WHERE job_id = 20", "t|00:30:00");
+    is(
+        "SELECT min(start_time) = max(start_time), max(stop_time) - min(start_time) FROM metrics_by_job WHERE job_id = 20",
+        "t|00:30:00",
+    );
     is("SELECT node, stop_time - start_time FROM nodetime_by_job WHERE job_id = 20", "n1|00:30:00");
     is("SELECT count(*) FROM metrics_by_job WHERE job_id IN (20, 22)", "132");
     is("SELECT count(*) FROM jobs WHERE 20 = job_id", "1");
     // The value of job 20 grows by 60 x 20 each minute; the first sample has no predecessor.
-    is("SELECT count(value), min(value), max(value) FROM get_metrics(20, metrics => 'cpu.usage', as_rate => true)", "30|20|20");
+    is(
+        "SELECT count(value), min(value), max(value) FROM get_metrics(20, metrics => 'cpu.usage', as_rate => true)",
+        "30|20|20",
+    );
     // A minute has one sample here; of the node's, the last begins a minute that the job does not fill.
-    is("SELECT count(*), max(value) FROM get_metrics(20, metrics => 'cpu.usage', summary => true)", "31|36000");
+    is(
+        "SELECT count(*), max(value) FROM get_metrics(20, metrics => 'cpu.usage', summary => true)",
+        "31|36000",
+    );
     is("SELECT count(*) FROM get_metrics(20, summary => true)", "65");
     is("SELECT count(*) FROM metrics_by_job_summary WHERE job_id = 20", "65");
     // A counter that became smaller began again at 0, a gauge became smaller.
@@ -210,19 +234,32 @@ fn assert_functions(kind: Kind) {
         "UPDATE samples SET value = 60 WHERE series_id IN (SELECT series_id FROM series WHERE job_id = '40') AND time = (SELECT ended FROM job WHERE job_id = '40')",
     );
     is("SELECT min(value), max(value) FROM get_metrics(40, metrics => 'cpu.usage', as_rate => true)", "1|40");
-    is("SELECT min(value), max(value) FROM get_metrics(40, metrics => 'memory.current', as_rate => true)", "-1159|40");
+    is(
+        "SELECT min(value), max(value) FROM get_metrics(40, metrics => 'memory.current', as_rate => true)",
+        "-1159|40",
+    );
     // Devices without a job: the times are the user's, five minutes without any.
     let epoch = server.query("SELECT extract(epoch FROM started)::int8 FROM job WHERE job_id = '20'");
     is(&format!("SELECT count(*) FROM get_metrics(nodes => 'n2', start_time => '{epoch}')"), "1");
-    is(&format!("SELECT count(*) FROM get_metrics(devices => 'n1,n2', start_time => '{epoch}.0', end_time => to_timestamp({epoch} + 3600)::text)"), "76");
+    is(
+        &format!(
+            "SELECT count(*) FROM get_metrics(devices => 'n1,n2', start_time => '{epoch}.0', end_time => to_timestamp({epoch} + 3600)::text)"
+        ),
+        "76",
+    );
     is("SELECT count(*) FROM get_metrics(devices => 'n1')", "0");
     is("SELECT count(*) FROM get_metrics(4711)", "0");
     is("SELECT count(*) FROM get_metrics(job => 'none of them')", "0");
     let refused = server.run_as("postgres", "postgres", "SELECT * FROM api.get_metrics()");
     assert!(text(&refused).contains("Missing 'devices', 'nodes' or 'job_id' argument"), "{refused:?}");
-    is("SELECT device_id, metric_id FROM api.available_metrics(params => '{\"job_id\": \"20\"}')", "n1|cpu.usage\nn1|memory.current\nn1|node.load1");
     is(
-        &format!("SELECT device_id, metric_id FROM available_metrics(to_timestamp({epoch} + 7200), '{{\"devices\": [\"n2\"]}}')"),
+        "SELECT device_id, metric_id FROM api.available_metrics(params => '{\"job_id\": \"20\"}')",
+        "n1|cpu.usage\nn1|memory.current\nn1|node.load1",
+    );
+    is(
+        &format!(
+            "SELECT device_id, metric_id FROM available_metrics(to_timestamp({epoch} + 7200), '{{\"devices\": [\"n2\"]}}')"
+        ),
         "n2|node.load1",
     );
     // A lease of a job that runs is what Kwollect calls promoted.
@@ -255,7 +292,9 @@ fn postgrest_statements_run_on_postgresql() {
     let body = "SELECT null::bigint AS total_result_set, pg_catalog.count(_postgrest_t) AS page_total,
         coalesce(json_agg(_postgrest_t), '[]') AS body FROM (SELECT * FROM pgrst_source) _postgrest_t";
     let page = |prepared: &str, arguments: &str| {
-        let statement = format!("PREPARE request AS {prepared} SELECT page_total FROM ({body}) AS answer; EXECUTE request({arguments})");
+        let statement = format!(
+            "PREPARE request AS {prepared} SELECT page_total FROM ({body}) AS answer; EXECUTE request({arguments})"
+        );
         server.query(&format!("BEGIN READ ONLY; SET LOCAL ROLE polymeter_reader; {statement}; COMMIT"))
     };
     let of_view = r#"WITH pgrst_source AS (SELECT "public"."metrics_by_job".* FROM "public"."metrics_by_job"
@@ -269,7 +308,8 @@ fn postgrest_statements_run_on_postgresql() {
 
 fn postgrest_serves_views_and_functions() {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let Some(program) = std::env::split_paths(&path).map(|directory| directory.join("postgrest")).find(|file| file.is_file())
+    let Some(program) =
+        std::env::split_paths(&path).map(|directory| directory.join("postgrest")).find(|file| file.is_file())
     else {
         polymeter_test_harness::skip("postgrest", "postgrest is not in PATH")
     };
@@ -312,7 +352,10 @@ impl Postgrest {
         let socket = server.socket_directory().join(format!("postgrest.{role}"));
         let process = server
             .program(program)
-            .env("PGRST_DB_URI", format!("host={} user=authenticator dbname=postgres", server.socket_directory().display()))
+            .env(
+                "PGRST_DB_URI",
+                format!("host={} user=authenticator dbname=postgres", server.socket_directory().display()),
+            )
             .env("PGRST_DB_SCHEMAS", "api,public")
             .env("PGRST_DB_ANON_ROLE", role)
             .env("PGRST_SERVER_UNIX_SOCKET", &socket)
@@ -362,7 +405,10 @@ fn sqlite_has_the_same_views() {
     is("SELECT count(*) FROM metrics_by_job WHERE job_id = 20", 19 + 7);
     is("SELECT count(*) FROM metrics_by_job WHERE job_id = '20' AND metric_id = 'node.load1'", 7);
     is("SELECT max(stop_time - start_time) FROM metrics_by_job", 3600 * second);
-    is("SELECT count(*) FROM nodetime_by_job WHERE job_id = 20 AND node = 'n1' AND stop_time - start_time = 3600000000000", 1);
+    is(
+        "SELECT count(*) FROM nodetime_by_job WHERE job_id = 20 AND node = 'n1' AND stop_time - start_time = 3600000000000",
+        1,
+    );
     is("SELECT count(*) FROM metrics_by_device WHERE device_id = 'n2'", 101);
     is("SELECT count(*) FROM metrics_by_job_summary WHERE job_id = 20", 19 + 6);
     is("SELECT count(*) FROM metrics_by_device_summary", 303);
@@ -374,6 +420,11 @@ fn sqlite_has_the_same_views() {
          INSERT INTO plan_change (time, node, job_key, metric, new_period_us, cause, until)
          VALUES (3600 * {second}, 'n1', 1, 'cpu.usage', 1000, 'lease', 9000000000 * {second}), (3600 * {second}, 'n1', 1, 'a', 1000, 'lease', 9 * {second})"
     ));
-    assert_eq!(environment.number("SELECT count(*) FROM promoted_metrics WHERE device_id = 'n1' AND metric_id = 'cpu.usage'"), 1);
+    assert_eq!(
+        environment.number(
+            "SELECT count(*) FROM promoted_metrics WHERE device_id = 'n1' AND metric_id = 'cpu.usage'"
+        ),
+        1
+    );
     assert_eq!(environment.number("SELECT count(*) FROM promoted_metrics"), 1);
 }

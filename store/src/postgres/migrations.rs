@@ -102,8 +102,7 @@ pub(super) async fn migrate(
 
 /// Creates the roles that are missing, and grants their rights on new tables.
 async fn create_roles(transaction: &Transaction<'_>) -> Result<(), Error> {
-    let missing: Vec<String> =
-        transaction.query_one("SELECT polymeter_create_roles()", &[]).await?.get(0);
+    let missing: Vec<String> = transaction.query_one("SELECT polymeter_create_roles()", &[]).await?.get(0);
     if !missing.is_empty() {
         warn!(
             "cannot create the roles {}: this user may not create roles; let an administrator of the database run SELECT polymeter_create_roles()",
