@@ -197,12 +197,14 @@ impl Row {
     }
 
     /// Returns the remaining text fields, joined.
-    pub(crate) fn into_text(self) -> String {
-        let text = |field| match field {
-            Value::Text(text) => Some(text),
-            Value::Null | Value::Integer(_) | Value::Real(_) | Value::Bool(_) | Value::Time(_) => None,
-        };
-        self.fields.filter_map(text).collect()
+    pub(crate) fn into_text(mut self) -> String {
+        let mut texts = Vec::new();
+        for field in self.fields.by_ref() {
+            if let Value::Text(text) = field {
+                texts.push(text.into_owned());
+            }
+        }
+        texts.concat()
     }
 
     /// Takes the next field as text, empty for NULL.
