@@ -24,6 +24,8 @@ mod ledger;
 mod metrics;
 mod postgres;
 mod program;
+mod rollup_tables;
+mod rollups;
 mod sample_table;
 mod schema;
 mod sinks;
@@ -40,6 +42,8 @@ fn main() -> std::process::ExitCode {
         metrics::TESTS,
         postgres::TESTS,
         program::TESTS,
+        rollup_tables::TESTS,
+        rollups::TESTS,
         sample_table::TESTS,
         schema::TESTS,
         sinks::TESTS,
