@@ -183,7 +183,7 @@ impl DiscoveredJob {
     pub fn plan_changes(&self, metric: &str) -> Vec<PlanChangeRow> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
-        let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        let mut changes = reader.plan_changes(job.job_key).unwrap();
         changes.retain(|change| change.metric == metric);
         changes
     }

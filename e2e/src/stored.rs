@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_store::reader::{JobRow, Reader, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesRow, SeriesScope};
 
 use crate::{TestEnvironment, wait_until};
 
@@ -17,10 +17,16 @@ pub struct Series {
     pub points: Vec<(i64, f64)>,
 }
 
+/// Returns all jobs, the earliest first.
+pub fn jobs(reader: &mut Reader) -> Vec<JobRow> {
+    let mut jobs = reader.jobs(&JobFilter { limit: u32::MAX, ..JobFilter::default() }).unwrap();
+    jobs.reverse();
+    jobs
+}
+
 /// Returns the job with this id, if it is stored.
 pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
-    let mut jobs = reader.jobs().unwrap();
-    jobs.retain(|job| job.job_id == id);
+    let mut jobs = reader.jobs(&JobFilter { job_id: Some(id), ..JobFilter::default() }).unwrap();
     assert!(jobs.len() < 2, "job {id} is stored twice: {jobs:?}");
     jobs.pop()
 }
@@ -67,8 +73,8 @@ pub fn rows(reader: &mut Reader, job_key: i64) -> u64 {
     samples(reader, SeriesScope::Job(job_key)).values().map(|series| series.points.len() as u64).sum()
 }
 
-/// Returns the ledger of a job, or of the node: the tally of each source, summed over sessions.
-pub fn ledger(reader: &mut Reader, job_key: Option<i64>) -> BTreeMap<String, Tally> {
+/// Returns the ledger of a job: the tally of each source, summed over sessions.
+pub fn ledger(reader: &mut Reader, job_key: i64) -> BTreeMap<String, Tally> {
     let mut ledger: BTreeMap<String, Tally> = BTreeMap::new();
     for row in reader.ledger(job_key).unwrap() {
         ledger.entry(row.source).or_default().add(&row.tally);

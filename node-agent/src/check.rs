@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use polymeter_service::check::directory_fault;
+use polymeter_service::check::{directory_fault, listed_directory_fault};
 use polymeter_service::log::chain;
 
 use crate::config::AgentConfig;
@@ -15,10 +15,8 @@ pub fn faults(config: &AgentConfig) -> Vec<String> {
     if let Some(Err(error)) = config.keys.as_ref().map(AgentKeyFiles::read) {
         faults.push(format!("cannot use the keys: {}", chain(&error)));
     }
-    let directories = [
-        ("spool", config.spool.as_deref()),
-        ("control_socket", config.control_socket.as_deref().and_then(Path::parent)),
-    ];
-    faults.extend(directories.into_iter().filter_map(|(key, directory)| directory_fault(key, directory?)));
+    faults.extend(config.spool.as_deref().and_then(|spool| listed_directory_fault("spool", spool)));
+    let socket_directory = config.control_socket.as_deref().and_then(Path::parent);
+    faults.extend(socket_directory.and_then(|directory| directory_fault("control_socket", directory)));
     faults
 }

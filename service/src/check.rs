@@ -51,20 +51,33 @@ pub fn become_user(name: &str) -> Result<(), BecomeUserError> {
     switch().map_err(|errno| BecomeUserError::Denied { name: name.to_owned(), errno })
 }
 
-/// Returns a message if this user cannot create files in `directory`, which is the value of the key `key`. A
-/// missing directory is not checked: systemd creates a service's directories when it starts.
+/// Returns the fault of a directory in which this user must be able to create files. A directory that does not exist is
+/// not a fault: systemd creates a service's directories when it starts.
 pub fn directory_fault(key: &str, directory: &Path) -> Option<String> {
+    fault(key, directory, Access::WRITE_OK | Access::EXEC_OK)
+}
+
+/// Returns the fault of a directory whose files this user must be able to list, too.
+pub fn listed_directory_fault(key: &str, directory: &Path) -> Option<String> {
+    fault(key, directory, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+}
+
+fn fault(key: &str, directory: &Path, rights: Access) -> Option<String> {
     let directory = if directory == Path::new("") { Path::new(".") } else { directory };
     if !directory.exists() {
         return None;
     }
-    let error = access(directory, Access::WRITE_OK | Access::EXEC_OK).err()?;
+    let error = access(directory, rights).err()?;
+    let verb = if rights.contains(Access::READ_OK) { "read and write" } else { "write into" };
     let (directory, uid) = (directory.display(), geteuid());
-    Some(format!("cannot write into {directory}, for `{key}`: {error}; type: chown {uid} {directory}"))
+    Some(format!("cannot {verb} {directory}, for `{key}`: {error}; type: chown {uid} {directory}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -73,13 +86,30 @@ mod tests {
         assert_eq!(error, "cannot check as user `no.such user`: this system has no such user");
     }
 
+    /// Returns the result of `check` as a user that owns no files.
+    fn as_nobody<T: Send>(check: impl FnOnce() -> T + Send) -> T {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        let as_nobody = || {
+            // Changes this thread only. Without the right to do so, the process does not run as root.
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok();
+            check()
+        };
+        std::thread::scope(|scope| scope.spawn(as_nobody).join()).unwrap()
+    }
+
     #[test]
-    fn checks_only_directories_that_exist() {
+    fn checks_the_rights_of_directories_that_exist() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(directory_fault("spool", directory.path()), None);
-        assert_eq!(directory_fault("spool", &directory.path().join("absent")), None);
-        // No user can create files in sysfs, not even root.
-        let fault = directory_fault("spool", Path::new("/sys/kernel"));
-        assert!(geteuid().is_root() || fault.is_some_and(|fault| fault.contains("for `spool`")));
+        let path = directory.path();
+        let check = |mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            as_nobody(|| (directory_fault("socket", path), listed_directory_fault("spool", path)))
+        };
+        assert_eq!(check(0o777), (None, None));
+        let (create, list) = check(0o333);
+        assert!(create.is_none() && list.is_some_and(|fault| fault.contains("cannot read and write")));
+        let (create, list) = check(0o555);
+        assert!(create.is_some_and(|fault| fault.contains("for `socket`")) && list.is_some());
+        assert_eq!(directory_fault("spool", &path.join("absent")), None);
     }
 }

@@ -12,12 +12,13 @@
 //!   [`Value::Time`](crate::value::Value).
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::accepted::Accepted;
 use crate::error::DatabaseError;
 use crate::stop::{Cancel, Stop};
-use crate::value::{Batch, Row, Value};
+use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
 
 /// A database that a URL names. [`fmt::Display`] shows its address without a password.
@@ -38,7 +39,8 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Connects to write, and migrates the schema to the current version.
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError>;
 
-    /// Connects to read. Nothing is created or changed. The caller checks the schema's version.
+    /// Connects to read. Nothing is created or changed: the connection is read-only. The caller checks the
+    /// schema's version.
     fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError>;
 
     /// Returns the error for a database without tables of Polymeter.
@@ -97,6 +99,12 @@ pub(crate) struct Dialect {
     /// True if stored samples are counted in the row of the session until a tally arrives, since an update of
     /// a ledger line for each source and commit costs more than the samples.
     pub(crate) defers_ledger: bool,
+    /// The prefix of a statement that returns its plan.
+    pub(crate) explain: &'static str,
+    /// Writes a condition after a column of ids: that it is one of these.
+    pub(crate) is_one_of: fn(&[i64]) -> String,
+    /// Writes a time, in microseconds since the epoch, as a constant.
+    pub(crate) time: fn(i64) -> String,
 }
 
 impl Dialect {
@@ -125,6 +133,15 @@ pub(crate) trait Connection: fmt::Debug + Send {
 
     /// Runs a statement for a reader. The error names the cause as precisely as possible.
     fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError>;
+
+    /// Runs a statement without parameters, whose columns are numbers and times, and passes each row to `each`
+    /// until that returns [`ControlFlow::Break`]. The rows are not held in memory.
+    fn stream(
+        &mut self,
+        statement: &str,
+        columns: &[ColumnType],
+        each: &mut dyn FnMut(&NumberRow) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
 
     /// Runs a statement and returns the number of rows that it changed.
     fn execute(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<u64, DatabaseError>;

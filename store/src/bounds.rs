@@ -2,7 +2,7 @@
 
 /// The latest time that is stored, 2100. A later time from an agent is wrong, and must not make a transaction
 /// fail.
-const LATEST_US: i64 = 4_102_444_800 * 1_000_000;
+pub(crate) const LATEST_US: i64 = 4_102_444_800 * 1_000_000;
 
 /// Limits a time that an agent reported, in microseconds since the epoch, to the range of every store.
 pub(crate) fn stored_us(time_us: i64) -> i64 {

@@ -188,14 +188,6 @@ impl Row {
         self.optional_time_ns().unwrap_or_default()
     }
 
-    /// Takes the next field as a number. SQLite stores NaN as NULL.
-    pub(crate) fn real(&mut self) -> f64 {
-        match self.value() {
-            Value::Real(real) => real,
-            Value::Null | Value::Integer(_) | Value::Bool(_) | Value::Time(_) | Value::Text(_) => f64::NAN,
-        }
-    }
-
     /// Takes the next field as text.
     pub(crate) fn optional_text(&mut self) -> Option<String> {
         match self.value() {
@@ -204,8 +196,58 @@ impl Row {
         }
     }
 
+    /// Returns the remaining text fields, joined.
+    pub(crate) fn into_text(mut self) -> String {
+        let mut texts = Vec::new();
+        while let Some(field) = self.fields.next() {
+            if let Value::Text(text) = field {
+                texts.push(text.into_owned());
+            }
+        }
+        texts.concat()
+    }
+
     /// Takes the next field as text, empty for NULL.
     pub(crate) fn text(&mut self) -> String {
         self.optional_text().unwrap_or_default()
+    }
+}
+
+/// A row of numbers and times, which is reused for the next row of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct NumberRow {
+    /// Integers, times in nanoseconds since the epoch, and the bits of floating-point numbers.
+    fields: Vec<u64>,
+}
+
+impl NumberRow {
+    /// Removes all fields.
+    pub(crate) fn clear(&mut self) {
+        self.fields.clear();
+    }
+
+    /// Appends an integer, or a time in nanoseconds since the epoch.
+    pub(crate) fn push_integer(&mut self, integer: i64) {
+        self.fields.push(integer.cast_unsigned());
+    }
+
+    /// Appends a floating-point number; NULL is NaN, as which SQLite stores it.
+    pub(crate) fn push_real(&mut self, real: Option<f64>) {
+        self.fields.push(real.unwrap_or(f64::NAN).to_bits());
+    }
+
+    /// Returns a field as an integer, or as a time in nanoseconds since the epoch; 0 if there is none.
+    pub(crate) fn integer(&self, field: usize) -> i64 {
+        self.fields.get(field).copied().unwrap_or_default().cast_signed()
+    }
+
+    /// Returns a field as a count.
+    pub(crate) fn count(&self, field: usize) -> u64 {
+        u64::try_from(self.integer(field)).unwrap_or_default()
+    }
+
+    /// Returns a field as a floating-point number; NaN if there is none.
+    pub(crate) fn real(&self, field: usize) -> f64 {
+        self.fields.get(field).map_or(f64::NAN, |bits| f64::from_bits(*bits))
     }
 }

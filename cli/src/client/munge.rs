@@ -11,9 +11,9 @@ pub(super) fn credential(socket: Option<&Path>, payload: &str) -> io::Result<Vec
         command.arg("--socket").arg(socket);
     }
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    // Not of the kind of its cause: a missing program is no missing collector.
     let mut child = child.map_err(|error| {
-        let message = format!("cannot run `munge`, which authenticates you: {error}; install munge");
-        io::Error::new(error.kind(), message)
+        io::Error::other(format!("cannot run `munge`, which authenticates you: {error}; install munge"))
     })?;
     if let Some(mut input) = child.stdin.take() {
         // If munge has already ended with an error, its status tells.

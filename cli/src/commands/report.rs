@@ -37,9 +37,8 @@ impl ReportArguments {
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
     let mut reader = Reader::open(&arguments.store).map_err(failed)?;
-    let jobs = reader.jobs().map_err(failed)?;
-    let job = choose(&jobs, arguments.job.as_deref(), &arguments.store)?;
-    let report = gather(&mut reader, job, None).map_err(failed)?;
+    let job = choose(&mut reader, arguments.job.as_deref(), &arguments.store)?;
+    let report = gather(&mut reader, &job, None).map_err(failed)?;
     if arguments.json {
         return terminal::print_json(&report);
     }

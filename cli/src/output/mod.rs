@@ -1,6 +1,8 @@
 //! Output to terminals, files and other programs: text made safe, tables, numbers and one-line charts.
 
 pub(crate) mod chart;
+#[cfg(feature = "local")]
+pub(crate) mod curve;
 pub(crate) mod layout;
 pub(crate) mod printable;
 pub(crate) mod table;

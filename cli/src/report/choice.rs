@@ -1,7 +1,7 @@
 //! The choice of a stored job by its id.
 
 use polymeter_store::StoreUrl;
-use polymeter_store::reader::JobRow;
+use polymeter_store::reader::{JobRow, Reader};
 
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
@@ -13,30 +13,24 @@ const SUGGESTIONS: usize = 3;
 const DISTANCE_PART: usize = 3;
 
 /// Returns the last of the jobs with the id `wanted`, or the last job if no id is wanted.
-pub(crate) fn choose<'a>(
-    jobs: &'a [JobRow],
-    wanted: Option<&str>,
-    store: &StoreUrl,
-) -> Result<&'a JobRow, Failure> {
-    let found = jobs.iter().rev().find(|job| wanted.is_none_or(|wanted| job.job_id == wanted));
-    found.ok_or_else(|| {
-        let Some(wanted) = wanted else {
-            return Failure::Failed("cannot choose a job: the store contains none".to_owned());
-        };
-        let uid = rustix::process::geteuid();
-        // A user with read access to a file can read all of it. A database may hide the jobs of others.
-        let sees_all = uid.is_root() || store.file().is_some();
-        let is_visible = |job: &&JobRow| sees_all || job.owner_uid == Some(i64::from(uid.as_raw()));
-        let similar =
-            similar_ids(wanted, jobs.iter().rev().filter(is_visible).map(|job| job.job_id.as_str()));
-        let suggestion = if similar.is_empty() {
-            String::new()
-        } else {
-            format!("; did you mean {}?", similar.join(" or "))
-        };
-        let wanted = printable_name(wanted);
-        Failure::Failed(format!("unknown job `{wanted}`: the store does not contain it{suggestion}"))
-    })
+pub(crate) fn choose(reader: &mut Reader, wanted: Option<&str>, store: &StoreUrl) -> Result<JobRow, Failure> {
+    let failed = |error| Failure::because("cannot read the store", &error);
+    if let Some(job) = reader.last_job(wanted).map_err(failed)? {
+        return Ok(job);
+    }
+    let Some(wanted) = wanted else {
+        return Err(Failure::Failed("cannot choose a job: the store contains none".to_owned()));
+    };
+    let uid = rustix::process::geteuid();
+    // A user with read access to a file can read all of it. A database may hide the jobs of others.
+    let sees_all = uid.is_root() || store.file().is_some();
+    let owner_uid = (!sees_all).then_some(i64::from(uid.as_raw()));
+    let ids = reader.candidate_ids(wanted, owner_uid).map_err(failed)?;
+    let similar = similar_ids(wanted, ids.iter().map(String::as_str));
+    let suggestion =
+        if similar.is_empty() { String::new() } else { format!("; did you mean {}?", similar.join(" or ")) };
+    let wanted = printable_name(wanted);
+    Err(Failure::Failed(format!("unknown job `{wanted}`: the store does not contain it{suggestion}")))
 }
 
 /// Returns the ids that are most similar to `wanted`, each once.

@@ -1,34 +1,47 @@
 //! Gathers the report of a job from a store.
 
+use std::collections::HashMap;
+
 use polymeter_proto::ledger::Tally;
+use polymeter_service::clock;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, SeriesScope};
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, Rollup, SeriesRow, SeriesScope};
 
 use super::hardware::Hardware;
 use super::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
-use super::{history, series};
+use super::series::Summary;
+use super::{history, resolution, series};
 use crate::output::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
 pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
     let rows = reader.series(SeriesScope::Job(job.job_key))?;
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
-    let changes = reader.plan_changes(Some(job.job_key))?;
-    let first_ns = rows.iter().filter_map(|row| row.first_time_ns).min();
-    let last_ns = rows.iter().filter_map(|row| row.last_time_ns).max();
-    let end_ns = job.ended_ns.or(last_ns).unwrap_or(job.started_ns);
+    let changes = reader.plan_changes(job.job_key)?;
+    let ledger = reader.ledger(job.job_key)?;
+    let wall_ns = job
+        .ended_ns
+        .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000))
+        .saturating_sub(job.started_ns);
+    let rollup = resolution::rollup(ledger.iter().map(|row| row.stored).sum(), rows.len(), wall_ns);
+    let summaries = match rollup {
+        None => summaries_of_samples(reader, job, &rows, &hardware)?,
+        Some(rollup) => summaries_of_buckets(reader, job, &rows, &hardware, rollup)?,
+    };
+    let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
+    let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
+    let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
     let mut reports = Vec::new();
-    for row in rows.into_iter().filter(|row| row.count > 0) {
-        let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
-        let period = series::last_period(&row, &changes);
+    for (row, summary) in rows.iter().zip(summaries) {
+        let Some(summary) = summary else { continue };
+        let period = series::last_period(row, &changes);
         // A device has no line before the job uses it: its first value accumulated since the start of the
         // job.
-        let starts_at_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
-        reports.push(series::summarise(&row, &values, period, starts_at_zero, hardware.limit(&row)));
+        let starts_at_zero = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
+        reports.push(summary.report(row, period, starts_at_zero));
     }
-    let ledger = reader.ledger(Some(job.job_key))?;
-    let losses = reader.losses(Some(job.job_key))?.into_iter();
-    let (phases, marks) = history::phases(reader.marks(Some(job.job_key))?, job.started_ns);
+    let losses = reader.losses(job.job_key)?.into_iter();
+    let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
     let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
     Ok(Report {
         job: job.job_id.clone(),
@@ -40,6 +53,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         outcome: Outcome { state: job.state.clone(), exit_code: job.exit_code, exit_signal: job.exit_signal },
         used: usage(&reports),
         stored: reports.iter().map(|series| series.samples).sum(),
+        rollup_s: rollup.map(|rollup| units::seconds_between(0, rollup.length_ns())),
         series: reports,
         ledger: total(&ledger),
         skipped: sum(|row| row.skipped),
@@ -52,9 +66,86 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         plan_changes: history::plan_changes(&changes, job.started_ns),
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
         measuring: None,
-        notes: Vec::new(),
+        notes: rollup.map(resolution::note).into_iter().collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
     })
+}
+
+/// Summarises the samples of each series, in the order of `rows`; none for a series without samples.
+fn summaries_of_samples(
+    reader: &mut Reader,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    hardware: &Hardware,
+) -> Result<Vec<Option<Summary>>, StoreError> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
+    let summarise = |row: &SeriesRow, values: &[_]| Summary::of_samples(row, values, hardware.limit(row));
+    let mut grouping = Grouping::new(rows, summarise);
+    reader.samples(&ids, &job.sampled_ns, |sample| {
+        grouping.add(sample.series_id, (sample.time_ns, sample.value));
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(grouping.finish())
+}
+
+/// Summarises the intervals of a rollup of each series, in the order of `rows`; none for a series without samples.
+fn summaries_of_buckets(
+    reader: &mut Reader,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    hardware: &Hardware,
+    rollup: Rollup,
+) -> Result<Vec<Option<Summary>>, StoreError> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
+    let summarise = |row: &SeriesRow, buckets: &[_]| {
+        Summary::of_buckets(row, buckets, rollup.length_ns(), hardware.limit(row))
+    };
+    let mut grouping = Grouping::new(rows, summarise);
+    reader.buckets(rollup, &ids, &job.sampled_ns, |bucket| {
+        grouping.add(bucket.series_id, bucket);
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(grouping.finish())
+}
+
+/// Summaries of series, whose items arrive series by series. The items of one series are held in memory at a time.
+struct Grouping<'a, T, F> {
+    summarise: F,
+    positions: HashMap<i64, (usize, &'a SeriesRow)>,
+    summaries: Vec<Option<Summary>>,
+    series_id: Option<i64>,
+    items: Vec<T>,
+}
+
+impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
+    fn new(rows: &'a [SeriesRow], summarise: F) -> Self {
+        let positions =
+            rows.iter().enumerate().map(|(position, row)| (row.series_id, (position, row))).collect();
+        let summaries = std::iter::repeat_with(|| None).take(rows.len()).collect();
+        Self { summarise, positions, summaries, series_id: None, items: Vec::new() }
+    }
+
+    fn add(&mut self, series_id: i64, item: T) {
+        if self.series_id != Some(series_id) {
+            self.finish_series();
+            self.series_id = Some(series_id);
+        }
+        self.items.push(item);
+    }
+
+    fn finish_series(&mut self) {
+        if let Some((position, row)) = self.series_id.and_then(|id| self.positions.get(&id))
+            && let Some(summary) = self.summaries.get_mut(*position)
+        {
+            *summary = (self.summarise)(row, &self.items);
+        }
+        self.items.clear();
+    }
+
+    fn finish(mut self) -> Vec<Option<Summary>> {
+        self.finish_series();
+        self.summaries
+    }
 }
 
 fn total(ledger: &[LedgerRow]) -> Tally {

@@ -4,6 +4,7 @@ use polymeter_proto::ledger::Tally;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
+use crate::output::curve::Curve;
 use crate::output::units;
 
 /// The report of a job.
@@ -20,6 +21,10 @@ pub(crate) struct Report {
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
     pub(crate) used: Usage,
+    /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they are computed
+    /// from samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rollup_s: Option<f64>,
     pub(crate) series: Vec<SeriesReport>,
     pub(crate) ledger: Tally,
     /// Samples taken and lost with frames that the agent dropped.
@@ -183,9 +188,9 @@ pub(crate) struct SeriesReport {
     /// True if it belongs to a step or a task, whose values are contained in the job's own.
     #[serde(skip)]
     pub(crate) is_of_step: bool,
-    /// The values of a gauge, or the rates of a counter, by time in nanoseconds.
+    /// The values of a gauge, or the rates of a counter, over time.
     #[serde(skip)]
-    pub(crate) points: Vec<(i64, f64)>,
+    pub(crate) curve: Curve,
 }
 
 impl SeriesReport {

@@ -1,11 +1,12 @@
 //! The summary of one series. Pure.
 
-use polymeter_store::reader::{PlanChangeRow, SeriesRow};
+use polymeter_store::reader::{BucketRow, PlanChangeRow, SeriesRow};
 
 use super::hardware::Limit;
-use super::history;
 use super::model::SeriesReport;
 use super::rates::{self, Rates};
+use super::{buckets, history};
+use crate::output::curve::Curve;
 use crate::output::units;
 
 /// Returns true if a series belongs to a step of the job or to a task of a step.
@@ -22,65 +23,143 @@ pub(super) fn last_period(row: &SeriesRow, changes: &[PlanChangeRow]) -> Option<
     change.new_period_us.and_then(history::period)
 }
 
-/// Summarises a series. A counter that `starts_at_zero` had no line before its first sample. None of its rates exceeds
-/// `limit`.
-pub(super) fn summarise(
-    row: &SeriesRow,
-    values: &[(i64, f64)],
-    period: Option<String>,
-    starts_at_zero: bool,
-    limit: Option<Limit>,
-) -> SeriesReport {
-    let is_counter = row.kind == "counter";
-    let (rate_unit, factor) = units::rate_unit(&row.metric, &row.unit);
-    let Rates { points, window_ns, is_clamped } = if is_counter {
-        counter_rates(&row.metric, values, limit, factor)
-    } else {
-        Rates { points: values.to_vec(), ..Rates::default() }
-    };
-    let numbers = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
-    let growth = if is_counter { growth(values, starts_at_zero) } else { None };
-    let mean = match growth {
-        Some(growth) => {
-            let span_s = span_s(values);
-            (span_s > 0.0).then(|| growth / span_s * factor)
+/// The statistics of the samples of a series.
+#[derive(Debug, PartialEq)]
+pub(super) struct Summary {
+    /// The number of samples.
+    samples: u64,
+    /// The times of the first and the last sample, in nanoseconds since the epoch; of a rollup, the begin of the first
+    /// interval and the end of the last.
+    pub(super) ends_ns: (i64, i64),
+    /// The seconds between the first and the last sample.
+    span_s: f64,
+    /// The increase of a counter since its first sample, and since 0.
+    increase: Option<(f64, f64)>,
+    /// The mean of the values of a gauge.
+    mean: Option<f64>,
+    /// The smallest and the largest of the points.
+    range: (Option<f64>, Option<f64>),
+    window_ns: Option<i64>,
+    is_clamped: bool,
+    curve: Curve,
+}
+
+impl Summary {
+    /// Summarises the samples of a series; none if there are none. The rates of a counter do not exceed `limit`.
+    pub(super) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
+        let ((first_ns, first), (last_ns, last)) = values.first().copied().zip(values.last().copied())?;
+        let rates = is_counter(row).then(|| counter_rates(&row.metric, values, limit, rate_unit(row).1));
+        let points = rates.as_ref().map_or(values, |rates| rates.points.as_slice());
+        let numbers = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
+        let mean =
+            (numbers().count() > 0).then(|| numbers().sum::<f64>() / units::to_f64(numbers().count() as u64));
+        Some(Self {
+            samples: values.len() as u64,
+            ends_ns: (first_ns, last_ns),
+            span_s: units::seconds_between(first_ns, last_ns),
+            increase: rates.is_some().then_some((last - first, last)),
+            mean,
+            range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
+            window_ns: rates.as_ref().and_then(|rates| rates.window_ns),
+            is_clamped: rates.as_ref().is_some_and(|rates| rates.is_clamped),
+            curve: Curve::of(points),
+        })
+    }
+
+    /// Summarises the intervals of `length_ns` of a series; none if there are none. The rates of a counter do not exceed
+    /// `limit`.
+    pub(super) fn of_buckets(
+        row: &SeriesRow,
+        buckets: &[BucketRow],
+        length_ns: i64,
+        limit: Option<Limit>,
+    ) -> Option<Self> {
+        let (first, last) = buckets.first().zip(buckets.last())?;
+        let samples: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+        let span_s = buckets::span_s(buckets, length_ns);
+        let base = Self {
+            samples,
+            ends_ns: (first.time_ns, last.time_ns.saturating_add(length_ns)),
+            span_s,
+            increase: None,
+            mean: None,
+            range: (None, None),
+            window_ns: None,
+            is_clamped: false,
+            curve: Curve::default(),
+        };
+        if !is_counter(row) {
+            let sum: f64 = buckets.iter().map(|bucket| bucket.sum).sum();
+            let (min, max) =
+                (buckets.iter().map(|bucket| bucket.min), buckets.iter().map(|bucket| bucket.max));
+            let range = (min.reduce(f64::min), max.reduce(f64::max));
+            let mean = Some(sum / units::to_f64(samples));
+            return Some(Self { mean, range, curve: buckets::curve(buckets), ..base });
         }
-        None => {
-            (numbers().count() > 0).then(|| numbers().sum::<f64>() / units::to_f64(numbers().count() as u64))
-        }
-    };
-    SeriesReport {
-        metric: row.metric.clone(),
-        labels: row.labels.to_string(),
-        node: row.node.clone(),
-        unit: row.unit.clone(),
-        kind: row.kind.clone(),
-        rate_unit: is_counter.then_some(rate_unit),
-        window_s: window_ns.map(|window_ns| units::seconds_between(0, window_ns)),
-        is_clamped,
-        samples: row.count,
-        period,
+        let increase = buckets::increase(buckets);
+        let is_impossible = |limit: Limit| limit.is_hard && increase > limit.rate * span_s;
+        let is_clamped = limit.is_some_and(is_impossible);
+        let most = limit.filter(|limit| limit.is_hard).map_or(f64::INFINITY, |limit| limit.rate);
+        let mut rates = buckets::rates(buckets, length_ns);
+        rates.iter_mut().for_each(|(_, rate)| *rate = rate.min(most) * rate_unit(row).1);
+        let numbers = || rates.iter().map(|(_, rate)| *rate);
+        Some(Self {
+            increase: Some((increase, increase + first.first)),
+            range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
+            window_ns: Some(length_ns),
+            is_clamped,
+            curve: Curve::of(&rates),
+            ..base
+        })
+    }
+
+    /// Returns the report of the series. A counter that `starts_at_zero` had no line before its first sample.
+    pub(super) fn report(
+        self,
+        row: &SeriesRow,
+        period: Option<String>,
+        starts_at_zero: bool,
+    ) -> SeriesReport {
+        let Self { samples, ends_ns: _, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
+        let is_counter = is_counter(row);
+        let (rate_unit, factor) = rate_unit(row);
+        let growth =
+            increase.map(|(since_first, since_zero)| if starts_at_zero { since_zero } else { since_first });
+        let mean = match growth {
+            Some(growth) => (span_s > 0.0).then(|| growth / span_s * factor),
+            None => mean,
+        };
         // Overlapping windows may all miss an increase at either end: the range is extended to include the
         // mean.
-        min: numbers().chain(mean.filter(|_| is_counter)).reduce(f64::min),
-        mean,
-        max: numbers().chain(mean.filter(|_| is_counter && !is_clamped)).reduce(f64::max),
-        growth,
-        is_of_step: is_of_step(row),
-        points,
+        let (min, max) = (range.0.into_iter(), range.1.into_iter());
+        SeriesReport {
+            metric: row.metric.clone(),
+            labels: row.labels.to_string(),
+            node: row.node.clone(),
+            unit: row.unit.clone(),
+            kind: row.kind.clone(),
+            rate_unit: is_counter.then_some(rate_unit),
+            window_s: window_ns.map(|window_ns| units::seconds_between(0, window_ns)),
+            is_clamped,
+            samples,
+            period,
+            min: min.chain(mean.filter(|_| is_counter)).reduce(f64::min),
+            mean,
+            max: max.chain(mean.filter(|_| is_counter && !is_clamped)).reduce(f64::max),
+            growth,
+            is_of_step: is_of_step(row),
+            curve,
+        }
     }
 }
 
-/// Returns the total increase of a counter.
-fn growth(values: &[(i64, f64)], starts_at_zero: bool) -> Option<f64> {
-    let ((_, first), (_, last)) = values.first().zip(values.last())?;
-    Some(last - if starts_at_zero { 0.0 } else { *first })
+fn is_counter(row: &SeriesRow) -> bool {
+    row.kind == "counter"
 }
 
-/// Returns the seconds between the first and the last sample.
-fn span_s(values: &[(i64, f64)]) -> f64 {
-    let ends = values.first().zip(values.last());
-    ends.map_or(0.0, |((first_ns, _), (last_ns, _))| units::seconds_between(*first_ns, *last_ns))
+/// Returns the unit of the rates of a counter, and the factor that converts to it.
+fn rate_unit(row: &SeriesRow) -> (&'static str, f64) {
+    units::rate_unit(&row.metric, &row.unit)
 }
 
 /// Returns the rates of a counter, multiplied by `factor`. A soft limit, the cores that the scheduler assigned, is ignored if

@@ -73,7 +73,7 @@ fn damage_between_frames(fault: impl FnOnce(&Path)) -> (TestEnvironment, i64) {
     let (all, first) = (number(&path, "SELECT count(*) FROM samples"), number(&path, &before));
     assert_eq!(all - first, FRAMES * SAMPLES, "what was acknowledged after the fault is stored");
     let mut reader = Reader::open(&environment.url()).unwrap();
-    let losses = reader.losses(None).unwrap();
+    let losses = reader.last_losses(u32::MAX).unwrap();
     let is_recorded = losses.iter().any(|loss| loss.reason == "store_replaced" && loss.node == "n1");
     assert_eq!(is_recorded, first < FRAMES * SAMPLES, "{first} of the first samples are there: {losses:?}");
     drop(reader);

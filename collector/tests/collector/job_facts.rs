@@ -23,7 +23,7 @@ scenarios! {
 }
 
 fn find_job(environment: &TestEnvironment, job_id: &str) -> JobRow {
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     jobs.into_iter().find(|job| job.job_id == job_id).unwrap_or_else(|| panic!("no job {job_id}"))
 }
 
@@ -87,7 +87,7 @@ fn stores_refused_requests_with_actor_and_reason(environment: &mut TestEnvironme
         rows.iter().map(|row| (row.request.as_str(), row.period_us, row.actor.as_deref())).collect();
     assert_eq!(recorded, [("cpu.*", Some(1_000_000), Some("uid 1000")), ("faster", None, None)]);
     assert!(rows.iter().all(|row| row.reason == "it would cost 13 %: more than `job_cpu_percent` allows"));
-    assert_eq!(reader.plan_changes(Some(key)).unwrap(), [], "nothing was changed");
+    assert_eq!(reader.plan_changes(key).unwrap(), [], "nothing was changed");
 }
 
 fn state_from_the_controller_is_final(environment: &mut TestEnvironment) {
@@ -173,6 +173,5 @@ fn invalid_names_of_older_agents_lose_nothing(environment: &mut TestEnvironment)
     assert_eq!((totals.samples, totals.refused, totals.losses.in_collector()), (20 * 3, 0, 0));
     let row = find_job(environment, "a?b");
     assert_eq!(row.nodes, ["node?"]);
-    let series = environment.reader().series(SeriesScope::Job(row.job_key)).unwrap();
-    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [20; 3]);
+    assert_eq!(environment.counts(SeriesScope::Job(row.job_key)), [20; 3]);
 }

@@ -81,7 +81,7 @@ fn a_returning_job_has_a_line_for_each_handle(environment: &mut TestEnvironment)
     collector.stop().unwrap();
     let job = only_job(environment);
     assert_eq!(job.ended_ns, Some((begin_us + 49 * SECOND_US) * 1000));
-    let ledger = environment.reader().ledger(Some(job.job_key)).unwrap();
+    let ledger = environment.reader().ledger(job.job_key).unwrap();
     assert_eq!(ledger.iter().map(|row| row.stored).collect::<Vec<_>>(), [6, 12, 18, 24]);
     assert!(ledger.iter().all(|row| row.unknown == 0));
 }
@@ -120,10 +120,10 @@ fn a_killed_agent_leaves_a_loss(environment: &mut TestEnvironment) {
          WHERE reason = 'unknown' AND samples = 0 AND end_reason = 'superseded' AND last_time > first_time
              AND coalesce(job.job_id, '-') IN ('-', 'a')";
     assert_eq!((environment.number(gap), environment.number("SELECT count(*) FROM loss")), (2, 2));
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     let running: Vec<_> = jobs.iter().filter(|job| job.ended_ns.is_none()).collect();
     assert_eq!(running.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>(), ["a"]);
-    let losses = environment.reader().losses(Some(running[0].job_key)).unwrap();
+    let losses = environment.reader().losses(running[0].job_key).unwrap();
     assert_eq!(losses[0].first_time_ns, (begin_us + 5 * SECOND_US) * 1000);
     collector.stop().unwrap();
 }
@@ -157,9 +157,9 @@ fn jobs_of_a_silent_agent_end_until_it_returns(environment: &mut TestEnvironment
     add_partly_tallied_rows(&mut agent, begin_us);
     deliver(&mut agent);
     wait_until("the jobs of the silent agent have ended", || {
-        environment.reader().jobs().unwrap().iter().all(|job| job.ended_ns.is_some())
+        environment.jobs().iter().all(|job| job.ended_ns.is_some())
     });
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     let lost: Vec<_> = jobs.iter().filter(|job| !job.lost_nodes.is_empty()).collect();
     assert_eq!(lost.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>(), ["a"]);
     assert_eq!(lost[0].ended_ns, Some((begin_us + 5 * SECOND_US) * 1000));
@@ -172,7 +172,7 @@ fn jobs_of_a_silent_agent_end_until_it_returns(environment: &mut TestEnvironment
     deliver(&mut agent);
     assert_eq!(environment.number("SELECT count(*) FROM loss"), 0);
     assert_eq!(environment.number("SELECT count(*) FROM session WHERE ended IS NULL"), 1);
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     assert_eq!(jobs.iter().filter(|job| job.ended_ns.is_none()).count(), 1, "{jobs:?}");
     assert!(jobs.iter().all(|job| job.lost_nodes.is_empty()));
     collector.stop().unwrap();
@@ -195,7 +195,7 @@ fn one_job_id_of_two_owners_is_two_jobs(environment: &mut TestEnvironment) {
         deliver(&mut agent);
     }
     collector.stop().unwrap();
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     let of = |uid| jobs.iter().filter(|job| job.owner_uid == Some(uid)).collect::<Vec<_>>();
     assert_eq!((jobs.len(), of(1000).len(), of(2000).len()), (2, 1, 1), "{jobs:?}");
     assert!(of(1000)[0].nodes.contains(&"n4".to_owned()) && !of(1000)[0].nodes.contains(&"n2".to_owned()));
@@ -240,7 +240,7 @@ fn handles_of_one_transaction_are_distinguished(environment: &mut TestEnvironmen
     // The shutdown commits all messages in the socket together.
     collector.stop().unwrap();
     agent.wait_until_acknowledged();
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     let lasted: Vec<_> = jobs.iter().map(|job| job.ended_ns.map(|ended| ended - job.started_ns)).collect();
     assert_eq!(lasted, [Some(2_000_000_000); 3]);
     assert_balanced(environment);
@@ -272,7 +272,7 @@ fn a_handle_keeps_its_job_after_a_restart(environment: &mut TestEnvironment) {
     deliver(&mut agent);
     collector.stop().unwrap();
     assert_balanced(environment);
-    assert_eq!(environment.reader().jobs().unwrap().len(), 2);
+    assert_eq!(environment.jobs().len(), 2);
     assert_eq!(environment.number("SELECT sum(unknown) FROM ledger_balance"), 0);
     // Each handle has one job.
     let of_handle = "SELECT count(*) FROM (SELECT session_id, handle FROM ledger GROUP BY 1, 2 HAVING count(DISTINCT job_key) > 1) AS wrong";

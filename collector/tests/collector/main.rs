@@ -22,6 +22,7 @@ mod flood;
 mod job_facts;
 mod ledger;
 mod metrics;
+mod plans;
 mod postgres;
 mod program;
 mod rollup_tables;
@@ -40,6 +41,7 @@ fn main() -> std::process::ExitCode {
         job_facts::TESTS,
         ledger::TESTS,
         metrics::TESTS,
+        plans::TESTS,
         postgres::TESTS,
         program::TESTS,
         rollup_tables::TESTS,

@@ -32,9 +32,8 @@ pub(crate) fn send_row(agent: &mut Agent, begin_us: i64, seed: i64) {
 }
 
 /// Checks the number of samples of each series of a node.
-pub(crate) fn assert_counts(environment: &TestEnvironment, node: &str, count: u64) {
-    let series = environment.reader().series(SeriesScope::Node(node)).unwrap();
-    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [count; 3], "{node}");
+pub(crate) fn assert_counts(environment: &TestEnvironment, node: &str, count: usize) {
+    assert_eq!(environment.counts(SeriesScope::Node(node)), [count; 3], "{node}");
 }
 
 fn frames_are_stored_once_across_server_restarts() {
@@ -138,7 +137,7 @@ fn two_collectors_share_a_database() {
     let (a, b) = (a.stop().unwrap(), b.stop().unwrap());
     assert_eq!(a.samples + b.samples, 60, "{a:?} {b:?}");
     assert_counts(&environment, "n1", 10);
-    assert_eq!(environment.reader().jobs().unwrap().len(), 1);
+    assert_eq!(environment.jobs().len(), 1);
 }
 
 fn a_refused_frame_does_not_stop_others() {
@@ -159,7 +158,7 @@ fn a_refused_frame_does_not_stop_others() {
     assert_eq!(agents[1].answers.last(), Some(&ToAgent::Ack { session: SessionId(8), through: 3 }));
     collector.stop().unwrap();
     assert_counts(&environment, "n1", 3);
-    let losses = environment.reader().losses(None).unwrap();
+    let losses = environment.reader().last_losses(u32::MAX).unwrap();
     assert!(
         losses.iter().all(|loss| loss.reason == "store_refused" && loss.node == "stranger"),
         "{losses:?}"
@@ -188,7 +187,7 @@ fn an_exhausted_sequence_costs_no_sample() {
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_counts(&environment, "n1", 1);
-    assert!(environment.reader().losses(None).unwrap().is_empty());
+    assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
     // Ids exceed 32 bits.
     server(&mut environment).query("SELECT setval('series_series_id_seq', 5000000000)");
     let collector = environment.collector();
@@ -215,5 +214,5 @@ fn a_suppressed_insert_costs_no_sample() {
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_counts(&environment, "n1", 1);
-    assert!(environment.reader().losses(None).unwrap().is_empty());
+    assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
 }

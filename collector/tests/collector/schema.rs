@@ -149,12 +149,12 @@ fn migrates_older_schemas_with_data(environment: &mut TestEnvironment) {
         );
         // No samples are lost, and there is room for more than 2^31 series.
         let mut reader = environment.reader();
-        let jobs = reader.jobs().unwrap();
+        let jobs = environment.jobs();
         let old = jobs.iter().find(|job| job.job_id == "old").unwrap();
         let series = reader.series(SeriesScope::Job(old.job_key)).unwrap();
         let points = reader.points(series[0].series_id, i64::MIN..i64::MAX).unwrap();
         assert_eq!(points.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [10.0, 20.0, 30.0]);
-        let key = Some(old.job_key);
+        let key = old.job_key;
         assert_eq!(reader.marks(key).unwrap()[0].actor.as_deref(), Some("uid 1000"));
         assert_eq!(reader.plan_changes(key).unwrap()[0].actor.as_deref(), Some("uid 1000"));
         let refused = reader.refused_requests(old.job_key).unwrap();

@@ -44,7 +44,7 @@ fn send(agent: &mut Agent, begin_us: i64, count: i64) {
 fn rows_in_store(environment: &TestEnvironment) -> BTreeSet<Row> {
     let mut reader = environment.reader();
     let mut rows = BTreeSet::new();
-    let key = reader.jobs().unwrap()[0].job_key;
+    let key = environment.jobs()[0].job_key;
     for (scope, job) in [(SeriesScope::Job(key), Some("42".to_owned())), (SeriesScope::Node("n1"), None)] {
         for series in reader.series(scope).unwrap() {
             for (time_ns, value) in reader.points(series.series_id, i64::MIN..i64::MAX).unwrap() {

@@ -10,6 +10,7 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
+use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, LedgerRow, SeriesScope};
 
 use crate::support::agent::{Agent, job, shape, values};
@@ -145,23 +146,32 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     let series = reader.series(SeriesScope::Job(found.job_key)).unwrap();
     assert_eq!(series.len(), 6);
     assert_eq!(series[2].labels.to_string(), "cpu=3,node=a=b");
-    assert_eq!(
-        (series[0].unit.as_str(), series[0].kind.as_str(), series[0].count),
-        ("nanoseconds", "counter", 20)
-    );
+    assert_eq!((series[0].unit.as_str(), series[0].kind.as_str()), ("nanoseconds", "counter"));
     assert_rows(environment, SeriesScope::Node("n2"), begin_us, 0..20);
-    let summary = reader.summary(series[0].series_id).unwrap().unwrap();
-    assert_eq!((summary.count, summary.min, summary.max), (20, 0.0, values(19).1[0]));
-    assert_eq!((summary.first, summary.last), (0.0, values(19).1[0]));
-    assert_ledger(&reader.ledger(Some(found.job_key)).unwrap(), tally(20));
-    let changes = reader.plan_changes(Some(found.job_key)).unwrap();
+    // The samples of the job are those within its time.
+    let (mut ids, mut points) =
+        (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
+    let read = reader.samples(&ids, &found.sampled_ns, |sample| {
+        points.push(sample);
+        Ok::<_, StoreError>(())
+    });
+    read.unwrap();
+    ids.sort_unstable();
+    assert_eq!(points.len(), 6 * 20);
+    assert!(points.is_sorted_by_key(|sample| (sample.series_id, sample.time_ns)));
+    assert_eq!((points[0].series_id, points[119].series_id), (ids[0], ids[5]));
+    let of_first = points.iter().filter(|point| point.series_id == series[0].series_id);
+    let read: Vec<f64> = of_first.map(|point| point.value).collect();
+    assert_eq!(read, (0..20).map(|seed| values(seed).1[0]).collect::<Vec<_>>());
+    assert_ledger(&reader.ledger(found.job_key).unwrap(), tally(20));
+    let changes = reader.plan_changes(found.job_key).unwrap();
     assert_eq!(changes.len(), 2);
     assert_eq!(
         (changes[0].old_period_us, changes[0].new_period_us, changes[0].cause.as_str()),
         (Some(1_000_000), None, "job_end")
     );
     assert_eq!(changes[0].actor.as_deref(), Some("ada"));
-    assert!(reader.losses(None).unwrap().is_empty());
+    assert!(reader.last_losses(u32::MAX).unwrap().is_empty());
 }
 
 fn repeated_frames_are_stored_once(environment: &mut TestEnvironment) {
@@ -211,7 +221,7 @@ fn requests_gaps_and_unknown_ids(environment: &mut TestEnvironment) {
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_rows(environment, SeriesScope::Node("n1"), begin_us, 0..5);
-    assert!(environment.reader().losses(None).unwrap().is_empty());
+    assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
 }
 
 fn skipped_frames_are_recorded_as_loss(environment: &mut TestEnvironment) {
@@ -253,7 +263,7 @@ fn skipped_frames_are_recorded_as_loss(environment: &mut TestEnvironment) {
     });
     collector.stop().unwrap();
     assert_rows(environment, SeriesScope::Node("n1"), begin_us, [0, 1, 4, 5].into_iter());
-    let losses = environment.reader().losses(None).unwrap();
+    let losses = environment.reader().last_losses(u32::MAX).unwrap();
     let recorded: Vec<_> = losses.iter().map(|loss| (loss.samples, loss.reason.as_str())).collect();
     assert_eq!(recorded, [(6, "outbox_full"), (0, "store_replaced")], "{losses:?}");
     assert_eq!((losses[0].first_time_ns, losses[0].last_time_ns), (span_us.0 * 1000, span_us.1 * 1000));
@@ -275,7 +285,7 @@ fn restarted_collector_continues(environment: &mut TestEnvironment) {
         collector.stop().unwrap();
     }
     assert_rows(environment, SeriesScope::Node("n1"), begin_us, 0..30);
-    assert!(environment.reader().losses(None).unwrap().is_empty());
+    assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
 }
 
 fn invalid_messages_do_not_affect_others(environment: &mut TestEnvironment) {
@@ -339,7 +349,7 @@ fn a_reused_job_id_is_another_job(environment: &mut TestEnvironment) {
         agent.wait_until_acknowledged();
     }
     collector.stop().unwrap();
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     let times: Vec<_> = jobs
         .iter()
         .map(|job| (job.started_ns / 1000 - begin_us, job.ended_ns.map(|ended| ended / 1000 - begin_us)))
@@ -347,8 +357,7 @@ fn a_reused_job_id_is_another_job(environment: &mut TestEnvironment) {
     assert_eq!(times, [(0, Some(20_000_000)), (100_000_000, None)]);
     assert_eq!((jobs[0].nodes.len(), jobs[1].nodes.len()), (2, 1));
     // A restarted agent continues the existing series.
-    let series = environment.reader().series(SeriesScope::Job(jobs[1].job_key)).unwrap();
-    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [2, 2, 2]);
+    assert_eq!(environment.counts(SeriesScope::Job(jobs[1].job_key)), [2, 2, 2]);
 }
 
 fn stop_commits_messages_in_the_socket(environment: &mut TestEnvironment) {

@@ -6,8 +6,7 @@ use std::process::Output;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use polymeter_e2e::program;
-use polymeter_e2e::tests;
+use polymeter_e2e::{program, stored, tests};
 use polymeter_store::reader::{Reader, SeriesScope};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -38,7 +37,7 @@ impl Bundled {
             .unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         let mut reader = Reader::open(&format!("sqlite:{}", database.display()).parse().unwrap()).unwrap();
-        let job_id = reader.jobs().unwrap().pop().unwrap().job_id;
+        let job_id = stored::jobs(&mut reader).pop().unwrap().job_id;
         let bundled = Self { directory, job_id };
         fs::write(bundled.path("described.toml"), "seed = 7\n").unwrap();
         let output = bundled.polymeter(&[
@@ -111,7 +110,7 @@ fn samples_of_file(path: &Path) -> Vec<Sample> {
 }
 
 fn samples_of_store(reader: &mut Reader) -> Vec<Sample> {
-    let job = reader.jobs().unwrap().pop().unwrap();
+    let job = stored::jobs(reader).pop().unwrap();
     let (from_ns, to_ns) = (job.started_ns, job.ended_ns.unwrap());
     let mut samples = Vec::new();
     let wanted =
@@ -150,12 +149,12 @@ fn bundle_contains_the_stored_samples() {
     assert_eq!(bundled.json("job.json")["samples"], stored.len());
     assert_eq!(bundled.json("job.json")["job_id"], bundled.job_id.as_str());
 
-    let job = reader.jobs().unwrap().pop().unwrap();
+    let job = stored::jobs(&mut reader).pop().unwrap();
     let rows = |name: &str| fs::read_to_string(bundled.bundle().join(name)).unwrap().lines().count() - 1;
     assert_eq!(rows("series.csv"), reader.series(SeriesScope::Job(job.job_key)).unwrap().len());
-    assert_eq!(rows("plan_changes.csv"), reader.plan_changes(Some(job.job_key)).unwrap().len());
-    assert_eq!(rows("ledger.csv"), reader.ledger(Some(job.job_key)).unwrap().len());
-    let due = reader.ledger(Some(job.job_key)).unwrap().iter().map(|row| row.tally.due).sum::<u64>();
+    assert_eq!(rows("plan_changes.csv"), reader.plan_changes(job.job_key).unwrap().len());
+    assert_eq!(rows("ledger.csv"), reader.ledger(job.job_key).unwrap().len());
+    let due = reader.ledger(job.job_key).unwrap().iter().map(|row| row.tally.due).sum::<u64>();
     assert!(due > 0 && bundled.json("report.json")["ledger"]["due"] == due);
 
     let provenance = bundled.json("provenance.json");
@@ -165,7 +164,7 @@ fn bundle_contains_the_stored_samples() {
     let plot = fs::read_to_string(bundled.bundle().join("plot.svg")).unwrap();
     assert!(plot.contains(">cpu.usage<") && plot.ends_with("</svg>\n"), "{plot}");
     let readme = fs::read_to_string(bundled.bundle().join("README.md")).unwrap();
-    for change in reader.plan_changes(Some(job.job_key)).unwrap() {
+    for change in reader.plan_changes(job.job_key).unwrap() {
         assert!(readme.contains(&format!("-m {}=10ms", change.metric)), "{readme}");
     }
 }

@@ -83,7 +83,7 @@ impl Fixture {
         // Jobs with the same id and different owners are different jobs.
         let mut reader = self.env.reader();
         wait_until("the store knows the ends of all jobs", || {
-            let jobs = reader.jobs().unwrap();
+            let jobs = stored::jobs(&mut reader);
             !jobs.is_empty() && jobs.iter().all(|job| job.ended_ns.is_some())
         });
         self.agent.daemon.terminate();
@@ -124,12 +124,13 @@ fn marks_and_user_values_are_stored() {
     stored::wait_for_end(&fixture.env, "x");
     let mut reader = fixture.env.reader();
     let job = stored::job(&mut reader, "x").unwrap();
-    let marks: Vec<_> = reader.marks(Some(job.job_key)).unwrap();
+    let marks: Vec<_> = reader.marks(job.job_key).unwrap();
     let names_and_kinds: Vec<_> = marks.iter().map(|mark| (mark.name.as_str(), mark.kind.as_str())).collect();
     assert_eq!(names_and_kinds, [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")]);
     assert!(marks.iter().all(|mark| mark.actor.as_deref() == Some("uid 64001")));
-    let of_node = reader.marks(None).unwrap();
-    assert_eq!(of_node.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["maintenance"]);
+    let of_node = "SELECT group_concat(name) FROM mark WHERE job_key IS NULL";
+    let store = rusqlite::Connection::open(fixture.env.path("store.db")).unwrap();
+    assert_eq!(store.query_row(of_node, (), |row| row.get::<_, String>(0)).unwrap(), "maintenance");
     let samples = stored::samples(&mut reader, polymeter_store::reader::SeriesScope::Job(job.job_key));
     let values = |labels: &str| {
         let series = &samples[&("user.loss".to_owned(), labels.to_owned())];
@@ -138,7 +139,7 @@ fn marks_and_user_values_are_stored() {
     assert_eq!(values("rank=0,unit=nats"), [0.5, 0.25]);
     assert_eq!(values("rank=1,unit=nats"), [-1e300]);
     let pushed: Vec<_> =
-        reader.ledger(Some(job.job_key)).unwrap().into_iter().filter(|row| row.source == "pushed").collect();
+        reader.ledger(job.job_key).unwrap().into_iter().filter(|row| row.source == "pushed").collect();
     assert_eq!(pushed[0].tally.taken, 3 + 254, "{pushed:?}");
     fixture.agent.daemon.terminate();
     fixture.collector.terminate();
@@ -301,7 +302,7 @@ fn governor_slows_and_restores_leases() {
     let changes = || {
         let mut reader = fixture.env.reader();
         let job = stored::job(&mut reader, "x").unwrap();
-        let changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        let changes = reader.plan_changes(job.job_key).unwrap();
         changes
             .into_iter()
             .filter(|change| change.metric == "cpu.user" && change.cause == "governor")
@@ -329,7 +330,7 @@ fn leases_end_with_their_job() {
     assert_eq!(fixture.plan_line("cpu.usage")["cause"], "baseline");
     assert_eq!(fixture.ask_as((OWNER, OWNER), &request)["code"], "unknown_job");
     let env = fixture.end();
-    let owners: Vec<_> = env.reader().jobs().unwrap().iter().map(|job| job.owner_uid).collect();
+    let owners: Vec<_> = stored::jobs(&mut env.reader()).iter().map(|job| job.owner_uid).collect();
     assert_eq!(owners, [Some(i64::from(OWNER)), Some(i64::from(OTHER_USER))]);
 }
 

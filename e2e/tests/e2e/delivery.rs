@@ -52,7 +52,7 @@ fn assert_complete(env: &TestEnvironment, agent: &Agent, rows_before: u64) {
 /// Returns the number of stored samples of all jobs.
 fn all_rows(env: &TestEnvironment) -> u64 {
     let mut reader = env.reader();
-    let jobs = reader.jobs().unwrap();
+    let jobs = stored::jobs(&mut reader);
     jobs.iter().map(|job| stored::rows(&mut reader, job.job_key)).sum()
 }
 
@@ -115,7 +115,7 @@ fn forged_frames_are_refused() {
     assert_complete(&fixture.env, &fixture.agent, 0);
     assert!(fixture.collector.runs());
     let nodes: HashSet<String> =
-        fixture.env.reader().jobs().unwrap().into_iter().flat_map(|job| job.nodes).collect();
+        stored::jobs(&mut fixture.env.reader()).into_iter().flat_map(|job| job.nodes).collect();
     assert_eq!(nodes, HashSet::from([fixture.env.node.clone()]));
     fixture.agent.daemon.terminate();
     let log = fixture.collector.terminate();
@@ -153,7 +153,7 @@ fn killed_collector_loses_and_repeats_nothing() {
     job.remove();
     stored::wait_for_end(&env, "1");
     assert_complete(&env, &agent, 0);
-    assert!(env.reader().losses(None).unwrap().is_empty());
+    assert!(env.reader().last_losses(u32::MAX).unwrap().is_empty());
     agent.daemon.terminate();
     collector_daemon.terminate();
 }
@@ -182,7 +182,7 @@ fn killed_agent_starts_a_new_session() {
     let mut reader = env.reader();
     let job = stored::job(&mut reader, "1").unwrap();
     let sessions: HashSet<String> =
-        reader.ledger(Some(job.job_key)).unwrap().into_iter().map(|row| row.session_id).collect();
+        reader.ledger(job.job_key).unwrap().into_iter().map(|row| row.session_id).collect();
     assert!(sessions.len() <= 2 && acknowledged > 0);
     agent.daemon.terminate();
     second.terminate();
@@ -199,7 +199,7 @@ fn terminated_agent_delivers_everything() {
     let mut reader = env.reader();
     let stored = stored::job(&mut reader, "1").unwrap();
     assert_eq!(stored.ended_ns, None);
-    let sum = stored::sum(&stored::ledger(&mut reader, Some(stored.job_key)));
+    let sum = stored::sum(&stored::ledger(&mut reader, stored.job_key));
     assert_eq!(sum.taken, stored::rows(&mut reader, stored.job_key), "{sum:?}");
     job.remove();
 }
@@ -224,7 +224,7 @@ fn agent_delivers_after_the_collector_starts() {
     let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
     let first_us = samples.values().filter_map(|series| series.points.first()).map(|point| point.0).min();
     assert!(first_us.unwrap() < without_us);
-    assert!(reader.losses(None).unwrap().is_empty());
+    assert!(reader.last_losses(u32::MAX).unwrap().is_empty());
     agent.daemon.terminate();
     collector_daemon.terminate();
 }
@@ -262,7 +262,7 @@ fn deleted_store_is_not_acknowledged() {
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
     let rows = all_rows(&env);
     assert!(dropped == 0 && 0 < rows && rows < taken, "{rows} of {taken}");
-    let losses = env.reader().losses(None).unwrap();
+    let losses = env.reader().last_losses(u32::MAX).unwrap();
     let reasons: Vec<_> = losses.iter().map(|loss| loss.reason.as_str()).collect();
     assert_eq!(reasons, ["store_replaced"]);
     let log = collector_daemon.terminate();

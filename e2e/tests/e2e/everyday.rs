@@ -71,7 +71,7 @@ fn marks_and_user_values_are_in_the_report() {
     wait_until("the store has the marks", || {
         let mut reader = fixture.env.reader();
         let job = stored::job(&mut reader, "x");
-        job.is_some_and(|job| reader.marks(Some(job.job_key)).unwrap().len() == 4)
+        job.is_some_and(|job| reader.marks(job.job_key).unwrap().len() == 4)
     });
     let report: Value = serde_json::from_str(&report(&fixture.env, &["--json"])).unwrap();
     let phases = report["phases"].as_array().unwrap();
@@ -123,7 +123,7 @@ fn job_defaults_to_the_schedulers_or_the_own_cgroup() {
     wait_until("the store has the marks", || {
         let mut reader = fixture.env.reader();
         let job = stored::job(&mut reader, "x");
-        let marks = job.map(|job| reader.marks(Some(job.job_key)).unwrap()).unwrap_or_default();
+        let marks = job.map(|job| reader.marks(job.job_key).unwrap()).unwrap_or_default();
         marks.iter().map(|mark| mark.name.as_str()).eq(["by cgroup", "from environment", "from environment"])
     });
     fixture.end();

@@ -128,8 +128,7 @@ fn job_script_marks_pushes_and_leases() {
         let Some(job) = stored::job(&mut reader, "x") else { return false };
         let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
         let pushed = samples.get(&("user.checksum_round".to_owned(), "unit=rounds".to_owned()));
-        pushed.is_some_and(|series| series.points.len() == 3)
-            && reader.marks(Some(job.job_key)).unwrap().len() == 4
+        pushed.is_some_and(|series| series.points.len() == 3) && reader.marks(job.job_key).unwrap().len() == 4
     });
     fixture.end();
 }

@@ -272,7 +272,7 @@ fn steps_and_tasks_have_separate_series() {
     job.remove();
     node.report("end", "9");
     let row = stored::wait_for_end(&node.env, "9");
-    let ledger = stored::ledger(&mut node.env.reader(), Some(row.job_key));
+    let ledger = stored::ledger(&mut node.env.reader(), row.job_key);
     // There is more than one sample if the best file of a metric appeared after another file.
     let of_task = ledger.iter().filter(|(source, _)| source.starts_with("step_0/task_3/"));
     let taken: u64 = of_task.map(|(_, tally)| tally.taken).sum();
@@ -436,7 +436,7 @@ fn reused_job_id_is_a_new_job_and_recreated_cgroups_are_not() {
         job.remove();
         wait_until("the job is gone", || !node.tracks("5"));
     };
-    let rows = || node.env.reader().jobs().unwrap().iter().filter(|job| job.ended_ns.is_some()).count();
+    let rows = || stored::jobs(&mut node.env.reader()).iter().filter(|job| job.ended_ns.is_some()).count();
     // Two steps of an allocation, one after the other.
     run_once();
     run_once();

@@ -34,7 +34,7 @@ fn lease_takes_effect_at_once_and_expires() {
     let changes = || {
         let mut reader = fixture.env.reader();
         let job = stored::job(&mut reader, "x").unwrap();
-        let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        let mut changes = reader.plan_changes(job.job_key).unwrap();
         changes.retain(|change| change.metric == "cpu.usage");
         changes
     };

@@ -94,7 +94,7 @@ fn invalid_configuration_keeps_the_previous_one() {
     stored::wait_for_end(&fixture.env, "1");
     let mut reader = fixture.env.reader();
     let job = stored::job(&mut reader, "1").unwrap();
-    let changes = reader.plan_changes(Some(job.job_key)).unwrap();
+    let changes = reader.plan_changes(job.job_key).unwrap();
     assert!(changes.iter().all(|change| change.cause != "reload"), "{changes:?}");
     fixture.agent.daemon.terminate();
     fixture.collector.terminate();
@@ -225,13 +225,13 @@ fn every_request_is_answered() {
     let owner = (ended.owner.as_deref(), ended.owner_uid, ended.cluster.as_deref());
     assert_eq!(owner, (Some("ada"), Some(1000), Some("lab")));
     let mut reader = env.reader();
-    let changes = reader.plan_changes(Some(ended.job_key)).unwrap();
+    let changes = reader.plan_changes(ended.job_key).unwrap();
     let of = |metric: &str| changes.iter().find(|change| change.metric == metric).unwrap();
     assert_eq!(
         (of("cpu.usage").new_period_us, of("cpu.usage").cause.as_str()),
         (Some(5_000), "registration")
     );
-    let sum = stored::sum(&stored::ledger(&mut reader, Some(ended.job_key)));
+    let sum = stored::sum(&stored::ledger(&mut reader, ended.job_key));
     assert_eq!(sum.taken, stored::rows(&mut reader, ended.job_key));
     agent.daemon.terminate();
     collector.terminate();

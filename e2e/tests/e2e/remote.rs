@@ -171,7 +171,7 @@ impl Fixture {
     fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
-        let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        let mut changes = reader.plan_changes(job.job_key).unwrap();
         changes.retain(|change| change.metric == metric && change.new_period_us == Some(period_us));
         changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
     }

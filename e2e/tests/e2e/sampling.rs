@@ -177,7 +177,7 @@ fn every_deadline_is_stored_or_counted() {
     let ended = stored::wait_for_end(&env, "1");
     let mut reader = env.reader();
     let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
-    let ledger = stored::ledger(&mut reader, Some(ended.job_key));
+    let ledger = stored::ledger(&mut reader, ended.job_key);
     for (metric, period_us, source) in DEADLINE_METRICS {
         let times: Vec<i64> =
             samples[&(metric.to_owned(), String::new())].points.iter().map(|point| point.0).collect();
@@ -187,7 +187,7 @@ fn every_deadline_is_stored_or_counted() {
     let sum = stored::sum(&ledger);
     assert_eq!((sum.taken, sum.dropped, sum.absent), (stored::rows(&mut reader, ended.job_key), 0, 0));
     assert_eq!(agent.count("taken"), sum.taken);
-    assert!(reader.losses(None).unwrap().is_empty());
+    assert!(reader.last_losses(u32::MAX).unwrap().is_empty());
     agent.daemon.terminate();
     collector.terminate();
 }
@@ -253,12 +253,12 @@ fn removed_job_does_not_disturb_others() {
     let last_us =
         samples.values().filter_map(|series| series.points.last()).map(|point| point.0).max().unwrap();
     assert!(last_us <= gone_us, "a sample of {last_us} after the end at {gone_us}");
-    let sum = stored::sum(&stored::ledger(&mut reader, Some(gone.job_key)));
+    let sum = stored::sum(&stored::ledger(&mut reader, gone.job_key));
     assert_eq!(sum.taken - sum.dropped, stored::rows(&mut reader, gone.job_key), "{sum:?}");
     stays.remove();
     let stayed = stored::wait_for_end(&env, "stays");
     assert!(stayed.ended_ns.unwrap() / 1000 > gone_us);
-    let sum = stored::sum(&stored::ledger(&mut reader, Some(stayed.job_key)));
+    let sum = stored::sum(&stored::ledger(&mut reader, stayed.job_key));
     assert_eq!(sum.taken - sum.dropped, stored::rows(&mut reader, stayed.job_key), "{sum:?}");
     assert_silent(&agent.daemon.terminate());
     collector.terminate();

@@ -260,7 +260,7 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     let cluster = &fixture.cluster;
     let job = cluster.submit(true, &["--requeue"], "sleep 600");
     let rows = || {
-        let mut rows = fixture.env.reader().jobs().unwrap();
+        let mut rows = stored::jobs(&mut fixture.env.reader());
         rows.retain(|row| row.job_id == job);
         rows
     };

@@ -12,6 +12,7 @@ use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, Labels};
 
+use crate::cgroups::{Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId};
 use crate::request::Availability;
 use crate::sources::{CustomSource, Opened, Outcome, Reading, Slot, Source, Unavailable};
@@ -118,6 +119,38 @@ impl SimulatedEdge {
             Opened { name, source: Source::Custom(Box::new(source)), step: None, below: None }
         });
         (opened.collect(), unavailable)
+    }
+
+    /// Updates the sources of a target's steps.
+    pub(super) fn update_steps(
+        &mut self,
+        key: &TargetKey,
+        target: &mut TrackedTarget,
+        mut present: BTreeMap<String, Step>,
+    ) {
+        if !target.plan.wants_steps() {
+            present.clear();
+        }
+        let stale = target.sources.retain_steps(&present);
+        let mut opened = Vec::new();
+        for (name, step) in present {
+            if target.sources.has_step(&name) || target.sources.admit_step(&name) == StepAdmission::Refused {
+                continue;
+            }
+            let step = Arc::new(step);
+            let definitions = target.plan.step_definitions(step.level);
+            let (of_step, unavailable) = self.open(target, &definitions);
+            assert!(unavailable.is_empty());
+            opened.extend(of_step.into_iter().map(|opened| Opened {
+                name: format!("{name}/{}", opened.name),
+                step: Some(Arc::clone(&step)),
+                ..opened
+            }));
+            target.sources.add_step(step);
+        }
+        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
+        let changes = target.sources.commit_steps(&mut self.ids, owner, opened, stale);
+        self.apply(changes);
     }
 
     fn apply(&mut self, changes: SourceChanges) {

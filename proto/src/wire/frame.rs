@@ -2,85 +2,15 @@
 
 mod decode;
 mod encode;
+mod format;
 mod rows;
 
-use super::VERSION;
-use super::bytes::{Cursor, DecodeError};
-use super::dictionary::Entry;
-use crate::ledger::{Event, LedgerEntry};
-use crate::series::{SessionId, ShapeId};
+use super::bytes::DecodeError;
 
 pub use self::encode::Encoder;
-
-/// The first bytes of a frame.
-pub const MAGIC: [u8; 3] = *b"PLM";
-
-const SECTION_DICTIONARY: u8 = 1;
-const SECTION_BLOCK: u8 = 2;
-const SECTION_LEDGER: u8 = 3;
-const SECTION_EVENTS: u8 = 4;
-const SECTION_PARTIAL_BLOCK: u8 = 5;
-/// The two kinds of block with a single row: at long periods every block has one row, and each byte counts.
-const SECTION_LONE_BLOCK: u8 = 6;
-const SECTION_LONE_PARTIAL_BLOCK: u8 = 7;
-
-const CHECKSUM_BYTES: usize = 4;
-
-/// A decoded frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
-    /// The session that it belongs to.
-    pub session: SessionId,
-    /// Its number in that session; the first is 1.
-    pub sequence: u64,
-    /// Dictionary entries that its content needs and that were not announced before.
-    pub dictionary: Vec<Entry>,
-    /// The samples.
-    pub blocks: Vec<Block>,
-    /// Tallies of the samples that were due.
-    pub ledger: Vec<LedgerEntry>,
-    /// Events.
-    pub events: Vec<Event>,
-}
-
-/// The samples of one shape.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    /// The id of the shape.
-    pub shape: ShapeId,
-    /// The number of columns of the shape.
-    pub shape_columns: usize,
-    /// The positions of the present columns in the shape; the others were absent.
-    pub columns: Vec<usize>,
-    /// The times of the samples, in microseconds since the epoch.
-    pub times_us: Vec<i64>,
-    /// The bits of the values, column by column, `times_us.len()` for each.
-    pub values: Vec<u64>,
-}
-
-impl Block {
-    /// Returns the position of each present column in the shape, with its values.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u64])> {
-        self.columns.iter().copied().zip(self.values.chunks_exact(self.times_us.len().max(1)))
-    }
-}
+pub use self::format::{Block, Extras, Frame, MAGIC, Oversized};
 
 impl Frame {
-    /// Returns the session and the sequence number in the first bytes of a frame. The rest is not checked,
-    /// and may be damaged.
-    pub fn peek(bytes: &[u8]) -> Option<(SessionId, u64)> {
-        let mut cursor = Cursor::new(bytes);
-        let known = cursor.array().ok()? == MAGIC && cursor.byte().ok()? == VERSION;
-        let session = SessionId(u64::from_le_bytes(cursor.array().ok()?));
-        let sequence = cursor.varint().ok()?;
-        known.then_some((session, sequence))
-    }
-
-    /// Returns the number of its samples.
-    pub fn samples(&self) -> usize {
-        self.blocks.iter().map(|block| block.values.len()).sum()
-    }
-
     /// Decodes a frame. Takes time and memory proportional to the length of the bytes and at most to
     /// [`crate::limits::FRAME_VALUES`].
     ///
@@ -90,20 +20,3 @@ impl Frame {
         decode::frame(bytes)
     }
 }
-
-/// The content of a frame besides the samples.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Extras<'a> {
-    /// Dictionary entries that the samples or events need.
-    pub dictionary: &'a [Entry],
-    /// Tallies.
-    pub ledger: &'a [LedgerEntry],
-    /// Events.
-    pub events: &'a [Event],
-}
-
-/// The error for a frame that would exceed [`crate::limits::FRAME_BYTES`], or have more than
-/// [`crate::limits::SECTION_ENTRIES`] of a kind: it must be divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the frame exceeds a limit; divide its contents among several frames")]
-pub struct Oversized;

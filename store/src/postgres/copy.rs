@@ -1,16 +1,22 @@
-//! Encoding for PostgreSQL's binary COPY into large buffers: a writer that sends row by row costs several
-//! times as much.
+//! PostgreSQL's binary COPY: encoding into large buffers, since a writer that sends row by row costs several
+//! times as much, and decoding of numbers and times.
 
 use std::error::Error;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+use crate::error::{DatabaseError, ErrorKind};
+use crate::value::{ColumnType, NumberRow};
 
 /// The head of a binary COPY: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
 /// The trailer of a binary COPY.
 const TRAILER: i16 = -1;
+
+/// The length of a field that is NULL.
+const NULL: i32 = -1;
 
 /// Microseconds from the Unix epoch to 2000-01-01, PostgreSQL's epoch.
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
@@ -34,6 +40,95 @@ pub(super) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value
     out.put_i64(series_id);
     out.put_i32(8);
     out.put_f64(value);
+}
+
+/// Decodes the rows of a COPY TO, all of whose columns have eight bytes.
+#[derive(Debug)]
+pub(super) struct CopyReader<'a> {
+    columns: &'a [ColumnType],
+    /// The bytes that were received and not decoded yet.
+    bytes: BytesMut,
+    has_header: bool,
+    row: NumberRow,
+}
+
+/// The bytes of a COPY TO have another form than its statement says.
+#[derive(Debug, thiserror::Error)]
+#[error("unexpected form of a binary COPY")]
+struct UnexpectedCopy;
+
+impl From<UnexpectedCopy> for DatabaseError {
+    fn from(error: UnexpectedCopy) -> Self {
+        Self::new(ErrorKind::Other, error)
+    }
+}
+
+impl<'a> CopyReader<'a> {
+    pub(super) fn new(columns: &'a [ColumnType]) -> Self {
+        Self { columns, bytes: BytesMut::new(), has_header: false, row: NumberRow::default() }
+    }
+
+    /// Appends received bytes.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Decodes the next row; none if it is not complete yet, or at the end.
+    pub(super) fn next_row(&mut self) -> Result<Option<&NumberRow>, DatabaseError> {
+        if !self.has_header {
+            if self.bytes.len() < HEADER.len() {
+                return Ok(None);
+            }
+            self.has_header = self.bytes.split_to(HEADER.len()) == HEADER;
+            if !self.has_header {
+                return Err(UnexpectedCopy.into());
+            }
+        }
+        let mut rest: &[u8] = &self.bytes;
+        if decode(&mut rest, self.columns, &mut self.row)?.is_none() {
+            return Ok(None);
+        }
+        let decoded = self.bytes.len() - rest.len();
+        self.bytes.advance(decoded);
+        Ok(Some(&self.row))
+    }
+}
+
+/// Decodes a row of `columns` at the beginning of `bytes` into `row`, and advances `bytes` behind it; none if it is not complete.
+fn decode(
+    bytes: &mut &[u8],
+    columns: &[ColumnType],
+    row: &mut NumberRow,
+) -> Result<Option<()>, UnexpectedCopy> {
+    row.clear();
+    match bytes.try_get_i16() {
+        Err(_incomplete) => return Ok(None),
+        Ok(TRAILER) => return Ok(None),
+        Ok(count) if usize::try_from(count) != Ok(columns.len()) => return Err(UnexpectedCopy),
+        Ok(_) => {}
+    }
+    for column in columns {
+        let value = match bytes.try_get_i32() {
+            Err(_incomplete) => return Ok(None),
+            Ok(NULL) => None,
+            Ok(8) => match bytes.try_get_i64() {
+                Err(_incomplete) => return Ok(None),
+                Ok(value) => Some(value),
+            },
+            Ok(_) => return Err(UnexpectedCopy),
+        };
+        match column {
+            ColumnType::Real => row.push_real(value.map(|bits| f64::from_bits(bits.cast_unsigned()))),
+            ColumnType::Time => {
+                let since_2000_us = value.unwrap_or_default();
+                row.push_integer(since_2000_us.saturating_add(POSTGRES_EPOCH_US).saturating_mul(1000));
+            }
+            ColumnType::Integer | ColumnType::Bool | ColumnType::Text | ColumnType::Json => {
+                row.push_integer(value.unwrap_or_default());
+            }
+        }
+    }
+    Ok(Some(()))
 }
 
 /// A `timestamptz`, in microseconds since the Unix epoch and within the range of
@@ -77,5 +172,44 @@ mod tests {
             0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0xff, 0xff,
         ]);
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn rows_are_decoded_from_any_pieces() {
+        let mut out = BytesMut::new();
+        put_header(&mut out);
+        put_sample(&mut out, POSTGRES_EPOCH_US + 1, 7, 1.5);
+        put_sample(&mut out, 5, -8, f64::NEG_INFINITY);
+        // NULL, in each column.
+        out.extend_from_slice(&[0, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]);
+        put_trailer(&mut out);
+        let columns = [ColumnType::Time, ColumnType::Integer, ColumnType::Real];
+        for piece in [1, 5, 19, 44, out.len()] {
+            let (mut reader, mut rows) = (CopyReader::new(&columns), Vec::new());
+            for bytes in out.chunks(piece) {
+                reader.append(bytes);
+                while let Some(row) = reader.next_row().unwrap() {
+                    rows.push((row.integer(0), row.integer(1), row.real(2).to_bits()));
+                }
+            }
+            let first = ((POSTGRES_EPOCH_US + 1) * 1000, 7, 1.5_f64.to_bits());
+            let null = (POSTGRES_EPOCH_US * 1000, 0, f64::NAN.to_bits());
+            assert_eq!(rows, [first, (5000, -8, f64::NEG_INFINITY.to_bits()), null]);
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_an_error() {
+        let read = |bytes: &[u8]| {
+            let mut reader = CopyReader::new(&[ColumnType::Integer]);
+            reader.append(bytes);
+            reader.next_row().map(|row| row.is_some())
+        };
+        let mut head = HEADER.to_vec();
+        assert!(matches!(read(&head), Ok(false)));
+        head.extend_from_slice(&[0, 1, 0, 0, 0, 4, 0, 0, 0, 0]);
+        assert!(read(&head).is_err(), "a field of four bytes");
+        assert!(read(&[0; 19]).is_err(), "another head");
+        assert!(read(&[HEADER, &[0, 2]].concat()).is_err(), "two columns");
     }
 }

@@ -15,6 +15,13 @@ pub(super) static DIALECT: Dialect = Dialect {
     for_update: " FOR UPDATE",
     skip_locked: " FOR UPDATE OF old SKIP LOCKED",
     defers_ledger: true,
+    explain: "EXPLAIN",
+    is_one_of: |ids| {
+        let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+        format!("= ANY ('{{{}}}'::int8[])", ids.join(","))
+    },
+    // Unlike a sum of a timestamp and an interval, it is immutable: the planner excludes partitions by it.
+    time: |time_us| format!("to_timestamp({}.{:06})", time_us / 1_000_000, time_us % 1_000_000),
 };
 
 /// The version of the binary format of `jsonb`, which precedes the text.

@@ -1,16 +1,17 @@
-//! The connection of a reader, and the list of jobs.
+//! The connection of a reader.
 
-use std::collections::HashMap;
+use std::ops::ControlFlow;
 
-use super::rows::JobRow;
-use crate::backend::Connection;
-use crate::value::{Row, Value};
+use crate::backend::{Connection, Dialect};
+use crate::value::{ColumnType, NumberRow, Row, Value};
 use crate::{SCHEMA_VERSION, StoreError, StoreUrl};
 
 /// A read-only connection.
 #[derive(Debug)]
 pub struct Reader {
     connection: Box<dyn Connection>,
+    /// The plans of the statements; none unless they are recorded.
+    plans: Option<Vec<String>>,
 }
 
 impl Reader {
@@ -20,7 +21,7 @@ impl Reader {
     /// Returns an error if the store cannot be reached, has no tables of Polymeter, or was made by another
     /// version of the program.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        let mut reader = Self { connection: url.open_to_read()? };
+        let mut reader = Self { connection: url.open_to_read()?, plans: None };
         let version = match reader.schema_version() {
             Ok(Some(version)) => version,
             Ok(None) => return Err(url.without_tables()),
@@ -46,6 +47,29 @@ impl Reader {
         Ok(versions.first().copied().flatten())
     }
 
+    /// Records the plan of each further statement, as the database describes it.
+    pub fn record_plans(&mut self) {
+        self.plans = Some(Vec::new());
+    }
+
+    /// Returns the recorded plans, each after its statement, and forgets them.
+    pub fn take_plans(&mut self) -> Vec<String> {
+        self.plans.replace(Vec::new()).unwrap_or_default()
+    }
+
+    fn record_plan(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<(), StoreError> {
+        let Some(plans) = &mut self.plans else { return Ok(()) };
+        let explain = format!("{} {statement}", self.connection.dialect().explain);
+        let lines = self.connection.read(&explain, parameters)?.into_iter().map(Row::into_text);
+        plans.push(format!("{statement}\n{}", lines.collect::<Vec<_>>().join("\n")));
+        Ok(())
+    }
+
+    /// Returns the fragments of statements that differ between backends.
+    pub(super) fn dialect(&self) -> &'static Dialect {
+        self.connection.dialect()
+    }
+
     /// Returns all rows of a statement, converted by `read`.
     pub(super) fn rows<T>(
         &mut self,
@@ -53,50 +77,28 @@ impl Reader {
         parameters: &[Value<'_>],
         mut read: impl FnMut(&mut Row) -> T,
     ) -> Result<Vec<T>, StoreError> {
+        self.record_plan(statement, parameters)?;
         let rows = self.connection.read(statement, parameters)?;
         Ok(rows.into_iter().map(|mut row| read(&mut row)).collect())
     }
 
-    /// Returns all jobs, the earliest first.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
-    pub fn jobs(&mut self) -> Result<Vec<JobRow>, StoreError> {
-        let select =
-            "SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, cores, state,
-                 exit_code, exit_signal
-             FROM job ORDER BY started, job_key";
-        let mut jobs = self.rows(select, &[], |row| JobRow {
-            job_key: row.integer(),
-            job_id: row.text(),
-            cluster: row.optional_text(),
-            owner: row.optional_text(),
-            owner_uid: row.optional_integer(),
-            started_ns: row.time_ns(),
-            ended_ns: row.optional_time_ns(),
-            nodes: Vec::new(),
-            lost_nodes: Vec::new(),
-            account: row.optional_text(),
-            queue: row.optional_text(),
-            cores: row.optional_integer(),
-            state: row.optional_text(),
-            exit_code: row.optional_integer(),
-            exit_signal: row.optional_integer(),
-        })?;
-        let nodes =
-            self.rows("SELECT job_key, node, lost FROM job_node ORDER BY job_key, node", &[], |row| {
-                (row.integer(), row.text(), row.boolean())
-            })?;
-        let positions: HashMap<i64, usize> = jobs.iter().map(|job| job.job_key).zip(0..).collect();
-        for (key, node, is_lost) in nodes {
-            let Some(job) = positions.get(&key).and_then(|position| jobs.get_mut(*position)) else {
-                continue;
-            };
-            if is_lost {
-                job.lost_nodes.push(node.clone());
+    /// Passes each row of a statement, whose columns are numbers and times, to `each` until that fails. The rows are not
+    /// held in memory. After an error of `each` the reader must be dropped.
+    pub(super) fn stream<E: From<StoreError>>(
+        &mut self,
+        statement: &str,
+        columns: &[ColumnType],
+        mut each: impl FnMut(&NumberRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.record_plan(statement, &[])?;
+        let mut failed = None;
+        self.connection.stream(statement, columns, &mut |row| match each(row) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
             }
-            job.nodes.push(node);
-        }
-        Ok(jobs)
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 }

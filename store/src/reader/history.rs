@@ -6,26 +6,19 @@ use super::connection::Reader;
 use super::rows::{LedgerRow, LossRow, MarkRow, PlanChangeRow, RefusedRow};
 use crate::StoreError;
 use crate::accepted::REFUSED;
-use crate::value::Value;
+use crate::value::Row;
 
 impl Reader {
-    /// Returns the balance of the due samples of a job or of the nodes' own sources.
+    /// Returns the balance of the due samples of a job.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn ledger(&mut self, job_key: Option<i64>) -> Result<Vec<LedgerRow>, StoreError> {
-        let condition = if job_key.is_some() {
-            "job_key = CAST($1 AS bigint)"
-        } else {
-            "job_key IS NULL AND CAST($1 AS bigint) = 0"
-        };
-        let select = format!(
-            "SELECT ledger_balance.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected,
+    pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
+        let select = "SELECT ledger_balance.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected,
                  quarantined, ledger_balance.stored, unknown
              FROM ledger_balance JOIN session ON session.session_id = ledger_balance.session_id
-             WHERE {condition} ORDER BY node, source, ledger_balance.session_id, handle"
-        );
-        self.rows(&select, &[key_or_zero(job_key)], |row| LedgerRow {
+             WHERE job_key = $1 ORDER BY node, source, ledger_balance.session_id, handle";
+        self.rows(select, &[job_key.into()], |row| LedgerRow {
             session_id: row.text(),
             node: row.text(),
             source: row.text(),
@@ -45,16 +38,16 @@ impl Reader {
         })
     }
 
-    /// Returns the changes of the sampling plan of a job or of the nodes' own metrics, in the order of their times.
+    /// Returns the changes of the sampling plan of a job, in the order of their times.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn plan_changes(&mut self, job_key: Option<i64>) -> Result<Vec<PlanChangeRow>, StoreError> {
+    pub fn plan_changes(&mut self, job_key: i64) -> Result<Vec<PlanChangeRow>, StoreError> {
         let select = format!(
             "SELECT time, node, metric, old_period_us, new_period_us, cause, actor, until FROM plan_change
-             WHERE coalesce(job_key, 0) = $1 AND cause <> '{REFUSED}' ORDER BY time, node, metric"
+             WHERE job_key = $1 AND cause <> '{REFUSED}' ORDER BY time, node, metric"
         );
-        self.rows(&select, &[key_or_zero(job_key)], |row| PlanChangeRow {
+        self.rows(&select, &[job_key.into()], |row| PlanChangeRow {
             time_ns: row.time_ns(),
             node: row.text(),
             metric: row.text(),
@@ -73,9 +66,9 @@ impl Reader {
     pub fn refused_requests(&mut self, job_key: i64) -> Result<Vec<RefusedRow>, StoreError> {
         let select = format!(
             "SELECT time, node, metric, new_period_us, actor, coalesce(reason, '') FROM plan_change
-             WHERE coalesce(job_key, 0) = $1 AND cause = '{REFUSED}' ORDER BY time, node, metric"
+             WHERE job_key = $1 AND cause = '{REFUSED}' ORDER BY time, node, metric"
         );
-        self.rows(&select, &[Value::Integer(job_key)], |row| RefusedRow {
+        self.rows(&select, &[job_key.into()], |row| RefusedRow {
             time_ns: row.time_ns(),
             node: row.text(),
             request: row.text(),
@@ -85,14 +78,14 @@ impl Reader {
         })
     }
 
-    /// Returns the marks of a job or of the nodes, in the order of their times.
+    /// Returns the marks of a job, in the order of their times.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn marks(&mut self, job_key: Option<i64>) -> Result<Vec<MarkRow>, StoreError> {
+    pub fn marks(&mut self, job_key: i64) -> Result<Vec<MarkRow>, StoreError> {
         let select = "SELECT time, node, name, coalesce(detail ->> 'kind', 'instant'), actor FROM mark
-             WHERE coalesce(job_key, 0) = $1 ORDER BY time, node, name";
-        self.rows(select, &[key_or_zero(job_key)], |row| MarkRow {
+             WHERE job_key = $1 ORDER BY time, node, name";
+        self.rows(select, &[job_key.into()], |row| MarkRow {
             time_ns: row.time_ns(),
             node: row.text(),
             name: row.text(),
@@ -101,32 +94,53 @@ impl Reader {
         })
     }
 
-    /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran; without a
-    /// job, all losses.
+    /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran, in the order of their
+    /// times.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn losses(&mut self, job_key: Option<i64>) -> Result<Vec<LossRow>, StoreError> {
-        let select = "SELECT time, node, session_id, job_key, source, samples, reason, first_time, last_time FROM loss
-             WHERE CAST($1 AS bigint) = 0 OR job_key = CAST($1 AS bigint) OR source IS NULL AND reason <> 'unknown' AND EXISTS (
-                 SELECT 1 FROM job_node WHERE job_node.job_key = CAST($1 AS bigint) AND job_node.node = loss.node
-                     AND loss.last_time >= job_node.started AND loss.first_time <= coalesce(job_node.ended, loss.first_time))
-             ORDER BY time, node, session_id";
-        self.rows(select, &[key_or_zero(job_key)], |row| LossRow {
-            time_ns: row.time_ns(),
-            node: row.text(),
-            session_id: row.text(),
-            job_key: row.optional_integer(),
-            source: row.optional_text(),
-            samples: row.count(),
-            reason: row.text(),
-            first_time_ns: row.time_ns(),
-            last_time_ns: row.time_ns(),
-        })
+    pub fn losses(&mut self, job_key: i64) -> Result<Vec<LossRow>, StoreError> {
+        let select = format!(
+            "SELECT {LOSS} FROM loss WHERE job_key = $1
+             UNION ALL
+             SELECT {LOSS} FROM job_node JOIN loss ON loss.node = job_node.node AND loss.last_time >= job_node.started
+                 AND (job_node.ended IS NULL OR loss.first_time <= job_node.ended)
+             WHERE job_node.job_key = $1 AND loss.source IS NULL AND loss.reason <> 'unknown'
+                 AND loss.job_key IS DISTINCT FROM job_node.job_key
+             ORDER BY 1, 2, 3"
+        );
+        self.rows(&select, &[job_key.into()], read_loss)
+    }
+
+    /// Returns the losses that were detected last, of all jobs and nodes, at most `limit`, in the order of their times.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn last_losses(&mut self, limit: u32) -> Result<Vec<LossRow>, StoreError> {
+        let select = format!("SELECT {LOSS} FROM loss ORDER BY time DESC LIMIT {limit}");
+        let mut losses = self.rows(&select, &[], read_loss)?;
+        losses.sort_by(|one, other| {
+            (one.time_ns, &one.node, &one.session_id).cmp(&(other.time_ns, &other.node, &other.session_id))
+        });
+        Ok(losses)
     }
 }
 
-/// Returns the key of a job, or 0 for the nodes' own rows. Keys begin at 1.
-fn key_or_zero(job_key: Option<i64>) -> Value<'static> {
-    Value::Integer(job_key.unwrap_or(0))
+/// The columns of a loss.
+const LOSS: &str =
+    "loss.time, loss.node, loss.session_id, loss.job_key, loss.source, loss.samples, loss.reason,
+     loss.first_time, loss.last_time";
+
+fn read_loss(row: &mut Row) -> LossRow {
+    LossRow {
+        time_ns: row.time_ns(),
+        node: row.text(),
+        session_id: row.text(),
+        job_key: row.optional_integer(),
+        source: row.optional_text(),
+        samples: row.count(),
+        reason: row.text(),
+        first_time_ns: row.time_ns(),
+        last_time_ns: row.time_ns(),
+    }
 }

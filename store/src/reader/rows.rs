@@ -1,7 +1,27 @@
 //! The rows that a reader returns.
 
+use std::ops::Range;
+
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::Labels;
+
+/// A choice of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobFilter<'a> {
+    /// The scheduler's id; none for any.
+    pub job_id: Option<&'a str>,
+    /// The start, in nanoseconds since the epoch, and the key of the last job of the previous page; none for the first page.
+    pub before: Option<(i64, i64)>,
+    /// The maximum number of jobs.
+    pub limit: u32,
+}
+
+/// The first page of all jobs.
+impl Default for JobFilter<'_> {
+    fn default() -> Self {
+        Self { job_id: None, before: None, limit: 1000 }
+    }
+}
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +41,8 @@ pub struct JobRow {
     /// The time at which it ended on its last node, in nanoseconds since the epoch; none while it runs on any
     /// node.
     pub ended_ns: Option<i64>,
+    /// The time that contains all its samples, in nanoseconds since the epoch.
+    pub sampled_ns: Range<i64>,
     /// The nodes whose agent was lost, so that the time of the job's end there is unknown.
     pub lost_nodes: Vec<String>,
     /// Its nodes, sorted.
@@ -39,7 +61,7 @@ pub struct JobRow {
     pub exit_signal: Option<i64>,
 }
 
-/// A series with the extent of its samples.
+/// A series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesRow {
     /// The store's id of the series.
@@ -54,12 +76,75 @@ pub struct SeriesRow {
     pub kind: String,
     /// The labels.
     pub labels: Labels,
-    /// The number of its samples.
+}
+
+/// A sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SampleRow {
+    /// The store's id of the series.
+    pub series_id: i64,
+    /// The time, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The value.
+    pub value: f64,
+}
+
+/// The samples of a series in an interval of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BucketRow {
+    /// The store's id of the series.
+    pub series_id: i64,
+    /// The begin of the interval, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The number of samples.
     pub count: u64,
-    /// The time of the first one, in nanoseconds since the epoch.
-    pub first_time_ns: Option<i64>,
-    /// The time of the last one, in nanoseconds since the epoch.
-    pub last_time_ns: Option<i64>,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+    /// The sum of the values.
+    pub sum: f64,
+    /// The earliest value.
+    pub first: f64,
+    /// The latest value.
+    pub last: f64,
+    /// The increase of a counter from the earliest value to the latest.
+    pub increase: f64,
+}
+
+/// The rollups of samples, by the length of their intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollup {
+    /// Intervals of 10 s.
+    TenSeconds,
+    /// Intervals of a minute.
+    Minute,
+    /// Intervals of an hour.
+    Hour,
+}
+
+impl Rollup {
+    /// All rollups, the shortest intervals first.
+    pub const ALL: [Self; 3] = [Self::TenSeconds, Self::Minute, Self::Hour];
+
+    /// Returns the length of its intervals, in nanoseconds.
+    pub const fn length_ns(self) -> i64 {
+        let seconds = match self {
+            Self::TenSeconds => 10,
+            Self::Minute => 60,
+            Self::Hour => 3600,
+        };
+        seconds * 1_000_000_000
+    }
+
+    /// Returns the name of the relation.
+    pub(super) const fn relation(self) -> &'static str {
+        match self {
+            Self::TenSeconds => "samples_10s",
+            Self::Minute => "samples_1min",
+            Self::Hour => "samples_1h",
+        }
+    }
 }
 
 /// The owner of series.
@@ -69,23 +154,6 @@ pub enum SeriesScope<'a> {
     Job(i64),
     /// A node, for its own series.
     Node(&'a str),
-}
-
-/// Statistics of the samples of a series.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SeriesSummary {
-    /// The number of samples.
-    pub count: u64,
-    /// The smallest value.
-    pub min: f64,
-    /// The largest value.
-    pub max: f64,
-    /// The unweighted mean of the values.
-    pub mean: f64,
-    /// The earliest value.
-    pub first: f64,
-    /// The latest value.
-    pub last: f64,
 }
 
 /// The balance of the samples of one source.

@@ -1,6 +1,7 @@
 //! A connection to an SQLite file.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{CachedStatement, OpenFlags, params_from_iter};
@@ -12,7 +13,7 @@ use super::statement::{self, DIALECT};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::error::DatabaseError;
-use crate::value::{Batch, Row, Value};
+use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
 use crate::{StoreError, StoreOrigin, limits};
 
 /// A connection to an SQLite file.
@@ -86,6 +87,26 @@ impl Connection for SqliteConnection {
     fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
         let rows = self.run(&statement::translate(statement), parameters);
         rows.map_err(|source| explain(&self.path, "read the store", source))
+    }
+
+    fn stream(
+        &mut self,
+        statement: &str,
+        columns: &[ColumnType],
+        each: &mut dyn FnMut(&NumberRow) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let mut step_all = || {
+            let mut prepared = self.connection.prepare(&statement::translate(statement))?;
+            let (mut rows, mut numbers) = (prepared.query(())?, NumberRow::default());
+            while let Some(row) = rows.next()? {
+                statement::read_numbers(row, columns, &mut numbers)?;
+                if each(&numbers).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        step_all().map_err(|source| explain(&self.path, "read the store", source))
     }
 
     fn execute(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<u64, DatabaseError> {

@@ -5,7 +5,7 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ToSql};
 
 use crate::backend::Dialect;
-use crate::value::{Batch, Value};
+use crate::value::{Batch, ColumnType, NumberRow, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
     same_labels: "series.labels = new.labels",
@@ -14,7 +14,15 @@ pub(super) static DIALECT: Dialect = Dialect {
     skip_locked: "",
     // An update of a ledger row costs no more than a sample.
     defers_ledger: false,
+    explain: "EXPLAIN QUERY PLAN",
+    is_one_of,
+    time: |time_us| time_us.saturating_mul(1000).to_string(),
 };
+
+/// A list of literals would be compiled one by one.
+fn is_one_of(ids: &[i64]) -> String {
+    format!("IN (SELECT value FROM json_each('{}'))", serde_json::Value::from(ids))
+}
 
 /// Converts `statement` to SQLite's form: fragments are filled in, and `$1` becomes `?1`, since SQLite treats
 /// `$1` as a name.
@@ -70,6 +78,28 @@ impl From<ValueRef<'_>> for Value<'static> {
             }
         }
     }
+}
+
+/// Reads the columns of `row` into `numbers`.
+pub(super) fn read_numbers(
+    row: &rusqlite::Row<'_>,
+    columns: &[ColumnType],
+    numbers: &mut NumberRow,
+) -> rusqlite::Result<()> {
+    numbers.clear();
+    for (number, column) in columns.iter().enumerate() {
+        match column {
+            ColumnType::Real => numbers.push_real(row.get(number)?),
+            ColumnType::Integer
+            | ColumnType::Bool
+            | ColumnType::Time
+            | ColumnType::Text
+            | ColumnType::Json => {
+                numbers.push_integer(row.get(number)?);
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

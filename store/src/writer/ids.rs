@@ -1,13 +1,11 @@
 //! The ids of ledger lines and series.
 
-use std::sync::{Arc, OnceLock};
-
+use super::found::not_inserted;
 use super::transaction::transaction;
 use super::{ledger_lines, series};
 use crate::accepted::Accepted;
 use crate::backend::Connection;
-use crate::error::{DatabaseError, ErrorKind};
-use crate::value::Row;
+use crate::error::DatabaseError;
 
 /// Assigns ids to the ledger lines and series of `frames` that have none. Those that are not in the store are
 /// inserted in one transaction.
@@ -37,21 +35,4 @@ pub(super) fn assign(connection: &mut dyn Connection, frames: &[Accepted]) -> Re
         return Err(not_inserted("series"));
     }
     Ok(())
-}
-
-/// Sets the ids of `records` from rows of a position and an id, which is NULL if the store lacks the record.
-pub(super) fn set<T>(found: Vec<Row>, records: &[Arc<T>], id_of: impl Fn(&T) -> &OnceLock<i64>) {
-    for mut row in found {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
-        if let (Some(record), Some(id)) = (records.get(position), row.optional_integer()) {
-            id_of(record).get_or_init(|| id);
-        }
-    }
-}
-
-/// Returns the error for a row that the database accepted and does not have: a rule or a trigger that an
-/// administrator added may suppress it.
-pub(super) fn not_inserted(table: &str) -> DatabaseError {
-    let error = format!("an inserted row of table {table} is missing; check the table's triggers and rules");
-    DatabaseError::new(ErrorKind::Other, std::io::Error::other(error))
 }

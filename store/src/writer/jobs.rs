@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polymeter_proto::series::Identifier;
 
-use super::ids::not_inserted;
+use super::found::not_inserted;
 use super::job_ends;
 use super::progress::distinct;
 use super::transaction::transaction;

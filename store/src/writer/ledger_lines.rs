@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
 
-use super::ids;
+use super::found::set_ids;
 use super::ledger::LineChange;
 use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, LedgerLine};
@@ -71,7 +71,7 @@ pub(super) fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -
          ) FROM {new}",
         &batch(lines),
     )?;
-    ids::set(found, lines, |line| &line.id);
+    set_ids(found, lines, |line| &line.id);
     Ok(())
 }
 

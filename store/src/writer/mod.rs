@@ -2,6 +2,7 @@
 //! backend.
 
 mod events;
+mod found;
 mod ids;
 mod job_ends;
 mod jobs;

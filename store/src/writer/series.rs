@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ids;
+use super::found::set_ids;
 use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, SeriesRecord};
 use crate::backend::Connection;
@@ -68,7 +68,7 @@ pub(super) fn find(
          ) FROM {new}",
         &batch(series),
     )?;
-    ids::set(found, series, |series| &series.id);
+    set_ids(found, series, |series| &series.id);
     Ok(())
 }
 

@@ -45,9 +45,8 @@ struct JobInfo<'a> {
 pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
     let mut reader = Reader::open(request.store).map_err(failed)?;
-    let jobs = reader.jobs().map_err(failed)?;
-    let job = choose(&jobs, Some(request.job), request.store)?;
-    let changes = reader.plan_changes(Some(job.job_key)).map_err(failed)?;
+    let job = choose(&mut reader, Some(request.job), request.store)?;
+    let changes = reader.plan_changes(job.job_key).map_err(failed)?;
     let default_out = || PathBuf::from(format!("bundle-{}", file_name_of(request.job)));
     let out = request.out.map_or_else(default_out, Path::to_owned);
     let directory = BundleDirectory::create(&out)?;
@@ -55,7 +54,7 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
         fs::copy(description, directory.file(DESCRIPTION))
             .map_err(|error| io_failure("copy", description, &error))?;
     }
-    let samples = add_job(&directory, &mut reader, job)?;
+    let samples = add_job(&directory, &mut reader, &job)?;
     add_origin(&directory, Some(request.store.to_string()), |provenance| {
         readme::of_job(&job.job_id, provenance, &changes)
     })?;
@@ -70,14 +69,12 @@ fn add_job(directory: &BundleDirectory, reader: &mut Reader, job: &JobRow) -> Re
     directory.add_text("report.txt", &render::text(&report, Detail::All, None))?;
     directory.add_json("report.json", &report)?;
     directory.add_text(plot::NAME, &plot::render(&report, job.started_ns))?;
-    // The bundle contains a running job up to now.
-    let end_ns = job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
     let file = directory.create_file(samples::NAME)?;
-    let samples = samples::write(reader, job, job.started_ns..end_ns, file).map_err(|error| match error {
+    let (samples, series) = samples::write(reader, job, file).map_err(|error| match error {
         SamplesError::Store(error) => failed(error),
         SamplesError::Write(error) => Failure::because("cannot write the samples", &error),
     })?;
-    for (name, text) in tables::tables(reader, job)? {
+    for (name, text) in tables::tables(reader, job, &series)? {
         directory.add_text(name, &text)?;
     }
     let info = JobInfo {

@@ -2,6 +2,7 @@
 
 use polymeter_service::svg::{Anchor, Point, Svg};
 
+use crate::output::curve::Interval;
 use crate::output::printable::printable;
 use crate::output::units::{seconds_between, to_f64};
 use crate::report::model::{Report, SeriesReport};
@@ -26,15 +27,6 @@ const CURVE_HEIGHT: f64 = 50.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 const MARGIN: f64 = 10.0;
-
-/// The points in a column.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Column {
-    min: f64,
-    max: f64,
-    sum: f64,
-    count: u32,
-}
 
 /// Draws the series of a job that started at `started_ns`. Constant series are left out.
 pub(super) fn render(report: &Report, started_ns: i64) -> String {
@@ -70,11 +62,11 @@ fn curve(svg: &mut Svg, top: f64, series: &SeriesReport, report: &Report, starte
         |value: f64| bottom - (if max > base { (value - base) / (max - base) } else { 0.0 }) * CURVE_HEIGHT;
     let (mut upper, mut lower, mut means) = (Vec::new(), Vec::new(), Vec::new());
     for (number, column) in columns(series, report.wall_s, started_ns).into_iter().enumerate() {
-        let Some(Column { min, max, sum, count }) = column else { continue };
+        let Some(Interval { min, max, sum, count, .. }) = column else { continue };
         let fraction = (to_f64(number as u64) + 0.5) / to_f64(COLUMNS as u64);
         let x = NAMES_WIDTH + fraction * (WIDTH - MARGIN - NAMES_WIDTH);
         upper.push((x, y(max)));
-        means.push((x, y(sum / f64::from(count))));
+        means.push((x, y(sum / to_f64(count))));
         lower.push((x, y(min)));
     }
     svg.line((NAMES_WIDTH, bottom), (WIDTH - MARGIN, bottom), "#bbb");
@@ -83,15 +75,15 @@ fn curve(svg: &mut Svg, top: f64, series: &SeriesReport, report: &Report, starte
 }
 
 /// Sorts the points of a series into columns; a column without points is none.
-fn columns(series: &SeriesReport, wall_s: f64, started_ns: i64) -> Vec<Option<Column>> {
-    let mut columns = vec![None; COLUMNS];
-    for (time_ns, value) in series.points.iter().copied().filter(|(_, value)| value.is_finite()) {
-        let fraction = if wall_s > 0.0 { seconds_between(started_ns, time_ns) / wall_s } else { 0.0 };
-        let Some(column) = columns.get_mut(column_of(fraction)) else { continue };
-        let Column { min, max, sum, count } =
-            column.unwrap_or(Column { min: value, max: value, sum: 0.0, count: 0 });
-        *column =
-            Some(Column { min: min.min(value), max: max.max(value), sum: sum + value, count: count + 1 });
+fn columns(series: &SeriesReport, wall_s: f64, started_ns: i64) -> Vec<Option<Interval>> {
+    let mut columns: Vec<Option<Interval>> = vec![None; COLUMNS];
+    for points in series.curve.intervals().iter().filter(|points| points.sum.is_finite()) {
+        let fraction = if wall_s > 0.0 { seconds_between(started_ns, points.time_ns) / wall_s } else { 0.0 };
+        match columns.get_mut(column_of(fraction)) {
+            Some(Some(column)) => column.join(points),
+            Some(column) => *column = Some(*points),
+            None => {}
+        }
     }
     columns
 }
@@ -113,6 +105,7 @@ fn text(svg: &mut Svg, at: Point, anchor: Anchor, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::curve::Curve;
 
     fn series(points: Vec<(i64, f64)>) -> SeriesReport {
         SeriesReport {
@@ -131,7 +124,7 @@ mod tests {
             max: points.iter().map(|(_, value)| *value).reduce(f64::max),
             growth: None,
             is_of_step: false,
-            points,
+            curve: Curve::of(&points),
         }
     }
 
@@ -143,8 +136,8 @@ mod tests {
         let columns = columns(&series(points), 8.0, second_ns);
         assert_eq!(columns.len(), COLUMNS);
         assert_eq!(columns.iter().flatten().count(), 2);
-        assert_eq!(columns[0], Some(Column { min: 1.0, max: 3.0, sum: 4.0, count: 2 }));
-        assert_eq!(columns[COLUMNS - 1], Some(Column { min: 2.0, max: 2.0, sum: 2.0, count: 1 }));
+        assert_eq!(columns[0], Some(Interval { time_ns: second_ns, min: 1.0, max: 3.0, sum: 4.0, count: 2 }));
+        assert_eq!(columns[COLUMNS - 1], Some(Interval::of((9 * second_ns, 2.0))));
     }
 
     #[test]

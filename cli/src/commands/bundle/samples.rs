@@ -1,5 +1,6 @@
 //! The samples of a bundle as a Parquet file with a row for each sample.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,9 +31,6 @@ const SCHEMA: &str = "message sample {
 /// The number of rows in a row group, which is held in memory: some 20 MB.
 const GROUP_ROWS: usize = 100_000;
 
-/// The approximate number of rows that are read from the store at once.
-const READ_ROWS: u64 = 500_000;
-
 /// The reason for which the file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SamplesError {
@@ -44,23 +42,36 @@ pub(super) enum SamplesError {
     Write(#[from] ParquetError),
 }
 
-/// Writes the samples of a job, and those of its nodes within `span_ns`, into `file`. Returns their number.
+/// A series of the job, with the extent of its samples.
+#[derive(Debug)]
+pub(super) struct WrittenSeries {
+    pub(super) row: SeriesRow,
+    pub(super) samples: u64,
+    /// The times of the first and the last sample, in nanoseconds since the epoch.
+    pub(super) ends_ns: Option<(i64, i64)>,
+}
+
+/// Writes the samples of a job, and those of its nodes while it ran, into `file`. Returns the number of all samples, and the
+/// series of the job.
 pub(super) fn write(
     reader: &mut Reader,
     job: &JobRow,
-    span_ns: Range<i64>,
     file: File,
-) -> Result<u64, SamplesError> {
+) -> Result<(u64, Vec<WrittenSeries>), SamplesError> {
     let mut output = SampleFile::new(file)?;
-    for series in reader.series(SeriesScope::Job(job.job_key))? {
-        output.add_series(reader, &series, Some(&job.job_id), i64::MIN..i64::MAX)?;
-    }
+    let rows = reader.series(SeriesScope::Job(job.job_key))?;
+    let mut written: Vec<_> =
+        rows.into_iter().map(|row| WrittenSeries { row, samples: 0, ends_ns: None }).collect();
+    output.add(reader, &mut written, Some(&job.job_id), &job.sampled_ns)?;
+    let mut of_nodes = Vec::new();
     for node in &job.nodes {
-        for series in reader.series(SeriesScope::Node(node))? {
-            output.add_series(reader, &series, None, span_ns.clone())?;
-        }
+        let rows = reader.series(SeriesScope::Node(node))?.into_iter();
+        of_nodes.extend(rows.map(|row| WrittenSeries { row, samples: 0, ends_ns: None }));
     }
-    Ok(output.close()?)
+    // The bundle contains a running job up to now.
+    let end_ns = job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
+    output.add(reader, &mut of_nodes, None, &(job.started_ns..end_ns))?;
+    Ok((output.close()?, written))
 }
 
 /// A Parquet file that is being written.
@@ -101,29 +112,39 @@ impl SampleFile {
         Ok(Self { writer, rows: Rows::default(), written: 0 })
     }
 
-    fn add_series(
+    /// Adds the samples of `series` within `span_ns`, and counts them there.
+    fn add(
         &mut self,
         reader: &mut Reader,
-        series: &SeriesRow,
+        series: &mut [WrittenSeries],
         job_id: Option<&str>,
-        span_ns: Range<i64>,
+        span_ns: &Range<i64>,
     ) -> Result<(), SamplesError> {
-        let (Some(first_ns), Some(last_ns)) = (series.first_time_ns, series.last_time_ns) else {
-            return Ok(());
-        };
-        let (from_ns, to_ns) = (first_ns.max(span_ns.start), last_ns.saturating_add(1).min(span_ns.end));
-        let labels = labels_json(&series.labels);
-        let texts = [&series.node, &series.metric, &labels].map(|text| ByteArray::from(text.as_str()));
+        let ids: Vec<i64> = series.iter().map(|series| series.row.series_id).collect();
+        let mut by_id: HashMap<i64, &mut WrittenSeries> =
+            series.iter_mut().map(|series| (series.row.series_id, series)).collect();
         let job_id = job_id.map(ByteArray::from);
-        for span_ns in pieces(from_ns..to_ns, series.count / READ_ROWS + 1) {
-            for (time_ns, value) in reader.points(series.series_id, span_ns)? {
-                self.rows.add(time_ns / 1000, job_id.as_ref(), &texts, value);
-                if self.rows.values.len() == GROUP_ROWS {
-                    self.flush()?;
-                }
+        // The samples of one series follow each other.
+        let mut current: Option<(i64, &mut WrittenSeries, [ByteArray; 3])> = None;
+        reader.samples(&ids, span_ns, |sample| {
+            if !matches!(&current, Some((id, ..)) if *id == sample.series_id) {
+                let Some(series) = by_id.remove(&sample.series_id) else { return Ok(()) };
+                let labels = labels_json(&series.row.labels);
+                let texts = [&series.row.node, &series.row.metric, &labels];
+                let texts = texts.map(|text| ByteArray::from(text.as_str()));
+                current = Some((sample.series_id, series, texts));
             }
-        }
-        Ok(())
+            let Some((_, series, texts)) = &mut current else { return Ok(()) };
+            series.samples += 1;
+            let first_ns = series.ends_ns.map_or(sample.time_ns, |(first_ns, _)| first_ns);
+            series.ends_ns = Some((first_ns, sample.time_ns));
+            self.rows.add(sample.time_ns / 1000, job_id.as_ref(), texts, sample.value);
+            if self.rows.values.len() == GROUP_ROWS {
+                self.flush().map_err(SamplesError::from)
+            } else {
+                Ok(())
+            }
+        })
     }
 
     fn flush(&mut self) -> Result<(), ParquetError> {
@@ -173,32 +194,4 @@ fn column<T: DataType>(
     };
     column.typed::<T>().write_batch(values, levels, None)?;
     column.close()
-}
-
-/// Divides a span into `count` pieces, so that only a part of the rows is held in memory.
-fn pieces(span_ns: Range<i64>, count: u64) -> impl Iterator<Item = Range<i64>> {
-    let length = u64::try_from(span_ns.end.saturating_sub(span_ns.start)).unwrap_or(0);
-    let step = i64::try_from(length / count.max(1) + 1).unwrap_or(i64::MAX);
-    let mut from = span_ns.start;
-    std::iter::from_fn(move || {
-        let piece = from..from.saturating_add(step).min(span_ns.end);
-        from = piece.end;
-        (piece.start < piece.end).then_some(piece)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_cover_the_span_without_overlap() {
-        for (span, count) in [(0..10, 3), (-5..5, 1), (0..1, 9), (0..i64::MAX, 2), (i64::MIN..0, 4)] {
-            let pieces: Vec<_> = pieces(span.clone(), count).collect();
-            assert!(pieces.len() as u64 <= count + 1, "{span:?}: {pieces:?}");
-            assert_eq!((pieces[0].start, pieces.last().unwrap().end), (span.start, span.end));
-            assert!(pieces.windows(2).all(|pair| pair[0].end == pair[1].start), "{pieces:?}");
-        }
-        assert_eq!(pieces(5..5, 2).count(), 0);
-    }
 }

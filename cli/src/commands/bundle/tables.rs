@@ -1,8 +1,9 @@
 //! The tables of a bundle, as CSV files.
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Reader, SeriesScope};
+use polymeter_store::reader::{JobRow, Reader};
 
+use super::samples::WrittenSeries;
 use crate::failure::Failure;
 use crate::output::printable::spreadsheet_cell;
 use crate::output::table::head;
@@ -14,16 +15,24 @@ pub(super) type Table = (&'static str, String);
 /// A head and rows.
 type Rows = Vec<Vec<String>>;
 
-/// Returns all tables of a job.
-pub(super) fn tables(reader: &mut Reader, job: &JobRow) -> Result<Vec<Table>, Failure> {
-    let rows = all_rows(reader, job).map_err(|error| Failure::because("cannot read the store", &error))?;
+/// Returns all tables of a job with `written` series.
+pub(super) fn tables(
+    reader: &mut Reader,
+    job: &JobRow,
+    written: &[WrittenSeries],
+) -> Result<Vec<Table>, Failure> {
+    let rows = all_rows(reader, job.job_key, written)
+        .map_err(|error| Failure::because("cannot read the store", &error))?;
     rows.into_iter().map(|(name, rows)| Ok((name, csv_text(name, &rows)?))).collect()
 }
 
-fn all_rows(reader: &mut Reader, job: &JobRow) -> Result<Vec<(&'static str, Rows)>, StoreError> {
-    let key = Some(job.job_key);
+fn all_rows(
+    reader: &mut Reader,
+    key: i64,
+    written: &[WrittenSeries],
+) -> Result<Vec<(&'static str, Rows)>, StoreError> {
     Ok(vec![
-        ("series.csv", series(reader, job)?),
+        ("series.csv", series(written)),
         ("plan_changes.csv", plan_changes(reader, key)?),
         ("marks.csv", marks(reader, key)?),
         ("ledger.csv", ledger(reader, key)?),
@@ -31,17 +40,18 @@ fn all_rows(reader: &mut Reader, job: &JobRow) -> Result<Vec<(&'static str, Rows
     ])
 }
 
-fn series(reader: &mut Reader, job: &JobRow) -> Result<Rows, StoreError> {
+fn series(written: &[WrittenSeries]) -> Rows {
     let mut rows = vec![head(["node", "metric", "unit", "kind", "labels", "samples", "first_ns", "last_ns"])];
-    for row in reader.series(SeriesScope::Job(job.job_key))? {
-        let (labels, samples) = (row.labels.to_string(), row.count.to_string());
-        let (first, last) = (optional(row.first_time_ns), optional(row.last_time_ns));
-        rows.push(vec![row.node, row.metric, row.unit, row.kind, labels, samples, first, last]);
+    for WrittenSeries { row, samples, ends_ns } in written {
+        let texts = [&row.node, &row.metric, &row.unit, &row.kind].map(String::clone);
+        let ends = [ends_ns.map(|ends| ends.0), ends_ns.map(|ends| ends.1)].map(optional);
+        let numbers = [row.labels.to_string(), samples.to_string()].into_iter().chain(ends);
+        rows.push(texts.into_iter().chain(numbers).collect());
     }
-    Ok(rows)
+    rows
 }
 
-fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+fn plan_changes(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
     let head =
         head(["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"]);
     let mut rows = vec![head];
@@ -53,7 +63,7 @@ fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreErro
     Ok(rows)
 }
 
-fn marks(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+fn marks(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
     let mut rows = vec![head(["time_ns", "node", "name", "kind", "actor"])];
     for row in reader.marks(key)? {
         let actor = row.actor.unwrap_or_default();
@@ -62,7 +72,7 @@ fn marks(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+fn ledger(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
     let head = ["session", "node", "source"].into_iter().chain(SourceReport::COUNTS);
     let mut rows = vec![head.map(str::to_owned).collect()];
     for row in reader.ledger(key)? {
@@ -74,7 +84,7 @@ fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-fn losses(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+fn losses(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
     let head = head(["time_ns", "node", "session", "source", "samples", "reason", "first_ns", "last_ns"]);
     let mut rows = vec![head];
     for row in reader.losses(key)? {

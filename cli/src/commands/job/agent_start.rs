@@ -136,8 +136,44 @@ impl StartOptions {
                 if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
             return Err(cannot_start(format!("it exited with {}{cause}", output.status)));
         }
-        let warnings = messages.into_iter().filter(|line| !line.contains(": info: "));
+        let warnings = messages.into_iter().filter(|line| !is_informative(line));
         warnings.for_each(|line| report(Severity::Warning, line));
         Ok(())
+    }
+}
+
+/// Returns true for a log line of the agent, in either format, whose level is below warning.
+fn is_informative(line: &str) -> bool {
+    /// The field of a JSON log line.
+    #[derive(serde::Deserialize)]
+    struct Leveled {
+        level: String,
+    }
+    let of_json = serde_json::from_str(line).ok().map(|Leveled { level }| level);
+    let of_text = || line.split(": ").nth(1).map(str::to_owned);
+    of_json.or_else(of_text).is_some_and(|level| ["info", "debug", "trace"].contains(&level.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_of_a_log_line_is_known_in_both_formats() {
+        for line in [
+            "polymeter-agent: info: sampling n1",
+            "polymeter-agent: debug: discovered job 42",
+            r#"{"time":"2026-01-01T00:00:00.000000Z","level":"info","message":"sampling: warning: n1"}"#,
+        ] {
+            assert!(is_informative(line), "{line}");
+        }
+        for line in [
+            "polymeter-agent: warning: cannot read: info: none",
+            r#"{"level":"error","message":"a: info: b"}"#,
+            "Segmentation fault",
+            "",
+        ] {
+            assert!(!is_informative(line), "{line}");
+        }
     }
 }

@@ -200,10 +200,9 @@ mod tests {
         ]);
         let (start, warnings) = JobDescription::default().start(&invalid).unwrap();
         assert_eq!((start.nodes, start.cores, start.account, start.cluster), (None, None, None, None));
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
-        assert!(warnings[0].starts_with("cannot use SLURM_CLUSTER_NAME: "), "{warnings:?}");
-        assert!(warnings[1].starts_with("cannot use SLURM_JOB_ACCOUNT: "), "{warnings:?}");
-        assert!(warnings[1].contains("U+202E"), "{warnings:?}");
+        let cluster = "cannot use SLURM_CLUSTER_NAME: it is blank";
+        let account = "cannot use SLURM_JOB_ACCOUNT: it contains the character U+202E, a character that changes the text direction";
+        assert_eq!(warnings, [cluster, account]);
         assert_eq!((cores("4294967295(x2)"), cores("2(x3"), cores("")), (None, None, None));
     }
 

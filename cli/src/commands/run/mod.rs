@@ -197,12 +197,11 @@ fn report(
 ) -> Result<String, Failure> {
     let failed = |error| Failure::because("cannot read the samples", &error);
     let mut reader = Reader::open(store).map_err(failed)?;
-    let jobs = reader.jobs().map_err(failed)?;
-    let Some(job) = jobs.iter().rfind(|job| job.job_id == job_id.as_str()) else {
+    let Some(job) = reader.last_job(Some(job_id.as_str())).map_err(failed)? else {
         return Err(Failure::Failed("cannot report: no sample of the command was stored".to_owned()));
     };
     let cpus = online_cpus(Path::new("/")).ok().map(|cpus| cpus.len());
-    let mut report = gather(&mut reader, job, cpus).map_err(failed)?;
+    let mut report = gather(&mut reader, &job, cpus).map_err(failed)?;
     if let Some(totals) = &outcome.totals {
         report.add_kernel_totals(totals, outcome.had_cgroup);
     }

@@ -58,6 +58,7 @@ mod tests {
         SourceReport, Usage,
     };
     use super::*;
+    use crate::output::curve::Curve;
     use crate::snapshot;
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -81,7 +82,7 @@ mod tests {
             max: values.iter().copied().reduce(f64::max),
             growth: is_counter.then_some(values.iter().sum::<f64>() * 1e9),
             is_of_step: !labels.is_empty(),
-            points: times.zip(values).collect(),
+            curve: Curve::of(&times.zip(values).collect::<Vec<_>>()),
         }
     }
 
@@ -124,6 +125,7 @@ mod tests {
                 written_bytes: Some(1e6),
                 ..Usage::default()
             },
+            rollup_s: None,
             series: vec![
                 series("cpu.usage", "", "nanoseconds", [0.0, 0.5, 1.0, 0.5]),
                 series("cpu.usage", "step=0", "nanoseconds", [0.0, 0.5, 1.0, 0.5]),

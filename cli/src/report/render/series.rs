@@ -30,7 +30,7 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
         report.series.iter().filter(|series| detail == Detail::All || series.has_changed()).collect();
     let listed = chosen.get(..detail.lines_max().min(chosen.len())).unwrap_or_default();
     let mut text = paragraph::indented_table_within(&rows(report, listed, limit), limit);
-    for remark in remarks(listed) {
+    for remark in remarks(report, listed) {
         text.push_str(&paragraph::remark(&remark, limit));
     }
     let constant = report.series.len() - chosen.len();
@@ -71,7 +71,9 @@ fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<
         let width = limit.unwrap_or(terminal::COLUMNS).saturating_sub(used).clamp(CHART_MIN, CHART_MAX);
         rows.iter_mut().take(1).for_each(|head| head.push(String::new()));
         for (row, series) in rows.iter_mut().skip(1).zip(listed) {
-            row.push(sparkline(&series.points, width));
+            // The intervals of a rollup may be fewer than the columns.
+            let points = report.rollup_s.map_or(usize::MAX, |_| series.curve.intervals().len());
+            row.push(sparkline(&series.curve, width.min(points)));
         }
     }
     rows
@@ -102,13 +104,14 @@ fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
 }
 
 /// Explains the rates of counters over windows longer than the time between two samples.
-fn remarks(listed: &[&SeriesReport]) -> Vec<String> {
+fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
     // The key is the window, and true if it is long enough for the counter.
     let mut windows: Vec<((f64, bool), Vec<&str>)> = Vec::new();
     let mut clamped: Vec<&str> = Vec::new();
     for series in listed {
         let name = series.metric.as_str();
-        if let Some(window_s) = series.window_s {
+        // A note describes the windows of a rollup.
+        if let Some(window_s) = series.window_s.filter(|_| report.rollup_s.is_none()) {
             let is_long = window_s >= units::seconds_between(0, rates::window_ns(name)) - 1e-9;
             let is_same = |known: (f64, bool)| (known.0 - window_s).abs() < 1e-9 && known.1 == is_long;
             match windows.iter_mut().find(|(known, _)| is_same(*known)) {

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
 use polymeter_collector::{Collector, CollectorConfig};
-use polymeter_store::reader::{JobRow, Reader};
+use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesScope};
 use polymeter_store::{StoreUrl, TimescaleMode};
 use tempfile::TempDir;
 
@@ -145,11 +145,29 @@ impl TestEnvironment {
     pub(crate) fn reader(&self) -> Reader {
         Reader::open(&self.url()).unwrap()
     }
+
+    /// Returns all jobs, the earliest first.
+    pub(crate) fn jobs(&self) -> Vec<JobRow> {
+        let mut jobs = self.reader().jobs(&JobFilter { limit: u32::MAX, ..JobFilter::default() }).unwrap();
+        jobs.reverse();
+        jobs
+    }
+
+    /// Returns the number of samples of each series.
+    pub(crate) fn counts(&self, of: SeriesScope<'_>) -> Vec<usize> {
+        counts(&mut self.reader(), of)
+    }
+}
+
+/// Returns the number of samples of each series.
+pub(crate) fn counts(reader: &mut Reader, of: SeriesScope<'_>) -> Vec<usize> {
+    let series = reader.series(of).unwrap().into_iter();
+    series.map(|row| reader.points(row.series_id, i64::MIN..i64::MAX).unwrap().len()).collect()
 }
 
 /// Returns the only job of the store.
 pub(crate) fn only_job(environment: &TestEnvironment) -> JobRow {
-    let jobs = environment.reader().jobs().unwrap();
+    let jobs = environment.jobs();
     assert_eq!(jobs.len(), 1, "{jobs:?}");
     jobs.into_iter().next().unwrap()
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::rows::Rows;
-use super::{
+use super::format::{
     Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_LEDGER,
     SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
 };
+use super::rows::Rows;
 use crate::batch::{Batch, Column, Instant, Shape};
 use crate::limits;
 use crate::series::{Number, SessionId};

@@ -25,8 +25,10 @@ pub(in crate::postgres) enum Access {
     Write,
 }
 
-/// The parameter of connections that only read.
-const READ_ONLY: &str = "-c default_transaction_read_only=on";
+/// The parameters of connections that only read. A plan for the parameters at hand excludes partitions. The samples of a job
+/// are sorted in memory up to this size, on disk beyond it.
+const READ_ONLY: &str =
+    "-c default_transaction_read_only=on -c plan_cache_mode=force_custom_plan -c work_mem=32MB";
 
 /// Connects. A silently vanished server is detected in about a minute.
 ///

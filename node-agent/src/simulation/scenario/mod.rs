@@ -1,31 +1,31 @@
 //! The events of a simulation, and the invariants after each.
 
+mod requests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::ledger::JobFacts;
-use polymeter_proto::name::Selector;
-use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobHandle};
 use tokio::sync::oneshot;
 
-use super::edge::SimulatedEdge;
-use super::random::Random;
 use crate::admission::{
     Admission, AdmissionEffect, AdmissionEvent, Descriptors, LeaseOrigin, OpenReason, ReadTimes,
 };
-use crate::cgroups::{Captured, JobCgroups};
+use crate::cgroups::{Captured, JobCgroups, Step, StepLevel};
 use crate::config::{JobVisibility, Limits};
-use crate::lifecycle::{FoundJob, Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
+use crate::lifecycle::{FoundJob, Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask};
 use crate::plan::{Layer, Plan, Rule};
 use crate::principal::Principal;
-use crate::request::{JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec};
+use crate::simulation::edge::SimulatedEdge;
+use crate::simulation::random::Random;
 use crate::sources::Target;
 use crate::targets::{Now, TargetKey, Targets, TrackedTarget};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const BASELINE: [(&str, &str); 3] = [("cpu.usage", "1s"), ("memory.current", "500ms"), ("node.load1", "5s")];
+/// The metrics of steps.
+const STEP_METRIC: &str = "cpu.usage";
 const METRICS: [&str; 5] = ["cpu.usage", "cpu.user", "memory.current", "perf.page_faults", "cpu.*"];
 const PERIODS: [&str; 6] = ["1ms", "10ms", "100ms", "1s", "10s", "1min"];
 const USERS: [u32; 3] = [7, 8, 9];
@@ -64,6 +64,8 @@ pub(super) struct Scenario {
     effects: VecDeque<Effect>,
     /// The cgroups of jobs that exist.
     cgroups: BTreeMap<PathBuf, FoundJob>,
+    /// The steps and tasks of these jobs.
+    steps: BTreeMap<PathBuf, BTreeMap<String, Step>>,
     inode: u64,
     descriptor_limit: usize,
     left_out: usize,
@@ -81,7 +83,8 @@ impl Scenario {
             period: period.parse().ok(),
         };
         let baseline = Layer::new(BASELINE.iter().map(rule).collect());
-        let standing = Plan { baseline, ..Plan::default() };
+        let steps = step_layer(random.percent(70));
+        let standing = Plan { baseline, steps, ..Plan::default() };
         let limits = Limits { job_cpu_percent: 1 + random.below(5), ..Limits::default() };
         let mut edge = SimulatedEdge::default();
         if random.percent(30) {
@@ -98,6 +101,7 @@ impl Scenario {
             edge,
             effects: VecDeque::new(),
             cgroups: BTreeMap::new(),
+            steps: BTreeMap::new(),
             inode: 0,
             left_out: 0,
             handles: BTreeMap::new(),
@@ -116,7 +120,7 @@ impl Scenario {
     pub(super) fn step(&mut self) {
         let duration_ns = self.random_duration_ns();
         self.pass(duration_ns);
-        match self.random.below(12) {
+        match self.random.below(15) {
             0 | 1 => self.begin_job(),
             2 => self.remove_job(),
             3..=5 => self.request_lease(),
@@ -125,6 +129,8 @@ impl Scenario {
             8 => self.register_job(),
             9 => self.exit(),
             10 => self.measure_cpu(),
+            11 | 12 => self.change_steps(),
+            13 => self.request_metrics(),
             _ => self.change(),
         }
         self.check();
@@ -133,6 +139,7 @@ impl Scenario {
     /// Ends all jobs and leases, and checks that nothing is left.
     pub(super) fn end(mut self) {
         self.cgroups.clear();
+        self.steps.clear();
         let registered = self.targets.keys_where(|target| target.job.is_some() && target.found_at.is_none());
         for key in registered.into_iter().flatten() {
             let (reply, answer) = Awaited::new();
@@ -203,6 +210,7 @@ impl Scenario {
         };
         // A job that exists already is removed and created again.
         let found = FoundJob { captured, relative: relative.clone(), cgroups, directory_uid: Some(uid) };
+        self.steps.remove(&relative);
         self.cgroups.insert(relative, found);
         self.walk();
     }
@@ -212,6 +220,7 @@ impl Scenario {
         if !paths.is_empty() {
             let path = self.random.choose(&paths).clone();
             self.cgroups.remove(&path);
+            self.steps.remove(&path);
         }
         self.walk();
     }
@@ -242,147 +251,49 @@ impl Scenario {
         );
     }
 
-    fn random_request(&mut self, job_id: TargetKey) -> LeaseRequest {
-        let uid = *self.random.choose(&USERS);
-        let principal = if self.random.percent(15) { ROOT } else { Principal { uid, administrator: false } };
-        let metrics: Vec<(Selector, Period)> = (0..1 + self.random.below(2))
-            .map(|_| {
-                let metric = self.random.choose(&METRICS).parse().unwrap();
-                (metric, self.random.choose(&PERIODS).parse().unwrap())
-            })
-            .collect();
-        let duration_us = self.random.percent(80).then(|| 1 + self.random.below(100_000_000));
-        LeaseRequest { principal, job_id, metrics, since_us: None, duration_us }
-    }
-
-    fn request_lease(&mut self) {
-        let job_id = if self.random.percent(5) { None } else { self.tracked_job() };
-        let request = self.random_request(job_id.clone());
-        let (principal, key) = (request.principal, request.job_id.clone());
-        let had_administrators = self.has_administrators();
-        let former = self.targets.get(&key).map(|target| target.plan.clone()).unwrap_or_default();
-        let (reply, answer) = Awaited::new();
-        let event = AdmissionEvent::LeaseRequested(request, LeaseOrigin::Client(reply), ReadTimes::new());
-        self.admission(event);
-        let result = answer.take();
-        if let Ok(granted) = &result
-            && !principal.administrator
-            && !had_administrators
-            && !self.is_governed
-            // A baseline may exceed a budget by itself; then a lease that costs no more is granted.
-            && granted.cost.cpu_percent > self.predicted_percent(&key, &former)
-        {
-            self.check_budgets(&key, granted);
-        }
-        self.check_refusal(&result);
-    }
-
-    fn predicted_percent(&self, key: &TargetKey, plan: &Plan) -> f64 {
-        let target = self.targets.get(key);
-        target.map_or(0.0, |target| self.admission.predicted(target, plan).cpu_percent)
-    }
-
-    fn has_administrators(&self) -> bool {
-        let mut leases = self.targets.iter().flat_map(|(_, target)| &target.plan.leases);
-        leases.any(|lease| lease.principal.administrator)
-    }
-
-    /// Checks that a user's granted lease is within the budgets, as predicted.
-    fn check_budgets(&self, key: &TargetKey, granted: &LeaseGrant) {
-        let float = |limit: u64| f64::from(u32::try_from(limit).unwrap());
-        let Limits { samples_per_second, job_cpu_percent, node_cpu_percent, .. } = &self.limits;
-        assert!(granted.cost.samples_per_s <= float(*samples_per_second), "{granted:?}");
-        assert!(granted.cost.cpu_percent <= float(*job_cpu_percent), "{granted:?}");
-        let others = self.targets.iter().filter(|(other, _)| *other != key);
-        let others: f64 = others.map(|(key, other)| self.predicted_percent(key, &other.plan)).sum();
-        assert!(granted.cost.cpu_percent + others <= float(*node_cpu_percent), "{granted:?} and {others}");
-    }
-
-    /// Checks that the period that a refusal proposes is longer than the refused one.
-    fn check_refusal(&self, result: &Result<LeaseGrant, LeaseError>) {
-        match result {
-            Err(LeaseError::TooShort { requested, shortest, .. }) => assert!(requested < shortest),
-            Err(LeaseError::Unavailable(metrics)) => assert!(!metrics.is_empty()),
-            Ok(granted) => assert!(!granted.metrics.is_empty()),
-            Err(_) => {}
-        }
-    }
-
-    fn reset_leases(&mut self) {
-        let job_id = self.tracked_job();
-        let uid = *self.random.choose(&USERS);
-        let principal = if self.random.percent(30) { ROOT } else { Principal { uid, administrator: false } };
-        let own = |target: &TrackedTarget| {
-            target.plan.leases.iter().filter(|lease| principal.can_access(Some(lease.principal.uid))).count()
-        };
-        let expected = self.targets.get(&job_id).map(own);
-        let (reply, answer) = Awaited::new();
-        self.admission(AdmissionEvent::LeasesReset(principal, job_id.clone(), reply));
-        if let Ok(ended) = answer.take() {
-            assert_eq!(Some(ended), expected, "leases that ended");
-            assert_eq!(self.targets.get(&job_id).map(own), Some(0));
-        }
-    }
-
-    fn announce_job(&mut self) {
-        let job_id = self.name();
-        if self.random.percent(30) {
-            let (reply, answer) = Awaited::new();
-            self.lifecycle(LifecycleEvent::SchedulerEnded(job_id, Box::default(), reply));
-            answer.take();
-            return;
-        }
-        let request = self.random_request(None);
-        let sampling = SamplingRequest { metrics: request.metrics, duration_us: request.duration_us };
-        let spec = StartSpec {
-            job_id,
-            alias: None,
-            cluster: None,
-            owner_uid: self.random.percent(50).then_some(request.principal.uid),
-            owner: None,
-            sampling: self.random.percent(60).then_some(sampling),
-            refused: None,
-            facts: JobFacts { cores: Some(4), ..JobFacts::default() },
-        };
-        let (reply, answer) = Awaited::new();
-        self.lifecycle(LifecycleEvent::JobAnnounced { spec: Box::new(spec), owner_name: None, reply });
-        assert!(answer.take().is_ok());
-    }
-
-    fn register_job(&mut self) {
-        // The names differ from those that discovery finds, so that shares can be counted.
-        let job_id = Identifier::try_from(format!("registered_{}", self.random.below(4))).unwrap();
-        let (reply, answer) = Awaited::new();
-        if self.random.percent(40) {
-            self.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply));
-            answer.take();
-            return;
-        }
-        drop((reply, answer));
-        let spec = JobSpec {
-            job_id: job_id.clone(),
-            cluster: None,
-            owner_uid: Some(*self.random.choose(&USERS)),
-            owner: None,
-            cgroups: Vec::new(),
-            process: Some(1),
-            sampling: Layer::default(),
-        };
-        let was_tracked = self.targets.job(&job_id).is_some();
-        let (reply, answer) = Awaited::new();
-        let (target, descriptors) = (Ok(Target::Processes(1)), self.descriptors());
-        let registration = Registration { spec, target, descriptors, reply };
-        self.lifecycle(LifecycleEvent::JobRegistered(Box::new(registration)));
-        assert_eq!(answer.take().is_ok(), self.targets.job(&job_id).is_some() && !was_tracked);
-    }
-
     fn exit(&mut self) {
         let exits = (0..1 + self.random.below(3)).map(|_| (self.name(), self.random.percent(50))).collect();
         self.see_exits(exits);
+        self.rescan();
+    }
+
+    /// Begins or ends a step of a job.
+    fn change_steps(&mut self) {
+        let found =
+            self.targets.iter().filter_map(|(key, target)| Some((key.clone()?, target.found_at.clone()?)));
+        let found: Vec<(Identifier, PathBuf)> = found.collect();
+        if found.is_empty() {
+            return;
+        }
+        let (job_id, relative) = self.random.choose(&found).clone();
+        let name = format!("step_{}", self.random.below(3));
+        let steps = self.steps.entry(relative.clone()).or_default();
+        let is_ended = steps.remove(&name).is_some();
+        if !is_ended || self.random.percent(30) {
+            // A step that returns at once has another cgroup.
+            self.inode += 1;
+            let path = PathBuf::from("/cgroup").join(relative).join(&name);
+            let inodes = BTreeMap::from([(path.clone(), self.inode)]);
+            let cgroups = JobCgroups { v2: Some(path), inodes, ..JobCgroups::default() };
+            let labels = vec![("step".to_owned(), name.clone())];
+            steps.insert(name.clone(), Step { level: StepLevel::Step, name, labels, cgroups });
+        }
+        self.see_exits(BTreeMap::from([(job_id, is_ended)]));
+        self.rescan();
+    }
+
+    /// Rescans the jobs in which something has happened.
+    fn rescan(&mut self) {
         while self.lifecycle.has_pending_rescans() {
             self.lifecycle(LifecycleEvent::NextRescan);
         }
         self.lifecycle(LifecycleEvent::MissedRescans);
+    }
+
+    fn update_steps(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let present = target.found_at.as_ref().and_then(|path| self.steps.get(path));
+        self.edge.update_steps(key, target, present.cloned().unwrap_or_default());
     }
 
     fn measure_cpu(&mut self) {
@@ -399,6 +310,7 @@ impl Scenario {
                 let mut rules = self.standing.baseline.rules().to_vec();
                 rules[0].period = self.random.choose(&PERIODS).parse().ok();
                 self.standing.baseline = Layer::new(rules);
+                self.standing.steps = step_layer(self.random.percent(70));
                 let (limits, standing) = (self.limits.clone(), self.standing.clone());
                 self.lifecycle(LifecycleEvent::ConfigReloaded(None, standing.clone()));
                 self.admission(AdmissionEvent::ConfigReloaded(limits, standing));
@@ -466,7 +378,8 @@ impl Scenario {
             }
             AdmissionEffect::AnswerReset(reply, answer) => reply.send(answer).unwrap(),
             AdmissionEffect::AnswerMetrics(reply, answer) => reply.send(answer).unwrap(),
-            AdmissionEffect::UpdateSteps(_) | AdmissionEffect::LogGoverned(_) => {}
+            AdmissionEffect::UpdateSteps(key) => self.update_steps(&key),
+            AdmissionEffect::LogGoverned(_) => {}
         }
     }
 
@@ -486,8 +399,8 @@ impl Scenario {
             LifecycleEffect::AnswerAnnouncement(reply, answer) => reply.send(answer).unwrap(),
             LifecycleEffect::AnswerEnd(reply) => reply.send(()).unwrap(),
             LifecycleEffect::ReportLeftOut(jobs, _) => self.left_out = jobs,
+            LifecycleEffect::UpdateSteps(key) => self.update_steps(&key),
             LifecycleEffect::UnwatchExits(_)
-            | LifecycleEffect::UpdateSteps(_)
             | LifecycleEffect::LogInfo(_)
             | LifecycleEffect::LogWarning(_) => {}
         }
@@ -545,6 +458,17 @@ impl Scenario {
                 }
             }
             assert_eq!(target.plan.baseline, self.standing.baseline, "{key:?} has the baseline in force");
+            let present = target.found_at.as_ref().filter(|_| target.plan.wants_steps());
+            let present = present.and_then(|path| self.steps.get(path)).cloned().unwrap_or_default();
+            let open = target.sources.open().values().filter_map(|source| source.step.as_deref());
+            let open: BTreeMap<String, Step> = open.map(|step| (step.name.clone(), step.clone())).collect();
+            assert_eq!(open, present, "the steps of {key:?}");
         }
     }
+}
+
+/// Returns the layer of steps, with a metric or empty.
+fn step_layer(has_metric: bool) -> Layer {
+    let rule = Rule { selector: STEP_METRIC.parse().unwrap(), period: "10s".parse().ok() };
+    Layer::new(has_metric.then_some(rule).into_iter().collect())
 }

@@ -1,0 +1,149 @@
+//! The intervals of a rollup of one series. Pure.
+
+use polymeter_store::reader::BucketRow;
+
+use crate::output::curve::{Curve, Interval};
+use crate::output::units;
+
+/// Returns the increase of a counter between the last value of an interval and the first value of the next. A counter that
+/// decreased was restarted at 0.
+fn gap(before: &BucketRow, next: &BucketRow) -> f64 {
+    if next.first >= before.last { next.first - before.last } else { next.first }
+}
+
+/// Returns successive intervals.
+fn pairs(buckets: &[BucketRow]) -> impl Iterator<Item = (&BucketRow, &BucketRow)> {
+    buckets.iter().zip(buckets.iter().skip(1))
+}
+
+/// Returns the increase of a counter from the first sample to the last.
+pub(super) fn increase(buckets: &[BucketRow]) -> f64 {
+    let inside: f64 = buckets.iter().map(|bucket| bucket.increase).sum();
+    let between: f64 = pairs(buckets).map(|(before, next)| gap(before, next)).sum();
+    inside + between
+}
+
+/// Returns the increase of a counter per second in each interval, dated at its end. The first interval and the last are left
+/// out, since samples fill only a part of them, unless there are no others.
+pub(super) fn rates(buckets: &[BucketRow], length_ns: i64) -> Vec<(i64, f64)> {
+    let rate = |(before, next): (&BucketRow, &BucketRow)| {
+        let increase = before.increase + gap(before, next);
+        (next.time_ns, increase / units::seconds_between(before.time_ns, next.time_ns))
+    };
+    let inner = buckets.get(1..).filter(|inner| inner.len() > 1);
+    match (inner, buckets) {
+        (Some(inner), _) => pairs(inner).map(rate).collect(),
+        (None, [.., last]) => {
+            let span_s = span_s(buckets, length_ns);
+            let rate = increase(buckets) / span_s;
+            if span_s > 0.0 { vec![(last.time_ns.saturating_add(length_ns), rate)] } else { Vec::new() }
+        }
+        (None, []) => Vec::new(),
+    }
+}
+
+/// Returns the course of a gauge.
+pub(super) fn curve(buckets: &[BucketRow]) -> Curve {
+    let interval = |bucket: &BucketRow| Interval {
+        time_ns: bucket.time_ns,
+        min: bucket.min,
+        max: bucket.max,
+        sum: bucket.sum,
+        count: bucket.count,
+    };
+    Curve::of_intervals(buckets.iter().map(interval))
+}
+
+/// Returns the seconds between the first sample and the last. A rollup does not contain their times: they are estimated from the
+/// number of samples in the first and the last interval, and in the fullest.
+pub(super) fn span_s(buckets: &[BucketRow], length_ns: i64) -> f64 {
+    let [first, .., last] = buckets else {
+        return buckets
+            .first()
+            .map_or(0.0, |only| if only.count > 1 { units::seconds_between(0, length_ns) } else { 0.0 });
+    };
+    let fullest = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1).max(1);
+    let period_s = units::seconds_between(0, length_ns) / units::to_f64(fullest);
+    let begins_s = units::seconds_between(first.time_ns, last.time_ns);
+    let before_first_s = units::seconds_between(0, length_ns) - units::to_f64(first.count) * period_s;
+    begins_s - before_first_s + units::to_f64(last.count.saturating_sub(1)) * period_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    /// Returns the intervals of 10 s of samples at each second, from `first_s` on.
+    fn intervals(first_s: i64, values: &[f64]) -> Vec<BucketRow> {
+        let mut buckets: Vec<BucketRow> = Vec::new();
+        for (second, value) in (first_s..).zip(values.iter().copied()) {
+            let time_ns = second / 10 * 10 * SECOND_NS;
+            match buckets.last_mut() {
+                Some(bucket) if bucket.time_ns == time_ns => {
+                    let grown = if value >= bucket.last { value - bucket.last } else { value };
+                    bucket.increase += grown;
+                    (bucket.min, bucket.max) = (bucket.min.min(value), bucket.max.max(value));
+                    (bucket.sum, bucket.last, bucket.count) = (bucket.sum + value, value, bucket.count + 1);
+                }
+                _ => {
+                    let (count, increase) = (1, 0.0);
+                    let [min, max, sum, first, last] = [value; 5];
+                    buckets.push(BucketRow {
+                        series_id: 1,
+                        time_ns,
+                        count,
+                        min,
+                        max,
+                        sum,
+                        first,
+                        last,
+                        increase,
+                    });
+                }
+            }
+        }
+        buckets
+    }
+
+    #[test]
+    fn the_increase_is_that_of_the_samples() {
+        let steady: Vec<f64> = (0..100).map(|number| 500.0 + 3.0 * f64::from(number)).collect();
+        assert_eq!(increase(&intervals(7, &steady)), 297.0);
+        // It restarts between two intervals, and within one.
+        let restarted = [10.0, 20.0, 30.0, 2.0, 4.0, 1.0, 2.0];
+        assert_eq!(increase(&intervals(7, &restarted)), 20.0 + 2.0 + 2.0 + 1.0 + 1.0);
+        assert_eq!(increase(&[]), 0.0);
+    }
+
+    #[test]
+    fn rates_are_those_of_full_intervals() {
+        let steady: Vec<f64> = (0..100).map(|number| 3.0 * f64::from(number)).collect();
+        let steady = intervals(7, &steady);
+        assert_eq!(steady.len(), 11);
+        let of_full = rates(&steady, 10 * SECOND_NS);
+        assert_eq!((of_full.len(), of_full[0].0), (9, 20 * SECOND_NS));
+        assert!(of_full.iter().all(|(_, rate)| (*rate - 3.0).abs() < 1e-9), "{of_full:?}");
+        let short = rates(&intervals(8, &[0.0, 3.0, 6.0]), 10 * SECOND_NS);
+        assert_eq!((short.len(), short[0].0), (1, 20 * SECOND_NS));
+        assert_eq!(rates(&intervals(8, &[5.0]), 10 * SECOND_NS), []);
+        assert_eq!(rates(&[], 10 * SECOND_NS), []);
+    }
+
+    #[test]
+    fn the_span_is_estimated_from_the_counts() {
+        let length_ns = 10 * SECOND_NS;
+        assert!((span_s(&intervals(7, &[0.0; 100]), length_ns) - 99.0).abs() < 1e-9);
+        assert!((span_s(&intervals(10, &[0.0; 25]), length_ns) - 24.0).abs() < 1e-9);
+        assert_eq!(span_s(&intervals(7, &[0.0]), length_ns), 0.0);
+        assert_eq!(span_s(&[], length_ns), 0.0);
+    }
+
+    #[test]
+    fn the_course_of_a_gauge_has_the_range_of_each_interval() {
+        let curve = curve(&intervals(8, &[1.0, 5.0, 2.0]));
+        let ranges: Vec<_> = curve.intervals().iter().map(|interval| (interval.min, interval.max)).collect();
+        assert_eq!(ranges, [(1.0, 5.0), (2.0, 2.0)]);
+    }
+}

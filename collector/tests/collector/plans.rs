@@ -1,0 +1,236 @@
+//! The plans of a reader's statements: none touches partitions or chunks outside the time of a job, or reads a whole table.
+
+use std::collections::BTreeSet;
+
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobFilter, JobRow, Reader, Rollup, SeriesScope};
+
+use crate::support::{Kind, TestEnvironment};
+
+scenarios! {
+    samples_are_read_from_the_days_of_the_job,
+    no_large_table_is_scanned,
+}
+
+/// The number of jobs: one after the other, each for ten minutes, over three weeks.
+const JOBS: i64 = 3000;
+
+/// The number of the job that is read. It runs at noon, so that it has one day.
+const NOON: i64 = 10 * 144 + 72;
+
+/// The tables with a row for each job, or several. `metric` and `schema_version` have few rows.
+const LARGE: [&str; 8] = ["job", "job_node", "series", "ledger", "plan_change", "mark", "loss", "session"];
+
+/// Returns the expression for the time that a number of seconds after the first job, in the store's form.
+fn time(kind: Kind, seconds: &str) -> String {
+    match kind {
+        Kind::Sqlite => format!("(1767225600 + {seconds}) * 1000000000"),
+        Kind::Postgres | Kind::Timescale => format!("to_timestamp(1767225600 + {seconds})"),
+    }
+}
+
+/// Fills the store with jobs.
+fn fill(environment: &mut TestEnvironment) {
+    environment.collector().stop().unwrap();
+    if environment.kind == Kind::Postgres {
+        environment.execute(
+            "SELECT polymeter_create_partition(date '2026-01-01' + day) FROM generate_series(-1, 22) AS day",
+        );
+    }
+    let jobs = format!(
+        "WITH RECURSIVE job_number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM job_number WHERE n < {JOBS})"
+    );
+    let (start, end) = (time(environment.kind, "n * 600"), time(environment.kind, "n * 600 + 599"));
+    for (table, select) in [
+        ("node (node, first_seen)", format!("SELECT 'n' || n, {start} FROM job_number WHERE n <= 20")),
+        ("metric", "SELECT 'm' || n, 'bytes', 'gauge' FROM job_number WHERE n <= 2".to_owned()),
+        (
+            "job (job_id, owner_uid, started, ended)",
+            format!("SELECT CAST(n AS text), n % 7, {start}, {end} FROM job_number ORDER BY n + 0"),
+        ),
+        (
+            "job_node (job_key, node, started, ended)",
+            format!("SELECT n, 'n' || (n % 20), {start}, {end} FROM job_number"),
+        ),
+        (
+            "series (node, metric, job_key, job_id, labels)",
+            "SELECT 'n' || (n % 20), metric, n, CAST(n AS text), '{}' FROM job_number, metric ORDER BY n + 0, 2"
+                .to_owned(),
+        ),
+        ("series (node, metric, labels)", "SELECT node, metric, '{}' FROM node, metric".to_owned()),
+        (
+            "samples (time, series_id, value)",
+            format!("SELECT {start}, series_id, 1 FROM job_number JOIN series ON job_key = n"),
+        ),
+        (
+            "samples (time, series_id, value)",
+            format!(
+                "SELECT {start}, series_id, 1 FROM job_number, series WHERE n % 20 = 0 AND job_key IS NULL"
+            ),
+        ),
+        (
+            "session (session_id, node, agent_version, started, last_sequence, last_seen)",
+            format!("SELECT 's' || n, 'n' || (n % 20), '1', {start}, 1, {end} FROM job_number"),
+        ),
+        (
+            "ledger (session_id, job_key, handle, source)",
+            "SELECT 's' || n, n, 1, 'stat' FROM job_number".to_owned(),
+        ),
+        (
+            "plan_change (time, node, job_key, metric, cause)",
+            format!("SELECT {start}, 'n' || (n % 20), n, 'm1', 'baseline' FROM job_number"),
+        ),
+        (
+            "mark (time, node, job_key, name)",
+            format!("SELECT {start}, 'n' || (n % 20), n, 'm' FROM job_number"),
+        ),
+        (
+            "loss (time, node, session_id, job_key, source, samples, reason, first_time, last_time)",
+            format!(
+                "SELECT {start}, 'n' || (n % 20), 's' || n, n, 'stat', 1, 'clock', {start}, {start} FROM job_number"
+            ),
+        ),
+        (
+            "loss (time, node, session_id, samples, reason, first_time, last_time)",
+            format!(
+                "SELECT {start}, 'n' || (n % 20), 's' || n, 1, 'clock', {start}, {start} FROM job_number"
+            ),
+        ),
+    ] {
+        environment.execute(&format!("INSERT INTO {table} {jobs} {select}"));
+    }
+    environment.execute("ANALYZE");
+}
+
+/// Returns the job that is read.
+fn job_at_noon(reader: &mut Reader) -> JobRow {
+    let job = reader.last_job(Some(&NOON.to_string())).unwrap().unwrap();
+    assert_eq!((job.job_key, job.nodes.len()), (NOON, 1));
+    job
+}
+
+/// Reads all samples of series within the time of the job, and returns their number and the plan.
+fn read_samples(reader: &mut Reader, job: &JobRow, of: SeriesScope<'_>) -> (usize, String) {
+    let ids: Vec<i64> = reader.series(of).unwrap().iter().map(|series| series.series_id).collect();
+    let mut count = 0;
+    reader.record_plans();
+    let read = reader.samples(&ids, &job.sampled_ns, |_| {
+        count += 1;
+        Ok::<_, StoreError>(())
+    });
+    read.unwrap();
+    let mut plans = reader.take_plans();
+    assert_eq!(plans.len(), 1);
+    (count, plans.pop().unwrap())
+}
+
+/// Returns the number of the job's samples in the intervals of a rollup.
+fn count_in_buckets(reader: &mut Reader, job: &JobRow, rollup: Rollup) -> u64 {
+    let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
+    let ids: Vec<i64> = series.iter().map(|series| series.series_id).collect();
+    let mut count = 0;
+    let read = reader.buckets(rollup, &ids, &job.sampled_ns, |bucket| {
+        let is_one = [bucket.min, bucket.max, bucket.first, bucket.last].iter().all(|value| *value == 1.0);
+        assert!(is_one && bucket.increase == 0.0 && bucket.sum == bucket.count as f64, "{bucket:?}");
+        assert!(bucket.time_ns <= job.started_ns && job.started_ns < bucket.time_ns + rollup.length_ns());
+        count += bucket.count;
+        Ok::<_, StoreError>(())
+    });
+    read.unwrap();
+    count
+}
+
+/// Returns the names in `plan` that begin with `prefix` and a digit.
+fn names(plan: &str, prefix: &str) -> BTreeSet<String> {
+    let words = plan.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let is_name = |word: &&str| {
+        word.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+    };
+    words.filter(is_name).map(str::to_owned).collect()
+}
+
+fn assert_one_day(environment: &TestEnvironment, plan: &str) {
+    match environment.kind {
+        Kind::Sqlite => assert!(
+            plan.contains("SEARCH samples USING INDEX samples_by_series (series_id=? AND time>? AND time<?)")
+                && !plan.contains("ORDER BY\n")
+                && !plan.contains("USE TEMP B-TREE"),
+            "{plan}"
+        ),
+        Kind::Postgres => {
+            let partitions = names(plan, "samples_2");
+            let partitions: BTreeSet<&str> =
+                partitions.iter().filter_map(|name| name.get(.."samples_20260111".len())).collect();
+            assert_eq!(partitions, BTreeSet::from(["samples_20260111"]), "{plan}");
+        }
+        Kind::Timescale => {
+            let noon =
+                "SELECT chunk_name FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'
+                 AND timestamptz '2026-01-11 12:00+00' BETWEEN range_start AND range_end";
+            let noon = environment.server.as_ref().unwrap().query(noon);
+            assert_eq!(names(plan, "_hyper_"), BTreeSet::from([noon]), "{plan}");
+        }
+    }
+}
+
+fn samples_are_read_from_the_days_of_the_job(environment: &mut TestEnvironment) {
+    fill(environment);
+    let mut reader = environment.reader();
+    let job = job_at_noon(&mut reader);
+    let of_both = |environment: &TestEnvironment, reader: &mut Reader| {
+        let (count, plan) = read_samples(reader, &job, SeriesScope::Job(job.job_key));
+        assert_eq!(count, 2);
+        assert_one_day(environment, &plan);
+        for rollup in Rollup::ALL {
+            assert_eq!(count_in_buckets(reader, &job, rollup), 2, "{rollup:?}");
+        }
+        // A sample every 200 minutes.
+        let (count, plan) = read_samples(reader, &job, SeriesScope::Node(&job.nodes[0]));
+        assert!(count <= 2, "{count}");
+        assert_one_day(environment, &plan);
+    };
+    of_both(environment, &mut reader);
+    if environment.kind == Kind::Timescale {
+        environment.execute("SELECT compress_chunk(chunk) FROM show_chunks('samples') AS chunk");
+        of_both(environment, &mut reader);
+    }
+}
+
+fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
+    fill(environment);
+    let mut reader = environment.reader();
+    reader.record_plans();
+    let job = job_at_noon(&mut reader);
+    assert_eq!(reader.last_job(None).unwrap().unwrap().job_key, JOBS);
+    let page = |before| JobFilter { before, limit: 10, ..JobFilter::default() };
+    let first = reader.jobs(&page(None)).unwrap();
+    let second = reader.jobs(&page(first.last().map(|job| (job.started_ns, job.job_key)))).unwrap();
+    let keys: Vec<i64> = first.iter().chain(&second).map(|job| job.job_key).collect();
+    assert_eq!(keys, (JOBS - 19..=JOBS).rev().collect::<Vec<_>>());
+    let similar = reader.candidate_ids("15x", None).unwrap();
+    assert!(similar.contains(&"15".to_owned()) && similar.contains(&"150".to_owned()), "{similar:?}");
+    assert!(reader.candidate_ids("1", Some(3)).unwrap().iter().all(|id| id.parse::<i64>().unwrap() % 7 == 3));
+    assert_eq!(reader.series(SeriesScope::Job(NOON)).unwrap().len(), 2);
+    assert_eq!(reader.series(SeriesScope::Node("n12")).unwrap().len(), 2);
+    assert_eq!(reader.cpus("n12").unwrap(), None);
+    assert_eq!(reader.ledger(NOON).unwrap().len(), 1);
+    assert_eq!(reader.plan_changes(NOON).unwrap().len(), 1);
+    assert_eq!(reader.refused_requests(NOON).unwrap(), []);
+    assert_eq!(reader.marks(NOON).unwrap().len(), 1);
+    assert_eq!(reader.losses(NOON).unwrap().len(), 2, "one of the job, and one of its node");
+    assert_eq!(reader.last_losses(3).unwrap().len(), 3);
+    assert_eq!(job.sampled_ns.end - job.sampled_ns.start, (2 * 3600 + 599) * 1_000_000_000);
+    let plans = reader.take_plans();
+    assert!(plans.len() >= 14, "{plans:#?}");
+    for plan in plans {
+        for table in LARGE {
+            let scans = [
+                format!("Seq Scan on {table} "),
+                format!("Seq Scan on {table}\n"),
+                format!("SCAN {table}\n"),
+            ];
+            let is_scanned = scans.iter().any(|scan| format!("{plan}\n").contains(scan.as_str()));
+            assert!(!is_scanned, "{table}: {plan}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The requests of users and of the scheduler, and the checks of their answers.
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+
+use super::{Awaited, METRICS, PERIODS, ROOT, Scenario, USERS};
+use crate::admission::{AdmissionEvent, LeaseOrigin, ReadTimes};
+use crate::config::Limits;
+use crate::lifecycle::{LifecycleEvent, Registration};
+use crate::plan::{Layer, Plan};
+use crate::principal::Principal;
+use crate::request::{
+    Availability, JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec,
+};
+use crate::sources::Target;
+use crate::targets::{Access, TargetKey, TrackedTarget};
+
+impl Scenario {
+    fn random_request(&mut self, job_id: TargetKey) -> LeaseRequest {
+        let uid = *self.random.choose(&USERS);
+        let principal = if self.random.percent(15) { ROOT } else { Principal { uid, administrator: false } };
+        let metrics: Vec<(Selector, Period)> = (0..1 + self.random.below(2))
+            .map(|_| {
+                let metric = self.random.choose(&METRICS).parse().unwrap();
+                (metric, self.random.choose(&PERIODS).parse().unwrap())
+            })
+            .collect();
+        let duration_us = self.random.percent(80).then(|| 1 + self.random.below(100_000_000));
+        LeaseRequest { principal, job_id, metrics, since_us: None, duration_us }
+    }
+
+    pub(super) fn request_lease(&mut self) {
+        let job_id = if self.random.percent(5) { None } else { self.tracked_job() };
+        let request = self.random_request(job_id.clone());
+        let (principal, key) = (request.principal, request.job_id.clone());
+        let had_administrators = self.has_administrators();
+        let former = self.targets.get(&key).map(|target| target.plan.clone()).unwrap_or_default();
+        let (reply, answer) = Awaited::new();
+        let event = AdmissionEvent::LeaseRequested(request, LeaseOrigin::Client(reply), ReadTimes::new());
+        self.admission(event);
+        let result = answer.take();
+        if let Ok(granted) = &result
+            && !principal.administrator
+            && !had_administrators
+            && !self.is_governed
+            // A baseline may exceed a budget by itself; then a lease that costs no more is granted.
+            && granted.cost.cpu_percent > self.predicted_percent(&key, &former)
+        {
+            self.check_budgets(&key, granted);
+        }
+        self.check_refusal(&result);
+    }
+
+    fn predicted_percent(&self, key: &TargetKey, plan: &Plan) -> f64 {
+        let target = self.targets.get(key);
+        target.map_or(0.0, |target| self.admission.predicted(target, plan).cpu_percent)
+    }
+
+    fn has_administrators(&self) -> bool {
+        let mut leases = self.targets.iter().flat_map(|(_, target)| &target.plan.leases);
+        leases.any(|lease| lease.principal.administrator)
+    }
+
+    /// Checks that a user's granted lease is within the budgets, as predicted.
+    fn check_budgets(&self, key: &TargetKey, granted: &LeaseGrant) {
+        let float = |limit: u64| f64::from(u32::try_from(limit).unwrap());
+        let Limits { samples_per_second, job_cpu_percent, node_cpu_percent, .. } = &self.limits;
+        assert!(granted.cost.samples_per_s <= float(*samples_per_second), "{granted:?}");
+        assert!(granted.cost.cpu_percent <= float(*job_cpu_percent), "{granted:?}");
+        let others = self.targets.iter().filter(|(other, _)| *other != key);
+        let others: f64 = others.map(|(key, other)| self.predicted_percent(key, &other.plan)).sum();
+        assert!(granted.cost.cpu_percent + others <= float(*node_cpu_percent), "{granted:?} and {others}");
+    }
+
+    /// Checks that the period that a refusal proposes is longer than the refused one.
+    fn check_refusal(&self, result: &Result<LeaseGrant, LeaseError>) {
+        match result {
+            Err(LeaseError::TooShort { requested, shortest, .. }) => assert!(requested < shortest),
+            Err(LeaseError::Unavailable(metrics)) => assert!(!metrics.is_empty()),
+            Ok(granted) => assert!(!granted.metrics.is_empty()),
+            Err(_) => {}
+        }
+    }
+
+    pub(super) fn reset_leases(&mut self) {
+        let job_id = self.tracked_job();
+        let uid = *self.random.choose(&USERS);
+        let principal = if self.random.percent(30) { ROOT } else { Principal { uid, administrator: false } };
+        let own = |target: &TrackedTarget| {
+            target.plan.leases.iter().filter(|lease| principal.can_access(Some(lease.principal.uid))).count()
+        };
+        let expected = self.targets.get(&job_id).map(own);
+        let (reply, answer) = Awaited::new();
+        self.admission(AdmissionEvent::LeasesReset(principal, job_id.clone(), reply));
+        if let Ok(ended) = answer.take() {
+            assert_eq!(Some(ended), expected, "leases that ended");
+            assert_eq!(self.targets.get(&job_id).map(own), Some(0));
+        }
+    }
+
+    pub(super) fn announce_job(&mut self) {
+        let job_id = self.name();
+        if self.random.percent(30) {
+            let (reply, answer) = Awaited::new();
+            self.lifecycle(LifecycleEvent::SchedulerEnded(job_id, Box::default(), reply));
+            answer.take();
+            return;
+        }
+        let request = self.random_request(None);
+        let sampling = SamplingRequest { metrics: request.metrics, duration_us: request.duration_us };
+        let spec = StartSpec {
+            job_id,
+            alias: None,
+            cluster: None,
+            owner_uid: self.random.percent(50).then_some(request.principal.uid),
+            owner: None,
+            sampling: self.random.percent(60).then_some(sampling),
+            refused: None,
+            facts: JobFacts { cores: Some(4), ..JobFacts::default() },
+        };
+        let (reply, answer) = Awaited::new();
+        self.lifecycle(LifecycleEvent::JobAnnounced { spec: Box::new(spec), owner_name: None, reply });
+        assert!(answer.take().is_ok());
+    }
+
+    pub(super) fn register_job(&mut self) {
+        // The names differ from those that discovery finds, so that shares can be counted.
+        let job_id = Identifier::try_from(format!("registered_{}", self.random.below(4))).unwrap();
+        let (reply, answer) = Awaited::new();
+        if self.random.percent(40) {
+            self.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply));
+            answer.take();
+            return;
+        }
+        drop((reply, answer));
+        let spec = JobSpec {
+            job_id: job_id.clone(),
+            cluster: None,
+            owner_uid: Some(*self.random.choose(&USERS)),
+            owner: None,
+            cgroups: Vec::new(),
+            process: Some(1),
+            sampling: Layer::default(),
+        };
+        let was_tracked = self.targets.job(&job_id).is_some();
+        let (reply, answer) = Awaited::new();
+        let (target, descriptors) = (Ok(Target::Processes(1)), self.descriptors());
+        let registration = Registration { spec, target, descriptors, reply };
+        self.lifecycle(LifecycleEvent::JobRegistered(Box::new(registration)));
+        assert_eq!(answer.take().is_ok(), self.targets.job(&job_id).is_some() && !was_tracked);
+    }
+
+    /// Requests the metrics of a target, and compares the answer with its plan.
+    pub(super) fn request_metrics(&mut self) {
+        let key = if self.random.percent(20) { None } else { self.tracked_job() };
+        let uid = *self.random.choose(&USERS);
+        let principal = if self.random.percent(30) { ROOT } else { Principal { uid, administrator: false } };
+        let (reply, answer) = Awaited::new();
+        let event = AdmissionEvent::MetricsRequested(principal, key.clone(), reply, ReadTimes::new());
+        self.admission(event);
+        let (answer, access) = (answer.take(), self.targets.access(principal, &key, Access::See));
+        assert_eq!(
+            answer.as_ref().map(drop),
+            access.as_ref().map(drop),
+            "access of {principal:?} to {key:?}"
+        );
+        let (Ok(metrics), Ok(target)) = (answer, access) else { return };
+        let listed = metrics.iter().map(|metric| (metric.name.clone(), metric.period));
+        let listed: BTreeMap<String, Option<Period>> = listed.collect();
+        assert_eq!(listed.len(), metrics.len(), "a metric is listed twice");
+        let in_force: BTreeMap<String, Option<Period>> = target
+            .plan_in_force()
+            .into_iter()
+            .map(|(name, in_force)| (name, Some(in_force.period)))
+            .collect();
+        for (name, period) in &listed {
+            assert_eq!(period, in_force.get(name).unwrap_or(&None), "{name} of {key:?}");
+        }
+        assert!(
+            in_force.keys().all(|name| listed.contains_key(name)),
+            "a sampled metric of {key:?} is not listed"
+        );
+        for metric in &metrics {
+            let is_missing = self.edge.missing.contains(metric.name.as_str());
+            assert_eq!(matches!(metric.availability, Availability::No(_)), is_missing, "{metric:?}");
+        }
+    }
+}

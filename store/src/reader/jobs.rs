@@ -1,0 +1,140 @@
+//! Jobs.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::connection::Reader;
+use super::rows::{JobFilter, JobRow};
+use crate::StoreError;
+use crate::value::{Row, Value};
+
+/// The time by which samples may lie before the start and after the end of their job on a node, in nanoseconds. The agent
+/// stamps both with the same clock, which may be set meanwhile.
+const MARGIN_NS: i64 = 3600 * 1_000_000_000;
+
+/// The number of jobs that started last, and of the ids that sort next to an id, among which similar ids are searched.
+const CANDIDATES: usize = 1000;
+
+/// The columns of a job.
+const COLUMNS: &str =
+    "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, cores, state, exit_code,
+     exit_signal";
+
+impl Reader {
+    /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no such job.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn last_job(&mut self, job_id: Option<&str>) -> Result<Option<JobRow>, StoreError> {
+        let filter = JobFilter { job_id, limit: 1, ..JobFilter::default() };
+        Ok(self.jobs(&filter)?.pop())
+    }
+
+    /// Returns the jobs that `filter` selects, the one that started last first. The next page begins after the last of
+    /// them: [`JobFilter::before`].
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn jobs(&mut self, filter: &JobFilter<'_>) -> Result<Vec<JobRow>, StoreError> {
+        let (mut conditions, mut parameters) = (vec!["1 = 1".to_owned()], Vec::new());
+        if let Some(job_id) = filter.job_id {
+            conditions.push(format!("job_id = ${}", parameters.len() + 1));
+            parameters.push(Value::from(job_id));
+        }
+        if let Some((started_ns, job_key)) = filter.before {
+            let (started, key) = (parameters.len() + 1, parameters.len() + 2);
+            conditions.push(format!("(started, job_key) < (${started}, ${key})"));
+            parameters.extend([Value::time(started_ns.div_euclid(1000)), Value::Integer(job_key)]);
+        }
+        let select = format!(
+            "SELECT {COLUMNS} FROM job WHERE {} ORDER BY started DESC, job_key DESC LIMIT {}",
+            conditions.join(" AND "),
+            filter.limit
+        );
+        let mut jobs = self.rows(&select, &parameters, read_job)?;
+        self.add_nodes(&mut jobs)?;
+        Ok(jobs)
+    }
+
+    /// Adds the nodes of each job, and the time of its samples.
+    fn add_nodes(&mut self, jobs: &mut [JobRow]) -> Result<(), StoreError> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<i64> = jobs.iter().map(|job| job.job_key).collect();
+        let select = format!(
+            "SELECT job_key, node, lost, started, ended FROM job_node WHERE job_key {} ORDER BY job_key, node",
+            (self.dialect().is_one_of)(&keys)
+        );
+        let nodes = self.rows(&select, &[], |row| {
+            (row.integer(), row.text(), row.boolean(), row.time_ns(), row.optional_time_ns())
+        })?;
+        let positions: HashMap<i64, usize> = keys.into_iter().zip(0..).collect();
+        for (key, node, is_lost, started_ns, ended_ns) in nodes {
+            let Some(job) = positions.get(&key).and_then(|position| jobs.get_mut(*position)) else {
+                continue;
+            };
+            let of_node = sampled_ns(started_ns, ended_ns);
+            let Range { start, end } = &mut job.sampled_ns;
+            (*start, *end) = (of_node.start.min(*start), of_node.end.max(*end));
+            if is_lost {
+                job.lost_nodes.push(node.clone());
+            }
+            job.nodes.push(node);
+        }
+        Ok(())
+    }
+
+    /// Returns ids of jobs among which to search for one similar to `job_id`: those that sort next to it, and those of the
+    /// jobs that started last. Only jobs of `owner_uid` count, if it is given.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn candidate_ids(&mut self, job_id: &str, owner_uid: Option<i64>) -> Result<Vec<String>, StoreError> {
+        let nearby = |comparison: &str, order: &str| {
+            format!(
+                "SELECT * FROM (SELECT job_id, owner_uid, started FROM job WHERE job_id {comparison} $1 ORDER BY job_id {order} LIMIT {CANDIDATES}) AS {order}_ids"
+            )
+        };
+        let select = format!(
+            "SELECT job_id FROM (
+                 {} UNION ALL {} UNION ALL
+                 SELECT * FROM (SELECT job_id, owner_uid, started FROM job ORDER BY started DESC, job_key DESC LIMIT {CANDIDATES}) AS last_ids
+             ) AS candidate
+             WHERE CAST($2 AS bigint) IS NULL OR owner_uid = CAST($2 AS bigint)
+             GROUP BY job_id ORDER BY max(started) DESC",
+            nearby("<", "DESC"),
+            nearby(">", "ASC")
+        );
+        self.rows(&select, &[job_id.into(), owner_uid.into()], Row::text)
+    }
+}
+
+fn read_job(row: &mut Row) -> JobRow {
+    let mut job = JobRow {
+        job_key: row.integer(),
+        job_id: row.text(),
+        cluster: row.optional_text(),
+        owner: row.optional_text(),
+        owner_uid: row.optional_integer(),
+        started_ns: row.time_ns(),
+        ended_ns: row.optional_time_ns(),
+        sampled_ns: 0..0,
+        nodes: Vec::new(),
+        lost_nodes: Vec::new(),
+        account: row.optional_text(),
+        queue: row.optional_text(),
+        cores: row.optional_integer(),
+        state: row.optional_text(),
+        exit_code: row.optional_integer(),
+        exit_signal: row.optional_integer(),
+    };
+    job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
+    job
+}
+
+/// Returns the time of the samples of a job; without an end for a running job.
+fn sampled_ns(started_ns: i64, ended_ns: Option<i64>) -> Range<i64> {
+    let end_ns = ended_ns.map_or(i64::MAX, |ended_ns| ended_ns.saturating_add(MARGIN_NS));
+    started_ns.saturating_sub(MARGIN_NS)..end_ns
+}

@@ -1,0 +1,23 @@
+//! The ids that the store has for records.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{DatabaseError, ErrorKind};
+use crate::value::Row;
+
+/// Sets the ids of `records` from rows of a position and an id, which is NULL if the store lacks the record.
+pub(super) fn set_ids<T>(found: Vec<Row>, records: &[Arc<T>], id_of: impl Fn(&T) -> &OnceLock<i64>) {
+    for mut row in found {
+        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
+        if let (Some(record), Some(id)) = (records.get(position), row.optional_integer()) {
+            id_of(record).get_or_init(|| id);
+        }
+    }
+}
+
+/// Returns the error for a row that the database accepted and does not have: a rule or a trigger that an
+/// administrator added may suppress it.
+pub(super) fn not_inserted(table: &str) -> DatabaseError {
+    let error = format!("an inserted row of table {table} is missing; check the table's triggers and rules");
+    DatabaseError::new(ErrorKind::Other, std::io::Error::other(error))
+}
