@@ -240,8 +240,7 @@ fn replace(
 /// Computes the hours with late samples again.
 fn compute_late(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     let hours = "SELECT DISTINCT date_bin('1 h', time, 'epoch') FROM rollup_late
-         WHERE time < (SELECT date_bin('1 h', computed_before, 'epoch') FROM rollup WHERE relation = 'samples_10s' AND isfinite(computed_before))
-         ORDER BY 1";
+         WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s') ORDER BY 1";
     for mut hour in connection.query(hours, &[]).context(COMPUTING_LATE)? {
         if stop.is_requested() {
             break;
