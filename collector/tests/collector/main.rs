@@ -30,6 +30,8 @@ mod rollups;
 mod sample_table;
 mod schema;
 mod sinks;
+mod sql_roles;
+mod sql_views;
 mod stores;
 mod time_range;
 
@@ -49,6 +51,8 @@ fn main() -> std::process::ExitCode {
         sample_table::TESTS,
         schema::TESTS,
         sinks::TESTS,
+        sql_roles::TESTS,
+        sql_views::TESTS,
         stores::TESTS,
         time_range::TESTS,
     ])

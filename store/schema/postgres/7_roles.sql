@@ -1,2 +1,96 @@
 -- Version 7 for PostgreSQL and TimescaleDB: the roles of the database (PostgreSQL only).
+--
+-- polymeter_writer: a further collector. polymeter_reader: reads everything. polymeter_user: sees the user's own jobs. Roles
+-- belong to the server: its databases share them, and another collector may create them at the same time.
 
+-- Functions with the rights of the owner must not find tables that a user made.
+DO $$
+DECLARE
+    creation regprocedure;
+BEGIN
+    EXECUTE format('ALTER FUNCTION polymeter_own_jobs() SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION polymeter_own_job_nodes() SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION polymeter_get_metrics SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION available_metrics SET search_path = %I, pg_temp', current_schema());
+    -- A writer does not own the tables, and may not attach a partition to them.
+    FOR creation IN
+        SELECT oid FROM pg_proc WHERE oid IN (to_regprocedure('polymeter_create_partition(date)'),
+                                              to_regprocedure('polymeter_create_rollup_partitions(timestamptz)'))
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', creation, current_schema());
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', creation);
+    END LOOP;
+END
+$$;
+
+-- Creates the roles that are missing, and grants all of them their rights on what the store has. Returns the roles that are
+-- missing because this user must not create any; then an administrator calls it.
+CREATE FUNCTION polymeter_create_roles() RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    roles CONSTANT text[] := ARRAY['polymeter_writer', 'polymeter_reader', 'polymeter_user'];
+    user_views CONSTANT text[] := ARRAY['jobs', 'nodetime_by_job', 'metrics', 'metrics_by_job', 'metrics_by_device',
+        'metrics_summary', 'metrics_by_job_summary', 'metrics_by_device_summary', 'metric_units', 'promoted_metrics',
+        'promoted_metrics_job'];
+    store_schema text;
+    store_owner oid;
+    missing text[] := '{}';
+    role text;
+    item record;
+BEGIN
+    FOREACH role IN ARRAY roles LOOP
+        BEGIN
+            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+                EXECUTE format('ALTER ROLE %I SET jit = off', role);
+                IF role = 'polymeter_user' THEN
+                    EXECUTE format('ALTER ROLE %I SET statement_timeout = ''5min''', role);
+                END IF;
+            END IF;
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;
+            WHEN insufficient_privilege THEN missing := missing || role;
+        END;
+    END LOOP;
+    SELECT relnamespace::regnamespace::text, relowner INTO store_schema, store_owner
+    FROM pg_class WHERE oid = 'samples'::regclass;
+    FOREACH role IN ARRAY roles LOOP
+        CONTINUE WHEN role = ANY (missing);
+        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', store_schema, role);
+        IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'api' AND nspowner = store_owner) THEN
+            EXECUTE format('GRANT USAGE ON SCHEMA api TO %I', role);
+        END IF;
+        FOR item IN
+            SELECT format('%s.%I', store_schema, relname) AS name, relname, relkind FROM pg_class
+            WHERE relnamespace = store_schema::regnamespace AND relowner = store_owner AND NOT relispartition
+                AND relkind IN ('r', 'p', 'v', 'm', 'S')
+        LOOP
+            IF role = 'polymeter_writer' AND item.relkind = 'S' THEN
+                EXECUTE format('GRANT USAGE ON SEQUENCE %s TO %I', item.name, role);
+            ELSIF role = 'polymeter_writer' THEN
+                EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %I', item.name, role);
+            ELSIF item.relkind <> 'S' AND (role = 'polymeter_reader' OR item.relname = ANY (user_views)) THEN
+                EXECUTE format('GRANT SELECT ON %s TO %I', item.name, role);
+            END IF;
+        END LOOP;
+        CONTINUE WHEN role <> 'polymeter_writer';
+        FOR item IN
+            SELECT oid::regprocedure AS name FROM pg_proc
+            WHERE pronamespace = store_schema::regnamespace AND proname IN ('polymeter_create_partition', 'polymeter_create_rollup_partitions')
+        LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', item.name, role);
+        END LOOP;
+    END LOOP;
+    RETURN missing;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION polymeter_create_roles FROM PUBLIC;
+
+-- Just-in-time compilation takes seconds for statements over a hundred chunks, and pays off for none of them.
+DO $$
+BEGIN
+    EXECUTE format('ALTER DATABASE %I SET jit = off', current_database());
+EXCEPTION
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'cannot set jit = off for the database: its owner must';
+END
+$$;

@@ -1,8 +1,382 @@
 -- Version 7 for PostgreSQL and TimescaleDB: the views for users, bounded by the times of jobs.
+--
+-- A view shows everything to those who may read the table `samples`, and to others their own jobs. It reads the jobs of the
+-- second kind through a function with the rights of the tables' owner, so that neither plans nor statistics tell of other
+-- jobs. The barrier keeps functions of users away from rows that they must not see. It has an effect only where the outermost
+-- part of a view is not a UNION ALL: the planner flattens such a union without regard to the barrier.
 
--- The indexes of the program's own reads.
-
+-- The indexes of the program's own reads, and of the views.
+CREATE INDEX series_of_node ON series (node, metric) WHERE job_key IS NULL;
 CREATE INDEX job_by_start ON job (started, job_key);
 CREATE INDEX plan_change_by_job ON plan_change (job_key, time) WHERE job_key IS NOT NULL;
 CREATE INDEX loss_by_time ON loss (time);
 CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
+CREATE INDEX job_by_owner ON job (owner);
+
+-- Kwollect's job ids are integers, and its users write `job_id = 4242`. The function is inlined: indexes are used.
+CREATE FUNCTION polymeter_text_equals(text, int8) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+'SELECT $1 OPERATOR(pg_catalog.=) $2::pg_catalog.text';
+CREATE FUNCTION polymeter_text_equals(int8, text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+'SELECT $1::pg_catalog.text OPERATOR(pg_catalog.=) $2';
+CREATE OPERATOR = (FUNCTION = polymeter_text_equals, LEFTARG = text, RIGHTARG = int8, COMMUTATOR = =);
+CREATE OPERATOR = (FUNCTION = polymeter_text_equals, LEFTARG = int8, RIGHTARG = text, COMMUTATOR = =);
+
+-- The name of the user who sees the rows: the role that PostgREST or `SET ROLE` set, or the user of the session. Unlike
+-- `current_user` it is the same within functions that run with other rights.
+CREATE FUNCTION polymeter_user_name() RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
+SELECT CASE pg_catalog.current_setting('role') WHEN 'none' THEN session_user::pg_catalog.text
+            ELSE pg_catalog.current_setting('role') END
+$$;
+
+-- The user's own jobs, and the nodes on which they ran.
+CREATE FUNCTION polymeter_own_jobs() RETURNS SETOF job
+LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
+SELECT * FROM job WHERE owner = polymeter_user_name()
+$$;
+
+CREATE FUNCTION polymeter_own_job_nodes()
+RETURNS TABLE (job_key int8, job_id text, job_started timestamptz, job_ended timestamptz, node text,
+               started timestamptz, ended timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
+SELECT job.job_key, job.job_id, job.started, job.ended, job_node.node, job_node.started, job_node.ended
+FROM job JOIN job_node USING (job_key)
+WHERE job.owner = polymeter_user_name()
+$$;
+
+CREATE VIEW jobs WITH (security_barrier) AS
+SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal FROM (
+    -- For expressions the planner has no statistics, which `EXPLAIN` would show as a number of jobs.
+    SELECT job_key, job_id, cluster, owner || '' AS owner, owner_uid + 0 AS owner_uid, started, ended, account || '' AS account,
+           queue, nodes || '' AS nodes, cores, state, exit_code, exit_signal
+    FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
+    FROM polymeter_own_jobs() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS visible;
+
+CREATE VIEW nodetime_by_job WITH (security_barrier) AS
+SELECT job_id, start_time, stop_time, node FROM (
+    SELECT job.job_id, job_node.started AS start_time, job_node.ended AS stop_time, job_node.node
+    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_id, started, ended, node
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS visible;
+
+-- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node may have been
+-- set, therefore an hour more of the job's own.
+--
+-- The union with nothing keeps the planner from joining all samples with all series: it reads the samples of each series
+-- within the job's time, and conditions on the time still reach the samples. A value that has no hash keeps the planner from
+-- caching the samples of a series, which would be in vain.
+CREATE OR REPLACE VIEW metrics_by_job WITH (security_barrier) AS
+SELECT run.job_id, sample.time AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
+       series.labels, run.job_started AS start_time, run.job_ended AS stop_time
+FROM (
+    SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node,
+           job_node.started, job_node.ended
+    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id, job_started, job_ended, node, started, ended
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS run
+CROSS JOIN LATERAL (
+    SELECT run.started - interval '1 hour' AS job_lower,
+           coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
+           coalesce(run.ended, now() + interval '1 hour') AS node_upper,
+           NULL::json AS unhashable
+    OFFSET 0
+) AS bounds
+CROSS JOIN LATERAL (
+    SELECT series_id, node, metric, labels, bounds.job_lower AS lower, bounds.job_upper AS upper
+    FROM series WHERE series.job_key = run.job_key AND series.node = run.node
+    UNION ALL
+    SELECT series_id, node, metric, labels, run.started, bounds.node_upper
+    FROM series WHERE series.job_key IS NULL AND series.node = run.node
+) AS series
+CROSS JOIN LATERAL (
+    SELECT time, value FROM samples
+    WHERE samples.series_id = series.series_id AND samples.time >= series.lower AND samples.time <= series.upper
+    UNION ALL
+    SELECT NULL, NULL WHERE false AND bounds.unhashable IS NULL
+) AS sample;
+
+-- All samples; for users those of their own jobs, each once even if several of their jobs shared a node.
+CREATE OR REPLACE VIEW metrics WITH (security_barrier) AS
+SELECT timestamp, device_id, metric_id, value, labels FROM (
+    SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+           CASE WHEN series.job_id IS NULL THEN series.labels
+                ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
+    FROM samples JOIN series USING (series_id) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT sample.time, series.node, series.metric, sample.value, series.labels
+    FROM (
+        SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
+               NULL::json AS unhashable
+        FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+        UNION ALL
+        SELECT NULL, NULL, node, lower(span), upper(span), NULL
+        FROM (
+            SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+            FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+            GROUP BY node
+        ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
+        OFFSET 0
+    ) AS run
+    CROSS JOIN LATERAL (
+        SELECT series_id, node, metric, labels || jsonb_build_object('job_id', run.job_id) AS labels
+        FROM series WHERE series.job_key = run.job_key AND series.node = run.node
+        UNION ALL
+        SELECT series_id, node, metric, labels
+        FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+    ) AS series
+    CROSS JOIN LATERAL (
+        SELECT time, value FROM samples
+        WHERE samples.series_id = series.series_id AND samples.time >= run.lower AND samples.time <= run.upper
+        UNION ALL
+        SELECT NULL, NULL WHERE false AND run.unhashable IS NULL
+    ) AS sample
+) AS visible;
+
+-- Kwollect's devices may have a second name; those of Polymeter are nodes and have one.
+CREATE VIEW metrics_by_device AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
+
+-- One value per minute and series: of counters the greatest, of others the mean. The relations of Kwollect's functions with
+-- `summary`; conditions on the time reach the rollups.
+CREATE VIEW metrics_by_job_summary WITH (security_barrier) AS
+SELECT run.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       series.labels, run.job_started AS start_time, run.job_ended AS stop_time
+FROM (
+    SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node,
+           job_node.started, job_node.ended
+    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id, job_started, job_ended, node, started, ended
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS run
+CROSS JOIN LATERAL (
+    SELECT run.started - interval '1 hour' AS job_lower,
+           coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
+           coalesce(run.ended, now() + interval '1 hour') - interval '1 min' AS node_upper,
+           NULL::json AS unhashable
+    OFFSET 0
+) AS bounds
+CROSS JOIN LATERAL (
+    SELECT series_id, node, series.metric, labels, kind, bounds.job_lower AS lower, bounds.job_upper AS upper
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE series.job_key = run.job_key AND series.node = run.node
+    UNION ALL
+    SELECT series_id, node, series.metric, labels, kind, run.started, bounds.node_upper
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE series.job_key IS NULL AND series.node = run.node
+) AS series
+CROSS JOIN LATERAL (
+    SELECT time, count, max, sum FROM samples_1min
+    WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= series.lower AND samples_1min.time <= series.upper
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
+) AS bucket;
+
+CREATE VIEW metrics_summary WITH (security_barrier) AS
+SELECT timestamp, device_id, metric_id, value, labels FROM (
+    SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+           CASE WHEN series.job_id IS NULL THEN series.labels
+                ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
+    FROM samples_1min AS bucket JOIN series USING (series_id) JOIN metric ON metric.metric = series.metric
+    WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT bucket.time, series.node, series.metric,
+           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
+    FROM (
+        SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
+               NULL::json AS unhashable
+        FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+        UNION ALL
+        SELECT NULL, NULL, node, lower(span), upper(span) - interval '1 min', NULL
+        FROM (
+            SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+            FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+            GROUP BY node
+        ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
+        OFFSET 0
+    ) AS run
+    CROSS JOIN LATERAL (
+        SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
+        FROM series JOIN metric ON metric.metric = series.metric
+        WHERE series.job_key = run.job_key AND series.node = run.node
+        UNION ALL
+        SELECT series_id, node, series.metric, kind, labels
+        FROM series JOIN metric ON metric.metric = series.metric
+        WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+    ) AS series
+    CROSS JOIN LATERAL (
+        SELECT time, count, max, sum FROM samples_1min
+        WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= run.lower AND samples_1min.time <= run.upper
+        UNION ALL
+        SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
+    ) AS bucket
+) AS visible;
+
+CREATE VIEW metrics_by_device_summary AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
+
+-- The units and kinds of metrics.
+CREATE VIEW metric_units AS SELECT metric AS metric_id, unit, kind FROM metric;
+
+-- Kwollect's promoted metrics are those that a job asked for. Here: what users' leases and requests sample at this time in
+-- jobs that run.
+CREATE VIEW promoted_metrics_job WITH (security_barrier) AS
+SELECT run.job_id, run.node, change.metric AS metric_id
+FROM (
+    SELECT job.job_key, job.job_id, job_node.node, job_node.started
+    FROM job_node JOIN job USING (job_key)
+    WHERE job_node.ended IS NULL AND (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id, node, started FROM polymeter_own_job_nodes()
+    WHERE ended IS NULL AND NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS run
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (metric) metric, cause, new_period_us, until FROM plan_change
+    WHERE plan_change.node = run.node AND plan_change.time >= run.started - interval '1 hour'
+        AND plan_change.job_key = run.job_key AND cause <> 'refused'
+    ORDER BY metric, time DESC
+) AS change
+WHERE change.cause IN ('lease', 'registration', 'governor') AND change.new_period_us IS NOT NULL
+    AND (change.until IS NULL OR change.until > now());
+
+CREATE VIEW promoted_metrics AS
+SELECT DISTINCT node AS device_id, metric_id FROM promoted_metrics_job;
+
+-- Kwollect gives times as seconds since the epoch or as text.
+CREATE FUNCTION polymeter_parse_time(text) RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT CASE WHEN $1 ~ '^[+-]?[0-9]+([.][0-9]*)?$' THEN to_timestamp($1::float8) ELSE nullif($1, '')::timestamptz END
+$$;
+
+-- The metrics of a job, or of nodes. The statement that it makes has constants for times, so that the planner leaves chunks
+-- and partitions out, and it reads the views above with the rights of the user.
+CREATE FUNCTION polymeter_get_metrics(job text, devices text, metrics text, start_time text, end_time text, summary boolean,
+                                      as_rate boolean)
+RETURNS SETOF metrics LANGUAGE plpgsql STABLE SET jit = off AS $$
+DECLARE
+    names text[] := ARRAY(
+        SELECT DISTINCT name FROM unnest(string_to_array(devices, ',')) AS given
+        CROSS JOIN LATERAL (VALUES (trim(given)), (split_part(trim(given), '.', 1))) AS names (name)
+        WHERE name <> ''
+    );
+    lower timestamptz := polymeter_parse_time(start_time);
+    upper timestamptz := polymeter_parse_time(end_time);
+    source text := 'metrics';
+    conditions text := '';
+    statement text;
+BEGIN
+    IF job IS NOT NULL THEN
+        source := 'metrics_by_job';
+        conditions := format(' AND job_id = %L', job);
+        SELECT coalesce(lower, min(run.start_time) - interval '1 hour'),
+               coalesce(upper, max(coalesce(run.stop_time, now())) + interval '1 hour')
+        INTO lower, upper FROM nodetime_by_job AS run WHERE run.job_id = job;
+    ELSIF names = '{}' THEN
+        RAISE EXCEPTION 'Missing ''devices'', ''nodes'' or ''job_id'' argument' USING ERRCODE = 'invalid_parameter_value';
+    ELSE
+        upper := coalesce(upper, lower + interval '5 minutes', now());
+        lower := coalesce(lower, upper - interval '5 minutes');
+    END IF;
+    IF names <> '{}' THEN
+        conditions := conditions || format(' AND device_id = ANY (%L::text[])', names);
+    END IF;
+    IF metrics IS NOT NULL THEN
+        conditions := conditions || format(' AND metric_id = ANY (string_to_array(%L, '',''))', metrics);
+    END IF;
+    IF summary THEN
+        source := source || '_summary';
+    END IF;
+    statement := format('SELECT timestamp, device_id, metric_id, value, labels FROM %I WHERE timestamp >= %L AND timestamp <= %L',
+                        source, lower, upper) || conditions;
+    IF as_rate THEN
+        -- A counter that became smaller began again at 0.
+        statement := format(
+            'SELECT timestamp, device_id, metric_id,
+                    CASE WHEN value < earlier AND kind = ''counter'' THEN value ELSE value - earlier END
+                        / nullif(extract(epoch FROM timestamp - earlier_timestamp), 0)::float8,
+                    labels
+             FROM (SELECT picked.*, lag(value) OVER line AS earlier, lag(timestamp) OVER line AS earlier_timestamp
+                   FROM (%s) AS picked
+                   WINDOW line AS (PARTITION BY device_id, metric_id, labels ORDER BY timestamp)) AS lines
+             LEFT JOIN metric_units USING (metric_id)', statement);
+    END IF;
+    RETURN QUERY EXECUTE statement || ' ORDER BY timestamp';
+END
+$$;
+
+-- As in Kwollect. Job ids that are no integers are given as `job`: PostgREST tells functions apart by the names of arguments.
+CREATE FUNCTION get_metrics(job_id integer DEFAULT NULL, nodes text DEFAULT NULL, devices text DEFAULT NULL,
+                            metrics text DEFAULT NULL, start_time text DEFAULT NULL, end_time text DEFAULT NULL,
+                            summary boolean DEFAULT false, as_rate boolean DEFAULT false)
+RETURNS SETOF metrics LANGUAGE sql STABLE AS $$
+SELECT * FROM polymeter_get_metrics(job_id::text, concat_ws(',', nodes, devices), metrics, start_time, end_time, summary, as_rate)
+$$;
+CREATE FUNCTION get_metrics(job text, nodes text DEFAULT NULL, devices text DEFAULT NULL, metrics text DEFAULT NULL,
+                            start_time text DEFAULT NULL, end_time text DEFAULT NULL, summary boolean DEFAULT false,
+                            as_rate boolean DEFAULT false)
+RETURNS SETOF metrics LANGUAGE sql STABLE AS $$
+SELECT * FROM polymeter_get_metrics(job, concat_ws(',', nodes, devices), metrics, start_time, end_time, summary, as_rate)
+$$;
+
+-- The metrics that were sampled in the minute before `at`. `params` may have `job_id`, or `devices`, an array.
+CREATE FUNCTION available_metrics(at timestamptz DEFAULT now(), params jsonb DEFAULT '{}')
+RETURNS TABLE (device_id text, metric_id text) LANGUAGE plpgsql STABLE SET jit = off AS $$
+DECLARE
+    source text := 'metrics';
+    conditions text := '';
+    stop_time timestamptz;
+BEGIN
+    -- PostgREST passes an argument of a URL as a string.
+    IF jsonb_typeof(params) = 'string' THEN
+        params := (params #>> '{}')::jsonb;
+    END IF;
+    IF params ->> 'job_id' IS NOT NULL THEN
+        SELECT max(coalesce(run.stop_time, now())) INTO stop_time FROM nodetime_by_job AS run
+        WHERE run.job_id = params ->> 'job_id';
+        at := least(at, stop_time);
+        source := 'metrics_by_job';
+        conditions := format(' AND job_id = %L', params ->> 'job_id');
+    ELSIF params -> 'devices' IS NOT NULL THEN
+        IF jsonb_typeof(params -> 'devices') <> 'array' THEN
+            RAISE EXCEPTION 'Cannot parse params->devices, should be JSON array' USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        conditions := format(' AND device_id = ANY (%L::text[])', ARRAY(SELECT jsonb_array_elements_text(params -> 'devices')));
+    END IF;
+    RETURN QUERY EXECUTE format(
+        'SELECT device_id, metric_id FROM %I WHERE timestamp > %L AND timestamp <= %L', source, at - interval '1 minute', at)
+        || conditions
+        || ' GROUP BY 1, 2 ORDER BY substring(device_id FROM ''^[^0-9]*''), substring(device_id FROM ''[0-9]+'')::numeric, 1, 2';
+END
+$$;
+
+-- Kwollect has its functions in the schema `api`, which its PostgREST shows.
+DO $$
+BEGIN
+    CREATE SCHEMA IF NOT EXISTS api;
+    EXECUTE format(
+        'CREATE FUNCTION api.get_metrics(job_id integer DEFAULT NULL, nodes text DEFAULT NULL, devices text DEFAULT NULL,
+                                         metrics text DEFAULT NULL, start_time text DEFAULT NULL, end_time text DEFAULT NULL,
+                                         summary boolean DEFAULT false, as_rate boolean DEFAULT false)
+         RETURNS SETOF %1$I.metrics LANGUAGE sql STABLE AS
+         ''SELECT * FROM %1$I.get_metrics(job_id, nodes, devices, metrics, start_time, end_time, summary, as_rate)'';
+         CREATE FUNCTION api.get_metrics(job text, nodes text DEFAULT NULL, devices text DEFAULT NULL,
+                                         metrics text DEFAULT NULL, start_time text DEFAULT NULL, end_time text DEFAULT NULL,
+                                         summary boolean DEFAULT false, as_rate boolean DEFAULT false)
+         RETURNS SETOF %1$I.metrics LANGUAGE sql STABLE AS
+         ''SELECT * FROM %1$I.get_metrics(job, nodes, devices, metrics, start_time, end_time, summary, as_rate)'';
+         CREATE FUNCTION api.available_metrics(at timestamptz DEFAULT now(), params jsonb DEFAULT ''{}'')
+         RETURNS TABLE (device_id text, metric_id text) LANGUAGE sql STABLE AS
+         ''SELECT * FROM %1$I.available_metrics(at, params)''',
+        current_schema());
+EXCEPTION
+    WHEN insufficient_privilege OR duplicate_function THEN
+        RAISE NOTICE 'the functions of the schema api are not created: %', SQLERRM;
+END
+$$;

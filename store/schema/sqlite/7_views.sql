@@ -1,8 +1,95 @@
 -- Version 7 for SQLite: the views for users, bounded by the times of jobs.
 
--- The indexes of the program's own reads.
-
+-- The indexes of the program's own reads, and of the views.
+CREATE INDEX series_of_node ON series (node, metric) WHERE job_key IS NULL;
 CREATE INDEX job_by_start ON job (started, job_key);
 CREATE INDEX plan_change_by_job ON plan_change (job_key, time) WHERE job_key IS NOT NULL;
 CREATE INDEX loss_by_time ON loss (time);
 CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
+
+CREATE VIEW jobs AS
+SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
+FROM job;
+
+CREATE VIEW nodetime_by_job AS
+SELECT job.job_id, job_node.started AS start_time, job_node.ended AS stop_time, job_node.node
+FROM job JOIN job_node ON job_node.job_key = job.job_key;
+
+-- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node may have been
+-- set, therefore an hour more of the job's own.
+DROP VIEW metrics_by_job;
+CREATE VIEW metrics_by_job AS
+SELECT job.job_id, samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+       series.labels, job.started AS start_time, job.ended AS stop_time
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
+JOIN samples ON samples.series_id = series.series_id
+    AND samples.time >= job_node.started - 3600000000000
+    AND samples.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
+UNION ALL
+SELECT job.job_id, samples.time, series.node, series.metric, samples.value, series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN samples ON samples.series_id = series.series_id
+    AND samples.time >= job_node.started AND samples.time <= coalesce(job_node.ended, 9223372036854775807);
+
+-- Kwollect's devices may have a second name; those of Polymeter are nodes and have one.
+CREATE VIEW metrics_by_device AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
+
+-- One value per minute and series: of counters the greatest, of others the mean.
+CREATE VIEW metrics_summary AS
+SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       CASE WHEN series.job_id IS NULL THEN series.labels
+            ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
+FROM samples_1min AS bucket
+JOIN series ON series.series_id = bucket.series_id
+JOIN metric ON metric.metric = series.metric;
+
+CREATE VIEW metrics_by_job_summary AS
+SELECT job.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       series.labels, job.started AS start_time, job.ended AS stop_time
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
+JOIN metric ON metric.metric = series.metric
+JOIN samples_1min AS bucket ON bucket.series_id = series.series_id
+    AND bucket.time >= job_node.started - 3600000000000
+    AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
+UNION ALL
+SELECT job.job_id, bucket.time, series.node, series.metric,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END,
+       series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN metric ON metric.metric = series.metric
+JOIN samples_1min AS bucket ON bucket.series_id = series.series_id
+    AND bucket.time >= job_node.started AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807);
+
+CREATE VIEW metrics_by_device_summary AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
+
+CREATE VIEW metric_units AS SELECT metric AS metric_id, unit, kind FROM metric;
+
+-- What users' leases and requests sample at this time in jobs that run.
+CREATE VIEW promoted_metrics_job AS
+SELECT job.job_id, job_node.node, change.metric AS metric_id
+FROM job_node
+JOIN job ON job.job_key = job_node.job_key
+JOIN plan_change AS change ON change.node = job_node.node AND change.job_key = job_node.job_key
+    AND change.time >= job_node.started - 3600000000000
+WHERE job_node.ended IS NULL AND change.cause IN ('lease', 'registration', 'governor') AND change.new_period_us IS NOT NULL
+    AND (change.until IS NULL OR change.until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000)
+    AND NOT EXISTS (
+        SELECT 1 FROM plan_change AS later
+        WHERE later.node = change.node AND later.job_key = change.job_key AND later.metric = change.metric
+            AND later.time > change.time AND later.cause <> 'refused'
+    );
+
+CREATE VIEW promoted_metrics AS
+SELECT DISTINCT node AS device_id, metric_id FROM promoted_metrics_job;

@@ -22,6 +22,10 @@ use crate::error::{Context, DatabaseError};
 use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
 use crate::{StoreError, TimescaleMode, limits};
 
+/// Begins a transaction in which rows are found through indexes. A planner without current statistics, or with
+/// a small table, otherwise reads whole tables, and a burst of new jobs makes them large before the next analysis.
+const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
 /// A connection to PostgreSQL, with its event loop.
 #[derive(Debug)]
 pub(super) struct PostgresConnection {
@@ -57,7 +61,7 @@ impl Connection for PostgresConnection {
     }
 
     fn begin(&mut self) -> Result<(), DatabaseError> {
-        Ok(self.runtime.block_on(self.client.batch_execute("BEGIN"))?)
+        Ok(self.runtime.block_on(self.client.batch_execute(BEGIN))?)
     }
 
     fn commit(&mut self) -> Result<(), DatabaseError> {

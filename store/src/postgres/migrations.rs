@@ -1,7 +1,8 @@
 //! The schema of PostgreSQL, version by version, with or without TimescaleDB.
 
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Transaction};
+use tracing::warn;
 
 use super::partitions::is_partitioned;
 use super::sample_table::ChosenTable;
@@ -21,9 +22,10 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../schema/postgres/5.sql"),
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/postgres/6.sql")),
     concat!(
-        include_str!("../../schema/postgres/7_views.sql"),
+        include_str!("../../schema/postgres/7_series.sql"),
         include_str!("../../schema/postgres/7_rollups.sql"),
         include_str!("../../schema/postgres/7_retention.sql"),
+        include_str!("../../schema/postgres/7_views.sql"),
         include_str!("../../schema/postgres/7_roles.sql")
     ),
 ];
@@ -84,6 +86,9 @@ pub(super) async fn migrate(
         }
         transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.context(ACTION)?;
     }
+    if found < SCHEMA_VERSION {
+        create_roles(&transaction).await.context("create the roles")?;
+    }
     transaction.commit().await.context(ACTION)?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
     let chosen = timescale::choose_table(client, &offer, mode, is_new).await?;
@@ -91,6 +96,18 @@ pub(super) async fn migrate(
     // has another one.
     let table = client.query_one("SELECT 'session'::regclass::oid", &[]).await.context(ACTION)?;
     Ok((chosen, StoreOrigin::new((0, table.get::<_, u32>(0).into()), is_new)))
+}
+
+/// Creates the roles that are missing, and grants their rights on new tables.
+async fn create_roles(transaction: &Transaction<'_>) -> Result<(), Error> {
+    let missing: Vec<String> = transaction.query_one("SELECT polymeter_create_roles()", &[]).await?.get(0);
+    if !missing.is_empty() {
+        warn!(
+            "cannot create the roles {}: this user may not create roles; let an administrator of the database run SELECT polymeter_create_roles()",
+            missing.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Locks the schema, and waits a limited time for another collector that migrates it.
@@ -117,6 +134,10 @@ async fn lock_schema(client: &Client) -> Result<(), StoreError> {
 }
 
 async fn schema_version(client: &Client) -> Result<i32, Error> {
-    client.batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version int4 NOT NULL)").await?;
+    // A user that is only a writer must not create tables.
+    let is_there = "SELECT to_regclass('schema_version') IS NOT NULL";
+    if !client.query_one(is_there, &[]).await?.get::<_, bool>(0) {
+        client.batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version int4 NOT NULL)").await?;
+    }
     Ok(client.query_one("SELECT coalesce(max(version), 0) FROM schema_version", &[]).await?.get(0))
 }

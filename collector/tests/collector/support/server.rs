@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
@@ -177,6 +177,27 @@ impl Server {
         let output = self.psql(sql).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Runs statements as a user, in a session of that user.
+    pub fn run_as(&self, user: &str, database: &str, sql: &str) -> Output {
+        self.client("psql")
+            .args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", user, "-c", sql, database])
+            .output()
+            .unwrap()
+    }
+
+    /// Returns a program of PostgreSQL's clients that connects to this server.
+    pub fn client(&self, program: &str) -> Command {
+        let mut command = self.command(program);
+        command.arg("-h").arg(self.directory.path());
+        command
+    }
+
+    /// Returns a program that runs as the server's user, in the server's directory.
+    pub fn program(&self, program: &Path) -> Command {
+        // An absolute path replaces the directory of PostgreSQL's programs.
+        self.command(program.to_str().unwrap())
     }
 
     /// Removes TimescaleDB from the configuration for the next start.
