@@ -199,7 +199,7 @@ impl Row {
     /// Returns the remaining text fields, joined.
     pub(crate) fn into_text(mut self) -> String {
         let mut texts = Vec::new();
-        while let Some(field) = self.fields.next() {
+        for field in self.fields.by_ref() {
             if let Value::Text(text) = field {
                 texts.push(text.into_owned());
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_proto::ledger::Event;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::reader::SeriesScope;
@@ -18,6 +19,7 @@ polymeter_test_harness::tests![
     two_collectors_share_a_database,
     a_refused_frame_does_not_stop_others,
     an_exhausted_sequence_costs_no_sample,
+    new_jobs_need_no_scan,
     a_suppressed_insert_costs_no_sample
 ];
 
@@ -196,6 +198,49 @@ fn an_exhausted_sequence_costs_no_sample() {
     other.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_counts(&environment, "n2", 1);
+}
+
+/// Registration of jobs reads no table that grows with the number of known jobs as a whole.
+fn new_jobs_need_no_scan() {
+    const KNOWN: i64 = 20_000;
+    const FILL: &str = "
+        INSERT INTO job (job_id, cluster, owner_uid, started, ended)
+            SELECT 'k' || n, 'lab', 1000, '2026-01-01', '2026-01-01' FROM generate_series(1, 20000) AS n;
+        INSERT INTO job_node (job_key, node, started, ended, session_id, handle)
+            SELECT job_key, 'n' || job_key % 4, started, ended, 's' || job_key % 4, job_key FROM job;
+        INSERT INTO ledger (session_id, handle, job_key, source)
+            SELECT 's' || job_key % 4, job_key, job_key, source FROM job, unnest('{stat,other}'::text[]) AS source;
+        INSERT INTO series (node, metric, job_key, job_id, labels)
+            SELECT 'n' || job_key % 4, metric, job_key, job_id, '{}'
+            FROM job, unnest('{cpu.usage,memory.margin}'::text[]) AS metric;
+        ANALYZE";
+    const SCANNED: &str = "SELECT sum(seq_tup_read)::int8 FROM pg_stat_user_tables
+        WHERE relname IN ('job', 'job_node', 'ledger', 'series')";
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    environment.collector().stop().unwrap();
+    environment.execute(FILL);
+    // The server's processes report their statistics at the latest when they exit.
+    let processes = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+    wait_until("the other connections are closed", || environment.number(processes) == 1);
+    let before = environment.number(SCANNED);
+    let begin_us = now_us();
+    let config = CollectorConfig { commit_interval: Duration::from_millis(200), ..environment.config() };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    for number in 1..=300 {
+        let job = job(number, &format!("new{number}"), begin_us);
+        let ended = [Event::JobEnded { job: job.handle, at_us: begin_us + 1_000_000 }];
+        let shape = shape(number, Some(&job));
+        let sequence = agent.frame(&[(&shape, begin_us, &values(1).0)], &[], &ended);
+        agent.send(sequence);
+    }
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    wait_until("the collector's connections are closed", || environment.number(processes) == 1);
+    let scanned = environment.number(SCANNED) - before;
+    assert!(scanned < KNOWN, "{scanned} rows of whole tables were read");
+    let ended = "SELECT count(*) FROM job_node WHERE session_id = '0000000000000001' AND ended IS NOT NULL";
+    assert_eq!(environment.number(ended), 300);
 }
 
 fn a_suppressed_insert_costs_no_sample() {

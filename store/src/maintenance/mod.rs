@@ -115,7 +115,7 @@ fn run_tasks(session: MaintenanceSession, round: u32, stop: &Stop, done: &mut us
         if stop.is_requested() {
             break;
         }
-        if round % rounds != 0 {
+        if !round.is_multiple_of(*rounds) {
             continue;
         }
         if let Err(error) = run(&mut *connection, stop) {

@@ -8,6 +8,8 @@ use crate::backend::Dialect;
 use crate::value::{Batch, ColumnType, NumberRow, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
+    same_job: "coalesce(series.job_key, 0) = new.job_key",
+    without_job: "coalesce(series.job_key, 0) = 0",
     same_labels: "series.labels = new.labels",
     // A transaction locks the whole file.
     for_update: "",

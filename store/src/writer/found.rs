@@ -5,14 +5,26 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{DatabaseError, ErrorKind};
 use crate::value::Row;
 
-/// Sets the ids of `records` from rows of a position and an id, which is NULL if the store lacks the record.
-pub(super) fn set_ids<T>(found: Vec<Row>, records: &[Arc<T>], id_of: impl Fn(&T) -> &OnceLock<i64>) {
-    for mut row in found {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
-        if let (Some(record), Some(id)) = (records.get(position), row.optional_integer()) {
+/// Sets the ids of `records` from pairs of a position and an id.
+pub(super) fn set_ids<T>(
+    found: impl IntoIterator<Item = (usize, i64)>,
+    records: &[Arc<T>],
+    id_of: impl Fn(&T) -> &OnceLock<i64>,
+) {
+    for (position, id) in found {
+        if let Some(record) = records.get(position) {
             id_of(record).get_or_init(|| id);
         }
     }
+}
+
+/// Sets the ids of `records` from rows of a position and an id, which is NULL if the store lacks the record.
+pub(super) fn set_found_ids<T>(found: Vec<Row>, records: &[Arc<T>], id_of: impl Fn(&T) -> &OnceLock<i64>) {
+    let pair = |mut row: Row| {
+        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
+        Some((position, row.optional_integer()?))
+    };
+    set_ids(found.into_iter().filter_map(pair), records, id_of);
 }
 
 /// Returns the error for a row that the database accepted and does not have: a rule or a trigger that an

@@ -1,6 +1,9 @@
 //! The ends of jobs, on each node and as a whole.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use polymeter_proto::series::{Identifier, SessionId};
 
 use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
@@ -40,26 +43,33 @@ pub(super) fn of_frames<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
     ends.filter_map(|(job, at_us)| Some(JobEnd { key: *job.key.get()?, job, at_us: *at_us })).collect()
 }
 
-/// Returns the ends in `frames` of earlier jobs with the same name in the session of `job`. `keys` are those
-/// of the first of `jobs`, which are not committed yet.
+/// Ends of jobs, by session and job id.
+pub(super) type EndsByName<'a> = HashMap<(SessionId, &'a Identifier), Vec<(&'a Arc<JobRecord>, i64)>>;
+
+/// Returns the ends in `frames`, by session and job id.
+pub(super) fn by_name(frames: &[Accepted]) -> EndsByName<'_> {
+    let mut by_name = EndsByName::new();
+    for (job, at_us) in frames.iter().flat_map(|frame| &frame.job_ends) {
+        by_name.entry((job.session.id, &job.descriptor.job_id)).or_default().push((job, *at_us));
+    }
+    by_name
+}
+
+/// Returns the ends of earlier jobs with the same name in the session of `job`. `assigned` returns keys that
+/// are not committed yet.
 pub(super) fn of_predecessors<'a>(
     job: &JobRecord,
-    jobs: &[Arc<JobRecord>],
-    keys: &[i64],
-    frames: &'a [Accepted],
+    assigned: impl Fn(&Arc<JobRecord>) -> Option<i64>,
+    ends: &EndsByName<'a>,
 ) -> Vec<JobEnd<'a>> {
-    let precedes = |other: &JobRecord| {
-        other.session.id == job.session.id
-            && other.handle < job.handle
-            && other.descriptor.job_id == job.descriptor.job_id
-    };
-    let assigned = |of: &Arc<JobRecord>| jobs.iter().zip(keys).find(|(job, _)| Arc::ptr_eq(job, of));
-    let ends = frames.iter().flat_map(|frame| &frame.job_ends).filter(|(other, _)| precedes(other));
-    ends.filter_map(|(job, at_us)| {
-        let key = job.key.get().copied().or_else(|| assigned(job).map(|(_, key)| *key))?;
-        Some(JobEnd { key, job, at_us: *at_us })
-    })
-    .collect()
+    let of_name = ends.get(&(job.session.id, &job.descriptor.job_id)).into_iter().flatten();
+    let earlier = of_name.filter(|(other, _)| other.handle < job.handle);
+    earlier
+        .filter_map(|(job, at_us)| {
+            let key = job.key.get().copied().or_else(|| assigned(job))?;
+            Some(JobEnd { key, job, at_us: *at_us })
+        })
+        .collect()
 }
 
 /// Locks the rows of all jobs that `frames` change, in a fixed order, since several nodes report the same job
@@ -72,7 +82,8 @@ pub(super) fn lock_jobs(connection: &mut dyn Connection, frames: &[&Accepted]) -
     lock(connection, keys.collect())
 }
 
-fn lock(connection: &mut dyn Connection, keys: Vec<i64>) -> Result<(), DatabaseError> {
+/// Locks the rows of jobs, in the order of their keys.
+pub(super) fn lock(connection: &mut dyn Connection, keys: Vec<i64>) -> Result<(), DatabaseError> {
     if keys.is_empty() || connection.dialect().for_update.is_empty() {
         return Ok(());
     }

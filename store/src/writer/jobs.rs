@@ -1,45 +1,107 @@
 //! The keys, owners and facts of jobs, and the nodes on which they run.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use polymeter_proto::ledger::{JobFacts, JobOwner};
 use polymeter_proto::series::Identifier;
 
 use super::found::not_inserted;
 use super::job_ends;
 use super::progress::distinct;
+use super::rounds::rounds;
 use super::transaction::transaction;
 use crate::accepted::{Accepted, JobOutcome, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::limits::RESUME_LOST_JOB;
-use crate::value::Value;
+use crate::value::{Batch, Column, ColumnType, Value};
 
-/// Assigns keys to the jobs of `frames` that have none.
-pub(super) fn assign_keys(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
+const JOB: [Column; 10] = [
+    ("position", ColumnType::Integer),
+    ("session_id", ColumnType::Text),
+    ("handle", ColumnType::Integer),
+    ("job_id", ColumnType::Text),
+    ("cluster", ColumnType::Text),
+    ("node", ColumnType::Text),
+    ("started", ColumnType::Time),
+    ("resumable", ColumnType::Time),
+    ("owner_uid", ColumnType::Integer),
+    ("owner", ColumnType::Text),
+];
+
+const KNOWN: [Column; 5] = [
+    ("key", ColumnType::Integer),
+    ("started", ColumnType::Time),
+    ("is_joined", ColumnType::Bool),
+    ("owner_uid", ColumnType::Integer),
+    ("owner", ColumnType::Text),
+];
+
+const JOB_NODE: [Column; 6] = [
+    ("key", ColumnType::Integer),
+    ("node", ColumnType::Text),
+    ("started", ColumnType::Time),
+    ("session_id", ColumnType::Text),
+    ("handle", ColumnType::Integer),
+    ("session_started", ColumnType::Time),
+];
+
+const FACTS: [Column; 8] = [
+    ("key", ColumnType::Integer),
+    ("account", ColumnType::Text),
+    ("queue", ColumnType::Text),
+    ("nodes", ColumnType::Text),
+    ("cores", ColumnType::Integer),
+    ("state", ColumnType::Text),
+    ("exit_code", ColumnType::Integer),
+    ("exit_signal", ColumnType::Integer),
+];
+
+const OWNER: [Column; 3] =
+    [("key", ColumnType::Integer), ("owner", ColumnType::Text), ("owner_uid", ColumnType::Integer)];
+
+/// A job whose row is known.
+struct Keyed<'a> {
+    job: &'a Arc<JobRecord>,
+    key: i64,
+    /// True if the row was inserted in this transaction.
+    is_new: bool,
+}
+
+/// Assigns keys to the jobs of `frames` that have none. Returns the keys of those that the store did not have
+/// before: it has neither series nor ledger lines of them.
+pub(super) fn assign_keys(
+    connection: &mut dyn Connection,
+    frames: &[Accepted],
+) -> Result<HashSet<i64>, DatabaseError> {
     let jobs = without_key(frames);
     if jobs.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
-    let keys = transaction(connection, |connection| {
+    let keyed = transaction(connection, |connection| {
         // No unique index can detect that two jobs are the same.
         connection.lock_job_keys()?;
-        let mut keys = Vec::with_capacity(jobs.len());
-        for job in &jobs {
-            // A predecessor ended before, in whichever transaction its end is stored.
-            job_ends::end_jobs(connection, &job_ends::of_predecessors(job, &jobs, &keys, frames))?;
-            let key = match find(connection, job)? {
-                Some(key) => key,
-                None => insert(connection, job)?,
+        let ends = job_ends::by_name(frames);
+        let mut keyed: Vec<Keyed<'_>> = Vec::with_capacity(jobs.len());
+        // The jobs of one id depend on each other: a node's previous job, or the same job on another node.
+        for round in rounds(&jobs, |job| job.descriptor.job_id.clone()) {
+            let assigned = |of: &Arc<JobRecord>| {
+                keyed.iter().find(|keyed| Arc::ptr_eq(keyed.job, of)).map(|keyed| keyed.key)
             };
-            join_node(connection, job, key)?;
-            keys.push(key);
+            // A predecessor ended before, in whichever transaction its end is stored.
+            let of_round = round.iter().flat_map(|job| job_ends::of_predecessors(job, assigned, &ends));
+            job_ends::end_jobs(connection, &of_round.collect::<Vec<_>>())?;
+            let of_round = find_or_insert(connection, &round)?;
+            join_nodes(connection, &of_round)?;
+            keyed.extend(of_round);
         }
-        Ok(keys)
+        Ok(keyed)
     })?;
-    for (job, key) in jobs.iter().zip(keys) {
-        job.key.get_or_init(|| key);
+    for Keyed { job, key, .. } in &keyed {
+        job.key.get_or_init(|| *key);
     }
-    Ok(())
+    Ok(keyed.iter().filter(|keyed| keyed.is_new).map(|keyed| keyed.key).collect())
 }
 
 /// Returns the jobs of `frames` without a key, without duplicates, in an order that is the same for all
@@ -53,96 +115,166 @@ fn without_key(frames: &[Accepted]) -> Vec<Arc<JobRecord>> {
     jobs
 }
 
-/// Returns the key of the job's row: the one that this handle already uses, else the one that this node began
+/// Returns the rows of `jobs`, whose ids differ, and inserts those that are missing.
+fn find_or_insert<'a>(
+    connection: &mut dyn Connection,
+    jobs: &[&'a Arc<JobRecord>],
+) -> Result<Vec<Keyed<'a>>, DatabaseError> {
+    let found = find(connection, jobs)?;
+    let missing: Vec<_> =
+        jobs.iter().zip(&found).filter(|(_, key)| key.is_none()).map(|(job, _)| *job).collect();
+    let mut inserted = insert(connection, &missing)?;
+    let keyed = |(job, found): (&&'a Arc<JobRecord>, Option<i64>)| match found {
+        Some(key) => Ok(Keyed { job, key, is_new: false }),
+        None => {
+            let key = inserted.remove(job.descriptor.job_id.as_str()).ok_or_else(|| not_inserted("job"))?;
+            Ok(Keyed { job, key, is_new: true })
+        }
+    };
+    jobs.iter().zip(found).map(keyed).collect()
+}
+
+/// Returns the key of each job's row: the one that this handle already uses, else the one that this node began
 /// at that time, else the one of the same owner that still runs, ran when this node began, or lost only its
 /// agent.
-fn find(connection: &mut dyn Connection, job: &JobRecord) -> Result<Option<i64>, DatabaseError> {
-    let session = job.session.id.to_string();
-    let handle: Value<'_> = job.handle.0.into();
-    let with_rows = connection.query(
-        "SELECT job_key FROM ledger
-         WHERE session_id = $1 AND coalesce(handle, -1) = $2 AND job_key IS NOT NULL LIMIT 1",
-        &[session.as_str().into(), handle.clone()],
+fn find(
+    connection: &mut dyn Connection,
+    jobs: &[&Arc<JobRecord>],
+) -> Result<Vec<Option<i64>>, DatabaseError> {
+    // Each job is looked up in the indexes: a planner could otherwise read and hash all jobs of the store.
+    let found = connection.query_batch(
+        "SELECT new.position, coalesce((
+             SELECT ledger.job_key FROM ledger
+             WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = new.handle
+                 AND ledger.job_key IS NOT NULL LIMIT 1
+         ), (
+             SELECT job.job_key FROM job
+             LEFT JOIN job_node AS mine ON mine.job_key = job.job_key AND mine.node = new.node
+             WHERE job.job_id = new.job_id AND job.cluster IS NOT DISTINCT FROM new.cluster
+                 AND CASE WHEN job.owner_uid IS NULL OR new.owner_uid IS NULL
+                          THEN job.owner IS NULL OR new.owner IS NULL OR job.owner = new.owner
+                          ELSE job.owner_uid = new.owner_uid END
+                 AND (mine.started = new.started OR job.ended IS NULL OR job.ended >= new.started
+                      OR job.ended >= new.resumable
+                         AND EXISTS (SELECT 1 FROM job_node AS other WHERE other.job_key = job.job_key AND other.lost))
+             ORDER BY coalesce(mine.session_id = new.session_id AND mine.handle = new.handle, false) DESC,
+                 coalesce(mine.started = new.started, false) DESC, job.started DESC LIMIT 1
+         )) FROM {new}",
+        &batch(jobs),
     )?;
-    if let Some(mut row) = with_rows.into_iter().next() {
-        return Ok(row.optional_integer());
+    let mut keys = vec![None; jobs.len()];
+    for mut row in found {
+        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
+        if let Some(key) = keys.get_mut(position) {
+            *key = row.optional_integer();
+        }
     }
-    let descriptor = &job.descriptor;
+    Ok(keys)
+}
+
+fn batch<'a>(jobs: &[&'a Arc<JobRecord>]) -> Batch<'a> {
     let resume_us = i64::try_from(RESUME_LOST_JOB.as_micros()).unwrap_or(i64::MAX);
-    let rows = connection.query(
-        "SELECT job.job_key FROM job LEFT JOIN job_node AS mine ON mine.job_key = job.job_key AND mine.node = $3
-         WHERE job_id = $1 AND cluster IS NOT DISTINCT FROM $2
-             AND CASE WHEN owner_uid IS NULL OR CAST($5 AS bigint) IS NULL
-                      THEN owner IS NULL OR CAST($6 AS text) IS NULL OR owner = CAST($6 AS text)
-                      ELSE owner_uid = CAST($5 AS bigint) END
-             AND (mine.started = $4 OR job.ended IS NULL OR job.ended >= $4
-                  OR job.ended >= $7
-                     AND EXISTS (SELECT 1 FROM job_node AS other WHERE other.job_key = job.job_key AND other.lost))
-         ORDER BY coalesce(mine.session_id = $8 AND mine.handle = $9, false) DESC,
-             coalesce(mine.started = $4, false) DESC, job.started DESC LIMIT 1",
-        &[
-            descriptor.job_id.as_str().into(),
-            descriptor.cluster.as_ref().map(Identifier::as_str).into(),
-            job.node().as_str().into(),
-            Value::time(descriptor.started_us),
-            descriptor.owner_uid.into(),
-            descriptor.owner.as_ref().map(Identifier::as_str).into(),
-            Value::time(descriptor.started_us.saturating_sub(resume_us)),
-            session.as_str().into(),
-            handle,
-        ],
-    )?;
-    Ok(rows.into_iter().next().and_then(|mut row| row.optional_integer()))
-}
-
-fn insert(connection: &mut dyn Connection, job: &JobRecord) -> Result<i64, DatabaseError> {
-    let descriptor = &job.descriptor;
-    let rows = connection.query(
-        "INSERT INTO job (job_id, cluster, owner, owner_uid, started) VALUES ($1, $2, $3, $4, $5) RETURNING job_key",
-        &[
-            descriptor.job_id.as_str().into(),
-            descriptor.cluster.as_ref().map(Identifier::as_str).into(),
-            descriptor.owner.as_ref().map(Identifier::as_str).into(),
-            descriptor.owner_uid.into(),
-            Value::time(descriptor.started_us),
-        ],
-    )?;
-    rows.into_iter().next().and_then(|mut row| row.optional_integer()).ok_or_else(|| not_inserted("job"))
-}
-
-/// Records that the job runs on this node under this handle of this session, unless a later handle is known.
-fn join_node(connection: &mut dyn Connection, job: &JobRecord, key: i64) -> Result<(), DatabaseError> {
-    let descriptor = &job.descriptor;
-    let joined = connection.execute(
-        "INSERT INTO job_node AS known (job_key, node, started, session_id, handle) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (job_key, node) DO UPDATE
-             SET session_id = excluded.session_id, handle = excluded.handle, ended = NULL, lost = false
-             WHERE known.session_id = excluded.session_id AND known.handle < excluded.handle
-                 OR known.session_id IS DISTINCT FROM excluded.session_id AND NOT EXISTS (
-                     SELECT 1 FROM session WHERE session.session_id = known.session_id AND session.started > $6)",
-        &[
-            key.into(),
-            job.node().as_str().into(),
-            Value::time(descriptor.started_us),
+    let row = |(position, job): (i64, &&'a Arc<JobRecord>)| {
+        let descriptor = &job.descriptor;
+        [
+            position.into(),
             job.session.id.to_string().into(),
             job.handle.0.into(),
-            Value::time(job.session.descriptor.started_us),
-        ],
-    )?;
-    connection.execute(
-        "UPDATE job SET started = least(started, $2), ended = CASE WHEN $3 THEN NULL ELSE ended END,
-             owner_uid = coalesce(owner_uid, CAST($4 AS bigint)), owner = coalesce(owner, CAST($5 AS text))
-         WHERE job_key = $1 AND (started > $2 OR $3 AND ended IS NOT NULL
-             OR owner_uid IS NULL AND CAST($4 AS bigint) IS NOT NULL OR owner IS NULL AND CAST($5 AS text) IS NOT NULL)",
-        &[
-            key.into(),
+            descriptor.job_id.as_str().into(),
+            descriptor.cluster.as_ref().map(Identifier::as_str).into(),
+            job.node().as_str().into(),
             Value::time(descriptor.started_us),
-            (joined > 0).into(),
+            Value::time(descriptor.started_us.saturating_sub(resume_us)),
             descriptor.owner_uid.into(),
             descriptor.owner.as_ref().map(Identifier::as_str).into(),
-        ],
+        ]
+    };
+    Batch::new(&JOB, (0..).zip(jobs).map(row))
+}
+
+/// Inserts rows of `jobs`, and returns their keys by job id.
+fn insert(
+    connection: &mut dyn Connection,
+    jobs: &[&Arc<JobRecord>],
+) -> Result<HashMap<String, i64>, DatabaseError> {
+    if jobs.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = connection.query_batch(
+        "INSERT INTO job (job_id, cluster, owner, owner_uid, started)
+         SELECT job_id, cluster, owner, owner_uid, started FROM {new} RETURNING job_id, job_key",
+        &batch(jobs),
+    )?;
+    Ok(rows.into_iter().map(|mut row| (row.text(), row.integer())).collect())
+}
+
+/// Records that the jobs run on their nodes under their handles of their sessions, unless a later handle is
+/// known.
+fn join_nodes(connection: &mut dyn Connection, keyed: &[Keyed<'_>]) -> Result<(), DatabaseError> {
+    let rows = connection.query_batch(
+        "INSERT INTO job_node (job_key, node, started, session_id, handle)
+         SELECT key, node, started, session_id, handle FROM {new} WHERE true
+         ON CONFLICT (job_key, node) DO NOTHING RETURNING job_key",
+        &job_nodes(keyed.iter()),
+    )?;
+    let mut joined: HashSet<i64> = rows.into_iter().map(|mut row| row.integer()).collect();
+    let known = || keyed.iter().filter(|keyed| !keyed.is_new);
+    // A row that was just inserted has everything that the job's descriptor has.
+    job_ends::lock(connection, known().map(|keyed| keyed.key).collect())?;
+    let again = job_nodes(known().filter(|keyed| !joined.contains(&keyed.key)));
+    if !again.is_empty() {
+        let rows = connection.query_batch(
+            "UPDATE job_node AS known
+             SET session_id = new.session_id, handle = new.handle, ended = NULL, lost = false
+             FROM {new} WHERE known.job_key = new.key AND known.node = new.node
+                 AND (known.session_id = new.session_id AND known.handle < new.handle
+                      OR known.session_id IS DISTINCT FROM new.session_id AND NOT EXISTS (
+                          SELECT 1 FROM session
+                          WHERE session.session_id = known.session_id AND session.started > new.session_started))
+             RETURNING job_key",
+            &again,
+        )?;
+        joined.extend(rows.into_iter().map(|mut row| row.integer()));
+    }
+    let row = |keyed: &Keyed<'_>| {
+        let descriptor = &keyed.job.descriptor;
+        [
+            keyed.key.into(),
+            Value::time(descriptor.started_us),
+            joined.contains(&keyed.key).into(),
+            descriptor.owner_uid.into(),
+            descriptor.owner.as_ref().map(|owner| owner.as_str().to_owned()).into(),
+        ]
+    };
+    let known = Batch::new(&KNOWN, known().map(row));
+    if known.is_empty() {
+        return Ok(());
+    }
+    connection.execute_batch(
+        "UPDATE job SET started = least(job.started, new.started),
+             ended = CASE WHEN new.is_joined THEN NULL ELSE job.ended END,
+             owner_uid = coalesce(job.owner_uid, new.owner_uid), owner = coalesce(job.owner, new.owner)
+         FROM {new} WHERE job.job_key = new.key
+             AND (job.started > new.started OR new.is_joined AND job.ended IS NOT NULL
+                  OR job.owner_uid IS NULL AND new.owner_uid IS NOT NULL OR job.owner IS NULL AND new.owner IS NOT NULL)",
+        &known,
     )?;
     Ok(())
+}
+
+fn job_nodes<'a>(keyed: impl Iterator<Item = &'a Keyed<'a>>) -> Batch<'a> {
+    let row = |keyed: &'a Keyed<'a>| {
+        let (job, session) = (keyed.job, &keyed.job.session);
+        [
+            keyed.key.into(),
+            job.node().as_str().into(),
+            Value::time(job.descriptor.started_us),
+            session.id.to_string().into(),
+            job.handle.0.into(),
+            Value::time(session.descriptor.started_us),
+        ]
+    };
+    Batch::new(&JOB_NODE, keyed.map(row))
 }
 
 /// Stores facts that schedulers reported.
@@ -150,19 +282,13 @@ pub(super) fn store_facts(
     connection: &mut dyn Connection,
     frames: &[&Accepted],
 ) -> Result<(), DatabaseError> {
-    for (job, facts) in frames.iter().flat_map(|frame| &frame.job_facts) {
-        let text = |name: &Option<Identifier>| Value::from(name.as_ref().map(ToString::to_string));
-        connection.execute(
-            "UPDATE job SET account = coalesce($2, account), queue = coalesce($3, queue), nodes = coalesce($4, nodes),
-                 cores = coalesce($5, cores), state = coalesce($6, state),
-                 -- The exit status that came with a state is final: an epilog that knows no state does not change it.
-                 exit_code = CASE WHEN CAST($6 AS text) IS NULL AND state IS NOT NULL THEN exit_code
-                                  ELSE coalesce($7, exit_code) END,
-                 exit_signal = CASE WHEN CAST($6 AS text) IS NULL AND state IS NOT NULL THEN exit_signal
-                                    ELSE coalesce($8, exit_signal) END
-             WHERE job_key = $1",
-            &[
-                job.key.get().copied().into(),
+    let all = frames.iter().flat_map(|frame| &frame.job_facts);
+    let keyed = all.filter_map(|(job, facts)| Some((*job.key.get()?, facts)));
+    for round in rounds(keyed, |(key, _)| *key) {
+        let row = |(key, facts): (i64, &'_ JobFacts)| {
+            let text = |name: &Option<Identifier>| Value::from(name.as_ref().map(ToString::to_string));
+            [
+                key.into(),
                 text(&facts.account),
                 text(&facts.queue),
                 text(&facts.nodes),
@@ -170,7 +296,19 @@ pub(super) fn store_facts(
                 text(&facts.state),
                 facts.exit_code.into(),
                 facts.exit_signal.into(),
-            ],
+            ]
+        };
+        connection.execute_batch(
+            "UPDATE job SET account = coalesce(new.account, job.account), queue = coalesce(new.queue, job.queue),
+                 nodes = coalesce(new.nodes, job.nodes), cores = coalesce(new.cores, job.cores),
+                 state = coalesce(new.state, job.state),
+                 -- The exit status that came with a state is final: an epilog that knows no state does not change it.
+                 exit_code = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_code
+                                  ELSE coalesce(new.exit_code, job.exit_code) END,
+                 exit_signal = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_signal
+                                    ELSE coalesce(new.exit_signal, job.exit_signal) END
+             FROM {new} WHERE job.job_key = new.key",
+            &Batch::new(&FACTS, round.into_iter().map(row)),
         )?;
     }
     Ok(())
@@ -182,14 +320,17 @@ pub(super) fn store_owners(
     connection: &mut dyn Connection,
     frames: &[&Accepted],
 ) -> Result<(), DatabaseError> {
-    for (job, owner) in frames.iter().flat_map(|frame| &frame.job_owners) {
-        connection.execute(
-            "UPDATE job SET owner = coalesce(owner, $2), owner_uid = coalesce(owner_uid, $3) WHERE job_key = $1",
-            &[
-                job.key.get().copied().into(),
-                owner.name.as_ref().map(|name| name.as_str()).into(),
-                owner.uid.into(),
-            ],
+    let all = frames.iter().flat_map(|frame| &frame.job_owners);
+    let keyed = all.filter_map(|(job, owner)| Some((*job.key.get()?, owner)));
+    for round in rounds(keyed, |(key, _)| *key) {
+        let row = |(key, owner): (i64, &'_ JobOwner)| {
+            let name = owner.name.as_ref().map(ToString::to_string);
+            [key.into(), name.into(), owner.uid.into()]
+        };
+        connection.execute_batch(
+            "UPDATE job SET owner = coalesce(job.owner, new.owner), owner_uid = coalesce(job.owner_uid, new.owner_uid)
+             FROM {new} WHERE job.job_key = new.key",
+            &Batch::new(&OWNER, round.into_iter().map(row)),
         )?;
     }
     Ok(())

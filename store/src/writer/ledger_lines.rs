@@ -1,16 +1,17 @@
 //! The lines of the ledger in the store.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
 
-use super::found::set_ids;
+use super::found::set_found_ids;
 use super::ledger::LineChange;
 use super::progress::{distinct, key_of};
-use crate::accepted::{Accepted, LedgerLine};
+use crate::accepted::{Accepted, JobRecord, LedgerLine};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::value::{Batch, Column, ColumnType, Value};
+use crate::value::{Batch, Column, ColumnType, Row, Value};
 
 const LINE: [Column; 5] = [
     ("position", ColumnType::Integer),
@@ -71,32 +72,48 @@ pub(super) fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -
          ) FROM {new}",
         &batch(lines),
     )?;
-    set_ids(found, lines, |line| &line.id);
+    set_found_ids(found, lines, |line| &line.id);
     Ok(())
 }
 
-/// Inserts `lines`, except for those that are in the store.
+/// Inserts `lines`, except for those that are in the store. Returns the positions and ids of the inserted ones.
+/// `is_new` is true for jobs that the store did not have.
 pub(super) fn insert(
     connection: &mut dyn Connection,
     lines: &[Arc<LedgerLine>],
-) -> Result<(), DatabaseError> {
+    is_new: impl Fn(Option<&Arc<JobRecord>>) -> bool,
+) -> Result<Vec<(usize, i64)>, DatabaseError> {
     if lines.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    // Lines of version 4 of the schema have no handle: they get the handle of this line. The conditions are those of the
-    // unique index: the lines of a large job are many.
-    connection.execute_batch(
-        "UPDATE ledger SET handle = new.handle FROM {new}
-         WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = -1
-             AND coalesce(ledger.job_key, 0) = new.job_key AND ledger.source = new.source",
-        &batch(lines),
-    )?;
-    connection.execute_batch(
+    // Lines of version 4 of the schema have no handle: they get the handle of this line. The unique index
+    // finds them.
+    let of_old_jobs: Vec<_> =
+        lines.iter().filter(|line| line.job.is_some() && !is_new(line.job.as_ref())).cloned().collect();
+    if !of_old_jobs.is_empty() {
+        connection.execute_batch(
+            "UPDATE ledger SET handle = new.handle FROM {new}
+             WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = -1
+                 AND coalesce(ledger.job_key, 0) = coalesce(new.job_key, 0) AND ledger.source = new.source",
+            &batch(&of_old_jobs),
+        )?;
+    }
+    let inserted = connection.query_batch(
         "INSERT INTO ledger (session_id, handle, job_key, source)
-         SELECT session_id, handle, job_key, source FROM {new} WHERE true ON CONFLICT DO NOTHING",
+         SELECT session_id, handle, job_key, source FROM {new} WHERE true ON CONFLICT DO NOTHING
+         RETURNING session_id, handle, job_key, source, ledger_id",
         &batch(lines),
     )?;
-    Ok(())
+    let identity = |line: &Arc<LedgerLine>| {
+        let source = line.source.as_str().to_owned();
+        (line.session.id.to_string(), line.handle(), key_of(line.job.as_ref()), source)
+    };
+    let positions: HashMap<_, _> = lines.iter().map(identity).zip(0..).collect();
+    let pair = |mut row: Row| {
+        let identity = (row.text(), row.optional_integer(), row.optional_integer(), row.text());
+        Some((*positions.get(&identity)?, row.integer()))
+    };
+    Ok(inserted.into_iter().filter_map(pair).collect())
 }
 
 /// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one.

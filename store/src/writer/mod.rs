@@ -9,6 +9,7 @@ mod jobs;
 mod ledger;
 mod ledger_lines;
 mod progress;
+mod rounds;
 mod series;
 mod sessions;
 mod transaction;
@@ -99,8 +100,8 @@ impl Store {
         connection.check()?;
         // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
         // and committed before an id is cached.
-        jobs::assign_keys(connection, frames).context("store jobs")?;
-        ids::assign(connection, frames).context("store ledger lines and series")?;
+        let new_jobs = jobs::assign_keys(connection, frames).context("store jobs")?;
+        ids::assign(connection, frames, &new_jobs).context("store ledger lines and series")?;
         connection.make_room(frames).context("create a partition")?;
         let committed = write(connection, frames)?;
         connection.check_committed()?;

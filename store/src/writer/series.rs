@@ -1,15 +1,17 @@
 //! The ids of series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::found::set_ids;
+use polymeter_proto::series::Labels;
+
+use super::found::set_found_ids;
 use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, SeriesRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::labels::labels_json;
-use crate::value::{Batch, Column, ColumnType, Value};
+use crate::labels::{labels_json, parse_labels};
+use crate::value::{Batch, Column, ColumnType, Row, Value};
 
 const METRIC: [Column; 3] =
     [("metric", ColumnType::Text), ("unit", ColumnType::Text), ("kind", ColumnType::Text)];
@@ -28,11 +30,13 @@ const SERIES: [Column; 6] = [
 pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
     let mut series =
         distinct(frames.iter().flat_map(Accepted::series).filter(|series| series.id.get().is_none()));
-    series.sort_by(|a, b| {
-        let place = |series: &SeriesRecord| (series.node().clone(), series.metric.name.clone());
-        (place(a), key_of(a.job.as_ref()), &a.labels).cmp(&(place(b), key_of(b.job.as_ref()), &b.labels))
-    });
+    series.sort_by(|a, b| identity(a).cmp(&identity(b)));
     series
+}
+
+/// Returns the values that identify a series, in the order of the unique index.
+fn identity(series: &SeriesRecord) -> (Option<i64>, &str, &str, &Labels) {
+    (key_of(series.job.as_ref()), series.node().as_str(), series.metric.name.as_str(), &series.labels)
 }
 
 fn batch(series: &[Arc<SeriesRecord>]) -> Batch<'_> {
@@ -56,37 +60,55 @@ pub(super) fn find(
     connection: &mut dyn Connection,
     series: &[Arc<SeriesRecord>],
 ) -> Result<(), DatabaseError> {
-    if series.is_empty() {
-        return Ok(());
-    }
-    // Each series is looked up in the index: a planner could otherwise read and hash all series of the store.
-    let found = connection.query_batch(
-        "SELECT new.position, (
-             SELECT series.series_id FROM series
-             WHERE series.node = new.node AND series.metric = new.metric
-                 AND coalesce(series.job_key, 0) = coalesce(new.job_key, 0) AND {same_labels} LIMIT 1
-         ) FROM {new}",
-        &batch(series),
-    )?;
-    set_ids(found, series, |series| &series.id);
-    Ok(())
+    let (of_jobs, of_node): (Vec<_>, Vec<_>) =
+        series.iter().cloned().partition(|series| key_of(series.job.as_ref()).is_some());
+    find_by(connection, &of_jobs, "{same_job}")?;
+    find_by(connection, &of_node, "{without_job}")
 }
 
-/// Inserts `series` and their metrics, except for those that are in the store.
-pub(super) fn insert(
+fn find_by(
     connection: &mut dyn Connection,
     series: &[Arc<SeriesRecord>],
+    of_job: &str,
 ) -> Result<(), DatabaseError> {
     if series.is_empty() {
         return Ok(());
     }
+    // Each series is looked up in the index: a planner could otherwise read and hash all series of the store.
+    let statement = format!(
+        "SELECT new.position, (
+             SELECT series.series_id FROM series
+             WHERE {of_job} AND series.node = new.node AND series.metric = new.metric AND {{same_labels}} LIMIT 1
+         ) FROM {{new}}"
+    );
+    let found = connection.query_batch(&statement, &batch(series))?;
+    set_found_ids(found, series, |series| &series.id);
+    Ok(())
+}
+
+/// Inserts `series` and their metrics, except for those that are in the store. Returns the positions and ids of
+/// the inserted ones.
+pub(super) fn insert(
+    connection: &mut dyn Connection,
+    series: &[Arc<SeriesRecord>],
+) -> Result<Vec<(usize, i64)>, DatabaseError> {
+    if series.is_empty() {
+        return Ok(Vec::new());
+    }
     insert_metrics(connection, series)?;
-    connection.execute_batch(
+    let inserted = connection.query_batch(
         "INSERT INTO series (node, metric, job_key, job_id, labels)
-         SELECT node, metric, job_key, job_id, labels FROM {new} WHERE true ON CONFLICT DO NOTHING",
+         SELECT node, metric, job_key, job_id, labels FROM {new} WHERE true ON CONFLICT DO NOTHING
+         RETURNING job_key, node, metric, CAST(labels AS text), series_id",
         &batch(series),
     )?;
-    Ok(())
+    let positions: HashMap<_, _> = series.iter().map(|series| identity(series)).zip(0..).collect();
+    let pair = |mut row: Row| {
+        let (key, node, metric, labels) = (row.optional_integer(), row.text(), row.text(), row.text());
+        let identity = (key, node.as_str(), metric.as_str(), &parse_labels(&labels));
+        Some((*positions.get(&identity)?, row.integer()))
+    };
+    Ok(inserted.into_iter().filter_map(pair).collect())
 }
 
 fn insert_metrics(

@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// Measure reads, the registration of jobs, and sizes. A store that has been filled before is not filled again.
     #[arg(long)]
     pub(crate) measure: bool,
+    /// Measure only what has this text in its name, such as `report` or `registration`.
+    #[arg(long, value_name = "TEXT", requires = "measure")]
+    pub(crate) only: Option<String>,
     /// Number of runs of each measurement.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) runs: u16,

@@ -29,18 +29,50 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
     let past = jobs_between(store, FIRST_JOB, BIG_JOB - 1)?;
     say(&format!("{}: {past} past jobs, up to {} runs each", store.kind(), arguments.runs));
     say("");
-    let mut rows = reports(store, arguments, past)?;
-    rows.extend(queries(store, arguments, past)?);
+    let mut results = Results { only: arguments.only.as_deref(), rows: Vec::new() };
+    reports(store, arguments, past, &mut results)?;
+    queries(store, arguments, past, &mut results)?;
     if arguments.registrations > 0 {
-        rows.push(registration(store, arguments)?);
+        registration(store, arguments, &mut results)?;
     }
-    let single = |what: &str, value: String| {
-        vec![what.to_owned(), value, "-".to_owned(), "-".to_owned(), "1".to_owned(), "-".to_owned()]
-    };
-    rows.push(single("bytes of metadata per job and node", format!("{:.0}", sizes.per_job_node)));
-    rows.push(single("bytes per sample", format!("{:.2}", sizes.per_sample)));
-    table::table(&["measurement", "median", "shortest", "longest", "runs", "memory at most"], &rows);
+    let runs = |value| Runs { seconds: vec![value], peak_kib: 0 };
+    let of_metadata = runs(sizes.per_job_node);
+    results.add("bytes of metadata per job and node", |value| format!("{value:.0}"), || Ok(of_metadata))?;
+    let per_sample = runs(sizes.per_sample);
+    results.add("bytes per sample", |value| format!("{value:.2}"), || Ok(per_sample))?;
+    table::table(&["measurement", "median", "shortest", "longest", "runs", "memory at most"], &results.rows);
     Ok(())
+}
+
+/// The results of the measurements.
+struct Results<'a> {
+    /// The part of the names of the wanted measurements; none if all are wanted.
+    only: Option<&'a str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Results<'_> {
+    /// Measures `what` if that is wanted.
+    fn add(
+        &mut self,
+        what: &str,
+        format: impl Fn(f64) -> String,
+        measure: impl FnOnce() -> Result<Runs, Box<dyn Error>>,
+    ) -> Result<(), Box<dyn Error>> {
+        if self.only.is_none_or(|only| what.contains(only)) {
+            self.rows.push(cells(what, &measure()?, format));
+        }
+        Ok(())
+    }
+
+    /// Measures the duration of `what` if that is wanted.
+    fn add_duration(
+        &mut self,
+        what: &str,
+        measure: impl FnOnce() -> Result<Runs, Box<dyn Error>>,
+    ) -> Result<(), Box<dyn Error>> {
+        self.add(what, |seconds| format!("{seconds:.4} s"), measure)
+    }
 }
 
 /// Returns the number of jobs with ids in a range.
@@ -55,76 +87,91 @@ const fn past_job(past: u64) -> u64 {
     if id.is_multiple_of(50) { id + 1 } else { id }
 }
 
-fn reports(store: &Store, arguments: &Arguments, past: u64) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
-    let runs = arguments.runs;
+fn reports(
+    store: &Store,
+    arguments: &Arguments,
+    past: u64,
+    results: &mut Results<'_>,
+) -> Result<(), Box<dyn Error>> {
     let report = |job: u64| {
-        reads::command(&["report", "--job", &job.to_string(), "--store", store.url()], runs, || Ok(()))
+        let job = job.to_string();
+        reads::command(&["report", "--job", &job, "--store", store.url()], arguments.runs, || Ok(()))
     };
+    let samples = u64::from(arguments.samples) * u64::from(arguments.series);
+    let what = format!("report of a job of {samples} samples");
+    results.add_duration(&what, || report(past_job(past)))?;
+    let (large, nodes) = (LARGE_SERIES as u64, arguments.big_nodes);
+    let big = u64::from(nodes) * u64::from(arguments.big_hours) * 3_600 * large;
+    let what = format!("report of the job of {big} samples on {nodes} nodes");
+    results.add_duration(&what, || report(BIG_JOB))?;
     let scratch = tempfile::tempdir()?;
     let out = scratch.path().join("bundle");
     let remove = || if out.exists() { Ok(fs::remove_dir_all(&out)?) } else { Ok(()) };
-    let (medium, directory) = (MEDIUM_JOB.to_string(), out.display().to_string());
-    let bundle = ["bundle", &medium, "--store", store.url(), "--out", &directory];
-    let samples = u64::from(arguments.samples) * u64::from(arguments.series);
-    let large = LARGE_SERIES as u64;
-    let big = u64::from(arguments.big_nodes) * u64::from(arguments.big_hours) * 3_600 * large;
-    let medium = u64::from(arguments.medium_seconds) * large;
-    Ok(vec![
-        row(&format!("report of a job of {samples} samples"), &report(past_job(past))?),
-        row(
-            &format!("report of the job of {big} samples on {} nodes", arguments.big_nodes),
-            &report(BIG_JOB)?,
-        ),
-        row(&format!("bundle of {medium} samples"), &reads::command(&bundle, runs, remove)?),
-    ])
+    let (job, directory) = (MEDIUM_JOB.to_string(), out.display().to_string());
+    let bundle = ["bundle", &job, "--store", store.url(), "--out", &directory];
+    let what = format!("bundle of {} samples", u64::from(arguments.medium_seconds) * large);
+    results.add_duration(&what, || reads::command(&bundle, arguments.runs, remove))
 }
 
-fn queries(store: &Store, arguments: &Arguments, past: u64) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
+fn queries(
+    store: &Store,
+    arguments: &Arguments,
+    past: u64,
+    results: &mut Results<'_>,
+) -> Result<(), Box<dyn Error>> {
     let run = |sql: &str, rows: u64| reads::query(store, sql, rows, arguments.runs);
     let by_job = |job: u64| format!("SELECT timestamp, value FROM metrics_by_job WHERE job_id = '{job}'");
-    let medium = u64::from(arguments.medium_seconds) * LARGE_SERIES as u64;
-    let hours = u64::from(arguments.big_hours);
     let of_readme = format!("{} AND metric_id = '{METRIC}' ORDER BY timestamp", by_job(past_job(past)));
+    let what = "metrics_by_job, one metric, as in the README";
+    results.add_duration(what, || run(&of_readme, arguments.samples.into()))?;
+    let medium = u64::from(arguments.medium_seconds) * LARGE_SERIES as u64;
+    results.add_duration(&format!("metrics_by_job, {medium} values"), || run(&by_job(MEDIUM_JOB), medium))?;
     let sums = format!("SELECT count(*), sum(value) FROM ({}) AS q", by_job(MEDIUM_JOB));
+    let what = format!("metrics_by_job, count and sum of {medium} values");
+    results.add_duration(&what, || run(&sums, 1))?;
+    let hours = u64::from(arguments.big_hours);
+    let what = format!("one series of {hours} h at 1 s");
+    results.add_duration(&what, || run(&series_of_a_day(store)?, hours * 3_600))
+}
+
+/// Returns the query for one series of the big job.
+fn series_of_a_day(store: &Store) -> Result<String, Box<dyn Error>> {
     let (sqlite, postgres) = ("started / 1000", "CAST(extract(epoch FROM started) * 1000000 AS bigint)");
     let started = if store.kind() == Kind::Sqlite { sqlite } else { postgres };
     let begin_us: i64 =
         store.ask(&format!("SELECT {started} FROM job WHERE job_id = '{BIG_JOB}'"))?.parse()?;
     let series = store.ask(&format!(
-        "SELECT min(series_id) FROM series WHERE job_id = '{BIG_JOB}' AND metric = '{METRIC}'"
+        "SELECT min(series_id) FROM series WHERE metric = '{METRIC}'
+             AND job_key = (SELECT job_key FROM job WHERE job_id = '{BIG_JOB}')"
     ))?;
     let time = |time_us: i64| match store.kind() {
         Kind::Sqlite => (time_us * 1_000).to_string(),
         Kind::Postgres | Kind::Timescaledb => format!("to_timestamp({})", time_us / 1_000_000),
     };
-    let one_series = format!(
+    Ok(format!(
         "SELECT time, value FROM samples WHERE series_id = {series} AND time >= {} AND time < {}",
         time(begin_us),
         time(begin_us + DAY_US)
-    );
-    Ok(vec![
-        row("metrics_by_job, one metric, as in the README", &run(&of_readme, arguments.samples.into())?),
-        row(&format!("metrics_by_job, {medium} values"), &run(&by_job(MEDIUM_JOB), medium)?),
-        row(&format!("metrics_by_job, count and sum of {medium} values"), &run(&sums, 1)?),
-        row(&format!("one series of {hours} h at 1 s"), &run(&one_series, hours * 3_600)?),
-    ])
+    ))
 }
 
-fn registration(store: &Store, arguments: &Arguments) -> Result<Vec<String>, Box<dyn Error>> {
+fn registration(
+    store: &Store,
+    arguments: &Arguments,
+    results: &mut Results<'_>,
+) -> Result<(), Box<dyn Error>> {
     let known = store.ask("SELECT count(*) FROM series")?;
-    let mut rates = Vec::new();
-    for _ in 0..arguments.runs.min(REGISTRATION_RUNS) {
-        let registered = jobs_between(store, FIRST_REGISTERED, i64::MAX.cast_unsigned())?;
-        rates.push(fill::register(store, arguments, FIRST_REGISTERED + registered)?);
-    }
-    let runs = Runs { seconds: rates, peak_kib: 0 };
     let what =
         format!("registration of jobs with {} series, jobs/s, with {known} known series", arguments.series);
-    Ok(cells(&what, &runs, |rate| format!("{rate:.0}")))
-}
-
-fn row(what: &str, runs: &Runs) -> Vec<String> {
-    cells(what, runs, |seconds| format!("{seconds:.4} s"))
+    let measure = || {
+        let mut rates = Vec::new();
+        for _ in 0..arguments.runs.min(REGISTRATION_RUNS) {
+            let registered = jobs_between(store, FIRST_REGISTERED, i64::MAX.cast_unsigned())?;
+            rates.push(fill::register(store, arguments, FIRST_REGISTERED + registered)?);
+        }
+        Ok(Runs { seconds: rates, peak_kib: 0 })
+    };
+    results.add(&what, |rate| format!("{rate:.0}"), measure)
 }
 
 fn cells(what: &str, runs: &Runs, format: impl Fn(f64) -> String) -> Vec<String> {
