@@ -22,7 +22,7 @@ pub(super) fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup
     let intervals = |rollup: &Rollup| u64::try_from(wall_ns / rollup.length_ns()).unwrap_or_default();
     let sufficient = || Rollup::ALL.into_iter().filter(|rollup| intervals(rollup) >= INTERVALS_MIN);
     let has_few = |rollup: &Rollup| intervals(rollup).saturating_mul(series as u64) <= INTERVALS_MAX;
-    sufficient().find(has_few).or_else(|| sufficient().last())
+    sufficient().find(has_few).or_else(|| sufficient().next_back())
 }
 
 /// Describes the report that is computed from a rollup.

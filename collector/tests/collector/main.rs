@@ -25,6 +25,8 @@ mod metrics;
 mod plans;
 mod postgres;
 mod program;
+mod rollup_tables;
+mod rollups;
 mod sample_table;
 mod schema;
 mod sinks;
@@ -44,6 +46,8 @@ fn main() -> std::process::ExitCode {
         plans::TESTS,
         postgres::TESTS,
         program::TESTS,
+        rollup_tables::TESTS,
+        rollups::TESTS,
         sample_table::TESTS,
         schema::TESTS,
         sinks::TESTS,

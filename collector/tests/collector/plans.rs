@@ -125,10 +125,11 @@ fn read_samples(reader: &mut Reader, job: &JobRow, of: SeriesScope<'_>) -> (usiz
 }
 
 /// Returns the number of the job's samples in the intervals of a rollup.
-fn count_in_buckets(reader: &mut Reader, job: &JobRow, rollup: Rollup) -> u64 {
+fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &JobRow, rollup: Rollup) -> u64 {
     let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
     let ids: Vec<i64> = series.iter().map(|series| series.series_id).collect();
     let mut count = 0;
+    reader.record_plans();
     let read = reader.buckets(rollup, &ids, &job.sampled_ns, |bucket| {
         let is_one = [bucket.min, bucket.max, bucket.first, bucket.last].iter().all(|value| *value == 1.0);
         assert!(is_one && bucket.increase == 0.0 && bucket.sum == bucket.count as f64, "{bucket:?}");
@@ -137,6 +138,13 @@ fn count_in_buckets(reader: &mut Reader, job: &JobRow, rollup: Rollup) -> u64 {
         Ok::<_, StoreError>(())
     });
     read.unwrap();
+    // Samples that no rollup contains yet are read as well. TimescaleDB's planner knows their time, except for hours, which are
+    // computed from minutes. PostgreSQL excludes the days before them when the statement starts.
+    if environment.kind == Kind::Timescale && rollup != Rollup::Hour {
+        let plan = reader.take_plans().concat();
+        let days = days_of_samples(environment, &plan);
+        assert!(days.is_subset(&BTreeSet::from([noon(environment)])), "{rollup:?}: {plan}");
+    }
     count
 }
 
@@ -149,27 +157,43 @@ fn names(plan: &str, prefix: &str) -> BTreeSet<String> {
     words.filter(is_name).map(str::to_owned).collect()
 }
 
-fn assert_one_day(environment: &TestEnvironment, plan: &str) {
+/// Returns the names of the partitions or chunks of samples in `plan`.
+fn days_of_samples(environment: &TestEnvironment, plan: &str) -> BTreeSet<String> {
     match environment.kind {
-        Kind::Sqlite => assert!(
-            plan.contains("SEARCH samples USING INDEX samples_by_series (series_id=? AND time>? AND time<?)")
-                && !plan.contains("ORDER BY\n")
-                && !plan.contains("USE TEMP B-TREE"),
-            "{plan}"
-        ),
+        Kind::Sqlite => BTreeSet::new(),
         Kind::Postgres => {
-            let partitions = names(plan, "samples_2");
-            let partitions: BTreeSet<&str> =
-                partitions.iter().filter_map(|name| name.get(.."samples_20260111".len())).collect();
-            assert_eq!(partitions, BTreeSet::from(["samples_20260111"]), "{plan}");
+            let partitions = names(plan, "samples_2").into_iter();
+            partitions.filter_map(|name| name.get(.."samples_20260111".len()).map(str::to_owned)).collect()
         }
         Kind::Timescale => {
-            let noon =
-                "SELECT chunk_name FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'
-                 AND timestamptz '2026-01-11 12:00+00' BETWEEN range_start AND range_end";
-            let noon = environment.server.as_ref().unwrap().query(noon);
-            assert_eq!(names(plan, "_hyper_"), BTreeSet::from([noon]), "{plan}");
+            let chunks = "SELECT string_agg(chunk_name, ' ') FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'";
+            let chunks = environment.server.as_ref().unwrap().query(chunks);
+            names(plan, "_hyper_")
+                .into_iter()
+                .filter(|name| chunks.split(' ').any(|chunk| chunk == name))
+                .collect()
         }
+    }
+}
+
+/// Returns the name of the partition or chunk that contains the job.
+fn noon(environment: &TestEnvironment) -> String {
+    match environment.kind {
+        Kind::Sqlite => String::new(),
+        Kind::Postgres => "samples_20260111".to_owned(),
+        Kind::Timescale => environment.server.as_ref().unwrap().query(
+            "SELECT chunk_name FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'
+                 AND timestamptz '2026-01-11 12:00+00' BETWEEN range_start AND range_end",
+        ),
+    }
+}
+
+fn assert_one_day(environment: &TestEnvironment, plan: &str) {
+    if environment.kind == Kind::Sqlite {
+        let search = "SEARCH samples USING INDEX samples_by_series (series_id=? AND time>? AND time<?)";
+        assert!(plan.contains(search) && !plan.contains("USE TEMP B-TREE"), "{plan}");
+    } else {
+        assert_eq!(days_of_samples(environment, plan), BTreeSet::from([noon(environment)]), "{plan}");
     }
 }
 
@@ -182,7 +206,7 @@ fn samples_are_read_from_the_days_of_the_job(environment: &mut TestEnvironment) 
         assert_eq!(count, 2);
         assert_one_day(environment, &plan);
         for rollup in Rollup::ALL {
-            assert_eq!(count_in_buckets(reader, &job, rollup), 2, "{rollup:?}");
+            assert_eq!(count_in_buckets(environment, reader, &job, rollup), 2, "{rollup:?}");
         }
         // A sample every 200 minutes.
         let (count, plan) = read_samples(reader, &job, SeriesScope::Node(&job.nodes[0]));

@@ -5,13 +5,16 @@ use polymeter_store::{StoreError, TimescaleMode};
 
 use crate::postgres::{assert_counts, send_row, server};
 use crate::support::agent::{Agent, job, shape, values};
+use crate::support::server::Server;
 use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 
 polymeter_test_harness::tests![
     views_on_postgresql,
     views_on_timescaledb,
+    partitions_are_created_ahead,
     closed_partitions_get_their_index,
     rows_are_compressed_as_they_arrive,
+    recent_samples_are_ordered_beside_writers,
     compresses_old_chunks_if_the_scheduler_fails,
     timescaledb_can_be_turned_off,
     timescaledb_can_be_required,
@@ -55,6 +58,15 @@ fn assert_kwollect_views(kind: Kind) {
     );
 }
 
+fn partitions_are_created_ahead() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let collector = environment.collector();
+    let tomorrow = "SELECT to_regclass('samples_' || to_char((now() AT TIME ZONE 'UTC')::date + 1, 'YYYYMMDD')) IS NOT NULL";
+    let server = server(&mut environment);
+    wait_until("the partition of tomorrow exists", || server.query(tomorrow) == "t");
+    collector.stop().unwrap();
+}
+
 fn closed_partitions_get_their_index() {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let collector = environment.collector();
@@ -93,6 +105,59 @@ fn rows_are_compressed_as_they_arrive() {
     let chunks = "SELECT bool_and(is_compressed AND pg_relation_size(format('%I.%I', chunk_schema, chunk_name)::regclass) = 0)
                   FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'";
     assert_eq!(server.query(chunks), "t");
+}
+
+/// Returns the number of compressed batches of samples.
+fn batches(server: &Server) -> u64 {
+    let relations = server.query(
+        "SELECT compress_relid FROM _timescaledb_catalog.compression_settings JOIN show_chunks('samples') AS chunk ON relid = chunk
+         WHERE compress_relid IS NOT NULL",
+    );
+    let count = |relation| server.query(&format!("SELECT count(*) FROM {relation}")).parse::<u64>().unwrap();
+    relations.lines().map(count).sum()
+}
+
+fn recent_samples_are_ordered_beside_writers() {
+    let mut environment = TestEnvironment::new(Kind::Timescale);
+    let begin_us = now_us() - 4 * 3600 * 1_000_000;
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    for seed in 0..60 {
+        send_row(&mut agent, begin_us, seed * 100);
+        // A commit for each frame or two, and a batch for each commit.
+        agent.wait_until_acknowledged();
+    }
+    collector.stop().unwrap();
+    environment.execute("UPDATE samples_order SET ordered_before = now() - interval '6 h'");
+    let server = server(&mut environment);
+    let all = "SELECT count(*), sum(CAST(value AS numeric)), min(time), max(time) FROM samples WHERE time < now() - interval '1 h'";
+    let (before, samples) = (batches(server), server.query(all));
+    assert!(before >= 30, "{before}");
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 2);
+    let begin_us = now_us();
+    let mut seed = 0;
+    let server = self::server(&mut environment);
+    wait_until("the samples are ordered", || {
+        send_row(&mut agent, begin_us, seed % 60);
+        seed += 1;
+        server.query("SELECT ordered_before > now() - interval '1 h' FROM samples_order") == "t"
+    });
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_eq!(server.query(all), samples);
+    let of_series = "SELECT count(*) FROM samples WHERE series_id = (SELECT min(series_id) FROM samples) AND time < now() - interval '1 h'";
+    assert_eq!(server.query(of_series), "60");
+    // A batch or two for each hour are left.
+    let old =
+        "SELECT count(DISTINCT date_trunc('hour', time)) FROM samples WHERE time < now() - interval '1 h'";
+    let hours: u64 = server.query(old).parse().unwrap();
+    let written = u64::try_from(seed).unwrap();
+    assert!(
+        batches(server) <= 2 * hours + written,
+        "{} batches, {written} written meanwhile",
+        batches(server)
+    );
 }
 
 fn compresses_old_chunks_if_the_scheduler_fails() {

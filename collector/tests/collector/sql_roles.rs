@@ -126,6 +126,14 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
         );
         is(user, &format!("SELECT count(*) FROM nodetime_by_job WHERE job_id = {other}"), "0");
     }
+    assert_node_series_of_own_jobs(server);
+    assert_readers_and_strangers(server);
+}
+
+fn assert_node_series_of_own_jobs(server: &Server) {
+    let is = |user: &str, sql: &str, expected: &str| {
+        assert_eq!(query_as(server, user, sql), expected, "{user}: {sql}")
+    };
     // The node's series while an own job ran there, and at no other time: four samples of each of twenty jobs on n1; on n2
     // from 03:00 to 06:00, each once although two jobs overlap.
     let of_nodes = |node: &str| {
@@ -163,7 +171,13 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
         "SELECT count(*) FROM get_metrics(nodes => 'n1,n2', start_time => '2020-01-01', end_time => now()::text)",
         "0",
     );
-    // A reader sees all, a role without grants nothing.
+}
+
+/// A reader sees all, a role without grants nothing.
+fn assert_readers_and_strangers(server: &Server) {
+    let is = |user: &str, sql: &str, expected: &str| {
+        assert_eq!(query_as(server, user, sql), expected, "{user}: {sql}")
+    };
     is("grafana", "SELECT (SELECT count(*) FROM metrics) = (SELECT count(*) FROM samples)", "t");
     is("grafana", "SELECT count(*) FROM get_metrics(job => 'hidden')", "14");
     is("grafana", "SELECT count(*) FROM ledger_balance", "0");
@@ -190,7 +204,25 @@ fn nothing_leaks_to_users_on_timescaledb() {
 fn assert_nothing_leaks(kind: Kind) {
     let mut environment = store_of_users(kind);
     let server = server(&mut environment);
-    // No relation but the views, in whichever schema, can be read or changed.
+    assert_relations_are_hidden(server);
+    assert_functions_of_users_see_no_more(server);
+    assert_others_jobs_look_absent(server);
+    // Functions with the owner's rights do not find a user's tables.
+    let fooled = "CREATE TEMP TABLE job AS SELECT 41::int8 AS job_key, 'hidden' AS job_id, 'alice' AS owner, now() AS started, now() AS ended;
+        SELECT string_agg(DISTINCT owner, ',') FROM (SELECT owner FROM polymeter_own_jobs() UNION ALL SELECT owner FROM jobs) AS own";
+    assert_eq!(query_as(server, "alice", fooled), "alice");
+    assert_eq!(
+        query_as(
+            server,
+            "alice",
+            "CREATE TEMP TABLE job_node AS SELECT 41::int8 AS job_key, 'n2' AS node; SELECT count(*) FROM polymeter_own_job_nodes() WHERE job_id = 'hidden'"
+        ),
+        "0"
+    );
+}
+
+/// No relation but the views, in whichever schema, can be read or changed.
+fn assert_relations_are_hidden(server: &Server) {
     let relations = server.query(
         "SELECT oid::regclass FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'S')
              AND (relnamespace = 'public'::regnamespace OR relnamespace::regnamespace::text LIKE '\\_timescaledb\\_internal')
@@ -221,9 +253,11 @@ fn assert_nothing_leaks(kind: Kind) {
     ] {
         assert!(!server.run_as("alice", "postgres", change).status.success(), "{change}");
     }
+}
 
-    // A function that tells its arguments, as cheap as can be, in conditions; and in an operator whose selectivity the planner
-    // estimates by calling it with the most common values.
+/// A function that tells its arguments, as cheap as can be, in conditions; and in an operator whose selectivity the planner
+/// estimates by calling it with the most common values.
+fn assert_functions_of_users_see_no_more(server: &Server) {
     let tell = "CREATE FUNCTION pg_temp.tell(text, text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS
             'BEGIN RAISE NOTICE ''told %'', $1; RETURN true; END';
         CREATE FUNCTION pg_temp.tell(float8, float8) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS
@@ -273,8 +307,10 @@ fn assert_nothing_leaks(kind: Kind) {
         values.status.success() && !text(&values).contains("told 67860\n"),
         "a value of bob's job 39 alone"
     );
+}
 
-    // Neither plans nor errors tell a job of others from none.
+/// Neither plans nor errors tell a job of others from none.
+fn assert_others_jobs_look_absent(server: &Server) {
     let about = |job: &str, statement: &str| {
         text(&server.run_as("alice", "postgres", &statement.replace("JOB", job))).replace(job, "JOB")
     };
@@ -300,19 +336,6 @@ fn assert_nothing_leaks(kind: Kind) {
             "SELECT string_agg(tablename, ',') FROM pg_stats WHERE schemaname = 'public'"
         )
         .is_empty()
-    );
-
-    // Functions with the owner's rights do not find a user's tables.
-    let fooled = "CREATE TEMP TABLE job AS SELECT 41::int8 AS job_key, 'hidden' AS job_id, 'alice' AS owner, now() AS started, now() AS ended;
-        SELECT string_agg(DISTINCT owner, ',') FROM (SELECT owner FROM polymeter_own_jobs() UNION ALL SELECT owner FROM jobs) AS own";
-    assert_eq!(query_as(server, "alice", fooled), "alice");
-    assert_eq!(
-        query_as(
-            server,
-            "alice",
-            "CREATE TEMP TABLE job_node AS SELECT 41::int8 AS job_key, 'n2' AS node; SELECT count(*) FROM polymeter_own_job_nodes() WHERE job_id = 'hidden'"
-        ),
-        "0"
     );
 }
 

@@ -180,32 +180,7 @@ fn assert_functions(kind: Kind) {
     let mut environment = store_of_jobs(kind);
     let server = server(&mut environment);
     let is = |statement: &str, expected: &str| assert_eq!(server.query(statement), expected, "{statement}");
-    let columns = |relation: &str, expected: &str| {
-        let select = format!(
-            "SELECT string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attname) FROM pg_attribute
-             WHERE attrelid = '{relation}'::regclass AND attnum > 0"
-        );
-        assert_eq!(server.query(&select), expected, "{relation}");
-    };
-    let of_metrics = "device_id text, labels jsonb, metric_id text, timestamp timestamp with time zone, value double precision";
-    columns("metrics", of_metrics);
-    columns("metrics_by_device", of_metrics);
-    columns(
-        "metrics_by_job",
-        "device_id text, job_id text, labels jsonb, metric_id text, start_time timestamp with time zone, \
-         stop_time timestamp with time zone, timestamp timestamp with time zone, value double precision",
-    );
-    columns(
-        "nodetime_by_job",
-        "job_id text, node text, start_time timestamp with time zone, stop_time timestamp with time zone",
-    );
-    columns("promoted_metrics", "device_id text, metric_id text");
-    is(
-        "SELECT pg_get_function_arguments('api.get_metrics(int4, text, text, text, text, text, bool, bool)'::regprocedure)",
-        "job_id integer DEFAULT NULL::integer, nodes text DEFAULT NULL::text, devices text DEFAULT NULL::text, \
-         metrics text DEFAULT NULL::text, start_time text DEFAULT NULL::text, end_time text DEFAULT NULL::text, \
-         summary boolean DEFAULT false, as_rate boolean DEFAULT false",
-    );
+    assert_columns(server);
     is(
         "SELECT bool_and(timestamp >= earlier) FROM (SELECT timestamp, lag(timestamp, 1, '-infinity') OVER () AS earlier FROM api.get_metrics(20)) AS rows",
         "t",
@@ -262,7 +237,45 @@ fn assert_functions(kind: Kind) {
         ),
         "n2|node.load1",
     );
-    // A lease of a job that runs is what Kwollect calls promoted.
+    assert_promoted_metrics(server);
+    // Sessions that begin now do not compile.
+    is("SHOW jit", "off");
+}
+
+/// The columns and arguments have Kwollect's names and types.
+fn assert_columns(server: &Server) {
+    let is = |statement: &str, expected: &str| assert_eq!(server.query(statement), expected, "{statement}");
+    let columns = |relation: &str, expected: &str| {
+        let select = format!(
+            "SELECT string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attname) FROM pg_attribute
+             WHERE attrelid = '{relation}'::regclass AND attnum > 0"
+        );
+        assert_eq!(server.query(&select), expected, "{relation}");
+    };
+    let of_metrics = "device_id text, labels jsonb, metric_id text, timestamp timestamp with time zone, value double precision";
+    columns("metrics", of_metrics);
+    columns("metrics_by_device", of_metrics);
+    columns(
+        "metrics_by_job",
+        "device_id text, job_id text, labels jsonb, metric_id text, start_time timestamp with time zone, \
+         stop_time timestamp with time zone, timestamp timestamp with time zone, value double precision",
+    );
+    columns(
+        "nodetime_by_job",
+        "job_id text, node text, start_time timestamp with time zone, stop_time timestamp with time zone",
+    );
+    columns("promoted_metrics", "device_id text, metric_id text");
+    is(
+        "SELECT pg_get_function_arguments('api.get_metrics(int4, text, text, text, text, text, bool, bool)'::regprocedure)",
+        "job_id integer DEFAULT NULL::integer, nodes text DEFAULT NULL::text, devices text DEFAULT NULL::text, \
+         metrics text DEFAULT NULL::text, start_time text DEFAULT NULL::text, end_time text DEFAULT NULL::text, \
+         summary boolean DEFAULT false, as_rate boolean DEFAULT false",
+    );
+}
+
+/// A lease of a job that runs is what Kwollect calls promoted.
+fn assert_promoted_metrics(server: &Server) {
+    let is = |statement: &str, expected: &str| assert_eq!(server.query(statement), expected, "{statement}");
     server.query(
         "INSERT INTO job (job_id, owner, started) VALUES ('running', 'alice', now() - interval '1 min');
          INSERT INTO job_node (job_key, node, started) SELECT job_key, 'n2', started FROM job WHERE job_id = 'running';
@@ -276,8 +289,6 @@ fn assert_functions(kind: Kind) {
     );
     is("SELECT * FROM promoted_metrics", "n2|cpu.usage");
     is("SELECT job_id, node, metric_id FROM promoted_metrics_job", "running|n2|cpu.usage");
-    // Sessions that begin now do not compile.
-    is("SHOW jit", "off");
 }
 
 /// What a process printed.

@@ -11,7 +11,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, SeriesScope};
+use polymeter_store::reader::{JobRow, LedgerRow, Reader, SeriesRow, SeriesScope};
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::{TestEnvironment, now_us, only_job, wait_until};
@@ -97,6 +97,24 @@ fn assert_ledger(ledger: &[LedgerRow], reported: Tally) {
     assert_eq!(of("stat"), [("n1", counted, 60), ("n2", counted, 60)]);
 }
 
+/// Checks that the samples of both nodes of the job are read in one statement.
+fn assert_complete(reader: &mut Reader, job: &JobRow, series: &[SeriesRow]) {
+    let (mut ids, mut points) =
+        (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
+    let read = reader.samples(&ids, &job.sampled_ns, |sample| {
+        points.push(sample);
+        Ok::<_, StoreError>(())
+    });
+    read.unwrap();
+    ids.sort_unstable();
+    assert_eq!(points.len(), 6 * 20);
+    assert!(points.is_sorted_by_key(|sample| (sample.series_id, sample.time_ns)));
+    assert_eq!((points[0].series_id, points[119].series_id), (ids[0], ids[5]));
+    let of_first = points.iter().filter(|point| point.series_id == series[0].series_id);
+    let read: Vec<f64> = of_first.map(|point| point.value).collect();
+    assert_eq!(read, (0..20).map(|seed| values(seed).1[0]).collect::<Vec<_>>());
+}
+
 fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     let begin_us = now_us();
     let collector = environment.collector();
@@ -148,21 +166,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     assert_eq!(series[2].labels.to_string(), "cpu=3,node=a=b");
     assert_eq!((series[0].unit.as_str(), series[0].kind.as_str()), ("nanoseconds", "counter"));
     assert_rows(environment, SeriesScope::Node("n2"), begin_us, 0..20);
-    // The samples of the job are those within its time.
-    let (mut ids, mut points) =
-        (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
-    let read = reader.samples(&ids, &found.sampled_ns, |sample| {
-        points.push(sample);
-        Ok::<_, StoreError>(())
-    });
-    read.unwrap();
-    ids.sort_unstable();
-    assert_eq!(points.len(), 6 * 20);
-    assert!(points.is_sorted_by_key(|sample| (sample.series_id, sample.time_ns)));
-    assert_eq!((points[0].series_id, points[119].series_id), (ids[0], ids[5]));
-    let of_first = points.iter().filter(|point| point.series_id == series[0].series_id);
-    let read: Vec<f64> = of_first.map(|point| point.value).collect();
-    assert_eq!(read, (0..20).map(|seed| values(seed).1[0]).collect::<Vec<_>>());
+    assert_complete(&mut reader, &found, &series);
     assert_ledger(&reader.ledger(found.job_key).unwrap(), tally(20));
     let changes = reader.plan_changes(found.job_key).unwrap();
     assert_eq!(changes.len(), 2);

@@ -33,3 +33,10 @@ SELECT series_id, time_bucket('1 h', time) AS time, CAST(sum(count) AS int8) AS 
 FROM samples_1min GROUP BY series_id, time_bucket('1 h', time) WITH NO DATA;
 ALTER MATERIALIZED VIEW samples_1h SET (timescaledb.compress, timescaledb.compress_segmentby = '',
     timescaledb.compress_orderby = 'series_id,time');
+
+-- Samples before `ordered_before` are in the order of their series, in batches of at most an hour. The collector orders those of
+-- the last two days; the compression policy orders older chunks.
+CREATE TABLE samples_order (
+    ordered_before timestamptz NOT NULL
+);
+INSERT INTO samples_order VALUES (date_trunc('hour', now()) - interval '2 days');

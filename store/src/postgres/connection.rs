@@ -14,7 +14,7 @@ use super::copy::{CopyReader, put_header, put_sample, put_trailer};
 use super::sample_table::SampleTable;
 use super::server::JOB_LOCK;
 use super::statement::{self, DIALECT};
-use super::{partitions, timescale};
+use super::{partitions, rollup_tables, timescale};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::bounds::stored_us;
@@ -37,11 +37,13 @@ pub(super) struct PostgresConnection {
     copy: Option<Statement>,
     /// The days, counted from the epoch, whose partitions exist.
     days: BTreeSet<i64>,
+    /// True if the collector computes the rollups itself, so that writers record late samples; none if that is not known yet.
+    has_rollup_tables: Option<bool>,
 }
 
 impl PostgresConnection {
     pub(super) const fn new(runtime: Runtime, client: Client, table: Option<SampleTable>) -> Self {
-        Self { runtime, client, table, copy: None, days: BTreeSet::new() }
+        Self { runtime, client, table, copy: None, days: BTreeSet::new(), has_rollup_tables: None }
     }
 
     fn run(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DatabaseError> {
@@ -115,6 +117,14 @@ impl Connection for PostgresConnection {
     }
 
     fn write_samples(&mut self, frames: &[&Accepted]) -> Result<u64, DatabaseError> {
+        let has_rollup_tables = match self.has_rollup_tables {
+            Some(known) => known,
+            None => rollup_tables::exist(self)?,
+        };
+        self.has_rollup_tables = Some(has_rollup_tables);
+        if has_rollup_tables {
+            rollup_tables::record_late(self, frames)?;
+        }
         Ok(self.runtime.block_on(copy_samples(&self.client, &mut self.copy, frames))?)
     }
 

@@ -109,7 +109,7 @@ fn compress(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErr
 }
 
 /// Sets a parameter of the connection, if the server knows it.
-fn set(connection: &mut dyn Connection, name: &str, value: &str) -> Result<(), DatabaseError> {
+pub(super) fn set(connection: &mut dyn Connection, name: &str, value: &str) -> Result<(), DatabaseError> {
     let set = "SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1";
     connection.query(set, &[name.into(), value.into()]).map(drop)
 }

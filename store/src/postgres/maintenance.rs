@@ -10,7 +10,7 @@ use super::connect::{Access, Settings, cancel, connect};
 use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
-use super::{continuous, partitions, timescale};
+use super::{continuous, partitions, reorder, rollup_tables, timescale};
 use crate::backend::{MaintenanceSession, Task};
 use crate::error::{Context, chain};
 use crate::{StoreError, TimescaleMode};
@@ -19,11 +19,24 @@ use crate::{StoreError, TimescaleMode};
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The tasks for a table with partitions.
-const PARTITIONS: [Task; 2] = [partitions::CREATE_AHEAD, partitions::CLOSE];
+const PARTITIONS: [Task; 4] =
+    [partitions::CREATE_AHEAD, rollup_tables::COMPUTE, rollup_tables::COMPUTE_LATE, partitions::CLOSE];
 
-/// The tasks for a hypertable.
+/// The tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
+const DIRECT_COMPRESS: [Task; 5] = [
+    continuous::REFRESH_ALL,
+    continuous::REFRESH_RECENT,
+    continuous::COMPRESS,
+    reorder::REORDER,
+    timescale::COMPRESS,
+];
+
+/// The tasks for a hypertable with continuous aggregates.
 const HYPERTABLE: [Task; 4] =
     [continuous::REFRESH_ALL, continuous::REFRESH_RECENT, continuous::COMPRESS, timescale::COMPRESS];
+
+/// The tasks for a hypertable without continuous aggregates, which belong to the community license.
+const PLAIN_HYPERTABLE: [Task; 2] = [rollup_tables::COMPUTE, rollup_tables::COMPUTE_LATE];
 
 /// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
 pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {
@@ -41,12 +54,16 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
     })?;
     let Some((client, table)) = opened else { return Ok(None) };
     let (running, settings) = (client.cancel_token(), settings.clone());
+    let mut connection = PostgresConnection::new(runtime, client, Some(table));
+    let has_tables = rollup_tables::exist(&mut connection).context("prepare the maintenance")?;
     Ok(Some(MaintenanceSession {
-        connection: Box::new(PostgresConnection::new(runtime, client, Some(table))),
+        connection: Box::new(connection),
         cancel: Some(Box::new(move || cancel_statement(&settings, &running))),
         tasks: match table {
             SampleTable::Partitions => &PARTITIONS,
-            SampleTable::DirectCompress | SampleTable::Hypertable => &HYPERTABLE,
+            SampleTable::DirectCompress | SampleTable::Hypertable if has_tables => &PLAIN_HYPERTABLE,
+            SampleTable::DirectCompress => &DIRECT_COMPRESS,
+            SampleTable::Hypertable => &HYPERTABLE,
         },
     }))
 }

@@ -4,11 +4,10 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Transaction};
 use tracing::warn;
 
-use super::continuous;
 use super::partitions::is_partitioned;
 use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
-use super::timescale;
+use super::{continuous, rollup_tables, timescale};
 use crate::error::Context;
 use crate::{SCHEMA_VERSION, StoreError, StoreOrigin, TimescaleMode, limits};
 
@@ -43,9 +42,6 @@ const WIDENING: &str = "/* WIDEN SAMPLES */";
 /// The placeholder in version 7 for the statements that create the rollups.
 const ROLLUPS: &str = "/* ROLLUPS */";
 
-/// The tables of rollups, where there are no continuous aggregates.
-const ROLLUP_TABLES: &str = include_str!("../../schema/postgres/7_rollups_tables.sql");
-
 /// The version that creates continuous aggregates: a new table of samples becomes a hypertable before it.
 const FIRST_WITH_ROLLUPS: i32 = 7;
 
@@ -78,7 +74,8 @@ pub(super) async fn migrate(
         if hypertable && version == FIRST_WITH_ROLLUPS {
             timescale::create_hypertable(&transaction, &offer).await?;
         }
-        let rollups = if !partitioned && offer.compresses() { continuous::SCHEMA } else { ROLLUP_TABLES };
+        let rollups =
+            if !partitioned && offer.compresses() { continuous::SCHEMA } else { rollup_tables::SCHEMA };
         let migration = migration
             .replace(PARTITIONING, partitioning)
             .replace(WIDENING, &widening)

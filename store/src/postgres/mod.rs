@@ -9,6 +9,8 @@ mod copy;
 mod maintenance;
 mod migrations;
 mod partitions;
+mod reorder;
+mod rollup_tables;
 mod sample_table;
 mod server;
 mod statement;

@@ -51,14 +51,14 @@ pub(super) const CLOSE: Task = Task { name: "build the index of a partition", ro
 /// Creates the partitions of today and of tomorrow.
 fn create_ahead(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "create the next partition";
-    connection.query("SELECT pg_advisory_lock($1)", &[SCHEMA_LOCK.into()]).context(ACTION)?;
+    connection.execute("SELECT pg_advisory_lock($1)", &[SCHEMA_LOCK.into()]).context(ACTION)?;
     connection
-        .query(
+        .execute(
             "SELECT polymeter_create_partition((now() AT TIME ZONE 'UTC')::date + day) FROM generate_series(0, 1) AS day",
             &[],
         )
         .context(ACTION)?;
-    connection.query("SELECT pg_advisory_unlock($1)", &[SCHEMA_LOCK.into()]).context(ACTION)?;
+    connection.execute("SELECT pg_advisory_unlock($1)", &[SCHEMA_LOCK.into()]).context(ACTION)?;
     Ok(())
 }
 

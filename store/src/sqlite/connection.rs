@@ -22,7 +22,7 @@ pub(super) struct SqliteConnection {
     pub(super) connection: rusqlite::Connection,
     /// The path of the file, as it was configured.
     path: PathBuf,
-    /// The state of the files at the end of the last transaction; none for a read-only connection.
+    /// The state of the files at the end of the last transaction; none for a reader and for the maintenance.
     pub(super) files: Option<StoreFiles>,
 }
 
@@ -55,8 +55,8 @@ impl SqliteConnection {
         Ok((Self { connection, path: path.to_owned(), files: Some(files) }, origin))
     }
 
-    /// Returns a read-only connection.
-    pub(super) const fn to_read(connection: rusqlite::Connection, path: PathBuf) -> Self {
+    /// Wraps a connection whose files are not checked: one that only reads, or maintains the store.
+    pub(super) const fn of(connection: rusqlite::Connection, path: PathBuf) -> Self {
         Self { connection, path, files: None }
     }
 

@@ -4,8 +4,10 @@ mod connection;
 mod diagnosis;
 mod displacement;
 mod files;
+mod maintenance;
 mod migrations;
 mod read_only;
+mod rollups;
 mod statement;
 
 use std::fmt;
@@ -67,7 +69,7 @@ impl Backend for Sqlite {
     }
 
     fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(SqliteConnection::to_read(read_only::open(&self.path)?, self.path.clone())))
+        Ok(Box::new(SqliteConnection::of(read_only::open(&self.path)?, self.path.clone())))
     }
 
     fn without_tables(&self) -> StoreError {
@@ -79,7 +81,7 @@ impl Backend for Sqlite {
     }
 
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {
-        Ok(None)
+        maintenance::open(&self.path)
     }
 }
 

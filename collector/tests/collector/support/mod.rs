@@ -126,6 +126,22 @@ impl TestEnvironment {
         }
     }
 
+    /// Returns the rows of a query whose columns are numbers.
+    pub(crate) fn rows(&self, sql: &str) -> Vec<Vec<f64>> {
+        if let Some(server) = &self.server {
+            let text = server.query(sql);
+            return text
+                .lines()
+                .map(|row| row.split('|').map(|field| field.parse().unwrap()).collect())
+                .collect();
+        }
+        let connection = rusqlite::Connection::open(self.directory.path().join("store.db")).unwrap();
+        let mut statement = connection.prepare(sql).unwrap();
+        let columns = 0..statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| columns.clone().map(|column| row.get(column)).collect();
+        statement.query_map((), row).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
     pub(crate) fn reader(&self) -> Reader {
         Reader::open(&self.url()).unwrap()
     }

@@ -1,0 +1,233 @@
+//! Tests of the rollups: on every store they equal a computation of the test from the samples.
+
+use std::collections::BTreeMap;
+
+use polymeter_collector::Collector;
+
+use crate::support::agent::{Agent, shape};
+use crate::support::{Kind, TestEnvironment, now_us, wait_until};
+
+scenarios![rollups_equal_the_samples, late_samples_are_added];
+
+const SECOND_US: i64 = 1_000_000;
+pub(crate) const HOUR_US: i64 = 3600 * SECOND_US;
+
+/// The relations, with the width of their buckets.
+const ROLLUPS: [(&str, i64); 3] =
+    [("samples_10s", 10 * SECOND_US), ("samples_1min", 60 * SECOND_US), ("samples_1h", HOUR_US)];
+
+/// The time between two samples: some buckets have one, some two, and some none.
+const PERIOD_US: i64 = 7 * SECOND_US + 13_000;
+
+/// A bucket: its series and its begin.
+type Key = (i64, i64);
+
+/// The columns of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Bucket {
+    count: f64,
+    min: f64,
+    max: f64,
+    sum: f64,
+    first: f64,
+    last: f64,
+    increase: f64,
+}
+
+/// Returns the begin of the data: a full hour, more than three hours ago.
+pub(crate) fn begin_us() -> i64 {
+    now_us() / HOUR_US * HOUR_US - 3 * HOUR_US
+}
+
+/// Returns the values of sample `number` of a node: a counter that restarts now and then, and gauges.
+fn row(node: i64, number: i64) -> [Option<u64>; 3] {
+    let since_restart = (number + node * 100) % 700;
+    let counter = (since_restart * (1000 + node) + if number < 10 { 5_000_000 } else { 0 }).cast_unsigned();
+    let gauge = (number * 7919 + node) % 1000 - 500;
+    let float = gauge as f64 / 3.0;
+    [Some(counter), Some(gauge.cast_unsigned()), Some(float.to_bits())]
+}
+
+/// Returns true if a sample is missing in the data.
+fn is_gap(number: i64) -> bool {
+    (300..420).contains(&number)
+}
+
+/// Sends samples of a node in frames of some minutes.
+pub(crate) fn send(agent: &mut Agent, node: i64, numbers: impl Iterator<Item = i64>, begin_us: i64) {
+    let shape = shape(1, None);
+    let numbers: Vec<i64> = numbers.filter(|number| !is_gap(*number)).collect();
+    for part in numbers.chunks(60) {
+        let values: Vec<_> = part.iter().map(|number| row(node, *number)).collect();
+        let rows: Vec<_> = part
+            .iter()
+            .zip(&values)
+            .map(|(number, values)| (&shape, begin_us + number * PERIOD_US, values.as_slice()))
+            .collect();
+        let sequence = agent.frame(&rows, &[], &[]);
+        agent.send(sequence);
+    }
+    agent.wait_until_acknowledged();
+}
+
+/// Returns the numeric rows of a query.
+fn rows<const N: usize>(environment: &TestEnvironment, query: &str) -> Vec<[f64; N]> {
+    let rows = environment.rows(query);
+    rows.iter().map(|row| std::array::from_fn(|column| row[column])).collect()
+}
+
+fn time_column(environment: &TestEnvironment) -> &'static str {
+    match environment.kind {
+        Kind::Sqlite => "time / 1000",
+        Kind::Postgres | Kind::Timescale => "CAST(extract(epoch FROM time) * 1000000 AS int8)",
+    }
+}
+
+/// Returns the buckets of a relation.
+fn buckets(environment: &TestEnvironment, relation: &str) -> BTreeMap<Key, Bucket> {
+    let time = time_column(environment);
+    let query =
+        format!("SELECT series_id, {time}, count, min, max, sum, first, last, increase FROM {relation}");
+    let rows: Vec<[f64; 9]> = rows(environment, &query);
+    let number = rows.len();
+    let buckets: BTreeMap<Key, Bucket> = rows
+        .into_iter()
+        .map(|[series, time, count, min, max, sum, first, last, increase]| {
+            ((series as i64, time as i64), Bucket { count, min, max, sum, first, last, increase })
+        })
+        .collect();
+    assert_eq!(buckets.len(), number, "{relation} has a bucket twice");
+    buckets
+}
+
+/// Returns the samples of each series in the order of their times.
+fn samples(environment: &TestEnvironment) -> BTreeMap<i64, Vec<(i64, f64)>> {
+    let time = time_column(environment);
+    let mut samples: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
+    for [series, time, value] in rows(environment, &format!("SELECT series_id, {time}, value FROM samples")) {
+        samples.entry(series as i64).or_default().push((time as i64, value));
+    }
+    samples.values_mut().for_each(|samples| samples.sort_by_key(|(time, _)| *time));
+    samples
+}
+
+/// Computes the buckets from the samples. The increase is the sum of the steps, where a step down is a restart from 0.
+fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap<Key, Bucket> {
+    let mut buckets: BTreeMap<Key, Bucket> = BTreeMap::new();
+    for (series, samples) in samples {
+        for (time, value) in samples.iter().copied() {
+            let empty = Bucket {
+                count: 0.0,
+                min: value,
+                max: value,
+                sum: 0.0,
+                first: value,
+                last: value,
+                increase: 0.0,
+            };
+            let bucket = buckets.entry((*series, time.div_euclid(width_us) * width_us)).or_insert(empty);
+            bucket.increase += if value < bucket.last { value } else { value - bucket.last };
+            bucket.count += 1.0;
+            bucket.min = bucket.min.min(value);
+            bucket.max = bucket.max.max(value);
+            bucket.sum += value;
+            bucket.last = value;
+        }
+    }
+    buckets
+}
+
+/// Returns the first difference between the views and the samples; none if they agree.
+pub(crate) fn difference(environment: &TestEnvironment) -> Option<String> {
+    let samples = samples(environment);
+    let counters: Vec<i64> = rows(environment, "SELECT series_id FROM series WHERE metric = 'cpu.usage'")
+        .iter()
+        .map(|[id]| *id as i64)
+        .collect();
+    assert_eq!(counters.len(), 2);
+    ROLLUPS.iter().find_map(|(relation, width_us)| {
+        let (found, expected) = (buckets(environment, relation), expected(&samples, *width_us));
+        if found.len() != expected.len() {
+            return Some(format!("{relation} has {} buckets in place of {}", found.len(), expected.len()));
+        }
+        expected.iter().find_map(|(key, expected)| {
+            let Some(found) = found.get(key) else { return Some(format!("{relation} lacks {key:?}")) };
+            let increase = if counters.contains(&key.0) { expected.increase } else { found.increase };
+            let is_close = (found.sum - expected.sum).abs()
+                <= 1e-9 * expected.count * expected.max.abs().max(expected.min.abs());
+            let expected = Bucket { sum: found.sum, increase, ..*expected };
+            (!is_close || *found != expected)
+                .then(|| format!("{relation} at {key:?}: {found:?} in place of {expected:?}"))
+        })
+    })
+}
+
+/// Waits until the rollups before `time_us` are computed.
+pub(crate) fn wait_until_computed(environment: &TestEnvironment, time_us: i64) {
+    let query = match environment.kind {
+        Kind::Sqlite => {
+            "SELECT CASE WHEN min(samples_rowid) = (SELECT max(rowid) FROM samples) THEN 9223372036854775807 ELSE 0 END FROM rollup"
+        }
+        Kind::Postgres => {
+            "SELECT CAST(extract(epoch FROM greatest(min(computed_before), '1970-01-01')) * 1000000 AS int8) FROM rollup"
+        }
+        Kind::Timescale => {
+            "SELECT min(_timescaledb_functions.cagg_watermark(mat_hypertable_id)) FROM _timescaledb_catalog.continuous_agg"
+        }
+    };
+    wait_until("the rollups are computed", || environment.number(query) >= time_us);
+}
+
+pub(crate) fn agents(environment: &TestEnvironment, collector: &Collector, session: u64) -> [Agent; 2] {
+    [0, 1].map(|node| Agent::to(&environment.context, collector, &format!("n{node}"), session + node))
+}
+
+/// The number of samples of a node: up to now, or a little more.
+const NUMBER: i64 = 4 * HOUR_US / PERIOD_US;
+
+pub(crate) fn now_number(begin_us: i64) -> i64 {
+    ((now_us() - begin_us) / PERIOD_US).min(NUMBER)
+}
+
+/// Starts the collector again: its maintenance begins with a round of all tasks.
+pub(crate) fn restart(environment: &TestEnvironment, collector: Collector) -> Collector {
+    collector.stop().unwrap();
+    environment.collector()
+}
+
+fn rollups_equal_the_samples(environment: &mut TestEnvironment) {
+    let begin_us = begin_us();
+    let collector = environment.collector();
+    for (node, agent) in (0..).zip(&mut agents(environment, &collector, 1)) {
+        send(agent, node, 0..now_number(begin_us) - 60, begin_us);
+    }
+    let collector = restart(environment, collector);
+    wait_until_computed(environment, begin_us + 2 * HOUR_US);
+    wait_until("the rollups are right", || difference(environment).is_none());
+    // Samples behind the computed range are in the views at once.
+    let now = now_number(begin_us);
+    for (node, agent) in (0..).zip(&mut agents(environment, &collector, 3)) {
+        send(agent, node, now - 30..now, begin_us);
+    }
+    assert_eq!(difference(environment), None);
+    collector.stop().unwrap();
+}
+
+fn late_samples_are_added(environment: &mut TestEnvironment) {
+    let begin_us = begin_us();
+    let (now, late) = (now_number(begin_us), 600..640);
+    let collector = environment.collector();
+    for (node, agent) in (0..).zip(&mut agents(environment, &collector, 1)) {
+        send(agent, node, (0..now).filter(|number| number % 50 != 3 && !late.contains(number)), begin_us);
+    }
+    let collector = restart(environment, collector);
+    wait_until_computed(environment, begin_us + 2 * HOUR_US);
+    // Late frames, and one with late and recent samples.
+    for (node, agent) in (0..).zip(&mut agents(environment, &collector, 3)) {
+        send(agent, node, (0..now).filter(|number| number % 50 == 3 && !late.contains(number)), begin_us);
+        send(agent, node, late.clone().chain(now..now + 10), begin_us);
+    }
+    let collector = restart(environment, collector);
+    wait_until("the late samples are added", || difference(environment).is_none());
+    collector.stop().unwrap();
+}

@@ -1,0 +1,103 @@
+//! The order of samples in a chunk that still grows.
+//!
+//! Direct compression leaves a batch per commit, with samples of all series: a query of one series
+//! decompresses all of them. The function `compress_chunk` would merge the batches, but locks out the writers of
+//! the chunk, for minutes. Therefore the maintenance rewrites the samples of a closed period of time in the
+//! order of their series: it deletes and inserts them in one transaction, beside the writers. Whole batches
+//! are deleted without decompression. Late samples of that time remain in batches of their own until the
+//! compression policy orders the whole chunk.
+
+use tracing::info;
+
+use crate::StoreError;
+use crate::backend::{Connection, Task};
+use crate::error::Context;
+use crate::stop::Stop;
+use crate::value::Row;
+
+/// Rewrites the samples of the last hour in the order of their series.
+pub(super) const REORDER: Task = Task { name: "order recent samples", rounds: 10, run: reorder };
+
+const ACTION: &str = "order recent samples";
+
+/// The maximum number of samples that one transaction rewrites: some 10 s, and 300 MB of temporary space.
+const STEP_ROWS: i64 = 4_000_000;
+
+/// Returns the begin and the end of the next period, as text, and its number of samples; no row if it is too
+/// short yet. Older samples are left to the compression policy. `$1` is the number of parts into which an hour
+/// is divided.
+const PERIOD: &str = "SELECT CAST(begin_at AS text), CAST(end_at AS text),
+         (SELECT count(*) FROM samples WHERE time >= begin_at AND time < end_at)
+     FROM (SELECT greatest(ordered_before, date_bin('1 h', now(), 'epoch') - interval '2 days') AS begin_at,
+               now() - interval '10 min' AS complete_at FROM samples_order) AS state
+     CROSS JOIN LATERAL (SELECT least(begin_at + interval '1 h' / CAST($1 AS bigint), complete_at) AS end_at) AS period
+     WHERE complete_at - begin_at >= interval '30 min'";
+
+/// The largest number of parts into which an hour is divided: minutes.
+const PARTS: i64 = 64;
+
+fn reorder(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    for (name, value) in [
+        ("timescaledb.enable_direct_compress_insert", "on"),
+        ("timescaledb.max_tuples_decompressed_per_dml_transaction", "0"),
+        ("work_mem", "64MB"),
+    ] {
+        super::continuous::set(connection, name, value).context(ACTION)?;
+    }
+    while !stop.is_requested() {
+        let Some((begin, end, rows)) = next_period(connection)? else { break };
+        rewrite(connection, &begin, &end, rows)?;
+    }
+    Ok(())
+}
+
+/// Returns the begin and the end of the next period, and its number of samples.
+fn next_period(connection: &mut dyn Connection) -> Result<Option<(String, String, i64)>, StoreError> {
+    let mut parts = 1;
+    loop {
+        let mut rows = connection.query(PERIOD, &[parts.into()]).context(ACTION)?;
+        let Some(row) = rows.first_mut() else { return Ok(None) };
+        let period = (row.text(), row.text(), row.integer());
+        if period.2 <= STEP_ROWS || parts >= PARTS {
+            return Ok(Some(period));
+        }
+        parts *= 2;
+    }
+}
+
+/// Rewrites the samples of a period. The times are from the server: as constants they select batches, which parameters might not.
+fn rewrite(connection: &mut dyn Connection, begin: &str, end: &str, rows: i64) -> Result<(), StoreError> {
+    let period = format!("time >= TIMESTAMPTZ '{begin}' AND time < TIMESTAMPTZ '{end}'");
+    connection.begin().context(ACTION)?;
+    // All statements see the same samples; those that others write meanwhile stay as they are.
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", &[]).context(ACTION)?;
+    if rows > 0 {
+        // The samples stay the same, so that the rollups need no refresh.
+        let skip = "SELECT set_config(name, 'on', true) FROM pg_settings WHERE name = 'timescaledb.skip_cagg_invalidation'";
+        connection.query(skip, &[]).context(ACTION)?;
+        let mut run = |statement: &str| connection.execute(statement, &[]).context(ACTION);
+        run(
+            "CREATE TEMP TABLE reordered (time timestamptz NOT NULL, series_id int8 NOT NULL, value float8 NOT NULL) ON COMMIT DROP",
+        )?;
+        let copied =
+            run(&format!("INSERT INTO reordered SELECT time, series_id, value FROM samples WHERE {period}"))?;
+        run(&format!("DELETE FROM samples WHERE {period}"))?;
+        let inserted = run(
+            "INSERT INTO samples (time, series_id, value) SELECT time, series_id, value FROM reordered ORDER BY series_id, time",
+        )?;
+        let count = format!("SELECT count(*) FROM samples WHERE {period}");
+        let present = connection.query(&count, &[]).context(ACTION)?.first_mut().map_or(0, Row::count);
+        if copied != inserted || copied != present {
+            return Err(StoreError::Unusable(format!(
+                "cannot order the samples from {begin} to {end}: {present} of {copied} would remain; nothing was changed"
+            )));
+        }
+    }
+    let done = format!("UPDATE samples_order SET ordered_before = '{end}'");
+    connection.execute(&done, &[]).context(ACTION)?;
+    connection.commit().context(ACTION)?;
+    if rows > 0 {
+        info!("ordered {rows} samples from {begin} to {end}");
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! The rollups of a server without continuous aggregates: tables of computed buckets, and views that add the
+//! samples behind them.
+//!
+//! The maintenance computes buckets in two transactions. The first one claims them: it waits for the writers
+//! whose samples are not committed yet, for milliseconds. The second one computes them. A writer with
+//! samples older than the claimed range records their time in the same transaction; the maintenance computes
+//! those hours again. Hence each committed sample was seen by the computation, or is recorded as late.
+
+use crate::StoreError;
+use crate::accepted::Accepted;
+use crate::backend::{Connection, Task};
+use crate::bounds::stored_us;
+use crate::error::{Context, DatabaseError};
+use crate::stop::Stop;
+use crate::value::{Batch, Column, ColumnType, Row, Value};
+
+/// The advisory lock between writers and the claim of buckets.
+const CLAIM_LOCK: i64 = super::server::SCHEMA_LOCK + 3;
+
+/// The statements that create the tables and the views.
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/7_rollups_tables.sql");
+
+/// Computes the buckets that were completed.
+pub(super) const COMPUTE: Task = Task { name: "compute the rollups", rounds: 5, run: compute };
+
+/// Computes the buckets with late samples again.
+pub(super) const COMPUTE_LATE: Task =
+    Task { name: "add late samples to the rollups", rounds: 10, run: compute_late };
+
+const COMPUTING: &str = "compute the rollups";
+const COMPUTING_LATE: &str = "add late samples to the rollups";
+
+const MINUTE_US: i64 = 60 * 1_000_000;
+const HOUR_US: i64 = 60 * MINUTE_US;
+const DAY_US: usize = 86_400_000_000;
+
+/// The time after which buckets are computed. Samples arrive within a minute, except for those from a spool.
+const DELAY: &str = "interval '5 min'";
+
+/// A relation of rollups.
+struct Rollup {
+    relation: &'static str,
+    table: &'static str,
+    /// The width of its buckets.
+    width: &'static str,
+    width_us: i64,
+    /// The relation from which it is computed.
+    source: &'static str,
+    /// The aggregated columns of the source, in the order of the table.
+    columns: &'static str,
+    /// The range that one transaction computes.
+    step_us: i64,
+}
+
+/// The rollups, each computed from the one before.
+const ROLLUPS: [Rollup; 3] = [
+    Rollup {
+        relation: "samples_10s",
+        table: "rollup_10s",
+        width: "10 s",
+        width_us: 10_000_000,
+        source: "samples",
+        columns: "count(*), min(value), max(value), sum(value),
+             (min(ARRAY[extract(epoch FROM time)::float8, value]))[2],
+             (max(ARRAY[extract(epoch FROM time)::float8, value]))[2]",
+        step_us: 30 * MINUTE_US,
+    },
+    Rollup {
+        relation: "samples_1min",
+        table: "rollup_1min",
+        width: "1 min",
+        width_us: MINUTE_US,
+        source: "rollup_10s",
+        columns: OF_BUCKETS,
+        step_us: 6 * HOUR_US,
+    },
+    Rollup {
+        relation: "samples_1h",
+        table: "rollup_1h",
+        width: "1 h",
+        width_us: HOUR_US,
+        source: "rollup_1min",
+        columns: OF_BUCKETS,
+        step_us: 7 * 24 * HOUR_US,
+    },
+];
+
+/// The aggregated columns of buckets.
+const OF_BUCKETS: &str = "sum(count)::int8, min(min), max(max), sum(sum),
+     (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
+     (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]";
+
+/// Returns true if the database has the tables.
+pub(super) fn exist(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
+    let mut rows = connection.query("SELECT to_regclass('rollup_late') IS NOT NULL", &[])?;
+    Ok(rows.first_mut().is_some_and(Row::boolean))
+}
+
+/// Records the times of samples whose buckets are claimed already. Until the end of the transaction no
+/// further buckets are claimed.
+pub(super) fn record_late(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<(), DatabaseError> {
+    const OLDEST: [Column; 1] = [("oldest", ColumnType::Time)];
+    let times = frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| &samples.times_us);
+    let mut oldest = std::collections::BTreeMap::new();
+    for time_us in times.map(|time_us| stored_us(*time_us)) {
+        oldest
+            .entry(time_us / HOUR_US)
+            .and_modify(|oldest: &mut i64| *oldest = time_us.min(*oldest))
+            .or_insert(time_us);
+    }
+    if oldest.is_empty() {
+        return Ok(());
+    }
+    connection.execute("SELECT pg_advisory_xact_lock_shared($1)", &[CLAIM_LOCK.into()])?;
+    connection.execute_batch(
+        "INSERT INTO rollup_late (time) SELECT oldest FROM {new}, rollup
+         WHERE relation = 'samples_10s' AND oldest < claimed_before",
+        &Batch::new(&OLDEST, oldest.into_values().map(|time_us| [Value::Time(time_us)])),
+    )?;
+    Ok(())
+}
+
+/// Computes the buckets that were completed since the last time, in steps, the oldest first.
+fn compute(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    if computed_before(connection, &ROLLUPS[0])?.is_none() && !begin(connection)? {
+        return Ok(());
+    }
+    for (position, rollup) in ROLLUPS.iter().enumerate() {
+        let source = position.checked_sub(1).and_then(|source| ROLLUPS.get(source));
+        while !stop.is_requested() && compute_step(connection, rollup, source)? {}
+    }
+    Ok(())
+}
+
+/// Returns the begin of the first bucket of a rollup that is not computed; none before the first computation.
+fn computed_before(connection: &mut dyn Connection, rollup: &Rollup) -> Result<Option<i64>, StoreError> {
+    let select =
+        "SELECT CASE WHEN isfinite(computed_before) THEN computed_before END FROM rollup WHERE relation = $1";
+    let mut rows = connection.query(select, &[rollup.relation.into()]).context(COMPUTING)?;
+    Ok(rows.first_mut().and_then(time_us))
+}
+
+fn time_us(row: &mut Row) -> Option<i64> {
+    row.optional_time_ns().map(|time_ns| time_ns / 1000)
+}
+
+/// Lets the computation begin with the hour of the oldest sample. Returns false if there are no samples.
+fn begin(connection: &mut dyn Connection) -> Result<bool, StoreError> {
+    // Partitions are in the order of their names, chunks of a hypertable are not.
+    let parts = "SELECT format('%I.%I', nspname, relname), relispartition FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+         JOIN pg_namespace ON pg_namespace.oid = relnamespace
+         WHERE inhparent = 'samples'::regclass AND relkind = 'r' ORDER BY relname";
+    let mut begin_us = None;
+    for mut part in connection.query(parts, &[]).context(COMPUTING)? {
+        let (part, is_partition) = (part.text(), part.boolean());
+        let oldest = format!("SELECT date_bin('1 h', min(time), 'epoch') FROM {part}");
+        let mut rows = connection.query(&oldest, &[]).context(COMPUTING)?;
+        let oldest_us = rows.first_mut().and_then(time_us);
+        begin_us = begin_us.into_iter().chain(oldest_us).min();
+        if is_partition && begin_us.is_some() {
+            break;
+        }
+    }
+    let Some(begin_us) = begin_us else { return Ok(false) };
+    let update = "UPDATE rollup SET computed_before = $1 WHERE NOT isfinite(computed_before)";
+    connection.execute(update, &[Value::Time(begin_us)]).context(COMPUTING)?;
+    Ok(true)
+}
+
+/// Computes the next buckets of a rollup from `source`, or from the samples. Returns false if there are none.
+fn compute_step(
+    connection: &mut dyn Connection,
+    rollup: &Rollup,
+    source: Option<&Rollup>,
+) -> Result<bool, StoreError> {
+    let Some(begin_us) = computed_before(connection, rollup)? else { return Ok(false) };
+    let complete_us = match source {
+        Some(source) => computed_before(connection, source)?,
+        None => {
+            let now = format!("SELECT now() - {DELAY}");
+            connection.query(&now, &[]).context(COMPUTING)?.first_mut().and_then(time_us)
+        }
+    };
+    let complete_us = complete_us.unwrap_or(begin_us) / rollup.width_us * rollup.width_us;
+    let end_us = complete_us.min(begin_us + rollup.step_us);
+    if end_us <= begin_us {
+        return Ok(false);
+    }
+    let compute = |connection: &mut dyn Connection| -> Result<(), DatabaseError> {
+        if source.is_none() {
+            claim(connection, end_us)?;
+        }
+        connection.begin()?;
+        replace(connection, rollup, begin_us, end_us)?;
+        let update = "UPDATE rollup SET computed_before = $2 WHERE relation = $1";
+        connection.execute(update, &[rollup.relation.into(), Value::Time(end_us)])?;
+        connection.commit()
+    };
+    compute(connection).context(COMPUTING)?;
+    Ok(true)
+}
+
+/// Claims the buckets before `end_us`: samples that are written from now on are late there.
+fn claim(connection: &mut dyn Connection, end_us: i64) -> Result<(), DatabaseError> {
+    connection.begin()?;
+    // A writer that does not commit must not make all others wait behind this one.
+    connection.execute("SET LOCAL lock_timeout = '2s'", &[])?;
+    connection.execute("SELECT pg_advisory_xact_lock($1)", &[CLAIM_LOCK.into()])?;
+    connection.execute(
+        "UPDATE rollup SET claimed_before = greatest(claimed_before, $1) WHERE relation = 'samples_10s'",
+        &[Value::Time(end_us)],
+    )?;
+    connection.commit()
+}
+
+/// Computes the buckets of a range, and replaces those that are there.
+fn replace(
+    connection: &mut dyn Connection,
+    rollup: &Rollup,
+    begin_us: i64,
+    end_us: i64,
+) -> Result<(), DatabaseError> {
+    let Rollup { table, width, source, columns, .. } = rollup;
+    let range = [Value::Time(begin_us), Value::Time(end_us)];
+    for part_us in (begin_us..end_us).step_by(DAY_US).chain([end_us - 1]) {
+        connection.execute("SELECT polymeter_create_rollup_partitions($1)", &[Value::Time(part_us)])?;
+    }
+    connection.execute(&format!("DELETE FROM {table} WHERE time >= $1 AND time < $2"), &range)?;
+    let insert = format!(
+        "INSERT INTO {table} SELECT series_id, date_bin('{width}', time, 'epoch'), {columns}
+         FROM {source} WHERE time >= $1 AND time < $2 GROUP BY 1, 2"
+    );
+    connection.execute(&insert, &range)?;
+    Ok(())
+}
+
+/// Computes the hours with late samples again.
+fn compute_late(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    let hours = "SELECT DISTINCT date_bin('1 h', time, 'epoch') FROM rollup_late
+         WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s') ORDER BY 1";
+    for mut hour in connection.query(hours, &[]).context(COMPUTING_LATE)? {
+        if stop.is_requested() {
+            break;
+        }
+        let Some(hour_us) = time_us(&mut hour) else { continue };
+        compute_hour(connection, hour_us).context(COMPUTING_LATE)?;
+    }
+    Ok(())
+}
+
+fn compute_hour(connection: &mut dyn Connection, hour_us: i64) -> Result<(), DatabaseError> {
+    connection.begin()?;
+    // The records of writers that are not committed yet remain, and the hour is computed again.
+    let range = [Value::Time(hour_us), Value::Time(hour_us + HOUR_US)];
+    connection.execute("DELETE FROM rollup_late WHERE time >= $1 AND time < $2", &range)?;
+    for rollup in &ROLLUPS {
+        // The end of the buckets to compute again; none if their samples were removed.
+        let end = "SELECT least($2, computed_before) FROM rollup WHERE relation = $1 AND coalesce(final_before, '-infinity') <= $3
+             AND computed_before > $3";
+        let parameters = [rollup.relation.into(), Value::Time(hour_us + HOUR_US), Value::Time(hour_us)];
+        let end_us = connection.query(end, &parameters)?.first_mut().and_then(time_us);
+        let Some(end_us) = end_us else { break };
+        replace(connection, rollup, hour_us, end_us)?;
+    }
+    connection.commit()
+}

@@ -1,0 +1,36 @@
+//! The maintenance of an SQLite store: the connection and the tasks.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::connection::SqliteConnection;
+use super::rollups;
+use crate::backend::{MaintenanceSession, Task};
+use crate::error::Context;
+use crate::{SCHEMA_VERSION, StoreError, limits};
+
+const TASKS: [Task; 1] = [rollups::ADD];
+
+/// Connects to maintain the store at `path`. Returns none if it is not there, or not of this version: the
+/// writer reports that.
+pub(super) fn open(path: &Path) -> Result<Option<MaintenanceSession>, StoreError> {
+    const ACTION: &str = "prepare the maintenance";
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let Ok(connection) = Connection::open_with_flags(path, flags) else { return Ok(None) };
+    connection.busy_timeout(limits::SQLITE_BUSY).context(ACTION)?;
+    let version: rusqlite::Result<i32> =
+        connection.query_row("SELECT max(version) FROM schema_version", (), |row| row.get(0));
+    if version != Ok(SCHEMA_VERSION) {
+        return Ok(None);
+    }
+    // A lost transaction of the maintenance is repeated: only the writer waits for the disk, which makes the
+    // transactions before its own durable, too.
+    connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY").context(ACTION)?;
+    let interrupt = connection.get_interrupt_handle();
+    Ok(Some(MaintenanceSession {
+        connection: Box::new(SqliteConnection::of(connection, path.to_owned())),
+        cancel: Some(Box::new(move || interrupt.interrupt())),
+        tasks: &TASKS,
+    }))
+}
