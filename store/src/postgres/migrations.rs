@@ -54,6 +54,7 @@ pub(super) async fn migrate(
     client: &mut Client,
     mode: TimescaleMode,
 ) -> Result<(ChosenTable, StoreOrigin), StoreError> {
+    check_server(client).await?;
     lock_schema(client).await?;
     let offer = timescale::detect(client).await?;
     let found = schema_version(client).await.context(ACTION)?;
@@ -106,6 +107,24 @@ async fn create_roles(transaction: &Transaction<'_>) -> Result<(), Error> {
             "cannot create the roles {}: this user may not create roles; let an administrator of the database run SELECT polymeter_create_roles()",
             missing.join(", ")
         );
+    }
+    Ok(())
+}
+
+/// The oldest supported version of PostgreSQL: the schema has unique indexes in which nulls are equal.
+const SERVER_MIN: i32 = 15;
+
+/// Checks the version of the server.
+async fn check_server(client: &Client) -> Result<(), StoreError> {
+    let version: i32 = client
+        .query_one("SELECT current_setting('server_version_num')::int4 / 10000", &[])
+        .await
+        .context(ACTION)?
+        .get(0);
+    if version < SERVER_MIN {
+        return Err(StoreError::Unusable(format!(
+            "cannot use the database: its server is PostgreSQL {version}; version {SERVER_MIN} or later is required"
+        )));
     }
     Ok(())
 }

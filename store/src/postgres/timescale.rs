@@ -23,7 +23,7 @@ pub(super) struct Offer {
     installed: bool,
     /// The licence in force: `timescale` or `apache`.
     licence: Option<String>,
-    /// Rows can be compressed as they are copied.
+    /// Rows can be compressed as they are copied, without the faults of versions before 2.28.1.
     direct_compress: bool,
 }
 
@@ -61,7 +61,9 @@ pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
                     EXISTS (SELECT FROM pg_settings WHERE name = 'timescaledb.max_background_workers'),
                     EXISTS (SELECT FROM pg_extension WHERE extname = 'timescaledb'),
                     current_setting('timescaledb.license', true),
-                    EXISTS (SELECT FROM pg_settings WHERE name = 'timescaledb.enable_direct_compress_copy')",
+                    EXISTS (SELECT FROM pg_settings WHERE name = 'timescaledb.enable_direct_compress_copy')
+                        AND EXISTS (SELECT FROM pg_extension WHERE extname = 'timescaledb'
+                                    AND string_to_array(substring(extversion FROM '^[0-9.]+'), '.')::int[] >= ARRAY[2, 28, 1])",
             &[],
         )
         .await
@@ -188,7 +190,7 @@ pub(super) async fn choose_table(
         _ if !offer.compresses() => hypertable("the TimescaleDB license does not include compression"),
         _ if !compressed => hypertable("compression is not enabled on the table"),
         Offer { direct_compress: false, .. } => {
-            hypertable("TimescaleDB before 2.21 cannot compress during COPY")
+            hypertable("TimescaleDB before 2.28.1 loses rows when it compresses during COPY; update it")
         }
         _ => {
             client.batch_execute("SET timescaledb.enable_direct_compress_copy = on").await.context(ACTION)?;
