@@ -1,0 +1,10 @@
+//! Retention: the time for which rows of samples and rollups are kept, and the parts that are removed at once. Pure.
+
+mod keep;
+mod parts;
+mod policy;
+
+pub use self::keep::Keep;
+pub(crate) use self::parts::{Cutoffs, PartKind};
+pub use self::parts::{Level, Part};
+pub use self::policy::{LevelState, Retention};
