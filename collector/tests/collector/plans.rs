@@ -29,9 +29,8 @@ fn time(kind: Kind, seconds: &str) -> String {
     }
 }
 
-/// Fills the store with jobs.
-fn fill(environment: &mut TestEnvironment) {
-    environment.collector().stop().unwrap();
+/// Creates the partitions that contain the jobs, where the store has partitions.
+fn create_partitions(environment: &mut TestEnvironment) {
     if environment.kind == Kind::Postgres {
         environment.execute(
             "SELECT polymeter_create_partition(date '2026-01-01' + day),
@@ -39,6 +38,12 @@ fn fill(environment: &mut TestEnvironment) {
              FROM generate_series(-1, 22) AS day",
         );
     }
+}
+
+/// Fills the store with jobs.
+fn fill(environment: &mut TestEnvironment) {
+    environment.collector().stop().unwrap();
+    create_partitions(environment);
     let jobs = format!(
         "WITH RECURSIVE job_number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM job_number WHERE n < {JOBS})"
     );
