@@ -19,7 +19,8 @@ const JOBS: i64 = 3000;
 const NOON: i64 = 10 * 144 + 72;
 
 /// The tables with a row for each job, or several. `metric` and `schema_version` have few rows.
-const LARGE: [&str; 8] = ["job", "job_node", "series", "ledger", "plan_change", "mark", "loss", "session"];
+const LARGE: [&str; 8] =
+    ["job", "job_node", "series_block", "ledger_line", "plan_change_event", "mark", "loss", "session"];
 
 /// Returns the expression for the time that a number of seconds after the first job, in the store's form.
 fn time(kind: Kind, seconds: &str) -> String {
@@ -32,6 +33,7 @@ fn time(kind: Kind, seconds: &str) -> String {
 /// Fills the store with jobs.
 fn fill(environment: &mut TestEnvironment) {
     environment.collector().stop().unwrap();
+    environment.accept_inserts();
     if environment.kind == Kind::Postgres {
         environment.execute(
             "SELECT polymeter_create_partition(date '2026-01-01' + day) FROM generate_series(-1, 22) AS day",
