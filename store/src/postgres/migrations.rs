@@ -111,7 +111,7 @@ async fn create_roles(transaction: &Transaction<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The oldest supported version of PostgreSQL: the schema has unique indexes in which nulls are equal.
+/// The oldest supported version of PostgreSQL: the oldest one that is tested.
 const SERVER_MIN: i32 = 15;
 
 /// Checks the version of the server.
