@@ -217,7 +217,10 @@ fn collectors_register_the_same_series_once(environment: &mut TestEnvironment) {
     assert_eq!(environment.number("SELECT count(*) FROM job"), i64::from(JOBS));
     assert_eq!(environment.number("SELECT count(*) FROM series"), i64::from(3 * (JOBS + 1)));
     assert_eq!(environment.number(TWICE), 0);
-    assert_eq!(environment.number("SELECT count(*) FROM samples JOIN series USING (series_id)"), i64::from(2 * 6 * JOBS));
+    assert_eq!(
+        environment.number("SELECT count(*) FROM samples JOIN series USING (series_id)"),
+        i64::from(2 * 6 * JOBS)
+    );
     let balance = "SELECT sum(stored) FROM ledger_balance";
     assert_eq!(environment.number(balance), i64::from(2 * 6 * JOBS));
 }

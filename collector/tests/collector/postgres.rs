@@ -147,7 +147,8 @@ fn a_refused_frame_does_not_stop_others() {
     let begin_us = now_us();
     environment.collector().stop().unwrap();
     // A constraint that an administrator may add to the database.
-    server(&mut environment).query("ALTER TABLE series_block ADD CONSTRAINT only_ours CHECK (node <> 'stranger')");
+    server(&mut environment)
+        .query("ALTER TABLE series_block ADD CONSTRAINT only_ours CHECK (node <> 'stranger')");
     let config =
         CollectorConfig { commit_interval: Duration::from_millis(300), writers: 1, ..environment.config() };
     let collector = Collector::start(&config, &environment.context).unwrap();

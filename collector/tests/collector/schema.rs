@@ -65,7 +65,9 @@ pub(crate) fn make_empty_store_of_version(environment: &mut TestEnvironment, ver
     migrate(environment, 1..=version);
     match environment.kind {
         Kind::Sqlite => {}
-        Kind::Postgres => environment.execute(include_str!("../../../store/schema/postgres/partitions_1.sql")),
+        Kind::Postgres => {
+            environment.execute(include_str!("../../../store/schema/postgres/partitions_1.sql"))
+        }
         Kind::Timescale => environment.execute("SELECT create_hypertable('samples', 'time')"),
     }
 }

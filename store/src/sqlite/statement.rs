@@ -46,7 +46,9 @@ pub(super) fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("greatest", 2, flags, |context| choose(context, i64::max))?;
     connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))?;
-    connection.create_scalar_function("polymeter_digest", 1, flags, |context| Ok(digest(&context.get::<String>(0)?)))
+    connection.create_scalar_function("polymeter_digest", 1, flags, |context| {
+        Ok(digest(&context.get::<String>(0)?))
+    })
 }
 
 fn choose(context: &Context<'_>, of: fn(i64, i64) -> i64) -> rusqlite::Result<Option<i64>> {

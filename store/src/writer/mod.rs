@@ -103,7 +103,8 @@ impl Store {
         // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
         // and committed before an id is cached.
         let new_jobs = jobs::assign_keys(connection, frames).context("store jobs")?;
-        ids::assign(connection, frames, &new_jobs, &last_seen(frames)).context("store ledger lines and series")?;
+        ids::assign(connection, frames, &new_jobs, &last_seen(frames))
+            .context("store ledger lines and series")?;
         connection.make_room(frames).context("create a partition")?;
         let committed = write(connection, frames)?;
         connection.check_committed()?;
@@ -146,7 +147,8 @@ fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committ
         let reopened = known.iter().filter(|(id, known)| known.is_ended && is_new(id));
         let mut nodes = sessions::reopen(connection, reopened.map(|(id, _)| *id))?;
         // Of the first frames of a session.
-        let begun = sessions.iter().filter(|session| known.get(&session.id).is_some_and(|known| known.last == 0));
+        let begun =
+            sessions.iter().filter(|session| known.get(&session.id).is_some_and(|known| known.last == 0));
         nodes.extend(begun.map(|session| session.descriptor.node.as_str().to_owned()));
         sessions::end_superseded(connection, nodes, &seen)?;
         connection.commit()?;

@@ -39,7 +39,8 @@ const SETS: ListTables<5> = ListTables {
         ("old_period_us", ColumnType::Integer),
         ("new_period_us", ColumnType::Integer),
     ],
-    insert_members: "INSERT INTO plan_change_set_member (set_id, position, metric, old_period_us, new_period_us)
+    insert_members:
+        "INSERT INTO plan_change_set_member (set_id, position, metric, old_period_us, new_period_us)
         SELECT set_id, position, metric, old_period_us, new_period_us FROM {new}",
 };
 

@@ -78,10 +78,7 @@ fn member(series: &SeriesRecord) -> (&str, &Labels) {
 }
 
 /// Returns the ids of those of `series` that are in the store.
-pub(super) fn find(
-    connection: &mut dyn Connection,
-    series: &[Numbered<'_>],
-) -> Result<Ids, DatabaseError> {
+pub(super) fn find(connection: &mut dyn Connection, series: &[Numbered<'_>]) -> Result<Ids, DatabaseError> {
     let (of_jobs, of_nodes): (Vec<_>, Vec<_>) =
         series.iter().partition(|(_, series)| key_of(series.job.as_ref()).is_some());
     let mut ids = find_by(connection, &of_jobs, "series_block.job_key = new.job_key")?;
