@@ -19,7 +19,8 @@ const JOBS: i64 = 3000;
 const NOON: i64 = 10 * 144 + 72;
 
 /// The tables with a row for each job, or several. `metric` and `schema_version` have few rows.
-const LARGE: [&str; 8] = ["job", "job_node", "series", "ledger", "plan_change", "mark", "loss", "session"];
+const LARGE: [&str; 8] =
+    ["job", "job_node", "series_block", "ledger_line", "plan_change_event", "mark", "loss", "session"];
 
 /// Returns the expression for the time that a number of seconds after the first job, in the store's form.
 fn time(kind: Kind, seconds: &str) -> String {
@@ -43,6 +44,7 @@ fn create_partitions(environment: &mut TestEnvironment) {
 /// Fills the store with jobs.
 fn fill(environment: &mut TestEnvironment) {
     environment.collector().stop().unwrap();
+    environment.accept_inserts();
     create_partitions(environment);
     let jobs = format!(
         "WITH RECURSIVE job_number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM job_number WHERE n < {JOBS})"

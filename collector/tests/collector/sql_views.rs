@@ -47,6 +47,7 @@ pub(crate) const JOBS: &str = "
 pub(crate) fn store_of_jobs(kind: Kind) -> TestEnvironment {
     let mut environment = TestEnvironment::new(kind);
     environment.collector().stop().unwrap();
+    environment.accept_inserts();
     let server = server(&mut environment);
     if kind == Kind::Postgres {
         server.query(
@@ -405,6 +406,7 @@ impl Drop for Postgrest {
 fn sqlite_has_the_same_views() {
     let mut environment = TestEnvironment::new(Kind::Sqlite);
     environment.collector().stop().unwrap();
+    environment.accept_inserts();
     let second = 1_000_000_000_i64;
     environment.execute(&format!(
         "INSERT INTO metric VALUES ('cpu.usage', 'ns', 'counter'), ('node.load1', '1', 'gauge');

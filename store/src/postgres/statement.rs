@@ -10,10 +10,9 @@ use crate::backend::Dialect;
 use crate::value::{Batch, ColumnType, Row, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
-    same_job: "series.job_key = new.job_key",
-    without_job: "series.job_key IS NULL",
     // The labels of a series may exceed the size of an index entry; their digest does not.
-    same_labels: "md5(CAST(series.labels AS text)) = md5(CAST(new.labels AS text))",
+    same_labels: "md5(CAST(its.labels AS text)) = md5(CAST(new.labels AS text))",
+    for_key_share: " FOR KEY SHARE",
     for_update: " FOR UPDATE",
     skip_locked: " FOR UPDATE OF old SKIP LOCKED",
     defers_ledger: true,
