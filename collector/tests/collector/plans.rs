@@ -154,7 +154,9 @@ fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &Jo
     match environment.kind {
         Kind::Sqlite => {}
         Kind::Timescale if rollup == Rollup::Hour => {}
-        Kind::Timescale => assert!(days.is_subset(&BTreeSet::from([noon(environment)])), "{rollup:?}: {plan}"),
+        Kind::Timescale => {
+            assert!(days.is_subset(&BTreeSet::from([noon(environment)])), "{rollup:?}: {plan}")
+        }
         Kind::Postgres => {
             assert_eq!(days, BTreeSet::from([noon(environment)]), "{rollup:?}: {plan}");
             let computed = names(&plan, "rollup_10s_2");

@@ -229,10 +229,10 @@ fn assert_functions_return_the_views(environment: &TestEnvironment, begin_us: i6
             // From computed buckets to the newest samples.
             (time(begin_us + 59 * minute_us), time(now_us() - 5 * SECOND_US)),
         ] {
-            let view =
-                format!("SELECT {COLUMNS} FROM {relation} WHERE time >= {begin} AND time < {end}");
+            let view = format!("SELECT {COLUMNS} FROM {relation} WHERE time >= {begin} AND time < {end}");
             let function = format!("SELECT {COLUMNS} FROM {relation}_between({begin}, {end})");
-            let count = |source: &str| environment.number(&format!("SELECT count(*) FROM ({source}) AS buckets"));
+            let count =
+                |source: &str| environment.number(&format!("SELECT count(*) FROM ({source}) AS buckets"));
             assert!(count(&view) > 0, "{view}");
             let surplus = [
                 count(&format!("{view} EXCEPT ALL ({function})")),

@@ -43,11 +43,8 @@ impl Reader {
         let begin_ns = span_ns.start.max(0);
         let span_ns = begin_ns - begin_ns % rollup.length_ns()..span_ns.end;
         let Some(condition) = self.condition(series, &span_ns) else { return Ok(()) };
-        let source = (self.dialect().buckets)(
-            rollup.relation(),
-            &self.bound(span_ns.start),
-            &self.bound(span_ns.end),
-        );
+        let source =
+            (self.dialect().buckets)(rollup.relation(), &self.bound(span_ns.start), &self.bound(span_ns.end));
         let select = format!(
             "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
              WHERE {condition} ORDER BY series_id, time"
