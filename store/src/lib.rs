@@ -14,6 +14,7 @@ pub mod accepted;
 mod administration;
 mod backend;
 mod bounds;
+mod digest;
 mod error;
 mod file_problem;
 mod labels;

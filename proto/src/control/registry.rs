@@ -72,7 +72,7 @@ impl Answer {
 
 /// Returns the table of all verbs in `docs/reference/control.md`.
 pub fn verb_table() -> String {
-    let mut table = "| verb | effect | who may use it | through the collector | example |\n".to_owned();
+    let mut table = "| verb | effect | permitted to | through the collector | example |\n".to_owned();
     table.push_str("| --- | --- | --- | --- | --- |\n");
     for VerbInfo { name, help, access, remote, example } in VERBS {
         let (access, remote) = (access.as_str(), remote.as_str());

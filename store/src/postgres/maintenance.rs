@@ -19,8 +19,9 @@ use crate::{StoreError, TimescaleMode};
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The tasks for a table with partitions.
-const PARTITIONS: [Task; 5] = [
+const PARTITIONS: [Task; 6] = [
     partitions::CREATE_AHEAD,
+    partitions::SUMMARISE,
     rollup_tables::COMPUTE,
     rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
