@@ -1,10 +1,12 @@
 //! The administration of a store: the jobs that retention exempts, and the removal of old rows on request.
 
-use crate::backend::{AdministrationSession, Connection, Removal, Removed};
+use std::fmt;
+
+use crate::backend::{AdministrationSession, Connection, Measure, Removal, Removed};
 use crate::error::Context;
 use crate::reader::Reader;
 use crate::removal;
-use crate::retention::{Cutoffs, Level, LevelState, Part, Retention};
+use crate::retention::{Cutoffs, Level, LevelState, Part, Retention, Storage};
 use crate::stop::Stop;
 use crate::value::{Row, Value};
 use crate::{StoreError, StoreUrl};
@@ -12,10 +14,16 @@ use crate::{StoreError, StoreUrl};
 const HOUR_US: i64 = 3600 * 1_000_000;
 
 /// A connection that administers a store. Its user owns the store, or may change its tables.
-#[derive(Debug)]
 pub struct Administration {
     connection: Box<dyn Connection>,
     removal: &'static Removal,
+    measure: Measure,
+}
+
+impl fmt::Debug for Administration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Administration").field("connection", &self.connection).finish_non_exhaustive()
+    }
 }
 
 /// A job that retention exempts.
@@ -49,8 +57,8 @@ impl Administration {
     /// the program.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
-        let AdministrationSession { connection, removal } = url.open_to_administer()?;
-        Ok(Self { connection, removal })
+        let AdministrationSession { connection, removal, measure } = url.open_to_administer()?;
+        Ok(Self { connection, removal, measure })
     }
 
     /// Returns the retention of each level, the finest first.
@@ -59,6 +67,23 @@ impl Administration {
     /// Returns an error if the store fails.
     pub fn retention(&mut self) -> Result<Vec<LevelState>, StoreError> {
         removal::states(&mut *self.connection)
+    }
+
+    /// Returns the time of the database, in microseconds since the epoch.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn now_us(&mut self) -> Result<i64, StoreError> {
+        removal::now_us(&mut *self.connection)
+    }
+
+    /// Measures the store.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn storage(&mut self) -> Result<Storage, StoreError> {
+        let now_us = self.now_us()?;
+        (self.measure)(&mut *self.connection, now_us)
     }
 
     /// Exempts a job from retention until a time, in microseconds since the epoch, or for ever.

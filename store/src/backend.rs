@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crate::accepted::Accepted;
 use crate::error::DatabaseError;
-use crate::retention::{Cutoffs, Part};
+use crate::retention::{Cutoffs, Part, Storage};
 use crate::stop::{Cancel, Stop};
 use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
@@ -64,7 +64,12 @@ pub(crate) struct AdministrationSession {
     pub(crate) connection: Box<dyn Connection>,
     /// The removal of old rows.
     pub(crate) removal: &'static Removal,
+    /// Measures the store at a time, in microseconds since the epoch.
+    pub(crate) measure: Measure,
 }
+
+/// Measures a store.
+pub(crate) type Measure = Box<dyn Fn(&mut dyn Connection, i64) -> Result<Storage, StoreError> + Send>;
 
 /// A connection that was opened to maintain a database. Its end releases the lock of the maintenance.
 pub(crate) struct MaintenanceSession {

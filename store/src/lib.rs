@@ -38,7 +38,7 @@ pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::labels::labels_json;
 pub use crate::maintenance::Maintenance;
 pub use crate::options::{OpenOptions, StoreOrigin, TimescaleMode, WriteMode};
-pub use crate::retention::{Keep, Level, LevelState, Part, Retention};
+pub use crate::retention::{Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::SCHEMA_VERSION;
 pub use crate::url::{InvalidStoreUrl, StoreUrl};
 pub use crate::writer::Store;

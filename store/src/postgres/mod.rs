@@ -8,6 +8,7 @@ mod continuous;
 mod copy;
 mod kept;
 mod maintenance;
+mod measure;
 mod migrations;
 mod partitions;
 mod parts;
@@ -94,7 +95,11 @@ impl Backend for Postgres {
         let runtime = event_loop()?;
         let client = runtime.block_on(connect(&self.settings, Access::Write))?;
         let connection = Box::new(PostgresConnection::new(runtime, client, None));
-        Ok(AdministrationSession { connection, removal: &retention::REMOVAL })
+        Ok(AdministrationSession {
+            connection,
+            removal: &retention::REMOVAL,
+            measure: Box::new(measure::measure),
+        })
     }
 
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {

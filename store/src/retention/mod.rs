@@ -3,8 +3,11 @@
 mod keep;
 mod parts;
 mod policy;
+mod storage;
 
 pub use self::keep::Keep;
 pub(crate) use self::parts::{Cutoffs, PartKind};
 pub use self::parts::{Level, Part};
 pub use self::policy::{LevelState, Retention};
+pub(crate) use self::storage::level_sizes;
+pub use self::storage::{LevelSize, Storage};

@@ -5,6 +5,7 @@ mod diagnosis;
 mod displacement;
 mod files;
 mod maintenance;
+mod measure;
 mod migrations;
 mod read_only;
 mod retention;
@@ -87,7 +88,11 @@ impl Backend for Sqlite {
         let connection = maintenance::connect(&self.path)
             .map_err(|source| diagnosis::explain(&self.path, "open the store", source))?;
         let connection = Box::new(SqliteConnection::of(connection, self.path.clone()));
-        Ok(AdministrationSession { connection, removal: &retention::REMOVAL })
+        let path = self.path.clone();
+        let measure = Box::new(move |connection: &mut dyn Connection, now_us| {
+            measure::measure(connection, &path, now_us)
+        });
+        Ok(AdministrationSession { connection, removal: &retention::REMOVAL, measure })
     }
 
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {

@@ -39,6 +39,9 @@ const STEP_PAGES: i64 = 500;
 /// The part of the pages that stays free for the next samples: the reciprocal of 5 %.
 const RESERVE_PART: i64 = 20;
 
+/// The value of `PRAGMA auto_vacuum` of a file whose free pages can be returned.
+pub(super) const INCREMENTAL_VACUUM: u8 = 2;
+
 /// The pause between two transactions, in which the writer can begin its own: it tries again after 25 ms.
 const PAUSE: Duration = Duration::from_millis(60);
 
@@ -223,8 +226,7 @@ fn shrink(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError
         let mut rows = connection.query(&format!("PRAGMA {name}"), &[]).context(ACTION)?;
         Ok::<_, StoreError>(rows.first_mut().map_or(0, Row::integer))
     };
-    const INCREMENTAL: i64 = 2;
-    if pragma(connection, "auto_vacuum")? != INCREMENTAL {
+    if pragma(connection, "auto_vacuum")? != i64::from(INCREMENTAL_VACUUM) {
         return Ok(());
     }
     loop {
