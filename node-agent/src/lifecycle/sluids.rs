@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_waits_for_its_number_and_not_for_ever() {
+    fn the_search_for_a_number_is_limited() {
         let (mut sluids, sluid, cgroups) = (Sluids::default(), name("s5K1KKYAYG5D00"), JobCgroups::default());
         let at = |monotonic_ns| Now { monotonic_ns, realtime_us: 0 };
         assert_eq!(sluids.resolve(&sluid, &cgroups, None, at(1)), SluidMeaning::Unknown);
