@@ -6,7 +6,7 @@
 //!
 //! - Parameters are `$1`, `$2`. A parameter whose type PostgreSQL cannot infer is in a CAST.
 //! - `{new}` stands for the rows of a [`Batch`].
-//! - `{for_update}`, `{skip_locked}`, `{same_job}`, `{without_job}` and `{same_labels}` are the fragments of [`Dialect`].
+//! - `{for_update}`, `{for_key_share}`, `{skip_locked}` and `{same_labels}` are the fragments of [`Dialect`].
 //! - `greatest` and `least` ignore NULL; comparisons with NULL are `IS [NOT] DISTINCT FROM`.
 //! - Times are passed and returned unchanged: a backend converts between its own type and
 //!   [`Value::Time`](crate::value::Value).
@@ -88,14 +88,11 @@ pub(crate) struct Opened {
 /// The fragments of statements that differ between backends.
 #[derive(Debug)]
 pub(crate) struct Dialect {
-    /// The condition that `series` is of the job `new.job_key`, which is not NULL, in the form that the unique
-    /// index supports.
-    pub(crate) same_job: &'static str,
-    /// The condition that `series` is of no job, in the form that the unique index supports.
-    pub(crate) without_job: &'static str,
-    /// The condition that `series.labels` and `new.labels` are equal, in the form that the unique index
+    /// The condition that `its.labels` and `new.labels` are equal, in the form that the unique index
     /// supports.
     pub(crate) same_labels: &'static str,
+    /// The clause that keeps the selected rows from being deleted until the end of the transaction.
+    pub(crate) for_key_share: &'static str,
     /// The clause that locks the selected rows until the end of the transaction; empty if a transaction locks
     /// the whole database.
     pub(crate) for_update: &'static str,
@@ -110,16 +107,17 @@ pub(crate) struct Dialect {
     pub(crate) is_one_of: fn(&[i64]) -> String,
     /// Writes a time, in microseconds since the epoch, as a constant.
     pub(crate) time: fn(i64) -> String,
+    /// Writes the source of the intervals of a relation of rollups that begin between two constants, the second of which is excluded.
+    pub(crate) buckets: fn(&str, &str, &str) -> String,
 }
 
 impl Dialect {
     /// Returns `statement` with its fragments filled in, except for `{new}`.
     pub(crate) fn fill(&self, statement: &str) -> String {
         statement
-            .replace("{same_job}", self.same_job)
-            .replace("{without_job}", self.without_job)
             .replace("{same_labels}", self.same_labels)
             .replace("{for_update}", self.for_update)
+            .replace("{for_key_share}", self.for_key_share)
             .replace("{skip_locked}", self.skip_locked)
     }
 }

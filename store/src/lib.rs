@@ -13,6 +13,7 @@
 pub mod accepted;
 mod backend;
 mod bounds;
+mod digest;
 mod error;
 mod file_problem;
 mod labels;

@@ -21,6 +21,7 @@ mod displaced_store;
 mod flood;
 mod job_facts;
 mod ledger;
+mod metadata;
 mod metrics;
 mod plans;
 mod postgres;
@@ -42,6 +43,7 @@ fn main() -> std::process::ExitCode {
         flood::TESTS,
         job_facts::TESTS,
         ledger::TESTS,
+        metadata::TESTS,
         metrics::TESTS,
         plans::TESTS,
         postgres::TESTS,

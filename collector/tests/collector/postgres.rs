@@ -147,7 +147,8 @@ fn a_refused_frame_does_not_stop_others() {
     let begin_us = now_us();
     environment.collector().stop().unwrap();
     // A constraint that an administrator may add to the database.
-    server(&mut environment).query("ALTER TABLE series ADD CONSTRAINT only_ours CHECK (node <> 'stranger')");
+    server(&mut environment)
+        .query("ALTER TABLE series_block ADD CONSTRAINT only_ours CHECK (node <> 'stranger')");
     let config =
         CollectorConfig { commit_interval: Duration::from_millis(300), writers: 1, ..environment.config() };
     let collector = Collector::start(&config, &environment.context).unwrap();
@@ -172,7 +173,8 @@ fn an_exhausted_sequence_costs_no_sample() {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let begin_us = now_us();
     environment.collector().stop().unwrap();
-    for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {
+    server(&mut environment).query("UPDATE series_counter SET next_id = 9223372036854775807");
+    for table in ["job_job_key", "ledger_line_ledger_id"] {
         let sequence = format!("{table}_seq");
         server(&mut environment)
             .query(&format!("ALTER SEQUENCE {sequence} MAXVALUE 2; SELECT setval('{sequence}', 2)"));
@@ -183,7 +185,8 @@ fn an_exhausted_sequence_costs_no_sample() {
     agent.send_from(0);
     // The collector reports the cause, retries, and acknowledges nothing meanwhile.
     assert_eq!(agent.receive(1500), None);
-    for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {
+    server(&mut environment).query("UPDATE series_counter SET next_id = 1");
+    for table in ["job_job_key", "ledger_line_ledger_id"] {
         server(&mut environment).query(&format!("ALTER SEQUENCE {table}_seq NO MAXVALUE"));
     }
     agent.wait_until_acknowledged();
@@ -191,7 +194,7 @@ fn an_exhausted_sequence_costs_no_sample() {
     assert_counts(&environment, "n1", 1);
     assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
     // Ids exceed 32 bits.
-    server(&mut environment).query("SELECT setval('series_series_id_seq', 5000000000)");
+    server(&mut environment).query("UPDATE series_counter SET next_id = 5000000000");
     let collector = environment.collector();
     let mut other = Agent::to(&environment.context, &collector, "n2", 8);
     send_row(&mut other, begin_us, 0);
@@ -208,14 +211,20 @@ fn new_jobs_need_no_scan() {
             SELECT 'k' || n, 'lab', 1000, '2026-01-01', '2026-01-01' FROM generate_series(1, 20000) AS n;
         INSERT INTO job_node (job_key, node, started, ended, session_id, handle)
             SELECT job_key, 'n' || job_key % 4, started, ended, 's' || job_key % 4, job_key FROM job;
-        INSERT INTO ledger (session_id, handle, job_key, source)
-            SELECT 's' || job_key % 4, job_key, job_key, source FROM job, unnest('{stat,other}'::text[]) AS source;
-        INSERT INTO series (node, metric, job_key, job_id, labels)
-            SELECT 'n' || job_key % 4, metric, job_key, job_id, '{}'
-            FROM job, unnest('{cpu.usage,memory.margin}'::text[]) AS metric;
+        INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen)
+            SELECT 's' || n, 'n' || n % 4, '0', '2026-01-01', 1, '2026-01-01' FROM generate_series(1, 20000) AS n;
+        INSERT INTO ledger_source (source) VALUES ('stat'), ('other');
+        INSERT INTO ledger_line (session_key, handle, job_key, source_id)
+            SELECT session_key, job_key, job_key, source_id FROM job JOIN session ON session_key = job_key, ledger_source;
+        INSERT INTO series_shape (digest) VALUES ('two metrics');
+        INSERT INTO series_shape_member
+            SELECT 1, position, 'metric' || position, '{}' FROM generate_series(0, 1) AS position;
+        INSERT INTO series_block (first_id, shape_id, job_key, node, job_id)
+            SELECT 2 * job_key - 1, 1, job_key, 'n' || job_key % 4, job_id FROM job;
+        UPDATE series_counter SET next_id = 40001;
         ANALYZE";
     const SCANNED: &str = "SELECT sum(seq_tup_read)::int8 FROM pg_stat_user_tables
-        WHERE relname IN ('job', 'job_node', 'ledger', 'series')";
+        WHERE relname IN ('job', 'job_node', 'ledger_line', 'series_block', 'session')";
     let mut environment = TestEnvironment::new(Kind::Postgres);
     environment.collector().stop().unwrap();
     environment.execute(FILL);
@@ -249,13 +258,13 @@ fn a_suppressed_insert_costs_no_sample() {
     // A trigger that an administrator may add to the database.
     server(&mut environment).query(
         "CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-         CREATE TRIGGER suppress BEFORE INSERT ON series FOR EACH ROW EXECUTE FUNCTION suppress()",
+         CREATE TRIGGER suppress BEFORE INSERT ON series_block FOR EACH ROW EXECUTE FUNCTION suppress()",
     );
     let collector = environment.collector();
     let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     send_row(&mut agent, now_us(), 0);
     assert_eq!(agent.receive(1500), None, "nothing is acknowledged");
-    server(&mut environment).query("DROP TRIGGER suppress ON series");
+    server(&mut environment).query("DROP TRIGGER suppress ON series_block");
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_counts(&environment, "n1", 1);

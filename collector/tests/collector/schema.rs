@@ -56,6 +56,22 @@ fn migrate(environment: &mut TestEnvironment, versions: RangeInclusive<usize>) {
     }
 }
 
+/// Creates a store in the state of an older version, without data.
+pub(crate) fn make_empty_store_of_version(environment: &mut TestEnvironment, version: usize) {
+    environment.execute("CREATE TABLE schema_version (version int4 NOT NULL)");
+    if environment.kind == Kind::Timescale {
+        environment.execute("CREATE EXTENSION IF NOT EXISTS timescaledb");
+    }
+    migrate(environment, 1..=version);
+    match environment.kind {
+        Kind::Sqlite => {}
+        Kind::Postgres => {
+            environment.execute(include_str!("../../../store/schema/postgres/partitions_1.sql"))
+        }
+        Kind::Timescale => environment.execute("SELECT create_hypertable('samples', 'time')"),
+    }
+}
+
 /// Creates a store in the state of an older version, with a job of 3 samples that its ledger counts.
 fn make_store_of_version(environment: &mut TestEnvironment, version: usize) {
     environment.execute("CREATE TABLE schema_version (version int4 NOT NULL)");

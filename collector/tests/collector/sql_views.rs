@@ -47,6 +47,7 @@ pub(crate) const JOBS: &str = "
 pub(crate) fn store_of_jobs(kind: Kind) -> TestEnvironment {
     let mut environment = TestEnvironment::new(kind);
     environment.collector().stop().unwrap();
+    environment.accept_inserts();
     let server = server(&mut environment);
     if kind == Kind::Postgres {
         server.query(
@@ -55,7 +56,7 @@ pub(crate) fn store_of_jobs(kind: Kind) -> TestEnvironment {
     }
     server.query(JOBS);
     if kind == Kind::Timescale {
-        server.query("SELECT compress_chunk(chunk) FROM show_chunks('samples', older_than => interval '5 days') AS chunk");
+        server.query("SELECT compress_chunk(chunk, if_not_compressed => true) FROM show_chunks('samples', older_than => interval '5 days') AS chunk");
     } else {
         let partitions = server.query("SELECT partition FROM polymeter_partition_to_close");
         assert!(partitions.lines().count() > 30, "{partitions}");
@@ -140,10 +141,14 @@ fn assert_reads_are_bounded(kind: Kind) {
         ("get_metrics(job_id => 20, nodes => 'n1.example.org', start_time => '2020-01-01')", "66"),
         ("available_metrics(params => '{\"job_id\": 20}')", "3"),
     ];
-    for (source, expected) in cases {
+    // The samples that the rollups lack are bounded by the job, too: on a server without continuous aggregates.
+    let summaries =
+        [("metrics_by_job_summary WHERE job_id = '20'", "65"), ("get_metrics(20, summary => true)", "65")];
+    let summaries = if kind == Kind::Postgres { summaries.as_slice() } else { &[] };
+    for (source, expected) in cases.iter().chain(summaries) {
         for user in ["postgres", "alice"] {
             let (count, plans) = run_with_plans(server, user, &format!("SELECT count(*) FROM {source}"));
-            assert_eq!(count, expected, "{user}: {source}");
+            assert_eq!(count, *expected, "{user}: {source}");
             assert_eq!(
                 scanned_days(&plans, &parts),
                 BTreeSet::from([day.clone()]),
@@ -401,6 +406,7 @@ impl Drop for Postgrest {
 fn sqlite_has_the_same_views() {
     let mut environment = TestEnvironment::new(Kind::Sqlite);
     environment.collector().stop().unwrap();
+    environment.accept_inserts();
     let second = 1_000_000_000_i64;
     environment.execute(&format!(
         "INSERT INTO metric VALUES ('cpu.usage', 'ns', 'counter'), ('node.load1', '1', 'gauge');

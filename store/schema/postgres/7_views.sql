@@ -6,9 +6,7 @@
 -- part of a view is not a UNION ALL: the planner flattens such a union without regard to the barrier.
 
 -- The indexes of the program's own reads, and of the views.
-CREATE INDEX series_of_node ON series (node, metric) WHERE job_key IS NULL;
 CREATE INDEX job_by_start ON job (started, job_key);
-CREATE INDEX plan_change_by_job ON plan_change (job_key, time) WHERE job_key IS NOT NULL;
 CREATE INDEX loss_by_time ON loss (time);
 CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
 CREATE INDEX job_by_owner ON job (owner);
@@ -69,7 +67,7 @@ SELECT job_id, start_time, stop_time, node FROM (
 -- The union with nothing keeps the planner from joining all samples with all series: it reads the samples of each series
 -- within the job's time, and conditions on the time still reach the samples. A value that has no hash keeps the planner from
 -- caching the samples of a series, which would be in vain.
-CREATE OR REPLACE VIEW metrics_by_job WITH (security_barrier) AS
+CREATE VIEW metrics_by_job WITH (security_barrier) AS
 SELECT run.job_id, sample.time AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM (
@@ -102,7 +100,7 @@ CROSS JOIN LATERAL (
 ) AS sample;
 
 -- All samples; for users those of their own jobs, each once even if several of their jobs shared a node.
-CREATE OR REPLACE VIEW metrics WITH (security_barrier) AS
+CREATE VIEW metrics WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
     SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
            CASE WHEN series.job_id IS NULL THEN series.labels
@@ -173,8 +171,10 @@ CROSS JOIN LATERAL (
     WHERE series.job_key IS NULL AND series.node = run.node
 ) AS series
 CROSS JOIN LATERAL (
-    SELECT time, count, max, sum FROM samples_1min
-    WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= series.lower AND samples_1min.time <= series.upper
+    SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
+    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+        AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
+    GROUP BY time
     UNION ALL
     SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
 ) AS bucket;
@@ -213,8 +213,10 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
     ) AS series
     CROSS JOIN LATERAL (
-        SELECT time, count, max, sum FROM samples_1min
-        WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= run.lower AND samples_1min.time <= run.upper
+        SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
+        WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.upper
+            AND part.part_time >= run.lower AND part.part_time < run.upper + interval '1 min'
+        GROUP BY time
         UNION ALL
         SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
     ) AS bucket

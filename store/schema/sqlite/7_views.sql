@@ -1,9 +1,7 @@
 -- Version 7 for SQLite: the views for users, bounded by the times of jobs.
 
 -- The indexes of the program's own reads, and of the views.
-CREATE INDEX series_of_node ON series (node, metric) WHERE job_key IS NULL;
 CREATE INDEX job_by_start ON job (started, job_key);
-CREATE INDEX plan_change_by_job ON plan_change (job_key, time) WHERE job_key IS NOT NULL;
 CREATE INDEX loss_by_time ON loss (time);
 CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
 
@@ -17,7 +15,6 @@ FROM job JOIN job_node ON job_node.job_key = job.job_key;
 
 -- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node may have been
 -- set, therefore an hour more of the job's own.
-DROP VIEW metrics_by_job;
 CREATE VIEW metrics_by_job AS
 SELECT job.job_id, samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
        series.labels, job.started AS start_time, job.ended AS stop_time

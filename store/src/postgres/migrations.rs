@@ -22,7 +22,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../schema/postgres/5.sql"),
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/postgres/6.sql")),
     concat!(
-        include_str!("../../schema/postgres/7_series.sql"),
+        include_str!("../../schema/postgres/7_metadata.sql"),
         include_str!("../../schema/postgres/7_rollups.sql"),
         include_str!("../../schema/postgres/7_retention.sql"),
         include_str!("../../schema/postgres/7_views.sql"),
@@ -111,7 +111,7 @@ async fn create_roles(transaction: &Transaction<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The oldest supported version of PostgreSQL: the schema has unique indexes in which nulls are equal.
+/// The oldest supported version of PostgreSQL: the oldest one that is tested.
 const SERVER_MIN: i32 = 15;
 
 /// Checks the version of the server.

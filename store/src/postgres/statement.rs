@@ -10,10 +10,9 @@ use crate::backend::Dialect;
 use crate::value::{Batch, ColumnType, Row, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
-    same_job: "series.job_key = new.job_key",
-    without_job: "series.job_key IS NULL",
     // The labels of a series may exceed the size of an index entry; their digest does not.
-    same_labels: "md5(CAST(series.labels AS text)) = md5(CAST(new.labels AS text))",
+    same_labels: "md5(CAST(its.labels AS text)) = md5(CAST(new.labels AS text))",
+    for_key_share: " FOR KEY SHARE",
     for_update: " FOR UPDATE",
     skip_locked: " FOR UPDATE OF old SKIP LOCKED",
     defers_ledger: true,
@@ -24,6 +23,8 @@ pub(super) static DIALECT: Dialect = Dialect {
     },
     // Unlike a sum of a timestamp and an interval, it is immutable: the planner excludes partitions by it.
     time: |time_us| format!("to_timestamp({}.{:06})", time_us / 1_000_000, time_us % 1_000_000),
+    // Beside partitions the view hides the times of samples behind the computed intervals from the planner.
+    buckets: |relation, begin, end| format!("{relation}_between({begin}, {end})"),
 };
 
 /// The version of the binary format of `jsonb`, which precedes the text.

@@ -5,20 +5,21 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ToSql};
 
 use crate::backend::Dialect;
+use crate::digest::digest;
 use crate::value::{Batch, ColumnType, NumberRow, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
-    same_job: "coalesce(series.job_key, 0) = new.job_key",
-    without_job: "coalesce(series.job_key, 0) = 0",
-    same_labels: "series.labels = new.labels",
+    same_labels: "its.labels = new.labels",
     // A transaction locks the whole file.
     for_update: "",
+    for_key_share: "",
     skip_locked: "",
     // An update of a ledger row costs no more than a sample.
     defers_ledger: false,
     explain: "EXPLAIN QUERY PLAN",
     is_one_of,
     time: |time_us| time_us.saturating_mul(1000).to_string(),
+    buckets: |relation, _, _| relation.to_owned(),
 };
 
 /// A list of literals would be compiled one by one.
@@ -41,11 +42,14 @@ pub(super) fn translate_batch(statement: &str, batch: &Batch<'_>) -> String {
 }
 
 /// Adds the functions `greatest` and `least`, which ignore NULL as in PostgreSQL, unlike SQLite's own `max`
-/// and `min`.
+/// and `min`, and `polymeter_digest`.
 pub(super) fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("greatest", 2, flags, |context| choose(context, i64::max))?;
-    connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))
+    connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))?;
+    connection.create_scalar_function("polymeter_digest", 1, flags, |context| {
+        Ok(digest(&context.get::<String>(0)?))
+    })
 }
 
 fn choose(context: &Context<'_>, of: fn(i64, i64) -> i64) -> rusqlite::Result<Option<i64>> {

@@ -1,11 +1,9 @@
-//! Quarantined samples, losses, changes of plan and marks.
+//! Quarantined samples, losses and marks.
 
 use std::sync::Arc;
 
-use polymeter_proto::period::Period;
-
 use super::progress::key_of;
-use crate::accepted::{Accepted, JobRecord, REFUSED};
+use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::value::{Batch, Column, ColumnType, Value};
@@ -27,20 +25,6 @@ const LOSS: [Column; 9] = [
     ("last_time", ColumnType::Time),
     ("job_key", ColumnType::Integer),
     ("source", ColumnType::Text),
-];
-
-const PLAN_CHANGE: [Column; 11] = [
-    ("time", ColumnType::Time),
-    ("node", ColumnType::Text),
-    ("job_key", ColumnType::Integer),
-    ("job_id", ColumnType::Text),
-    ("metric", ColumnType::Text),
-    ("old_period_us", ColumnType::Integer),
-    ("new_period_us", ColumnType::Integer),
-    ("cause", ColumnType::Text),
-    ("actor", ColumnType::Text),
-    ("until", ColumnType::Time),
-    ("reason", ColumnType::Text),
 ];
 
 const MARK: [Column; 7] = [
@@ -99,55 +83,6 @@ pub(super) fn insert_losses(
         "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time, job_key, source)
          SELECT time, node, session_id, samples, reason, first_time, last_time, job_key, source FROM {new}",
         &Batch::new(&LOSS, rows),
-    )
-}
-
-/// Inserts changes of plan, including refused requests.
-pub(super) fn insert_plan_changes(
-    connection: &mut dyn Connection,
-    frames: &[&Accepted],
-) -> Result<u64, DatabaseError> {
-    let micros = |period: Option<Period>| period.map(|period| Value::count(period.as_micros()));
-    let mut rows = Vec::new();
-    for frame in frames {
-        let node = frame.session.descriptor.node.as_str();
-        rows.extend(frame.plan_changes.iter().map(|(job, change)| {
-            [
-                Value::time(change.at_us),
-                node.into(),
-                key_of(job.as_ref()).into(),
-                job_id(job.as_ref()),
-                change.metric.as_str().into(),
-                micros(change.old).unwrap_or(Value::Null),
-                micros(change.new).unwrap_or(Value::Null),
-                change.cause.as_str().into(),
-                change.by.as_ref().map(|user| user.as_str()).into(),
-                change.until_us.map_or(Value::Null, Value::time),
-                Value::Null,
-            ]
-        }));
-        rows.extend(frame.refused_requests.iter().map(|(job, refused)| {
-            [
-                Value::time(refused.at_us),
-                node.into(),
-                key_of(Some(job)).into(),
-                job_id(Some(job)),
-                refused.request.as_str().into(),
-                Value::Null,
-                micros(refused.period).unwrap_or(Value::Null),
-                REFUSED.into(),
-                refused.by.as_ref().map(|user| user.as_str()).into(),
-                Value::Null,
-                refused.reason.as_str().into(),
-            ]
-        }));
-    }
-    insert(
-        connection,
-        "INSERT INTO plan_change
-             (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until, reason)
-         SELECT time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until, reason FROM {new}",
-        &Batch::new(&PLAN_CHANGE, rows),
     )
 }
 

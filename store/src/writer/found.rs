@@ -18,13 +18,13 @@ pub(super) fn set_ids<T>(
     }
 }
 
-/// Sets the ids of `records` from rows of a position and an id, which is NULL if the store lacks the record.
-pub(super) fn set_found_ids<T>(found: Vec<Row>, records: &[Arc<T>], id_of: impl Fn(&T) -> &OnceLock<i64>) {
+/// Returns the pairs of rows of a position and an id, except for those whose id is NULL: the store lacks the record.
+pub(super) fn pairs(found: Vec<Row>) -> Vec<(usize, i64)> {
     let pair = |mut row: Row| {
         let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
         Some((position, row.optional_integer()?))
     };
-    set_ids(found.into_iter().filter_map(pair), records, id_of);
+    found.into_iter().filter_map(pair).collect()
 }
 
 /// Returns the error for a row that the database accepted and does not have: a rule or a trigger that an

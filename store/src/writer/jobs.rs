@@ -144,9 +144,10 @@ fn find(
     // Each job is looked up in the indexes: a planner could otherwise read and hash all jobs of the store.
     let found = connection.query_batch(
         "SELECT new.position, coalesce((
-             SELECT ledger.job_key FROM ledger
-             WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = new.handle
-                 AND ledger.job_key IS NOT NULL LIMIT 1
+             SELECT ledger_line.job_key FROM session
+             JOIN ledger_line ON ledger_line.session_key = session.session_key
+             WHERE session.session_id = new.session_id AND coalesce(ledger_line.handle, -1) = new.handle
+                 AND ledger_line.job_key IS NOT NULL LIMIT 1
          ), (
              SELECT job.job_key FROM job
              LEFT JOIN job_node AS mine ON mine.job_key = job.job_key AND mine.node = new.node

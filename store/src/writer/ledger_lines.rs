@@ -1,17 +1,17 @@
 //! The lines of the ledger in the store.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
 
-use super::found::set_found_ids;
+use super::found::pairs;
 use super::ledger::LineChange;
 use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, JobRecord, LedgerLine};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::value::{Batch, Column, ColumnType, Value};
 
 const LINE: [Column; 5] = [
     ("position", ColumnType::Integer),
@@ -20,6 +20,8 @@ const LINE: [Column; 5] = [
     ("job_key", ColumnType::Integer),
     ("source", ColumnType::Text),
 ];
+
+const SOURCE: [Column; 1] = [("source", ColumnType::Text)];
 
 const CHANGE: [Column; 11] = [
     ("ledger_id", ColumnType::Integer),
@@ -59,25 +61,30 @@ fn batch(lines: &[Arc<LedgerLine>]) -> Batch<'_> {
     )
 }
 
-/// Sets the ids of those of `lines` that are in the store.
-pub(super) fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
+/// Returns the positions and ids of those of `lines` that are in the store.
+pub(super) fn find(
+    connection: &mut dyn Connection,
+    lines: &[Arc<LedgerLine>],
+) -> Result<Vec<(usize, i64)>, DatabaseError> {
     if lines.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let found = connection.query_batch(
         "SELECT new.position, (
-             SELECT ledger.ledger_id FROM ledger
-             WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = coalesce(new.handle, -1)
-                 AND coalesce(ledger.job_key, 0) = coalesce(new.job_key, 0) AND ledger.source = new.source LIMIT 1
+             SELECT ledger_line.ledger_id FROM session
+             JOIN ledger_line ON ledger_line.session_key = session.session_key
+             JOIN ledger_source ON ledger_source.source_id = ledger_line.source_id
+             WHERE session.session_id = new.session_id AND coalesce(ledger_line.handle, -1) = coalesce(new.handle, -1)
+                 AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0) AND ledger_source.source = new.source
+             LIMIT 1
          ) FROM {new}",
         &batch(lines),
     )?;
-    set_found_ids(found, lines, |line| &line.id);
-    Ok(())
+    Ok(pairs(found))
 }
 
-/// Inserts `lines`, except for those that are in the store. Returns the positions and ids of the inserted ones.
-/// `is_new` is true for jobs that the store did not have.
+/// Inserts `lines`, except for those that are in the store, and returns the positions and ids of all. Their sessions are
+/// in the store. `is_new` is true for jobs that the store did not have.
 pub(super) fn insert(
     connection: &mut dyn Connection,
     lines: &[Arc<LedgerLine>],
@@ -86,37 +93,40 @@ pub(super) fn insert(
     if lines.is_empty() {
         return Ok(Vec::new());
     }
+    let sources: BTreeSet<_> = lines.iter().map(|line| line.source.as_str()).collect();
+    // Without the first condition a number would be spent for each source that is known.
+    connection.execute_batch(
+        "INSERT INTO ledger_source (source) SELECT source FROM {new}
+         WHERE NOT EXISTS (SELECT 1 FROM ledger_source AS known WHERE known.source = new.source) ON CONFLICT DO NOTHING",
+        &Batch::new(&SOURCE, sources.into_iter().map(|source| [source.into()])),
+    )?;
     // Lines of version 4 of the schema have no handle: they get the handle of this line. The unique index
     // finds them.
     let of_old_jobs: Vec<_> =
         lines.iter().filter(|line| line.job.is_some() && !is_new(line.job.as_ref())).cloned().collect();
     if !of_old_jobs.is_empty() {
         connection.execute_batch(
-            "UPDATE ledger SET handle = new.handle FROM {new}
-             WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = -1
-                 AND coalesce(ledger.job_key, 0) = coalesce(new.job_key, 0) AND ledger.source = new.source",
+            "UPDATE ledger_line SET handle = new.handle FROM {new}
+             WHERE ledger_line.session_key = (SELECT session_key FROM session WHERE session.session_id = new.session_id)
+                 AND coalesce(ledger_line.handle, -1) = -1
+                 AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0)
+                 AND ledger_line.source_id = (SELECT source_id FROM ledger_source WHERE ledger_source.source = new.source)",
             &batch(&of_old_jobs),
         )?;
     }
-    let inserted = connection.query_batch(
-        "INSERT INTO ledger (session_id, handle, job_key, source)
-         SELECT session_id, handle, job_key, source FROM {new} WHERE true ON CONFLICT DO NOTHING
-         RETURNING session_id, handle, job_key, source, ledger_id",
+    // The numbers are looked up row by row: a join would insert the lines in another order.
+    connection.execute_batch(
+        "INSERT INTO ledger_line (session_key, handle, job_key, source_id)
+         SELECT (SELECT session_key FROM session WHERE session.session_id = new.session_id), handle, job_key,
+             (SELECT source_id FROM ledger_source WHERE ledger_source.source = new.source)
+         FROM {new} WHERE true ON CONFLICT DO NOTHING",
         &batch(lines),
     )?;
-    let identity = |line: &Arc<LedgerLine>| {
-        let source = line.source.as_str().to_owned();
-        (line.session.id.to_string(), line.handle(), key_of(line.job.as_ref()), source)
-    };
-    let positions: HashMap<_, _> = lines.iter().map(identity).zip(0..).collect();
-    let pair = |mut row: Row| {
-        let identity = (row.text(), row.optional_integer(), row.optional_integer(), row.text());
-        Some((*positions.get(&identity)?, row.integer()))
-    };
-    Ok(inserted.into_iter().filter_map(pair).collect())
+    find(connection, lines)
 }
 
-/// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one.
+/// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one. A count of 0 is NULL,
+/// which takes no room.
 pub(super) fn update(
     connection: &mut dyn Connection,
     changes: &[(i64, LineChange)],
@@ -143,12 +153,18 @@ pub(super) fn update(
         ]
     };
     connection.execute_batch(
-        "UPDATE ledger SET due = coalesce(new.due, ledger.due), taken = coalesce(new.taken, ledger.taken),
-             late = coalesce(new.late, ledger.late), missed = coalesce(new.missed, ledger.missed),
-             absent = coalesce(new.absent, ledger.absent), dropped = coalesce(new.dropped, ledger.dropped),
-             stored = ledger.stored + new.stored, skipped = ledger.skipped + new.skipped,
-             rejected = ledger.rejected + new.rejected, quarantined = ledger.quarantined + new.quarantined
-         FROM {new} WHERE ledger.ledger_id = new.ledger_id",
+        "UPDATE ledger_line SET
+             due = nullif(coalesce(new.due, ledger_line.due), 0),
+             taken = nullif(coalesce(new.taken, ledger_line.taken), 0),
+             late = nullif(coalesce(new.late, ledger_line.late), 0),
+             missed = nullif(coalesce(new.missed, ledger_line.missed), 0),
+             absent = nullif(coalesce(new.absent, ledger_line.absent), 0),
+             dropped = nullif(coalesce(new.dropped, ledger_line.dropped), 0),
+             stored = nullif(coalesce(ledger_line.stored, 0) + new.stored, 0),
+             skipped = nullif(coalesce(ledger_line.skipped, 0) + new.skipped, 0),
+             rejected = nullif(coalesce(ledger_line.rejected, 0) + new.rejected, 0),
+             quarantined = nullif(coalesce(ledger_line.quarantined, 0) + new.quarantined, 0)
+         FROM {new} WHERE ledger_line.ledger_id = new.ledger_id",
         &Batch::new(&CHANGE, changes.iter().map(row)),
     )?;
     Ok(())

@@ -8,10 +8,12 @@ mod job_ends;
 mod jobs;
 mod ledger;
 mod ledger_lines;
+mod plan_changes;
 mod progress;
 mod rounds;
 mod series;
 mod sessions;
+mod shared_lists;
 mod transaction;
 
 use polymeter_proto::series::SessionId;
@@ -101,7 +103,8 @@ impl Store {
         // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
         // and committed before an id is cached.
         let new_jobs = jobs::assign_keys(connection, frames).context("store jobs")?;
-        ids::assign(connection, frames, &new_jobs).context("store ledger lines and series")?;
+        ids::assign(connection, frames, &new_jobs, &last_seen(frames))
+            .context("store ledger lines and series")?;
         connection.make_room(frames).context("create a partition")?;
         let committed = write(connection, frames)?;
         connection.check_committed()?;
@@ -109,14 +112,19 @@ impl Store {
     }
 }
 
+/// Returns the time at which the newest of `frames` arrived.
+fn last_seen(frames: &[Accepted]) -> Value<'static> {
+    Value::time(frames.iter().map(|frame| frame.received_us).max().unwrap_or_default())
+}
+
 /// Runs the transaction that stores frames. Rows are locked by session, then by job, each in the order of
 /// their keys. Connections that lock in the same order cannot deadlock.
 fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committed, StoreError> {
     const ACTION: &str = "store samples";
     let sessions = progress::sessions(frames);
-    let seen = Value::time(frames.iter().map(|frame| frame.received_us).max().unwrap_or_default());
+    let seen = last_seen(frames);
     connection.begin().context(ACTION)?;
-    let new_nodes = sessions::insert(connection, &sessions, &seen).context(ACTION)?;
+    sessions::insert(connection, &sessions, &seen).context(ACTION)?;
     let known = sessions::lock(connection, &sessions).context(ACTION)?;
     let last = known.iter().map(|(id, known)| (*id, known.last)).collect();
     let (new, progress) = progress::not_stored(frames, &last)?;
@@ -128,7 +136,7 @@ fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committ
         let quarantined = events::insert_quarantined(connection, &new)?;
         ledger_lines::update(connection, &changes)?;
         events::insert_losses(connection, &new)?;
-        events::insert_plan_changes(connection, &new)?;
+        plan_changes::insert(connection, &new)?;
         events::insert_marks(connection, &new)?;
         job_ends::lock_jobs(connection, &new)?;
         job_ends::end_jobs(connection, &job_ends::of_frames(&new))?;
@@ -138,7 +146,10 @@ fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committ
         let is_new = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
         let reopened = known.iter().filter(|(id, known)| known.is_ended && is_new(id));
         let mut nodes = sessions::reopen(connection, reopened.map(|(id, _)| *id))?;
-        nodes.extend(new_nodes);
+        // Of the first frames of a session.
+        let begun =
+            sessions.iter().filter(|session| known.get(&session.id).is_some_and(|known| known.last == 0));
+        nodes.extend(begun.map(|session| session.descriptor.node.as_str().to_owned()));
         sessions::end_superseded(connection, nodes, &seen)?;
         connection.commit()?;
         Ok((rows, quarantined))

@@ -1,114 +1,244 @@
 //! The ids of series.
+//!
+//! The series of a job on a node that are registered together are a block: a row with the id of the first one, which
+//! refers to a list of metrics and labels. Jobs share these lists.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use polymeter_proto::series::Labels;
 
-use super::found::set_found_ids;
+use super::found::{not_inserted, pairs};
 use super::progress::{distinct, key_of};
+use super::shared_lists::{self, ListTables};
 use crate::accepted::{Accepted, SeriesRecord};
 use crate::backend::Connection;
+use crate::digest::digest;
 use crate::error::DatabaseError;
-use crate::labels::{labels_json, parse_labels};
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::labels::labels_json;
+use crate::value::{Batch, Column, ColumnType, Value};
 
 const METRIC: [Column; 3] =
     [("metric", ColumnType::Text), ("unit", ColumnType::Text), ("kind", ColumnType::Text)];
 
-const SERIES: [Column; 6] = [
+const NODE: [Column; 1] = [("node", ColumnType::Text)];
+
+const SERIES: [Column; 5] = [
     ("position", ColumnType::Integer),
+    ("job_key", ColumnType::Integer),
     ("node", ColumnType::Text),
     ("metric", ColumnType::Text),
-    ("job_key", ColumnType::Integer),
-    ("job_id", ColumnType::Text),
     ("labels", ColumnType::Json),
 ];
+
+const BLOCK: [Column; 5] = [
+    ("first_id", ColumnType::Integer),
+    ("shape_id", ColumnType::Integer),
+    ("job_key", ColumnType::Integer),
+    ("node", ColumnType::Text),
+    ("job_id", ColumnType::Text),
+];
+
+const SHAPES: ListTables<4> = ListTables {
+    table: "series_shape",
+    id: "shape_id",
+    columns: &[
+        ("shape_id", ColumnType::Integer),
+        ("position", ColumnType::Integer),
+        ("metric", ColumnType::Text),
+        ("labels", ColumnType::Json),
+    ],
+    insert_members: "INSERT INTO series_shape_member (shape_id, position, metric, labels)
+        SELECT shape_id, position, metric, labels FROM {new}",
+};
+
+/// The ids of series of one list, by their positions in the list.
+pub(super) type Ids = Vec<(usize, i64)>;
+
+/// A series with its position in the list.
+type Numbered<'a> = (usize, &'a Arc<SeriesRecord>);
 
 /// Returns the series of `frames` without an id, without duplicates, in an order that is the same for all
 /// connections.
 pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
     let mut series =
         distinct(frames.iter().flat_map(Accepted::series).filter(|series| series.id.get().is_none()));
-    series.sort_by(|a, b| identity(a).cmp(&identity(b)));
+    series.sort_by(|a, b| (place(a), member(a)).cmp(&(place(b), member(b))));
     series
 }
 
-/// Returns the values that identify a series, in the order of the unique index.
-fn identity(series: &SeriesRecord) -> (Option<i64>, &str, &str, &Labels) {
-    (key_of(series.job.as_ref()), series.node().as_str(), series.metric.name.as_str(), &series.labels)
+/// Returns the job and the node of a series: what the series of a block have in common.
+fn place(series: &SeriesRecord) -> (Option<i64>, &str) {
+    (key_of(series.job.as_ref()), series.node().as_str())
 }
 
-fn batch(series: &[Arc<SeriesRecord>]) -> Batch<'_> {
-    Batch::new(
-        &SERIES,
-        (0..).zip(series).map(|(position, series)| {
-            [
-                Value::Integer(position),
-                series.node().as_str().into(),
-                series.metric.name.as_str().into(),
-                key_of(series.job.as_ref()).into(),
-                series.job.as_ref().map(|job| job.descriptor.job_id.as_str()).into(),
-                labels_json(&series.labels).into(),
-            ]
-        }),
-    )
+/// Returns what distinguishes a series from others of its job and node.
+fn member(series: &SeriesRecord) -> (&str, &Labels) {
+    (series.metric.name.as_str(), &series.labels)
 }
 
-/// Sets the ids of those of `series` that are in the store.
-pub(super) fn find(
-    connection: &mut dyn Connection,
-    series: &[Arc<SeriesRecord>],
-) -> Result<(), DatabaseError> {
-    let (of_jobs, of_node): (Vec<_>, Vec<_>) =
-        series.iter().cloned().partition(|series| key_of(series.job.as_ref()).is_some());
-    find_by(connection, &of_jobs, "{same_job}")?;
-    find_by(connection, &of_node, "{without_job}")
+/// Returns the ids of those of `series` that are in the store.
+pub(super) fn find(connection: &mut dyn Connection, series: &[Numbered<'_>]) -> Result<Ids, DatabaseError> {
+    let (of_jobs, of_nodes): (Vec<_>, Vec<_>) =
+        series.iter().partition(|(_, series)| key_of(series.job.as_ref()).is_some());
+    let mut ids = find_by(connection, &of_jobs, "series_block.job_key = new.job_key")?;
+    ids.extend(find_by(connection, &of_nodes, "series_block.job_key IS NULL")?);
+    Ok(ids)
 }
 
 fn find_by(
     connection: &mut dyn Connection,
-    series: &[Arc<SeriesRecord>],
+    series: &[Numbered<'_>],
     of_job: &str,
-) -> Result<(), DatabaseError> {
-    if series.is_empty() {
-        return Ok(());
-    }
-    // Each series is looked up in the index: a planner could otherwise read and hash all series of the store.
-    let statement = format!(
-        "SELECT new.position, (
-             SELECT series.series_id FROM series
-             WHERE {of_job} AND series.node = new.node AND series.metric = new.metric AND {{same_labels}} LIMIT 1
-         ) FROM {{new}}"
-    );
-    let found = connection.query_batch(&statement, &batch(series))?;
-    set_found_ids(found, series, |series| &series.id);
-    Ok(())
-}
-
-/// Inserts `series` and their metrics, except for those that are in the store. Returns the positions and ids of
-/// the inserted ones.
-pub(super) fn insert(
-    connection: &mut dyn Connection,
-    series: &[Arc<SeriesRecord>],
-) -> Result<Vec<(usize, i64)>, DatabaseError> {
+) -> Result<Ids, DatabaseError> {
     if series.is_empty() {
         return Ok(Vec::new());
     }
+    // Each series is looked up in the indexes: a planner could otherwise read and hash all blocks of the store.
+    let statement = format!(
+        "SELECT new.position, (
+             SELECT series_block.first_id + its.position FROM series_block
+             JOIN series_shape_member AS its ON its.shape_id = series_block.shape_id
+             WHERE {of_job} AND series_block.node = new.node AND its.metric = new.metric AND {{same_labels}} LIMIT 1
+         ) FROM {{new}}"
+    );
+    let rows = series.iter().map(|(position, series)| {
+        let (key, node) = place(series);
+        [
+            i64::try_from(*position).unwrap_or(i64::MAX).into(),
+            key.into(),
+            node.into(),
+            series.metric.name.as_str().into(),
+            labels_json(&series.labels).into(),
+        ]
+    });
+    Ok(pairs(connection.query_batch(&statement, &Batch::new(&SERIES, rows))?))
+}
+
+/// Inserts `series` and their metrics, except for those that are in the store, and returns the ids of all. The rows of
+/// their nodes are in the store.
+pub(super) fn insert(
+    connection: &mut dyn Connection,
+    series: &[Arc<SeriesRecord>],
+) -> Result<Ids, DatabaseError> {
+    if series.is_empty() {
+        return Ok(Vec::new());
+    }
+    // No unique index prevents that connections register the same series in two blocks.
+    lock_nodes(connection, series)?;
     insert_metrics(connection, series)?;
-    let inserted = connection.query_batch(
-        "INSERT INTO series (node, metric, job_key, job_id, labels)
-         SELECT node, metric, job_key, job_id, labels FROM {new} WHERE true ON CONFLICT DO NOTHING
-         RETURNING job_key, node, metric, CAST(labels AS text), series_id",
-        &batch(series),
+    let numbered: Vec<_> = series.iter().enumerate().collect();
+    let places: Vec<_> = numbered.chunk_by(|(_, a), (_, b)| place(a) == place(b)).collect();
+    let has_blocks = have_blocks(connection, &places)?;
+    let of_known = places.iter().zip(&has_blocks).filter(|(_, has)| **has).flat_map(|(place, _)| *place);
+    let mut ids = find(connection, &of_known.copied().collect::<Vec<_>>())?;
+    let known: HashMap<usize, i64> = ids.iter().copied().collect();
+    let is_missing = |(position, _): &Numbered<'_>| !known.contains_key(position);
+    let missing: Vec<Vec<Numbered<'_>>> =
+        places.iter().map(|place| place.iter().copied().filter(is_missing).collect()).collect();
+    ids.extend(insert_blocks(connection, &missing)?);
+    Ok(ids)
+}
+
+/// Locks the rows of the nodes of `series` until the end of the transaction.
+fn lock_nodes(connection: &mut dyn Connection, series: &[Arc<SeriesRecord>]) -> Result<(), DatabaseError> {
+    if connection.dialect().for_update.is_empty() {
+        return Ok(());
+    }
+    let mut nodes: Vec<_> = series.iter().map(|series| series.node().as_str()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    connection.query_batch(
+        "SELECT node FROM node WHERE node IN (SELECT node FROM {new}) ORDER BY node{for_update}",
+        &Batch::new(&NODE, nodes.into_iter().map(|node| [node.into()])),
     )?;
-    let positions: HashMap<_, _> = series.iter().map(|series| identity(series)).zip(0..).collect();
-    let pair = |mut row: Row| {
-        let (key, node, metric, labels) = (row.optional_integer(), row.text(), row.text(), row.text());
-        let identity = (key, node.as_str(), metric.as_str(), &parse_labels(&labels));
-        Some((*positions.get(&identity)?, row.integer()))
-    };
-    Ok(inserted.into_iter().filter_map(pair).collect())
+    Ok(())
+}
+
+/// Returns for each of `places` whether it has series in the store.
+fn have_blocks(
+    connection: &mut dyn Connection,
+    places: &[&[Numbered<'_>]],
+) -> Result<Vec<bool>, DatabaseError> {
+    let rows = (0_i64..).zip(places).filter_map(|(number, place_series)| {
+        let (key, node) = place(place_series.first()?.1);
+        Some([number.into(), key.into(), node.into(), Value::Null, Value::Null])
+    });
+    let found = connection.query_batch(
+        "SELECT new.position FROM {new} WHERE EXISTS (
+             SELECT 1 FROM series_block WHERE series_block.job_key = new.job_key AND series_block.node = new.node)
+         OR new.job_key IS NULL AND EXISTS (
+             SELECT 1 FROM series_block WHERE series_block.job_key IS NULL AND series_block.node = new.node)",
+        &Batch::new(&SERIES, rows),
+    )?;
+    let mut have = vec![false; places.len()];
+    for mut row in found {
+        if let Some(has) = have.get_mut(usize::try_from(row.integer()).unwrap_or(usize::MAX)) {
+            *has = true;
+        }
+    }
+    Ok(have)
+}
+
+/// Inserts a block for each of `places` that has series, which are sorted, and returns their ids.
+fn insert_blocks(
+    connection: &mut dyn Connection,
+    places: &[Vec<Numbered<'_>>],
+) -> Result<Ids, DatabaseError> {
+    // The same series may be in the list twice: announced by two sessions of the node.
+    let blocks: Vec<Vec<&[Numbered<'_>]>> = places
+        .iter()
+        .filter(|place| !place.is_empty())
+        .map(|place| place.chunk_by(|(_, a), (_, b)| member(a) == member(b)).collect())
+        .collect();
+    if blocks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut shapes, mut digests) = (BTreeMap::new(), Vec::with_capacity(blocks.len()));
+    for block in &blocks {
+        let members = members(block);
+        let digest = digest(&serde_json::json!(members).to_string());
+        let row = |(metric, labels)| [Value::Null, Value::Null, Value::from(metric), Value::from(labels)];
+        shapes.entry(digest.clone()).or_insert_with(|| members.into_iter().map(row).collect());
+        digests.push(digest);
+    }
+    let shape_ids = shared_lists::ids(connection, &SHAPES, shapes)?;
+    let mut next_id = reserve_ids(connection, blocks.iter().map(Vec::len).sum())?;
+    let (mut rows, mut ids) = (Vec::with_capacity(blocks.len()), Vec::new());
+    for (block, digest) in blocks.iter().zip(&digests) {
+        let Some((_, series)) = block.first().and_then(|same| same.first()) else { continue };
+        let (key, node) = place(series);
+        let job_id = series.job.as_ref().map(|job| job.descriptor.job_id.as_str());
+        let shape_id = shape_ids.get(digest).copied();
+        rows.push([next_id.into(), shape_id.into(), key.into(), node.into(), job_id.into()]);
+        for same in block {
+            ids.extend(same.iter().map(|(position, _)| (*position, next_id)));
+            next_id += 1;
+        }
+    }
+    let inserted = connection.execute_batch(
+        "INSERT INTO series_block (first_id, shape_id, job_key, node, job_id)
+         SELECT first_id, shape_id, job_key, node, job_id FROM {new}",
+        &Batch::new(&BLOCK, rows),
+    )?;
+    if inserted < blocks.len() as u64 { Err(not_inserted("series_block")) } else { Ok(ids) }
+}
+
+/// Returns the metrics and labels of the series of a block.
+fn members<'a>(block: &[&[Numbered<'a>]]) -> Vec<(&'a str, String)> {
+    let series = block.iter().filter_map(|same| same.first());
+    series.map(|(_, series)| (series.metric.name.as_str(), labels_json(&series.labels))).collect()
+}
+
+/// Reserves `count` consecutive ids, and returns the first one. Others wait until the end of the transaction.
+fn reserve_ids(connection: &mut dyn Connection, count: usize) -> Result<i64, DatabaseError> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let rows = connection.query(
+        "UPDATE series_counter SET next_id = next_id + CAST($1 AS bigint) RETURNING next_id",
+        &[count.into()],
+    )?;
+    let next_id = rows.into_iter().next().map(|mut row| row.integer());
+    next_id.map(|next_id| next_id - count).ok_or_else(|| not_inserted("series_counter"))
 }
 
 fn insert_metrics(

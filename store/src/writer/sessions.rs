@@ -59,12 +59,12 @@ const NEXT_SESSION: &str = "(
     SELECT min(later.started) FROM session AS later
     WHERE later.node = old.node AND later.started > greatest(old.started, coalesce(old.last_sample, old.last_seen)))";
 
-/// Inserts the rows of sessions that have none, and returns the nodes of those sessions.
+/// Inserts the rows of sessions that have none, and of their nodes.
 pub(super) fn insert(
     connection: &mut dyn Connection,
     sessions: &[Arc<SessionRecord>],
     seen: &Value<'_>,
-) -> Result<Vec<String>, DatabaseError> {
+) -> Result<(), DatabaseError> {
     let row = |session: &Arc<SessionRecord>| {
         let descriptor = &session.descriptor;
         [
@@ -75,10 +75,10 @@ pub(super) fn insert(
             seen.clone(),
         ]
     };
-    let introduced = connection.query_batch(
+    connection.execute_batch(
         "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen)
          SELECT session_id, node, agent_version, started, 0, seen FROM {new} WHERE true
-         ON CONFLICT DO NOTHING RETURNING node",
+         ON CONFLICT DO NOTHING",
         &Batch::new(&SESSION, sessions.iter().map(row)),
     )?;
     let nodes: BTreeSet<_> = sessions.iter().map(|session| session.descriptor.node.as_str()).collect();
@@ -86,7 +86,7 @@ pub(super) fn insert(
         "INSERT INTO node (node, first_seen) SELECT node, seen FROM {new} WHERE true ON CONFLICT DO NOTHING",
         &Batch::new(&NODE, nodes.into_iter().map(|node| [node.into(), seen.clone()])),
     )?;
-    Ok(introduced.into_iter().map(|mut row| row.text()).collect())
+    Ok(())
 }
 
 /// Returns the stored state of sessions, and locks their rows until the transaction ends.
@@ -225,13 +225,13 @@ fn end(connection: &mut dyn Connection, ends: &Batch<'_>) -> Result<(), Database
     }
     connection.execute_batch(
         "INSERT INTO loss (time, node, session_id, job_key, samples, reason, first_time, last_time)
-         SELECT DISTINCT new.noticed, session.node, session.session_id, ledger.job_key, 0, 'unknown',
+         SELECT DISTINCT new.noticed, session.node, session.session_id, ledger_line.job_key, 0, 'unknown',
                 coalesce(session.last_sample, session.last_seen), new.until
          FROM {new} JOIN session ON session.session_id = new.session_id
-         JOIN ledger ON ledger.session_id = session.session_id
-         LEFT JOIN job_node ON job_node.job_key = ledger.job_key AND job_node.node = session.node
+         JOIN ledger_line ON ledger_line.session_key = session.session_key
+         LEFT JOIN job_node ON job_node.job_key = ledger_line.job_key AND job_node.node = session.node
          WHERE new.until > coalesce(session.last_sample, session.last_seen)
-             AND (ledger.job_key IS NULL OR job_node.ended IS NULL
+             AND (ledger_line.job_key IS NULL OR job_node.ended IS NULL
                   OR job_node.session_id IS DISTINCT FROM session.session_id)",
         ends,
     )?;

@@ -19,6 +19,7 @@ macro_rules! scenarios {
 }
 
 pub(crate) mod agent;
+mod inserts;
 pub(crate) mod openmetrics;
 pub(crate) mod program;
 #[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
@@ -113,6 +114,21 @@ impl TestEnvironment {
                 rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
             }
         }
+    }
+
+    /// Lets tests insert rows into the views `series`, `plan_change` and `ledger`.
+    pub(crate) fn accept_inserts(&mut self) {
+        self.execute(if self.kind == Kind::Sqlite { inserts::SQLITE } else { inserts::POSTGRES });
+    }
+
+    /// Returns the texts that a query returns.
+    pub(crate) fn lines(&self, sql: &str) -> Vec<String> {
+        if let Some(server) = &self.server {
+            return server.query(sql).lines().map(str::to_owned).collect();
+        }
+        let connection = rusqlite::Connection::open(self.directory.path().join("store.db")).unwrap();
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     }
 
     /// Returns the number that a query returns.
