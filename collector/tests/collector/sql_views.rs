@@ -296,7 +296,7 @@ fn assert_promoted_metrics(server: &Server) {
     is("SELECT job_id, node, metric_id FROM promoted_metrics_job", "running|n2|cpu.usage");
 }
 
-/// What a process printed.
+/// The output of a process.
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
