@@ -29,7 +29,7 @@
           config.allowUnfreePredicate = package: (package.pname or "") == "timescaledb";
         };
 
-      # What is built from a tree with changes has no revision that anybody could fetch.
+      # A build from a tree with changes has no revision that can be fetched.
       described =
         pkgs: component:
         pkgs.callPackage ./nix/described.nix {

@@ -38,7 +38,7 @@ done
 passed "${#files[@]} files parse with $(nix-instantiate --version)"
 
 evaluate nix/check/shape.nix >"$work/shape"
-diff -u nix/check/shape.txt "$work/shape" || failed "the flake's outputs are others than nix/check/shape.txt says"
+diff -u nix/check/shape.txt "$work/shape" || failed "the flake's outputs differ from nix/check/shape.txt"
 passed "the outputs have their names without nixpkgs"
 
 python3 nix/check/lock.py flake.nix flake.lock || failed "flake.lock"
@@ -46,9 +46,9 @@ passed "flake.lock has the schema of version 7 and pins what flake.nix names"
 git=$(git rev-parse --show-toplevel 2>/dev/null || true)
 if [ -n "$git" ]; then
     nix flake metadata --no-update-lock-file --json . >"$work/metadata" || failed "Nix does not accept flake.lock"
-    passed "Nix takes flake.lock as it is"
+    passed "Nix accepts flake.lock unchanged"
 else
-    skipped "flake.lock as Nix reads it" "this is no git checkout"
+    skipped "flake.lock as Nix reads it" "not a git checkout"
 fi
 
 # The programs list their keys in the error message for an unknown one.
@@ -62,7 +62,7 @@ unknown_keys polymeter-agent limits | sed 's/^/limits./' >>"$work/agent.keys"
 unknown_keys polymeter-collector "" | grep -vx clock >"$work/collector.keys"
 unknown_keys polymeter-collector clock | sed 's/^/clock./' >>"$work/collector.keys"
 for daemon in agent collector; do
-    [ -s "$work/$daemon.keys" ] || failed "polymeter-$daemon does not say its keys"
+    [ -s "$work/$daemon.keys" ] || failed "polymeter-$daemon does not list its keys"
     evaluate nix/check/keys.nix --arg file "./nix/modules/$daemon-settings.nix" | sort >"$work/$daemon.options"
     sort "$work/$daemon.keys" | diff -u "$work/$daemon.options" - ||
         failed "nix/modules/$daemon-settings.nix (-) and polymeter-$daemon (+) have other keys"
@@ -95,8 +95,8 @@ check_units() { # checks that systemd accepts every key and value
     echo '[Unit]' >"$work/units/postgresql.target"
     python3 nix/check/units.py "$work/modules" "$work/units"
     sed -i "s|/package/bin|$bin|g; s|/coreutils/bin|/bin|g" "$work"/units/*.service
-    systemd-analyze verify "$work"/units/*.service >"$work/complaints" 2>&1 || true
-    [ ! -s "$work/complaints" ] || failed "systemd does not accept the units: $(cat "$work/complaints")"
+    systemd-analyze verify "$work"/units/*.service >"$work/faults" 2>&1 || true
+    [ ! -s "$work/faults" ] || failed "systemd does not accept the units: $(cat "$work/faults")"
     passed "$(systemd-analyze --version | head -n 1) accepts the units"
 }
 
@@ -161,7 +161,7 @@ else
     check_recipes
     check_installed
     check_benchmarks
-    if [ -n "$git" ]; then check_flake; else skipped "the flake's outputs" "this is no git checkout"; fi
+    if [ -n "$git" ]; then check_flake; else skipped "the flake's outputs" "not a git checkout"; fi
 fi
 
 skipped "the packages, the checks and the virtual machines" "they need nixpkgs: \`nix flake check\`, see nix/README.md"

@@ -70,12 +70,12 @@ impl Running {
     /// # Errors
     /// Returns an error if the reads failed.
     pub fn outcome(mut self) -> Result<Outcome, Box<dyn Error>> {
-        let mut said = String::new();
-        self.process.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut said))?;
+        let mut printed = String::new();
+        self.process.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut printed))?;
         if !self.process.wait()?.success() {
             return Err("the bare reads failed".into());
         }
-        Ok(serde_json::from_str(&said)?)
+        Ok(serde_json::from_str(&printed)?)
     }
 }
 

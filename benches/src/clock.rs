@@ -57,7 +57,7 @@ pub fn wait_for<T>(
             return Ok(answer);
         }
         if now_ns() > end_ns {
-            return Err(format!("waited {patience_s} s in vain until {what}").into());
+            return Err(format!("timeout after {patience_s} s while waiting until {what}").into());
         }
         sleep_until(now_ns() + 10_000_000);
     }

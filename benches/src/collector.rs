@@ -35,12 +35,12 @@ impl Collector {
         File::create(&log)?;
         let process = run(&config, &log)?;
         let mut collector = Self { process, endpoint: String::new(), config, log };
-        let said = || {
-            let said = collector.said();
-            said.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()))
+        let endpoint = || {
+            let log = collector.log();
+            log.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()))
         };
-        let endpoint = wait_for("the collector listens", PATIENCE_S, said);
-        collector.endpoint = endpoint.map_err(|error| format!("{error}: {}", collector.said()))?;
+        let endpoint = wait_for("the collector listens", PATIENCE_S, endpoint);
+        collector.endpoint = endpoint.map_err(|error| format!("{error}: {}", collector.log()))?;
         Ok(collector)
     }
 
@@ -69,7 +69,7 @@ impl Collector {
     }
 
     /// Returns the text of the log.
-    pub fn said(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
@@ -79,8 +79,8 @@ impl Collector {
     /// Returns an error if the exit status is not 0.
     pub fn stop(mut self) -> Result<String, Box<dyn Error>> {
         let content = process::end(&mut self.process, Signal::TERM, PATIENCE_S);
-        let said = self.said();
-        if content { Ok(said) } else { Err(format!("the collector broke: {said}").into()) }
+        let log = self.log();
+        if content { Ok(log) } else { Err(format!("the collector failed: {log}").into()) }
     }
 }
 

@@ -182,7 +182,7 @@ mod tests {
             threads_cpu_s(std::process::id(), "named").unwrap()
         });
         assert!(busy.unwrap().join().unwrap() > 0.0);
-        assert!(threads_cpu_s(std::process::id(), "nobody").unwrap() < 1e-9);
+        assert!(threads_cpu_s(std::process::id(), "no such thread").unwrap() < 1e-9);
         let group = u32::try_from(rustix::process::getpgrp().as_raw_nonzero().get()).unwrap();
         assert!(group_cpu_s(group).unwrap() > 0.0);
         assert!(group_cpu_s(u32::MAX).unwrap() < 1e-9);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_sample_becomes_one_thing() {
+    fn each_sample_has_one_fate() {
         let sums = Sums { due: 10, taken: 7, missed: 2, absent: 1, dropped: 3, lost: 1, stored: 3 };
         assert_eq!(sums.check(), Ok(()));
         assert!(Sums { stored: 4, ..sums }.check().is_err(), "twice");

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_start_is_a_fault_and_what_is_not_installed_is_known() {
+    fn a_tool_that_does_not_start_is_an_error_and_a_missing_program_is_detected() {
         assert!(tool("exit 3", None).start(Vec::new()).is_err());
         assert!(tool("true", None).start(Vec::new()).is_ok());
         assert!(!Tool { needs: Some("no-such-program-anywhere".to_owned()), ..tool("", None) }.is_here());

@@ -127,7 +127,7 @@ fn failures_are_reported_as_recorded() {
 
 #[cfg(not(feature = "local"))]
 #[test]
-fn commands_that_are_left_out_say_so() {
+fn a_left_out_command_states_that_it_is_left_out() {
     let mut transcript = String::new();
     for arguments in FAILURES.iter().filter(|words| ["run", "report", "bundle", "keygen"].contains(&words[0]))
     {

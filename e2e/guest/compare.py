@@ -1,4 +1,4 @@
-"""Compares the last samples of the job in the guest's store with what its kernel said then, and the ledger with itself."""
+"""Compares the last samples of the job in the guest's store with the values of its kernel at that time, and the ledger with itself."""
 
 import sqlite3
 import sys
@@ -37,7 +37,7 @@ for metric, (expected, tolerance) in kernel.items():
     assert values, f"{metric} was not sampled"
     found = sum(values)
     assert expected <= found <= expected * (1 + tolerance), f"{metric}: {found} stored, {expected} in the kernel"
-    print(f"{metric:22} {found:15.0f} stored, {expected:15} said the kernel")
+    print(f"{metric:22} {found:15.0f} stored, {expected:15} in the kernel")
     compared += 1
 assert compared >= 7
 

@@ -7,7 +7,7 @@ wait_for() { # SECONDS COMMAND...
     shift
     until "$@" >/dev/null 2>&1; do
         seconds=$((seconds - 1))
-        [ $seconds -gt 0 ] || fail "waited in vain for: $*"
+        [ $seconds -gt 0 ] || fail "timeout while waiting for: $*"
         sleep 1
     done
 }
@@ -57,7 +57,7 @@ date -s "@$(($(date +%s) - 30))" >/dev/null || fail "cannot set the clock"
 wait_for 30 sh -c "! polymeter plan --job 7 | grep -q lease"
 took=$(($(cut -d. -f1 /proc/uptime) - began))
 [ $took -le 16 ] || fail "a lease of 8 s lasted $took s after the clock was set back"
-echo "lease: ended after $took s by a clock that nobody sets"
+echo "lease: ended after $took s by a clock that cannot be set"
 
 # While nothing changes, the last samples must equal the kernel's current values.
 sleep 1

@@ -43,8 +43,8 @@ fn authorised(data: &[u8]) {
         let (name, content) = file.split_at(end);
         files.push((PathBuf::from(String::from_utf8_lossy(name).into_owned()), content));
     }
-    let (names, complaints) = fuzzing::authorise(&files);
-    assert!(names.len() <= files.len() && complaints.len() <= fuzzing::KEY_FAULTS);
+    let (names, faults) = fuzzing::authorise(&files);
+    assert!(names.len() <= files.len() && faults.len() <= fuzzing::KEY_FAULTS);
     for name in names {
         let is_its =
             |(path, _): &(PathBuf, &[u8])| path.file_stem().is_some_and(|stem| stem == name.as_str());

@@ -14,11 +14,11 @@ fuzz_target!(|data: &[u8]| {
     assert!(segment::read(data).cut_bytes <= data.len());
     let (bytes, records) = segment_of(data);
     let whole = segment::read(&bytes);
-    assert!(whole.cut_bytes == 0 && judged(&whole) <= records);
+    assert!(whole.cut_bytes == 0 && counted(&whole) <= records);
     // An incomplete write: exactly the records before it are read.
     let unfinished = segment::read(bytes.split_last().map_or(&[][..], |(_, before)| before));
-    assert!(unfinished.cut_bytes > 0 && judged(&unfinished) <= judged(&whole));
-    assert!(judged(&whole) - judged(&unfinished) <= records.min(1));
+    assert!(unfinished.cut_bytes > 0 && counted(&unfinished) <= counted(&whole));
+    assert!(counted(&whole) - counted(&unfinished) <= records.min(1));
     // A flipped bit: it is detected, and no additional record is read.
     let mut turned = bytes;
     let sum = data.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// Returns the number of records that are frames, Skipped messages, or damaged. Dictionaries do not count.
-fn judged(segment: &Segment) -> usize {
+fn counted(segment: &Segment) -> usize {
     segment.restored.len() + usize::try_from(segment.damaged).expect("it is small")
 }
 

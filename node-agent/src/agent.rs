@@ -140,8 +140,9 @@ impl Agent {
         self.ask(SupervisorRequest::View).unwrap_or_default()
     }
 
-    /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
-    /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
+    /// Puts another configuration in force. Keys that cannot change in a running agent (`collector`, `key`, `collector_key`,
+    /// `control_socket`, `root`, `flush_interval`, `outbox_bytes`, `spool`, `spool_bytes`, `node`, `realtime_priority`,
+    /// `remote_control`) keep their values.
     pub fn reload(&self, config: AgentConfig) {
         self.requests.blocking_send(SupervisorRequest::Reload(Box::new(config))).ok();
     }

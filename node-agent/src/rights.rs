@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_the_groups_of_a_peer() {
+    fn the_kernel_reports_the_groups_of_a_peer() {
         let (one, _other) = UnixStream::pair().unwrap();
         let mut reported = kernel::peer_groups(&one).unwrap();
         let mut own: Vec<u32> =

@@ -238,7 +238,7 @@ fn numbers_may_grow_and_shrink() {
 }
 
 #[test]
-fn lines_may_come_go_and_move() {
+fn lines_may_appear_disappear_and_move() {
     let with_lines = fixtures::all().iter().filter(|fixture| fixture.form() != Form::Values);
     for fixture in with_lines {
         let lines = fixture.lines();

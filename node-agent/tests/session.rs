@@ -35,7 +35,7 @@ fn refused(sequence: u64) -> ToAgent {
 }
 
 #[test]
-fn what_is_too_much_for_one_frame_comes_in_several_in_order() {
+fn a_batch_beyond_one_frame_is_divided_in_order() {
     let mut delivery = delivery();
     let columns = u32::try_from(limits::BLOCK_COLUMNS).unwrap();
     let flushed = flushed(16, columns);

@@ -61,7 +61,7 @@ fn a_segment_that_is_cut_gives_what_is_before_the_cut() {
 }
 
 #[test]
-fn no_flipped_bit_is_believed() {
+fn a_flipped_bit_is_detected() {
     let bytes = [segment::head(SESSION, 1), batch(4).1.bytes].concat();
     let whole = segment::read(&bytes);
     for bit in 0..bytes.len() * 8 {
@@ -137,7 +137,7 @@ fn the_next_life_finds_what_was_kept_and_forgets_what_is_acknowledged() {
 }
 
 #[test]
-fn damage_is_told_and_costs_no_more_than_itself() {
+fn damage_is_reported_and_affects_only_its_record() {
     let directory = tempfile::tempdir().unwrap();
     let mut spool = Spool::open(directory.path(), LARGE).unwrap();
     spool.append(&batch(5).1).unwrap();
@@ -194,7 +194,7 @@ fn two_agents_do_not_share_a_spool() {
 }
 
 #[test]
-fn what_does_not_belong_there_is_left_alone() {
+fn foreign_files_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["README", "x.spool", "0000000000000007-1.spool", "0000000000000007-zzzzzzzzzzzzzzzz.spool"] {
         fs::write(directory.path().join(name), "?").unwrap();

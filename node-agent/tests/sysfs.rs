@@ -82,7 +82,7 @@ fn sensors_have_a_label_for_each_wildcard() {
 }
 
 #[test]
-fn a_device_that_comes_later_is_noticed() {
+fn a_device_that_is_added_later_is_noticed() {
     let root = machine("");
     fs::remove_dir_all(root.path().join("sys/class/infiniband")).unwrap();
     let (opened, unavailable) = open(root.path(), "node.infiniband.receive.bytes");

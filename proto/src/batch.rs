@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_read_back() {
+    fn recorded_rows_are_read_back() {
         let mut batch = Batch::default();
         let (wide, narrow) = (batch.add_shape(&shape(1, 3)), batch.add_shape(&shape(2, 1)));
         let at = |time_us| Instant { deadline: None, time_us };

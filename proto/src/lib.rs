@@ -14,5 +14,6 @@ pub mod limits;
 pub mod name;
 pub mod period;
 pub mod series;
+pub mod suggest;
 pub mod text;
 pub mod wire;

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn parses_numbers_with_units() {
         for (text, micros) in [
             ("100us", 100),
             ("10ms", 10_000),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else_and_says_what_is_allowed() {
+    fn refuses_other_texts_and_states_the_allowed_ones() {
         for text in [
             "",
             "10",

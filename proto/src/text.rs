@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_deceives_is_unprintable_and_what_people_write_is_not() {
+    fn deceptive_characters_are_unprintable_and_letters_are_not() {
         for (c, why) in [
             ('\n', Unprintable::Control),
             ('\u{1b}', Unprintable::Control),

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const T0: i64 = 1_790_000_000_000_000;
 
 #[test]
-fn a_regular_block_comes_back_with_every_time_and_value() {
+fn a_regular_block_round_trips() {
     let shape = shape(1, 1_000, &[Number::Unsigned, Number::Unsigned, Number::Float]);
     let first = T0.cast_unsigned() / 1_000;
     let ticks = (0..1000).filter(|tick| tick % 97 != 5);
@@ -160,7 +160,7 @@ fn long_entries_are_divided_among_sections() {
 
 /// A source with two lines that are present alternately makes a block of every row.
 #[test]
-fn a_batch_of_nothing_but_single_rows_comes_back() {
+fn a_batch_of_single_rows_round_trips() {
     let shape = shape(1, 1_000, &[Number::Unsigned]);
     let mut batch = Batch::default();
     let index = batch.add_shape(&shape);
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn any_batch_comes_back(
+    fn any_batch_round_trips(
         rows in prop::collection::vec((prop::option::of(0..2_000_000_000_u64), any::<i64>(), prop::collection::vec(prop::option::of(any::<u64>()), 3)), 1..60),
         period_us in 100..86_400_000_000_u64,
     ) {

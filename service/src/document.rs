@@ -7,11 +7,11 @@ use std::io::Read;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
+use polymeter_proto::suggest::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use crate::faults::{Fault, Faults};
-use crate::suggest::nearest;
 
 /// The largest configuration file that is read, in bytes.
 pub const DOCUMENT_BYTES_MAX: u64 = 1024 * 1024;

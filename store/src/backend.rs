@@ -107,6 +107,8 @@ pub(crate) struct Dialect {
     pub(crate) is_one_of: fn(&[i64]) -> String,
     /// Writes a time, in microseconds since the epoch, as a constant.
     pub(crate) time: fn(i64) -> String,
+    /// Writes the source of the intervals of a relation of rollups that begin between two constants, the second of which is excluded.
+    pub(crate) buckets: fn(&str, &str, &str) -> String,
 }
 
 impl Dialect {

@@ -208,7 +208,7 @@ fn storm(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dy
     let seconds = to_f64(arguments.seconds * u64::from(arguments.rounds));
     rows.push(row("nothing asked", &quiet, 0.0));
     rows.push(row("set and reset", &stormy, to_f64(pairs) / seconds));
-    say("Samples at 1 ms while somebody changes the plan of the same job, in turns");
+    say("Samples at 1 ms while another client changes the plan of the same job, in turns");
     say("");
     table::table(&["run", "pairs per second", "due", "missed", "late"], &rows);
     say("");
@@ -296,7 +296,7 @@ fn prediction(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), B
             ]);
         }
     }
-    say("The cost that `set` told, and the CPU time of the whole agent then, in percent of one CPU");
+    say("The cost that `set` predicted, and the CPU time of the whole agent then, in percent of one CPU");
     say("");
     table::table(
         &["metrics", "period", "samples per s", "predicted", "measured", "predicted / measured"],

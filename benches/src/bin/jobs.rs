@@ -98,9 +98,9 @@ struct Short {
 
 fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let mounts = Mounts::read(Path::new("/"))?;
-    let yard = format!("polymeter_jobs_{}", std::process::id());
-    let _yard = Job::make(&mounts, &yard)?;
-    let agent = Running::start(scratch, &format!("jobs = [\"{yard}/job_{{job}}\"]\n{BASELINE}"))?;
+    let parent = format!("polymeter_jobs_{}", std::process::id());
+    let _parent = Job::make(&mounts, &parent)?;
+    let agent = Running::start(scratch, &format!("jobs = [\"{parent}/job_{{job}}\"]\n{BASELINE}"))?;
     let cpus = if arguments.busy { std::thread::available_parallelism()?.get() } else { 0 };
     let _busy = (0..cpus).map(|_| Busy::start()).collect::<Result<Vec<_>, _>>()?;
     let removed_after_us = i64::from(arguments.removed_after);
@@ -116,7 +116,7 @@ fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
             tend(&mut running, &mut used, removed_after_us)?;
             pause(look_ns);
         }
-        let job = Job::make(&mounts, &format!("{yard}/job_{number}"))?;
+        let job = Job::make(&mounts, &format!("{parent}/job_{number}"))?;
         let process = Command::new("sh")
             .args(["-c", WORK, "sh"])
             .args(job.directories())
@@ -271,7 +271,7 @@ impl Seen {
 /// Measures the delay of a prolog: with a running agent, and with an agent that has to be started.
 fn latencies(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let (config, socket) = (scratch.join("prolog.toml"), scratch.join("prolog/agent.sock"));
-    write(&config, &format!("collector = \"ipc://{}/nobody\"\n{BASELINE}", scratch.display()))?;
+    write(&config, &format!("collector = \"ipc://{}/absent\"\n{BASELINE}", scratch.display()))?;
     let start = |job: usize| -> Result<f64, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?.with_file_name("polymeter"));
         command.args(["job", "start", "--strict", "--exit-when-idle", "--job"]).arg(job.to_string());

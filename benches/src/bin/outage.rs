@@ -167,7 +167,7 @@ impl Scene {
                 return Err("an agent was not content when it was stopped".into());
             }
         }
-        let said = self.collector.stop()?;
+        let log = self.collector.stop()?;
         let sums = Sums::read(&self.store)?;
         let twice = self.store.ask(
             "SELECT coalesce(sum(samples - instants), 0) FROM (SELECT count(*) AS samples, count(DISTINCT time) AS instants FROM samples GROUP BY series_id) AS each",
@@ -175,12 +175,12 @@ impl Scene {
         say("");
         say(&format!("{sums}; stored twice {twice}"));
         say(&format!(
-            "{:.0} samples/s; largest outbox {:.1} kB; {:.1} bytes per sample in the store; the agents used {:.1} % of a CPU; the collectors said {} lines",
+            "{:.0} samples/s; largest outbox {:.1} kB; {:.1} bytes per sample in the store; the agents used {:.1} % of a CPU; the collectors logged {} lines",
             to_f64(sums.taken) / seconds,
             to_f64(self.most_outbox_bytes) / 1e3,
             to_f64(self.store.bytes()?) / to_f64(sums.stored.max(1)),
             100.0 * agents_cpu_s / seconds,
-            said.lines().count(),
+            log.lines().count(),
         ));
         sums.check()?;
         if sums.dropped + sums.lost > 0 || twice != "0" {

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_designs_are_refused() {
         for (text, part) in [
             ("replicates = 0\nseed = 1\nperiods = ['1s']\nmetrics = [1]\n", "must not be empty"),
             ("replicates = 1\nseed = 1\nperiods = ['1s']\nmetrics = [0]\n", "from 1"),

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_found_again_and_a_line_that_was_cut_off_is_not() {
+    fn complete_lines_are_found_again_and_a_truncated_one_is_not() {
         let (design, runs, head) = experiment();
         let mut text = head.clone();
         let walls = [1.5, 2.25, 0.125];
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_on_where_it_was_cut_off() {
+    fn a_truncated_file_is_continued() {
         let (design, runs, head) = experiment();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.csv");

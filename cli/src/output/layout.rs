@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn no_result_is_wider_than_asked() {
+    fn results_fit_the_width() {
         for columns in 0..20 {
             for text in
                 ["plain text that is long", "平 wide 平平平平平 text", "e\u{301}e\u{301}e\u{301}e\u{301}"]

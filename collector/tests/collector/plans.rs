@@ -30,15 +30,22 @@ fn time(kind: Kind, seconds: &str) -> String {
     }
 }
 
+/// Creates the partitions that contain the jobs, where the store has partitions.
+fn create_partitions(environment: &mut TestEnvironment) {
+    if environment.kind == Kind::Postgres {
+        environment.execute(
+            "SELECT polymeter_create_partition(date '2026-01-01' + day),
+                    polymeter_create_rollup_partitions(timestamptz '2026-01-01 00:00+00' + day * interval '1 day')
+             FROM generate_series(-1, 22) AS day",
+        );
+    }
+}
+
 /// Fills the store with jobs.
 fn fill(environment: &mut TestEnvironment) {
     environment.collector().stop().unwrap();
     environment.accept_inserts();
-    if environment.kind == Kind::Postgres {
-        environment.execute(
-            "SELECT polymeter_create_partition(date '2026-01-01' + day) FROM generate_series(-1, 22) AS day",
-        );
-    }
+    create_partitions(environment);
     let jobs = format!(
         "WITH RECURSIVE job_number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM job_number WHERE n < {JOBS})"
     );
@@ -141,11 +148,22 @@ fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &Jo
     });
     read.unwrap();
     // Samples that no rollup contains yet are read as well. TimescaleDB's planner knows their time, except for hours, which are
-    // computed from minutes. PostgreSQL excludes the days before them when the statement starts.
-    if environment.kind == Kind::Timescale && rollup != Rollup::Hour {
-        let plan = reader.take_plans().concat();
-        let days = days_of_samples(environment, &plan);
-        assert!(days.is_subset(&BTreeSet::from([noon(environment)])), "{rollup:?}: {plan}");
+    // computed from minutes.
+    let plan = reader.take_plans().concat();
+    let days = days_of_samples(environment, &plan);
+    match environment.kind {
+        Kind::Sqlite => {}
+        Kind::Timescale if rollup == Rollup::Hour => {}
+        Kind::Timescale => {
+            assert!(days.is_subset(&BTreeSet::from([noon(environment)])), "{rollup:?}: {plan}")
+        }
+        Kind::Postgres => {
+            assert_eq!(days, BTreeSet::from([noon(environment)]), "{rollup:?}: {plan}");
+            let computed = names(&plan, "rollup_10s_2");
+            let days = computed.iter().filter_map(|name| name.get(.."rollup_10s_20260111".len()));
+            assert!(days.clone().all(|day| day == "rollup_10s_20260111"), "{rollup:?}: {plan}");
+            assert!(days.count() > 0 || rollup == Rollup::Hour, "{rollup:?}: {plan}");
+        }
     }
     count
 }

@@ -210,7 +210,43 @@ fn rollups_equal_the_samples(environment: &mut TestEnvironment) {
         send(agent, node, now - 30..now, begin_us);
     }
     assert_eq!(difference(environment), None);
+    if environment.kind != Kind::Sqlite {
+        assert_functions_return_the_views(environment, begin_us);
+    }
     collector.stop().unwrap();
+}
+
+/// The functions for the buckets of a range return what the views have there, also at its ends.
+fn assert_functions_return_the_views(environment: &TestEnvironment, begin_us: i64) {
+    const COLUMNS: &str = "series_id, time, count, min, max, first, last, increase";
+    let time = |time_us: i64| format!("to_timestamp({})", time_us / SECOND_US);
+    let minute_us = 60 * SECOND_US;
+    for (relation, _) in ROLLUPS {
+        for (begin, end) in [
+            ("'-infinity'".to_owned(), "'infinity'".to_owned()),
+            // Within computed buckets.
+            (time(begin_us + 20 * minute_us + 3 * SECOND_US), time(begin_us + 62 * minute_us + SECOND_US)),
+            // From computed buckets to the newest samples.
+            (time(begin_us + 59 * minute_us), time(now_us() - 5 * SECOND_US)),
+        ] {
+            let view = format!("SELECT {COLUMNS} FROM {relation} WHERE time >= {begin} AND time < {end}");
+            let function = format!("SELECT {COLUMNS} FROM {relation}_between({begin}, {end})");
+            let count =
+                |source: &str| environment.number(&format!("SELECT count(*) FROM ({source}) AS buckets"));
+            assert!(count(&view) > 0, "{view}");
+            let surplus = [
+                count(&format!("{view} EXCEPT ALL ({function})")),
+                count(&format!("{function} EXCEPT ALL ({view})")),
+            ];
+            assert_eq!(surplus, [0, 0], "{view}; {function}");
+        }
+    }
+    let of_parts = "SELECT series_id, time, sum(count) AS count, max(max) AS max FROM polymeter_minute_part GROUP BY series_id, time";
+    let surplus = format!(
+        "SELECT count(*) FROM samples_1min FULL JOIN ({of_parts}) AS part USING (series_id, time)
+         WHERE part.count IS DISTINCT FROM samples_1min.count OR part.max IS DISTINCT FROM samples_1min.max"
+    );
+    assert_eq!(environment.number(&surplus), 0);
 }
 
 fn late_samples_are_added(environment: &mut TestEnvironment) {

@@ -13,6 +13,7 @@ polymeter_test_harness::tests![
     views_on_timescaledb,
     partitions_are_created_ahead,
     closed_partitions_get_their_index,
+    recent_samples_are_found_by_their_time,
     rows_are_compressed_as_they_arrive,
     recent_samples_are_ordered_beside_writers,
     compresses_old_chunks_if_the_scheduler_fails,
@@ -85,6 +86,30 @@ fn closed_partitions_get_their_index() {
     let open =
         server(&mut environment).query("SELECT count(*) FROM pg_indexes WHERE indexname LIKE 'samples%brin'");
     assert!(open.parse::<u32>().unwrap() >= 3, "{open}");
+}
+
+fn recent_samples_are_found_by_their_time() {
+    let environment = TestEnvironment::new(Kind::Postgres);
+    environment.collector().stop().unwrap();
+    let server = environment.server.as_ref().unwrap();
+    server.query("SELECT polymeter_create_partition((now() AT TIME ZONE 'UTC')::date)");
+    // Some hundred thousand samples of this day, in the order of their times.
+    server.query(
+        "INSERT INTO samples SELECT date_trunc('day', now(), 'UTC') + second * interval '1 s', 1, 1 FROM generate_series(0, 86399) AS second, generate_series(1, 4)",
+    );
+    let pages = || {
+        let read = "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; EXPLAIN (ANALYZE, COSTS off, TIMING off)
+             SELECT count(*) FROM samples WHERE time >= date_trunc('day', now(), 'UTC') + interval '1 h'
+                 AND time < date_trunc('day', now(), 'UTC') + interval '2 h'";
+        let plan = server.query(read);
+        let lossy = plan.split_once("lossy=").map_or("", |(_, rest)| rest);
+        lossy.split_whitespace().next().unwrap_or("").parse::<u32>().unwrap_or_else(|_| panic!("{plan}"))
+    };
+    let all = pages();
+    assert!(all > 2000, "{all}");
+    let collector = environment.collector();
+    wait_until("the pages are summarised", || pages() < all / 2);
+    collector.stop().unwrap();
 }
 
 fn rows_are_compressed_as_they_arrive() {

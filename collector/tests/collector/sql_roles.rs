@@ -25,7 +25,7 @@ polymeter_test_harness::tests![
     a_dump_can_be_restored_on_timescaledb
 ];
 
-/// What a user sees of the views.
+/// The rows of the views that a user sees.
 const VIEWS: [&str; 11] = [
     "jobs",
     "nodetime_by_job",

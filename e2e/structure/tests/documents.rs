@@ -16,7 +16,7 @@ use polymeter_structure::{crates, shown, workspace};
 /// Directories that contain no documents of this project.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "results", "fixtures", "corpus"];
 
-/// The maximum number of lines of the pages that a newcomer reads first.
+/// The maximum number of lines of the pages that introduce the project.
 const LINES_MAX: [(&str, usize); 2] = [("README.md", 150), ("ARCHITECTURE.md", 150)];
 
 fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {

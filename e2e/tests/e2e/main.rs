@@ -21,6 +21,7 @@ mod documents;
 mod everyday;
 mod examples;
 mod faults;
+mod final_samples;
 mod full_disk;
 mod jobs;
 mod leases;
@@ -50,6 +51,7 @@ fn main() -> std::process::ExitCode {
         everyday::TESTS,
         examples::TESTS,
         faults::TESTS,
+        final_samples::TESTS,
         full_disk::TESTS,
         jobs::TESTS,
         leases::TESTS,

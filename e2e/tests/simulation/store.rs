@@ -98,7 +98,7 @@ impl Store {
                 continue;
             }
             *self.lost.entry(session).or_default() += loss.samples;
-            let line = loss.line.as_ref().expect("an honest agent says whose samples are lost");
+            let line = loss.line.as_ref().expect("an agent states the source of lost samples");
             self.ledger.entry(source(line)).or_default().lost += loss.samples;
         }
         for (line, tally) in &frame.tallies {

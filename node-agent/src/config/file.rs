@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_known_collector_is_believed_about_who_asks() {
+    fn remote_control_requires_a_known_collector() {
         let accepts = |text: &str| parse(text).unwrap().accepts_remote_control();
         assert!(accepts("") && accepts("collector = \"ipc:///run/c\"\n"));
         assert!(!accepts("remote_control = false\n"));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_agent_listens_and_a_socket_that_was_left_is_replaced() {
+    fn one_agent_listens_and_a_stale_socket_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run/agent.sock");
         let listener = Listener::open(&path).unwrap();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polymeter_proto::control::{Answer, Refusal, Request};
+use polymeter_service::log_throttle::LogThrottle;
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tracing::warn;
 
 use super::client_quota::{CONNECTIONS, ClientQuota, QuotaPermit, WATCHERS};
@@ -43,7 +43,7 @@ pub(crate) async fn serve(
     let (listener, _lock) = listener;
     let quotas =
         Arc::new(Quotas { connections: ClientQuota::new(CONNECTIONS), watchers: ClientQuota::new(WATCHERS) });
-    let mut logged_at: Option<Instant> = None;
+    let mut throttle = LogThrottle::<String>::new(LOG_INTERVAL, 1);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -54,9 +54,8 @@ pub(crate) async fn serve(
                 });
             }
             Err(error) => {
-                if logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+                if throttle.allows("accept", Duration::from_nanos(clock::monotonic_ns())) {
                     warn!(%error, "cannot accept a connection to the control socket");
-                    logged_at = Some(Instant::now());
                 }
                 tokio::time::sleep(RETRY_AFTER).await;
             }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_joined_by_source_and_bounded() {
+    fn lost_samples_are_joined_by_source_and_bounded() {
         let mut some = losses(0..3, 10);
         some.join(losses(2..4, 30)).unwrap();
         some.join(losses(0..0, -7)).unwrap();

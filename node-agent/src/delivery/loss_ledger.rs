@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_opened_again_goes_on_counting() {
+    fn a_reopened_source_continues_to_count() {
         let mut ledger = LossLedger::new(0);
         assert!(ledger.enter(&[report(5, false)], 1, 0).is_empty());
         assert_eq!(reported(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reported_in_a_frame_that_is_lost_is_told_again() {
+    fn tallies_of_a_lost_frame_are_reported_again() {
         let mut ledger = LossLedger::new(0);
         assert_eq!(reported(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
         ledger.divided(2, 4);

@@ -118,7 +118,7 @@ mod tests {
     const AWAY: DeliveryState = DeliveryState { connected: false, acknowledged: 0, waiting_bytes: 100 };
 
     #[test]
-    fn it_is_said_at_once_and_then_once_a_minute_until_it_is_back() {
+    fn an_outage_is_reported_at_once_then_once_a_minute_until_its_end() {
         let mut outage = Outage::new(0);
         let away = |second: u64| OutageNotice::Began { connected: false, for_ns: second * SECOND_NS };
         let reported = notice(&mut outage, (0..130).map(|second| (second, AWAY)));

@@ -4,16 +4,18 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
+use polymeter_service::log_throttle::LogThrottle;
 use tracing::{info, warn};
 
 use super::session::DeliverySession;
 use super::spool::segment::Segment;
 use super::spool::{Spool, SpoolError};
 
-/// The interval between log messages about disk faults, in nanoseconds.
-const WARN_INTERVAL_NS: u64 = 60_000_000_000;
+/// The interval between log messages about disk faults.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The directory of the spool and its size limit.
 #[derive(Debug, Clone)]
@@ -23,7 +25,7 @@ pub(crate) struct SpoolConfig {
 }
 
 /// The spool, and the sessions of earlier processes that are in it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SpoolManager {
     spool: Option<Spool>,
     outbox_bytes: usize,
@@ -31,7 +33,7 @@ pub(super) struct SpoolManager {
     waiting: VecDeque<(SessionId, Vec<u64>)>,
     /// The earlier session that is being sent.
     earlier: Option<DeliverySession>,
-    warned_ns: Option<u64>,
+    throttle: LogThrottle,
 }
 
 impl SpoolManager {
@@ -44,19 +46,27 @@ impl SpoolManager {
         delivery: &mut DeliverySession,
         outbox_bytes: usize,
     ) -> Result<Self, SpoolError> {
-        let Some(config) = config else { return Ok(Self::default()) };
+        let mut manager = Self {
+            spool: None,
+            outbox_bytes,
+            waiting: VecDeque::new(),
+            earlier: None,
+            throttle: LogThrottle::new(LOG_INTERVAL, 1),
+        };
+        let Some(config) = config else { return Ok(manager) };
         let spool = Spool::open(&config.directory, config.bytes)?;
         delivery.use_spool();
-        let waiting: VecDeque<_> = spool.sessions().into();
-        if !waiting.is_empty() {
+        manager.waiting = spool.sessions().into();
+        if !manager.waiting.is_empty() {
             info!(
-                sessions = waiting.len(),
+                sessions = manager.waiting.len(),
                 bytes = spool.bytes(),
                 path = %config.directory.display(),
                 "the spool contains samples of earlier sessions; sending them"
             );
         }
-        Ok(Self { spool: Some(spool), outbox_bytes, waiting, ..Self::default() })
+        manager.spool = Some(spool);
+        Ok(manager)
     }
 
     /// Returns the bytes on the disk.
@@ -187,10 +197,9 @@ impl SpoolManager {
         true
     }
 
-    /// Logs a disk fault, at most once per `WARN_INTERVAL_NS`.
+    /// Logs a disk fault, at most once per `LOG_INTERVAL`.
     fn warn_throttled(&mut self, fault: &str, now_ns: u64) {
-        if self.warned_ns.is_none_or(|warned_ns| now_ns.saturating_sub(warned_ns) >= WARN_INTERVAL_NS) {
-            self.warned_ns = Some(now_ns);
+        if self.throttle.allows("disk", Duration::from_nanos(now_ns)) {
             warn!("{fault}");
         }
     }

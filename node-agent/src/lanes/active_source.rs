@@ -40,6 +40,8 @@ pub struct ActiveSource {
     outcome: Outcome,
     /// The number of consecutive failed reads that may be retried.
     retries: u32,
+    /// True once the supervisor was notified that the reads fail, until one succeeds.
+    pub(super) is_failure_reported: bool,
     /// True once the supervisor was notified that the source changed, ended or failed.
     pub(super) is_reported: bool,
     /// The reads of a source of the slow lane.
@@ -76,6 +78,7 @@ impl ActiveSource {
             time_us: 0,
             outcome: Outcome::Read,
             retries: 0,
+            is_failure_reported: false,
             is_reported: false,
             slow,
         }
@@ -154,7 +157,7 @@ impl ActiveSource {
     fn take_outcome(&mut self, outcome: Outcome) {
         self.outcome = outcome;
         if outcome.has_values() {
-            self.retries = 0;
+            (self.retries, self.is_failure_reported) = (0, false);
             self.counters.raise(&mut self.reading);
         } else {
             self.reading.clear();
@@ -167,10 +170,10 @@ impl ActiveSource {
         self.outcome
     }
 
-    /// Returns the error of its reads once they have failed often enough to be reported.
-    pub(super) fn newly_failing(&self) -> Option<Errno> {
+    /// Returns the error of its reads, if they have failed often enough to be reported.
+    pub(super) const fn failing(&self) -> Option<Errno> {
         match self.outcome {
-            Outcome::Retry(errno) if self.retries == RETRIES_REPORTED => Some(errno),
+            Outcome::Retry(errno) if self.retries >= RETRIES_REPORTED => Some(errno),
             Outcome::Retry(_) | Outcome::Read | Outcome::Changed | Outcome::Gone | Outcome::Fault(_) => None,
         }
     }

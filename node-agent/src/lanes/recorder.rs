@@ -94,8 +94,10 @@ impl Recorder {
 
     /// Notifies the supervisor once about a source that changed, ended or failed.
     pub(super) fn report(&self, id: SourceId, source: &mut ActiveSource) {
-        if let Some(errno) = source.newly_failing() {
-            self.channels.notify(Notice::Failing(id, errno));
+        if !source.is_failure_reported
+            && let Some(errno) = source.failing()
+        {
+            source.is_failure_reported = self.channels.notify(Notice::Failing(id, errno));
         }
         if !source.is_reported
             && let Some(notice) = Notice::of(id, source.outcome())

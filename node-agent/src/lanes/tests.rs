@@ -10,6 +10,7 @@ use polymeter_proto::catalogue;
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, Labels, MetricId, SeriesId, ShapeId};
+use rustix::io::Errno;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -100,10 +101,26 @@ impl CustomSource for CountingSource {
     }
 }
 
+fn slot() -> Slot {
+    Slot { definition: catalogue::find("node.filesystem.size").unwrap(), labels: Labels::default() }
+}
+
 fn counting(gate: &Arc<Gate>) -> Box<dyn CustomSource> {
-    let slot =
-        Slot { definition: catalogue::find("node.filesystem.size").unwrap(), labels: Labels::default() };
-    Box::new(CountingSource { slots: vec![slot], gate: Arc::clone(gate), reads: 0 })
+    Box::new(CountingSource { slots: vec![slot()], gate: Arc::clone(gate), reads: 0 })
+}
+
+/// A source whose reads fail for a reason that may be temporary.
+#[derive(Debug)]
+struct FailingSource([Slot; 1]);
+
+impl CustomSource for FailingSource {
+    fn slots(&self) -> &[Slot] {
+        &self.0
+    }
+
+    fn read(&mut self, _: &mut Reading) -> Outcome {
+        Outcome::Retry(Errno::AGAIN)
+    }
 }
 
 fn slow(gate: &Arc<Gate>) -> Source {
@@ -326,6 +343,21 @@ fn a_source_that_hangs_affects_only_itself() {
         received.rows["hung"].is_sorted() && received.rows["hung"][0] >= opened_us,
         "dated by the end of a read that hung"
     );
+}
+
+#[test]
+fn a_source_that_fails_is_reported_once_for_all_its_groups() {
+    let mut running = Running::start();
+    let key = SourceKey { job: None, name: Identifier::try_from("failing").unwrap() };
+    // Groups of the same period are always due together, and share a read.
+    let groups = vec![group(0, "failing", None, "10ms"), group(1, "failing", None, "10ms")];
+    let source = Source::Custom(Box::new(FailingSource([slot()])));
+    running.add((SourceId(0), Box::new(ActiveSource::new(Arc::new(key), source, groups))));
+    running.until("many failed reads", |received| received.tally("failing").absent >= 40);
+    let received = running.stop();
+    let tally = received.tally("failing");
+    assert_eq!((tally.taken, tally.due), (0, tally.absent + tally.missed));
+    assert!(matches!(received.notices[..], [Notice::Failing(SourceId(0), Errno::AGAIN)]), "{received:?}");
 }
 
 #[test]

@@ -52,6 +52,11 @@ impl Sluids {
         self.unnumbered.retain(|sluid, _| existing.contains(sluid.as_str()));
     }
 
+    /// Stops the search for the number of a job that was announced by its SLUID meanwhile.
+    pub(super) fn stop_search(&mut self, sluid: &str) {
+        self.unnumbered.retain(|unnumbered, _| unnumbered.as_str() != sluid);
+    }
+
     /// Returns the job that a SLUID stands for, if it is known.
     pub(super) fn known(&self, sluid: &Identifier) -> Option<&Identifier> {
         self.known.get(sluid)
@@ -101,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_waits_for_its_number_and_not_for_ever() {
+    fn the_search_for_a_number_is_limited() {
         let (mut sluids, sluid, cgroups) = (Sluids::default(), name("s5K1KKYAYG5D00"), JobCgroups::default());
         let at = |monotonic_ns| Now { monotonic_ns, realtime_us: 0 };
         assert_eq!(sluids.resolve(&sluid, &cgroups, None, at(1)), SluidMeaning::Unknown);
@@ -115,5 +120,16 @@ mod tests {
         let number = Some(name("42"));
         assert_eq!(sluids.resolve(&sluid, &cgroups, number, at(9)), SluidMeaning::Job(name("42")));
         assert_eq!(sluids.known(&sluid), Some(&name("42")));
+    }
+
+    #[test]
+    fn the_search_for_the_number_of_an_announced_job_stops() {
+        let (mut sluids, sluid, cgroups) = (Sluids::default(), name("s5K1KKYAYG5D00"), JobCgroups::default());
+        let now = Now { monotonic_ns: 1, realtime_us: 0 };
+        assert_eq!(sluids.resolve(&sluid, &cgroups, None, now), SluidMeaning::Unknown);
+        sluids.stop_search("another");
+        assert_eq!(sluids.unnumbered(now).count(), 1);
+        sluids.stop_search(sluid.as_str());
+        assert_eq!(sluids.unnumbered(now).count(), 0);
     }
 }

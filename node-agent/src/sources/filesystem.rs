@@ -295,7 +295,7 @@ malformed
     }
 
     #[test]
-    fn a_file_system_that_is_hidden_by_another_is_gone() {
+    fn a_file_system_that_is_hidden_by_another_has_ended() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mountinfo");
         fs::write(&path, MOUNTS).unwrap();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_reports_a_device_that_came_or_went_once() {
+    fn watch_reports_an_added_or_removed_device_once() {
         let root = tempfile::tempdir().unwrap();
         let mut watch = PatternWatch::new(root.path(), ["a/*/ports/*/data"].into());
         let mut read = || watch.read(&mut Reading::default());

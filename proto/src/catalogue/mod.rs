@@ -10,6 +10,7 @@ mod tables;
 mod text_file;
 
 use crate::name::{MetricName, Selector};
+use crate::suggest;
 
 pub use metric::{Definition, Metric, Scope};
 pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, SourceField, TEXT_FILE_KIND};
@@ -48,10 +49,7 @@ pub fn select(selector: &Selector) -> Vec<Definition> {
 
 /// Returns the most similar name in the catalogue; none if none is similar enough.
 pub fn nearest(name: &str) -> Option<&'static str> {
-    let distance_max = name.len() / 3 + 1;
-    let candidates = all().map(|metric| (strsim::levenshtein(name, metric.name), metric.name));
-    let (distance, nearest) = candidates.min_by_key(|(distance, _)| *distance)?;
-    (distance <= distance_max).then_some(nearest)
+    suggest::nearest(name, all().map(|metric| metric.name))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::refusal::Refusal;
 use crate::name::Selector;
 use crate::period::Period;
 use crate::series::Identifier;
+use crate::suggest::nearest;
 
 /// The maximum number of entries of one list or object in a request. The length of a line also bounds them;
 /// this bounds their cost.
@@ -167,14 +168,6 @@ pub(super) fn unknown_verb<'a>(verb: &str, known: impl Iterator<Item = &'a str> 
         None => format!("the verbs are: {}", known.collect::<Vec<_>>().join(", ")),
     };
     invalid("verb", &format!("unknown verb `{}`; {advice}", shown(verb)))
-}
-
-/// Returns the known name most similar to an unknown one, if few characters differ.
-fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let unknown = shown(unknown);
-    let measured = known.map(|name| (strsim::damerau_levenshtein(&unknown, name), name));
-    let nearest = measured.min_by_key(|(distance, _)| *distance);
-    nearest.filter(|(distance, name)| *distance <= (name.len() / 3).max(1)).map(|(_, name)| name)
 }
 
 fn shown(name: &str) -> String {

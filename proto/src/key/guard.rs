@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_read_is_no_secret() {
+    fn a_secret_that_others_can_read_is_refused() {
         assert_eq!(secret(7, 0o100_600, 7), Ok(()));
         assert_eq!(secret(0, 0o100_400, 7), Ok(()));
         for mode in [0o640, 0o604, 0o620, 0o602, 0o610, 0o601] {
-            let said = secret(7, mode, 7).unwrap_err();
-            assert_eq!(said, "other users can read or change it; type: chmod 600 /k", "{mode:o}");
+            let error = secret(7, mode, 7).unwrap_err();
+            assert_eq!(error, "other users can read or change it; type: chmod 600 /k", "{mode:o}");
         }
         assert_eq!(
             secret(8, 0o600, 7).unwrap_err(),
@@ -109,16 +109,16 @@ mod tests {
     }
 
     #[test]
-    fn root_takes_the_services_files_and_nobody_else_does() {
+    fn only_root_accepts_files_of_the_service_user() {
         assert_eq!((secret(9, 0o600, 0), secret(9, 0o600, 9), secret(0, 0o600, 9)), (Ok(()), Ok(()), Ok(())));
         assert!(secret(9, 0o600, 7).is_err());
         assert!(secret(9, 0o640, 0).is_err() && intact(9, 0o664, 0).is_err());
-        let nobody = Guard { owner: 9, mode: 0o600, user: 0, service: None };
-        assert!(nobody.keeps_secret(Path::new("/k")).is_err());
+        let without_service = Guard { owner: 9, mode: 0o600, user: 0, service: None };
+        assert!(without_service.keeps_secret(Path::new("/k")).is_err());
     }
 
     #[test]
-    fn what_others_can_change_is_not_to_be_trusted() {
+    fn a_file_that_others_can_change_is_refused() {
         assert_eq!((intact(7, 0o644, 7), intact(0, 0o40_755, 7)), (Ok(()), Ok(())));
         assert_eq!(intact(7, 0o664, 7).unwrap_err(), "other users can change it; type: chmod go-w /k");
         assert!(intact(7, 0o646, 7).is_err() && intact(8, 0o644, 7).is_err());

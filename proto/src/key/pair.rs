@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn files_say_what_was_written() {
+    fn written_files_are_read_back() {
         let read = KeyPair::from_text(&pair().to_text("node17")).unwrap();
         assert_eq!((read.public, read.secret.0), (pair().public, pair().secret.0));
         assert_eq!(PublicKey::from_text(&pair().public.to_text("node17")), Ok(pair().public));

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn invalid_keys_are_rejected() {
         let beyond = "#".repeat(40);
         let texts = ["", "0", &"0".repeat(39), &"0".repeat(41), &beyond, &" ".repeat(40), &"é".repeat(20)];
         for text in texts {
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_comes_back(key: [u8; KEY_BYTES]) {
+        fn every_key_round_trips(key: [u8; KEY_BYTES]) {
             prop_assert_eq!(decode(&encode(&key)), Some(key));
         }
 

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_round_trip_and_have_the_length_that_was_said() {
+    fn varints_round_trip_and_have_the_stated_length() {
         for shift in 0..64 {
             for value in [(1_u64 << shift) - 1, 1 << shift, (1 << shift) | 1, u64::MAX >> shift] {
                 let mut bytes = Vec::new();

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use polymeter_proto::suggest::nearest;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
-
-use crate::suggest::nearest;
 
 /// The environment variable that sets the filter.
 pub const FILTER_VARIABLE: &str = "POLYMETER_LOG";

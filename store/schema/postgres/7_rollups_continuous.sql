@@ -40,3 +40,15 @@ CREATE TABLE samples_order (
     ordered_before timestamptz NOT NULL
 );
 INSERT INTO samples_order VALUES (date_trunc('hour', now()) - interval '2 days');
+
+-- The buckets that begin from `begin_at` to `end_at`, which is excluded, as on a server without continuous aggregates.
+CREATE FUNCTION samples_10s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_10s
+LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT * FROM samples_10s WHERE time >= begin_at AND time < end_at';
+CREATE FUNCTION samples_1min_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_1min
+LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT * FROM samples_1min WHERE time >= begin_at AND time < end_at';
+CREATE FUNCTION samples_1h_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_1h
+LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT * FROM samples_1h WHERE time >= begin_at AND time < end_at';
+
+-- What the views of a bucket per minute read. There are no parts here.
+CREATE VIEW polymeter_minute_part AS
+SELECT series_id, time, time AS part_time, count, max, sum FROM samples_1min;

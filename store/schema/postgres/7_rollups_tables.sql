@@ -119,3 +119,82 @@ FROM (
     FROM samples_1min WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1h')
     GROUP BY series_id, date_bin('1 h', time, 'epoch')
 ) AS buckets;
+
+-- The buckets that begin from `begin_at` to `end_at`, which is excluded: the same as the views have. The planner knows the
+-- times of the samples behind the buckets, which the views hide from it, and leaves partitions out.
+CREATE FUNCTION samples_10s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_10s
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT series_id, time, count, min, max, sum, first, last,
+       CASE WHEN first = min AND last = max THEN last - first
+            WHEN last = max THEN last
+            ELSE max - first + last END AS increase
+FROM (
+    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_10s
+    WHERE time >= begin_at AND time < end_at
+        AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
+    UNION ALL
+    SELECT series_id, date_bin('10 s', time, 'epoch') AS time, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
+           (min(ARRAY[extract(epoch FROM time)::float8, value]))[2] AS first,
+           (max(ARRAY[extract(epoch FROM time)::float8, value]))[2] AS last
+    -- The sum of a time without time zone and an interval is immutable: the planner computes it.
+    FROM samples WHERE time >= begin_at AND time < (end_at AT TIME ZONE 'UTC' + interval '10 s') AT TIME ZONE 'UTC'
+        AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
+        AND date_bin('10 s', time, 'epoch') >= begin_at AND date_bin('10 s', time, 'epoch') < end_at
+    GROUP BY series_id, date_bin('10 s', time, 'epoch')
+) AS buckets
+$$;
+
+CREATE FUNCTION samples_1min_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_1min
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT series_id, time, count, min, max, sum, first, last,
+       CASE WHEN first = min AND last = max THEN last - first
+            WHEN last = max THEN last
+            ELSE max - first + last END AS increase
+FROM (
+    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_1min
+    WHERE time >= begin_at AND time < end_at
+        AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+    UNION ALL
+    SELECT series_id, date_bin('1 min', time, 'epoch') AS time, sum(count)::int8, min(min), max(max), sum(sum),
+           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
+           (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
+    FROM samples_10s_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval '1 min') AT TIME ZONE 'UTC') AS part
+    WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+        AND date_bin('1 min', time, 'epoch') >= begin_at AND date_bin('1 min', time, 'epoch') < end_at
+    GROUP BY series_id, date_bin('1 min', time, 'epoch')
+) AS buckets
+$$;
+
+CREATE FUNCTION samples_1h_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_1h
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT series_id, time, count, min, max, sum, first, last,
+       CASE WHEN first = min AND last = max THEN last - first
+            WHEN last = max THEN last
+            ELSE max - first + last END AS increase
+FROM (
+    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_1h
+    WHERE time >= begin_at AND time < end_at
+        AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1h')
+    UNION ALL
+    SELECT series_id, date_bin('1 h', time, 'epoch') AS time, sum(count)::int8, min(min), max(max), sum(sum),
+           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
+           (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
+    FROM samples_1min_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval '1 h') AT TIME ZONE 'UTC') AS part
+    WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1h')
+        AND date_bin('1 h', time, 'epoch') >= begin_at AND date_bin('1 h', time, 'epoch') < end_at
+    GROUP BY series_id, date_bin('1 h', time, 'epoch')
+) AS buckets
+$$;
+
+-- The parts of which the buckets of `samples_1min` consist: buckets that are computed, those of 10 s, and samples. `part_time` is the
+-- partitions' own time: a statement that bounds it reads no others, also if the bounds are known only when it runs.
+CREATE VIEW polymeter_minute_part AS
+SELECT series_id, time, time AS part_time, count, max, sum FROM rollup_1min
+WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, count, max, sum FROM rollup_10s
+WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
+    AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
+UNION ALL
+SELECT series_id, date_bin('1 min', time, 'epoch'), time, 1, value, value FROM samples
+WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_10s');

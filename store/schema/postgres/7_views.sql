@@ -171,8 +171,10 @@ CROSS JOIN LATERAL (
     WHERE series.job_key IS NULL AND series.node = run.node
 ) AS series
 CROSS JOIN LATERAL (
-    SELECT time, count, max, sum FROM samples_1min
-    WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= series.lower AND samples_1min.time <= series.upper
+    SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
+    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+        AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
+    GROUP BY time
     UNION ALL
     SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
 ) AS bucket;
@@ -211,8 +213,10 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
     ) AS series
     CROSS JOIN LATERAL (
-        SELECT time, count, max, sum FROM samples_1min
-        WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= run.lower AND samples_1min.time <= run.upper
+        SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
+        WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.upper
+            AND part.part_time >= run.lower AND part.part_time < run.upper + interval '1 min'
+        GROUP BY time
         UNION ALL
         SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
     ) AS bucket

@@ -19,8 +19,13 @@ use crate::{StoreError, TimescaleMode};
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The tasks for a table with partitions.
-const PARTITIONS: [Task; 4] =
-    [partitions::CREATE_AHEAD, rollup_tables::COMPUTE, rollup_tables::COMPUTE_LATE, partitions::CLOSE];
+const PARTITIONS: [Task; 5] = [
+    partitions::CREATE_AHEAD,
+    partitions::SUMMARISE,
+    rollup_tables::COMPUTE,
+    rollup_tables::COMPUTE_LATE,
+    partitions::CLOSE,
+];
 
 /// The tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
 const DIRECT_COMPRESS: [Task; 5] = [

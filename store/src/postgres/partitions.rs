@@ -48,6 +48,11 @@ pub(super) const CREATE_AHEAD: Task =
 /// An index over a day of samples takes minutes to build, which `CONCURRENTLY` does beside the writers.
 pub(super) const CLOSE: Task = Task { name: "build the index of a partition", rounds: 60, run: close };
 
+/// The index on the time of an open partition knows pages only after they were summarised. Otherwise each read of the newest
+/// samples reads all pages since the last vacuum.
+pub(super) const SUMMARISE: Task =
+    Task { name: "summarise the times of recent samples", rounds: 5, run: summarise };
+
 /// Creates the partitions of today and of tomorrow.
 fn create_ahead(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "create the next partition";
@@ -79,6 +84,24 @@ fn close(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError>
         connection.execute(&format!("DROP INDEX IF EXISTS {index}"), &[]).context(ACTION)?;
         let build = format!("CREATE INDEX CONCURRENTLY {index} ON {partition} (series_id, time)");
         connection.execute(&build, &[]).context(ACTION)?;
+    }
+    Ok(())
+}
+
+/// Summarises new pages of the open partitions.
+fn summarise(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError> {
+    const ACTION: &str = "summarise the times of recent samples";
+    let indexes = "SELECT indexrelid::regclass::text FROM pg_inherits
+         JOIN pg_class AS part ON part.oid = inhrelid
+         JOIN pg_index ON indrelid = part.oid
+         JOIN pg_class AS built ON built.oid = indexrelid
+         WHERE inhparent = 'samples'::regclass AND built.relname = part.relname || '_brin'
+             AND NOT EXISTS (SELECT FROM pg_class AS sorted WHERE sorted.relname = part.relname || '_by_series'
+                             AND sorted.relnamespace = part.relnamespace)
+         ORDER BY part.relname DESC";
+    for mut index in connection.query(indexes, &[]).context(ACTION)? {
+        let summarise = format!("SELECT brin_summarize_new_values('{}')", index.text());
+        connection.execute(&summarise, &[]).context(ACTION)?;
     }
     Ok(())
 }

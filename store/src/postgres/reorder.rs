@@ -23,11 +23,9 @@ const ACTION: &str = "order recent samples";
 /// The maximum number of samples that one transaction rewrites: some 10 s, and 300 MB of temporary space.
 const STEP_ROWS: i64 = 4_000_000;
 
-/// Returns the begin and the end of the next period, as text, and its number of samples; no row if it is too
-/// short yet. Older samples are left to the compression policy. `$1` is the number of parts into which an hour
-/// is divided.
-const PERIOD: &str = "SELECT CAST(begin_at AS text), CAST(end_at AS text),
-         (SELECT count(*) FROM samples WHERE time >= begin_at AND time < end_at)
+/// Returns the begin and the end of the next period, as text; no row if it is too short yet. Older samples are left to the
+/// compression policy. `$1` is the number of parts into which an hour is divided.
+const PERIOD: &str = "SELECT CAST(begin_at AS text), CAST(end_at AS text)
      FROM (SELECT greatest(ordered_before, date_bin('1 h', now(), 'epoch') - interval '2 days') AS begin_at,
                now() - interval '10 min' AS complete_at FROM samples_order) AS state
      CROSS JOIN LATERAL (SELECT least(begin_at + interval '1 h' / CAST($1 AS bigint), complete_at) AS end_at) AS period
@@ -57,17 +55,25 @@ fn next_period(connection: &mut dyn Connection) -> Result<Option<(String, String
     loop {
         let mut rows = connection.query(PERIOD, &[parts.into()]).context(ACTION)?;
         let Some(row) = rows.first_mut() else { return Ok(None) };
-        let period = (row.text(), row.text(), row.integer());
-        if period.2 <= STEP_ROWS || parts >= PARTS {
-            return Ok(Some(period));
+        let (begin, end) = (row.text(), row.text());
+        let count = format!("SELECT count(*) FROM samples WHERE {}", condition(&begin, &end));
+        let count = connection.query(&count, &[]).context(ACTION)?.first_mut().map_or(0, Row::integer);
+        if count <= STEP_ROWS || parts >= PARTS {
+            return Ok(Some((begin, end, count)));
         }
         parts *= 2;
     }
 }
 
-/// Rewrites the samples of a period. The times are from the server: as constants they select batches, which parameters might not.
+/// Returns the condition for the samples of a period. The times are from the server. As constants they select chunks and batches; as
+/// columns they would let the server decompress all samples.
+fn condition(begin: &str, end: &str) -> String {
+    format!("time >= TIMESTAMPTZ '{begin}' AND time < TIMESTAMPTZ '{end}'")
+}
+
+/// Rewrites the samples of a period.
 fn rewrite(connection: &mut dyn Connection, begin: &str, end: &str, rows: i64) -> Result<(), StoreError> {
-    let period = format!("time >= TIMESTAMPTZ '{begin}' AND time < TIMESTAMPTZ '{end}'");
+    let period = condition(begin, end);
     connection.begin().context(ACTION)?;
     // All statements see the same samples; those that others write meanwhile stay as they are.
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", &[]).context(ACTION)?;

@@ -23,6 +23,8 @@ pub(super) static DIALECT: Dialect = Dialect {
     },
     // Unlike a sum of a timestamp and an interval, it is immutable: the planner excludes partitions by it.
     time: |time_us| format!("to_timestamp({}.{:06})", time_us / 1_000_000, time_us % 1_000_000),
+    // Beside partitions the view hides the times of samples behind the computed intervals from the planner.
+    buckets: |relation, begin, end| format!("{relation}_between({begin}, {end})"),
 };
 
 /// The version of the binary format of `jsonb`, which precedes the text.

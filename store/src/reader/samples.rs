@@ -43,10 +43,11 @@ impl Reader {
         let begin_ns = span_ns.start.max(0);
         let span_ns = begin_ns - begin_ns % rollup.length_ns()..span_ns.end;
         let Some(condition) = self.condition(series, &span_ns) else { return Ok(()) };
+        let source =
+            (self.dialect().buckets)(rollup.relation(), &self.bound(span_ns.start), &self.bound(span_ns.end));
         let select = format!(
-            "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {}
-             WHERE {condition} ORDER BY series_id, time",
-            rollup.relation()
+            "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
+             WHERE {condition} ORDER BY series_id, time"
         );
         let mut columns = vec![ColumnType::Integer, ColumnType::Time, ColumnType::Integer];
         columns.resize(9, ColumnType::Real);
@@ -82,18 +83,18 @@ impl Reader {
     /// Returns the condition for rows of `series` within `span_ns`; none if there are no such rows.
     fn condition(&self, series: &[i64], span_ns: &Range<i64>) -> Option<String> {
         let (first, last) = (series.iter().min()?, series.iter().max()?);
-        let dialect = self.dialect();
-        // Times have a resolution of microseconds, so that both bounds are rounded up.
-        let bound = |time_ns: i64| {
-            let time_us = time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0);
-            (dialect.time)(if time_us > LATEST_US { LATEST_US + 1 } else { stored_us(time_us) })
-        };
         // TimescaleDB skips compressed batches by the range of the ids, but not by the list.
         Some(format!(
             "series_id {} AND series_id BETWEEN {first} AND {last} AND time >= {} AND time < {}",
-            (dialect.is_one_of)(series),
-            bound(span_ns.start),
-            bound(span_ns.end)
+            (self.dialect().is_one_of)(series),
+            self.bound(span_ns.start),
+            self.bound(span_ns.end)
         ))
+    }
+
+    /// Writes a bound of times as a constant. Times have a resolution of microseconds, so that both bounds are rounded up.
+    fn bound(&self, time_ns: i64) -> String {
+        let time_us = time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0);
+        (self.dialect().time)(if time_us > LATEST_US { LATEST_US + 1 } else { stored_us(time_us) })
     }
 }

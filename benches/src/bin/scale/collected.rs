@@ -56,7 +56,7 @@ impl Collected {
         }
         let mut sum = Summary::default();
         for mock in &mut mocks {
-            sum.add(&mock.said()?);
+            sum.add(&mock.parsed_line()?);
         }
         let (collector_after, server_after) = (collector.usage()?, store.usage()?);
         let seconds = to_f64(now_ns() - begin_ns) / 1e9;

@@ -97,10 +97,10 @@ impl Exporters {
     /// stdin.
     pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
         polymeter_agent::kernel::raise_descriptor_limit();
-        let mut house = House::open(self)?;
-        epoll::add(&house.epoll, io::stdin(), EventData::new_u64(STDIN), EventFlags::IN)?;
-        say(&house.port.to_string());
-        while house.turn(None)? {}
+        let mut server = ExporterServer::open(self)?;
+        epoll::add(&server.epoll, io::stdin(), EventData::new_u64(STDIN), EventFlags::IN)?;
+        say(&server.port.to_string());
+        while server.poll(None)? {}
         Ok(())
     }
 }
@@ -137,7 +137,7 @@ struct Connection {
 
 /// All exporters of this process.
 #[derive(Debug)]
-struct House {
+struct ExporterServer {
     script: Script,
     page: Page,
     /// The buffer of a page's text; the header follows from its length.
@@ -150,7 +150,7 @@ struct House {
     served: Served,
 }
 
-impl House {
+impl ExporterServer {
     fn open(which: &Exporters) -> Result<Self, Box<dyn Error>> {
         let script = Script::read(Path::new(RECORDED), which.period)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -172,7 +172,7 @@ impl House {
     }
 
     /// Waits for events and handles them. Returns false at the end of stdin.
-    fn turn(&mut self, patience: Option<&Timespec>) -> Result<bool, Box<dyn Error>> {
+    fn poll(&mut self, patience: Option<&Timespec>) -> Result<bool, Box<dyn Error>> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), patience) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -238,7 +238,7 @@ impl House {
         let Some(mut connection) = self.connections.get_mut(slot).and_then(Option::take) else {
             return Ok(());
         };
-        if self.converse(&mut connection, slot).unwrap_or(false) {
+        if self.serve(&mut connection, slot).unwrap_or(false) {
             if let Some(place) = self.connections.get_mut(slot) {
                 *place = Some(connection);
             }
@@ -252,7 +252,7 @@ impl House {
     }
 
     /// Reads and answers requests. Returns false at the end of the connection.
-    fn converse(&mut self, connection: &mut Connection, slot: usize) -> io::Result<bool> {
+    fn serve(&mut self, connection: &mut Connection, slot: usize) -> io::Result<bool> {
         if !connection.waits {
             let mut bytes = [0; request::REQUEST_BYTES];
             match connection.stream.read(&mut bytes) {
@@ -272,8 +272,8 @@ impl House {
             if waits != connection.waits {
                 connection.waits = waits;
                 let flags = if waits { EventFlags::OUT } else { EventFlags::IN };
-                let whose = EventData::new_u64(CONNECTION | slot as u64);
-                epoll::modify(&self.epoll, &connection.stream, whose, flags)?;
+                let data = EventData::new_u64(CONNECTION | slot as u64);
+                epoll::modify(&self.epoll, &connection.stream, data, flags)?;
             }
             if waits || connection.ends {
                 return Ok(waits);
@@ -333,12 +333,12 @@ mod tests {
 
     const SCRAPE: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    fn house() -> House {
-        House::open(&Exporters { first: 0, step: 2, exporters: 3, period: Period::SECOND }).unwrap()
+    fn server() -> ExporterServer {
+        ExporterServer::open(&Exporters { first: 0, step: 2, exporters: 3, period: Period::SECOND }).unwrap()
     }
 
-    fn connect(house: &House, number: u64) -> TcpStream {
-        let stream = TcpStream::connect((address(number), house.port)).unwrap();
+    fn connect(server: &ExporterServer, number: u64) -> TcpStream {
+        let stream = TcpStream::connect((address(number), server.port)).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
         // With Nagle's algorithm a second segment waits for the acknowledgement of the first.
         stream.set_nodelay(true).unwrap();
@@ -346,18 +346,18 @@ mod tests {
     }
 
     /// Runs the exporters until `done` returns true.
-    fn until(house: &mut House, done: impl Fn(&House) -> bool) {
+    fn until(server: &mut ExporterServer, done: impl Fn(&ExporterServer) -> bool) {
         for _ in 0..20 {
-            if done(house) {
+            if done(server) {
                 return;
             }
-            house.turn(Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
+            server.poll(Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
         }
-        panic!("it is not done: {:?}", house.served);
+        panic!("timeout: {:?}", server.served);
     }
 
-    fn open(house: &House) -> usize {
-        house.connections.iter().flatten().count()
+    fn open(server: &ExporterServer) -> usize {
+        server.connections.iter().flatten().count()
     }
 
     /// Reads one answer: its header, and the body of the length that the header states.
@@ -377,17 +377,17 @@ mod tests {
 
     #[test]
     fn a_connection_has_one_page_after_the_other() {
-        let mut house = house();
-        assert_eq!(house.exporters.len(), 2);
-        let mut stream = connect(&house, 2);
+        let mut server = server();
+        assert_eq!(server.exporters.len(), 2);
+        let mut stream = connect(&server, 2);
         let mut pages = Vec::new();
         for number in 1..=2 {
             // A request may arrive in several segments.
             let (first, second) = SCRAPE.split_at(7);
             stream.write_all(first).unwrap();
-            until(&mut house, |house| house.connections.iter().flatten().any(|c| c.request == first));
+            until(&mut server, |server| server.connections.iter().flatten().any(|c| c.request == first));
             stream.write_all(second).unwrap();
-            until(&mut house, |house| house.served.pages == number);
+            until(&mut server, |server| server.served.pages == number);
             let (head, page) = answer(&mut stream);
             assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
             pages.push(page);
@@ -396,31 +396,31 @@ mod tests {
         // Two requests at once, then the end of the stream.
         stream.write_all(&SCRAPE.repeat(2)).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
-        until(&mut house, |house| open(house) == 0);
+        until(&mut server, |server| open(server) == 0);
         assert_ne!(answer(&mut stream), answer(&mut stream));
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-        assert_eq!((house.served.pages, house.served.refused), (4, 0));
-        assert!(house.served.bytes > 4 * 50 * 10);
+        assert_eq!((server.served.pages, server.served.refused), (4, 0));
+        assert!(server.served.bytes > 4 * 50 * 10);
     }
 
     #[test]
-    fn what_is_wrong_ends_the_connection_and_so_does_one_too_many() {
-        let mut house = house();
-        let mut streams: Vec<_> = (0..=CONNECTIONS).map(|_| connect(&house, 0)).collect();
-        until(&mut house, |house| house.served.refused == 1 && open(house) == CONNECTIONS);
+    fn a_malformed_request_and_an_excess_connection_are_refused() {
+        let mut server = server();
+        let mut streams: Vec<_> = (0..=CONNECTIONS).map(|_| connect(&server, 0)).collect();
+        until(&mut server, |server| server.served.refused == 1 && open(server) == CONNECTIONS);
         let refused = streams.pop().unwrap().read(&mut [0]);
         assert_eq!(refused.unwrap(), 0);
         let stream = &mut streams[0];
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        until(&mut house, |house| house.served.refused == 2 && open(house) == CONNECTIONS - 1);
+        until(&mut server, |server| server.served.refused == 2 && open(server) == CONNECTIONS - 1);
         assert!(answer(stream).0.starts_with("HTTP/1.1 404 "));
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         // Its slot is free again; a late event has no effect.
-        let free = house.free[0];
-        house.attend(free).unwrap();
-        let mut next = connect(&house, 0);
+        let free = server.free[0];
+        server.attend(free).unwrap();
+        let mut next = connect(&server, 0);
         next.write_all(SCRAPE).unwrap();
-        until(&mut house, |house| house.served.pages == 1);
+        until(&mut server, |server| server.served.pages == 1);
         assert!(answer(&mut next).0.starts_with("HTTP/1.1 200 OK\r\n"));
     }
 }

@@ -30,7 +30,7 @@ impl Part {
     }
 
     /// Waits for the next line of its output, and parses it as JSON.
-    pub(crate) fn said<T: DeserializeOwned>(&mut self) -> Result<T, Box<dyn Error>> {
+    pub(crate) fn parsed_line<T: DeserializeOwned>(&mut self) -> Result<T, Box<dyn Error>> {
         Ok(serde_json::from_str(&self.line()?)?)
     }
 

@@ -63,9 +63,9 @@ pub(crate) fn program() -> Result<PathBuf, Box<dyn Error>> {
 /// Returns the version of Prometheus.
 pub(crate) fn version() -> Result<String, Box<dyn Error>> {
     let output = Command::new(program()?).arg("--version").output()?;
-    let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
-    let said = String::from_utf8_lossy(&said).into_owned();
-    Ok(said.lines().next().unwrap_or_default().split(" (").next().unwrap_or_default().to_owned())
+    let printed = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+    Ok(printed.lines().next().unwrap_or_default().split(" (").next().unwrap_or_default().to_owned())
 }
 
 /// Returns a configuration that scrapes these targets, each a name and an address.
@@ -99,18 +99,18 @@ impl Prometheus {
             .stderr(File::create(&log)?)
             .spawn()?;
         let mut server = Self { process, address: String::new(), data, log };
-        let said = || {
+        let address = || {
             let log = fs::read_to_string(&server.log).unwrap_or_default();
             let address = listening(&log)?.to_owned();
             log.contains("Server is ready to receive web requests").then_some(address)
         };
-        let address = wait_for("Prometheus is ready", PATIENCE_S, said);
-        server.address = address.map_err(|error| format!("{error}: {}", server.said()))?;
+        let address = wait_for("Prometheus is ready", PATIENCE_S, address);
+        server.address = address.map_err(|error| format!("{error}: {}", server.log()))?;
         Ok(server)
     }
 
     /// Returns the text of the log.
-    fn said(&self) -> String {
+    fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_where_it_listens() {
+    fn the_address_is_found_in_the_log() {
         let log = "level=info msg=\"Start listening for connections\" address=127.0.0.1:0\n\
                    level=info component=web msg=\"Listening on\" address=127.0.0.1:43183\n";
         assert_eq!(listening(log), Some("127.0.0.1:43183"));

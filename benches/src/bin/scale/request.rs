@@ -75,7 +75,7 @@ mod tests {
     const PROMETHEUS: &str = "GET /metrics HTTP/1.1\r\nHost: 127.64.0.1:4000\r\nUser-Agent: Prometheus/2.42.0+ds\r\nAccept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\nAccept-Encoding: gzip\r\nX-Prometheus-Scrape-Timeout-Seconds: 10\r\n\r\n";
 
     #[test]
-    fn a_scrape_may_come_in_pieces_and_be_followed_by_another() {
+    fn a_request_may_arrive_in_pieces_and_be_followed_by_another() {
         for end in 0..PROMETHEUS.len() {
             assert_eq!(read(&PROMETHEUS.as_bytes()[..end]), Asked::Incomplete, "{end}");
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_how_long_it_is() {
+    fn an_answer_states_its_length() {
         let mut bytes = Vec::new();
         answer("200 OK", true, b"a 1\n", &mut bytes);
         let text = String::from_utf8(bytes).unwrap();

@@ -166,7 +166,7 @@ impl Mocks {
         let start = |first| {
             let which = Exporters { first, step, exporters, period: arguments.period };
             let mut part = Part::start("--exporters", &which)?;
-            let port = part.said()?;
+            let port = part.parsed_line()?;
             Ok(Mock { part, which, port })
         };
         Ok(Self((0..step).map(start).collect::<Result<_, Box<dyn Error>>>()?))
@@ -185,7 +185,7 @@ impl Mocks {
         let mut sum = Served::default();
         for mock in &mut self.0 {
             mock.part.go()?;
-            sum.add(&mock.part.said()?);
+            sum.add(&mock.part.parsed_line()?);
         }
         Ok(sum)
     }

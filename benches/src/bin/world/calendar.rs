@@ -1,4 +1,4 @@
-//! The jobs of the generated history: when and where they ran, and whose they were.
+//! The jobs of the generated history: their times, nodes and owners.
 
 use std::ops::Range;
 

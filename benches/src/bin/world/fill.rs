@@ -63,7 +63,7 @@ fn with_collector<T>(
     let collector = Collector::start(scratch.path(), &listen, store, "")?;
     let done = work(collector.endpoint());
     if done.is_err() {
-        say(&collector.said());
+        say(&collector.log());
     }
     collector.stop()?;
     done

@@ -73,7 +73,7 @@ pub(super) async fn show(
             ViewAction::None => {}
             ViewAction::Quit => return Ok(ExitCode::SUCCESS),
             ViewAction::Suspend => screen.suspend().map_err(failed)?,
-            ViewAction::Ask(verb) => pending = Some(send(socket.to_owned(), *verb)),
+            ViewAction::Ask(request) => pending = Some(send(socket.to_owned(), *request)),
         }
         view.tick(clock::realtime_us());
         screen.terminal.draw(|frame| view.draw(frame)).map_err(failed)?;
@@ -81,8 +81,8 @@ pub(super) async fn show(
 }
 
 /// Sends a request on a connection of its own.
-fn send(socket: PathBuf, verb: Request) -> JoinHandle<Result<Answer, Failure>> {
-    tokio::task::spawn_blocking(move || ask(&socket, &verb))
+fn send(socket: PathBuf, request: Request) -> JoinHandle<Result<Answer, Failure>> {
+    tokio::task::spawn_blocking(move || ask(&socket, &request))
 }
 
 /// Waits for the answer to the pending request; forever if there is none.

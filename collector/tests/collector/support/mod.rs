@@ -42,7 +42,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !condition() {
-        assert!(clock.now().since_start < DEADLINE, "waited in vain until {what}");
+        assert!(clock.now().since_start < DEADLINE, "timeout while waiting until {what}");
         std::thread::park_timeout(Duration::from_millis(10));
     }
 }

@@ -76,7 +76,7 @@ fn frames_stay_until_they_are_acknowledged() {
 }
 
 #[test]
-fn a_full_outbox_notes_what_went_and_keeps_what_was_sent() {
+fn a_full_outbox_notes_dropped_frames_and_keeps_sent_ones() {
     let mut outbox = outbox(5, 20);
     assert_eq!(send_all(&mut outbox), ["1-3:6:OutboxFull", "4", "5"]);
     // Sent frames may be stored already. Only the newest was never sent, so it is dropped.
@@ -104,7 +104,7 @@ fn a_frame_that_is_refused_leaves_a_note_and_what_follows_is_sent_again() {
 }
 
 #[test]
-fn an_acknowledgement_that_comes_after_sending_began_anew_counts() {
+fn an_acknowledgement_counts_after_a_resend_has_begun() {
     let mut outbox = outbox(3, 1000);
     send_all(&mut outbox);
     outbox.resend_all();
@@ -113,7 +113,7 @@ fn an_acknowledgement_that_comes_after_sending_began_anew_counts() {
 }
 
 #[test]
-fn events_of_a_frame_that_goes_are_given_back() {
+fn events_of_a_dropped_frame_are_returned() {
     let mut outbox = Outbox::new(SESSION, 15);
     let event = Event::JobEnded { job: JobHandle(7), at_us: 1 };
     let record = EventRecord { job: None, event: event.clone() };
@@ -125,7 +125,7 @@ fn events_of_a_frame_that_goes_are_given_back() {
 }
 
 #[test]
-fn what_was_acknowledged_is_never_made_up_again() {
+fn acknowledged_frames_are_replaced_by_notes() {
     let mut outbox = outbox(3, 1000);
     send_all(&mut outbox);
     outbox.acknowledge(2);
@@ -137,7 +137,7 @@ fn what_was_acknowledged_is_never_made_up_again() {
 }
 
 #[test]
-fn a_collector_that_acknowledges_the_future_is_not_believed() {
+fn an_acknowledgement_of_unsent_frames_is_ignored() {
     let mut outbox = outbox(3, 1000);
     assert_eq!(outbox.acknowledge(u64::MAX).frames, 0);
     assert_eq!(send_all(&mut outbox).len(), 3);
@@ -166,7 +166,7 @@ fn spill(outbox: &mut Outbox) -> (u64, Option<u64>, usize) {
 }
 
 #[test]
-fn what_was_spilled_keeps_its_place_and_comes_back() {
+fn spilled_frames_keep_their_place_and_are_restored() {
     let mut outbox = outbox(4, 1000);
     outbox.next_outgoing();
     outbox.sent();
@@ -185,7 +185,7 @@ fn what_was_spilled_keeps_its_place_and_comes_back() {
 }
 
 #[test]
-fn what_is_on_the_disk_takes_no_room() {
+fn frames_on_the_disk_take_no_room() {
     let mut outbox = Outbox::new(SESSION, 25);
     (1..=3).for_each(|frame| outbox.push(vec![frame; 10], summary(1, 0), Vec::new()));
     assert!(outbox.is_over());
@@ -199,7 +199,7 @@ fn what_is_on_the_disk_takes_no_room() {
 }
 
 #[test]
-fn what_is_missing_of_a_segment_leaves_notes() {
+fn missing_frames_of_a_segment_become_notes() {
     let mut outbox = Outbox::of_segments(SESSION, 1000, &[(1, 6), (7, 7)]);
     assert_eq!(outbox.next_outgoing(), Some(Outgoing::Segment(1)));
     let mut found = restored(2..=2);

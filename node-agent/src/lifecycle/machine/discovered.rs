@@ -30,6 +30,9 @@ impl Lifecycle {
         }
         for found in found.into_values() {
             let job_id = job_ids::known(&self.announced, &self.sluids, &found);
+            if let Some(sluid) = found.captured.job.as_deref().filter(|_| job_id.is_some()) {
+                self.sluids.stop_search(sluid);
+            }
             if let Some(job_id) = job_id.as_ref().filter(|job_id| targets.job(job_id).is_some()) {
                 self.found_again(targets, job_id, found, now, out);
             } else if found.name().is_some() {

@@ -7,6 +7,7 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
+use super::jobs::sluid;
 use super::{Awaited, METRICS, PERIODS, ROOT, Scenario, USERS};
 use crate::admission::{AdmissionEvent, LeaseOrigin, ReadTimes};
 use crate::config::Limits;
@@ -111,10 +112,11 @@ impl Scenario {
             return;
         }
         let request = self.random_request(None);
+        let alias = self.random.percent(50).then(|| sluid(&job_id));
         let sampling = SamplingRequest { metrics: request.metrics, duration_us: request.duration_us };
         let spec = StartSpec {
             job_id,
-            alias: None,
+            alias,
             cluster: None,
             owner_uid: self.random.percent(50).then_some(request.principal.uid),
             owner: None,

@@ -87,7 +87,7 @@ impl View {
         self.ask(Request::Set(SetRequest { job: self.job.clone(), plan, duration: Some(LEASE.to_owned()) }))
     }
 
-    fn ask(&mut self, verb: Request) -> ViewAction {
+    fn ask(&mut self, request: Request) -> ViewAction {
         if self.pending.is_some() {
             "the agent has not answered yet".clone_into(&mut self.message);
             return ViewAction::None;
@@ -96,8 +96,8 @@ impl View {
             "the job has ended".clone_into(&mut self.message);
             return ViewAction::None;
         }
-        self.pending = Some(verb.clone());
-        ViewAction::Ask(Box::new(verb))
+        self.pending = Some(request.clone());
+        ViewAction::Ask(Box::new(request))
     }
 
     /// Processes the reply to the pending request, or the error instead of it.

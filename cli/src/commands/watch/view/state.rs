@@ -151,8 +151,7 @@ impl View {
                 self.has_ended = true;
                 "the job has ended".clone_into(&mut self.message);
             }
-            // Not sent on a watch stream by an agent of this version.
-            // Answers to other verbs.
+            // Answers to other verbs, which an agent does not send on a watch stream.
             _ => {}
         }
     }

@@ -75,7 +75,7 @@ fn set(metric: &str, period: &str, duration: &str) -> ViewAction {
 }
 
 #[test]
-fn a_usual_terminal_shows_everything() {
+fn a_wide_terminal_shows_all_columns() {
     let lines = drawn(&view(), 80, 24);
     assert_eq!(lines[0], "job 4711  agent 0.65 % CPU  watched 12 s");
     assert_eq!(lines[1], "99.90 % of 1000 taken, 1 missed, 2 dropped, 3 late");
