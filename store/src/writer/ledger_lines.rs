@@ -1,6 +1,6 @@
 //! The lines of the ledger in the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
@@ -11,7 +11,7 @@ use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, JobRecord, LedgerLine};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::value::{Batch, Column, ColumnType, Value};
+use crate::value::{Batch, Column, ColumnType, Row, Value};
 
 const LINE: [Column; 5] = [
     ("position", ColumnType::Integer),
@@ -21,7 +21,14 @@ const LINE: [Column; 5] = [
     ("source", ColumnType::Text),
 ];
 
-const SOURCE: [Column; 1] = [("source", ColumnType::Text)];
+const NAME: [Column; 1] = [("name", ColumnType::Text)];
+
+const NUMBERS: [Column; 4] = [
+    ("session_key", ColumnType::Integer),
+    ("handle", ColumnType::Integer),
+    ("job_key", ColumnType::Integer),
+    ("source_id", ColumnType::Integer),
+];
 
 const CHANGE: [Column; 11] = [
     ("ledger_id", ColumnType::Integer),
@@ -93,36 +100,93 @@ pub(super) fn insert(
     if lines.is_empty() {
         return Ok(Vec::new());
     }
-    let sources: BTreeSet<_> = lines.iter().map(|line| line.source.as_str()).collect();
-    // Without the first condition a number would be spent for each source that is known.
-    connection.execute_batch(
-        "INSERT INTO ledger_source (source) SELECT source FROM {new}
-         WHERE NOT EXISTS (SELECT 1 FROM ledger_source AS known WHERE known.source = new.source) ON CONFLICT DO NOTHING",
-        &Batch::new(&SOURCE, sources.into_iter().map(|source| [source.into()])),
-    )?;
+    let sessions = session_keys(connection, lines)?;
+    let sources = source_ids(connection, lines)?;
+    let row = |line: &Arc<LedgerLine>| {
+        let session_key = sessions.get(&line.session.id.to_string()).copied();
+        let source_id = sources.get(line.source.as_str()).copied();
+        (session_key, line.handle(), key_of(line.job.as_ref()), source_id)
+    };
+    let values =
+        |(session_key, handle, job_key, source_id): (Option<i64>, Option<i64>, Option<i64>, Option<i64>)| {
+            [session_key.into(), handle.into(), job_key.into(), source_id.into()]
+        };
     // Lines of version 4 of the schema have no handle: they get the handle of this line. The unique index
     // finds them.
-    let of_old_jobs: Vec<_> =
-        lines.iter().filter(|line| line.job.is_some() && !is_new(line.job.as_ref())).cloned().collect();
+    let of_old_jobs = lines.iter().filter(|line| line.job.is_some() && !is_new(line.job.as_ref()));
+    let of_old_jobs = Batch::new(&NUMBERS, of_old_jobs.map(row).map(values));
     if !of_old_jobs.is_empty() {
         connection.execute_batch(
             "UPDATE ledger_line SET handle = new.handle FROM {new}
-             WHERE ledger_line.session_key = (SELECT session_key FROM session WHERE session.session_id = new.session_id)
-                 AND coalesce(ledger_line.handle, -1) = -1
-                 AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0)
-                 AND ledger_line.source_id = (SELECT source_id FROM ledger_source WHERE ledger_source.source = new.source)",
-            &batch(&of_old_jobs),
+             WHERE ledger_line.session_key = new.session_key AND coalesce(ledger_line.handle, -1) = -1
+                 AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0) AND ledger_line.source_id = new.source_id",
+            &of_old_jobs,
         )?;
     }
-    // The numbers are looked up row by row: a join would insert the lines in another order.
-    connection.execute_batch(
+    let inserted = connection.query_batch(
         "INSERT INTO ledger_line (session_key, handle, job_key, source_id)
-         SELECT (SELECT session_key FROM session WHERE session.session_id = new.session_id), handle, job_key,
-             (SELECT source_id FROM ledger_source WHERE ledger_source.source = new.source)
-         FROM {new} WHERE true ON CONFLICT DO NOTHING",
-        &batch(lines),
+         SELECT session_key, handle, job_key, source_id FROM {new} WHERE true ON CONFLICT DO NOTHING
+         RETURNING session_key, handle, job_key, source_id, ledger_id",
+        &Batch::new(&NUMBERS, lines.iter().map(row).map(values)),
     )?;
-    find(connection, lines)
+    let mut inserted: HashMap<_, i64> = inserted
+        .into_iter()
+        .map(|mut row| {
+            let mut next = || row.optional_integer();
+            ((next(), next(), next(), next()), row.integer())
+        })
+        .collect();
+    let (mut ids, mut others) = (Vec::with_capacity(lines.len()), Vec::new());
+    for (position, line) in lines.iter().enumerate() {
+        match inserted.remove(&row(line)) {
+            Some(id) => ids.push((position, id)),
+            None => others.push((position, Arc::clone(line))),
+        }
+    }
+    // Another connection inserted them meanwhile, or they are twice in the list.
+    let (positions, others): (Vec<usize>, Vec<_>) = others.into_iter().unzip();
+    let found = find(connection, &others)?;
+    ids.extend(found.into_iter().filter_map(|(other, id)| Some((*positions.get(other)?, id))));
+    Ok(ids)
+}
+
+/// Returns the keys of the sessions of `lines`, by their ids.
+fn session_keys(
+    connection: &mut dyn Connection,
+    lines: &[Arc<LedgerLine>],
+) -> Result<HashMap<String, i64>, DatabaseError> {
+    let ids: BTreeSet<_> = lines.iter().map(|line| line.session.id.to_string()).collect();
+    let keys = connection.query_batch(
+        "SELECT session_id, session_key FROM session WHERE session_id IN (SELECT name FROM {new})",
+        &Batch::new(&NAME, ids.into_iter().map(|id| [id.into()])),
+    )?;
+    Ok(by_name(keys))
+}
+
+/// Returns the ids of the sources of `lines`, by their names. Those that are missing are inserted.
+fn source_ids(
+    connection: &mut dyn Connection,
+    lines: &[Arc<LedgerLine>],
+) -> Result<HashMap<String, i64>, DatabaseError> {
+    const SELECT: &str =
+        "SELECT source, source_id FROM ledger_source WHERE source IN (SELECT name FROM {new})";
+    let sources: BTreeSet<_> = lines.iter().map(|line| line.source.as_str()).collect();
+    let count = sources.len();
+    let sources = Batch::new(&NAME, sources.into_iter().map(|source| [source.into()]));
+    let known = by_name(connection.query_batch(SELECT, &sources)?);
+    if known.len() == count {
+        return Ok(known);
+    }
+    connection.execute_batch(
+        "INSERT INTO ledger_source (source) SELECT name FROM {new}
+         WHERE NOT EXISTS (SELECT 1 FROM ledger_source AS known WHERE known.source = new.name) ON CONFLICT DO NOTHING",
+        &sources,
+    )?;
+    Ok(by_name(connection.query_batch(SELECT, &sources)?))
+}
+
+fn by_name(rows: Vec<Row>) -> HashMap<String, i64> {
+    rows.into_iter().map(|mut row| (row.text(), row.integer())).collect()
 }
 
 /// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one. A count of 0 is NULL,
