@@ -5,23 +5,18 @@ use super::rows::{JobRow, Rollup};
 use crate::StoreError;
 use crate::retention::Level;
 
-const DAY_NS: i64 = 86_400 * 1_000_000_000;
-
 impl Reader {
     /// Returns the finest rollup that has all of a job; none if its samples are complete.
     ///
     /// # Errors
     /// Returns an error if the store fails.
     pub fn finest_rollup(&mut self, job: &JobRow) -> Result<Option<Rollup>, StoreError> {
-        let select = "SELECT relation, dropped_before, keep_days,
-             (SELECT kept_at FROM kept_job WHERE job_key = $1 AND (until IS NULL OR until > dropped_before)) FROM retention";
+        let select = "SELECT relation, dropped_before,
+             (SELECT is_complete FROM kept_job WHERE job_key = $1 AND (until IS NULL OR until > dropped_before)) FROM retention";
         let incomplete = self.rows(select, &[job.job_key.into()], |row| {
-            let level = Level::of_relation(&row.text());
-            let (dropped_ns, days) = (row.optional_time_ns(), row.optional_integer());
-            let kept_ns = row.optional_time_ns();
+            let (level, dropped_ns) = (Level::of_relation(&row.text()), row.optional_time_ns());
             // A job that was kept in time has all of its rows.
-            let was_kept = kept_ns
-                .is_some_and(|kept_ns| days.is_none_or(|days| kept_ns - days * DAY_NS <= job.started_ns));
+            let was_kept = row.boolean();
             let is_dropped = dropped_ns.is_some_and(|dropped_ns| dropped_ns > job.started_ns);
             level.filter(|_| is_dropped && !was_kept)
         })?;
