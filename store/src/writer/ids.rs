@@ -21,9 +21,8 @@ pub(super) fn assign(
     seen: &Value<'_>,
 ) -> Result<(), DatabaseError> {
     let mut series = series::without_id(frames);
-    let is_new = |series: &SeriesRecord| {
-        key_of(series.job.as_ref()).is_some_and(|key| new_jobs.contains(&key))
-    };
+    let is_new =
+        |series: &SeriesRecord| key_of(series.job.as_ref()).is_some_and(|key| new_jobs.contains(&key));
     let known: Vec<_> = series.iter().filter(|series| !is_new(series)).cloned().collect();
     if !known.is_empty() {
         // In a transaction the planner is bound to the indexes.

@@ -198,7 +198,8 @@ fn source_ids(
     connection: &mut dyn Connection,
     sources: BTreeSet<&str>,
 ) -> Result<HashMap<String, i64>, DatabaseError> {
-    const SELECT: &str = "SELECT source, source_id FROM ledger_source WHERE source IN (SELECT name FROM {new})";
+    const SELECT: &str =
+        "SELECT source, source_id FROM ledger_source WHERE source IN (SELECT name FROM {new})";
     let count = sources.len();
     let sources = Batch::new(&NAME, sources.into_iter().map(|source| [source.into()]));
     let known = by_name(connection.query_batch(SELECT, &sources)?);

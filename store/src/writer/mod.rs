@@ -105,8 +105,7 @@ impl Store {
         // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
         // and committed before an id is cached.
         let new_jobs = jobs::assign_keys(connection, frames).context("store jobs")?;
-        ids::assign(connection, frames, &new_jobs, &last_seen(frames))
-            .context("store series")?;
+        ids::assign(connection, frames, &new_jobs, &last_seen(frames)).context("store series")?;
         connection.make_room(frames).context("create a partition")?;
         let committed = write(connection, frames, &new_jobs)?;
         connection.check_committed()?;
