@@ -1,5 +1,7 @@
 //! `polymeter`: monitors and profiles HPC jobs, each metric at its own sampling period.
 
+#[cfg(feature = "local")]
+mod calendar;
 mod client;
 mod commands;
 mod control_view;

@@ -101,6 +101,11 @@ const FAILURES: &[&[&str]] = &[
     &["bundle"],
     &["bundle", "verify", "/nowhere"],
     &["bundle", "seal", "/nowhere"],
+    &["store", "--store", "sqlite:/nowhere/run.db"],
+    &["store", "prune", "--store", "sqlite:/nowhere/run.db", "--dry-run"],
+    &["store", "prune", "--before", "yesterday"],
+    &["keep", "4711", "--store", "sqlite:/nowhere/run.db"],
+    &["keep", "4711", "--until", "2030-01-01", "--release"],
     &["keygen", "--out", "/nowhere"],
     &["keygen", "--name", "a/b"],
     &["run"],
@@ -129,7 +134,9 @@ fn failures_are_reported_as_recorded() {
 #[test]
 fn a_left_out_command_states_that_it_is_left_out() {
     let mut transcript = String::new();
-    for arguments in FAILURES.iter().filter(|words| ["run", "report", "bundle", "keygen"].contains(&words[0]))
+    for arguments in FAILURES
+        .iter()
+        .filter(|words| ["run", "report", "bundle", "store", "keep", "keygen"].contains(&words[0]))
     {
         let output = polymeter(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");

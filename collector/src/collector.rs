@@ -70,7 +70,8 @@ impl Collector {
         // The order matters: if a later step fails, values are dropped in reverse order of their creation.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
-        let maintenance = config.store.start_maintenance().map_err(|source| store_error(config, source))?;
+        let maintenance =
+            config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let (sinks, sink_threads) =
             sinks::start(&config.sinks, &metrics, clock).map_err(CollectorStartError::Thread)?;
@@ -151,10 +152,13 @@ impl Collector {
     }
 
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,
-    /// `session_timeout` and `[clock]`. Sinks reopen their outputs. Returns the other keys with changed
+    /// `session_timeout`, `[clock]` and `[retention]`. Sinks reopen their outputs. Returns the other keys with changed
     /// values, which require a restart.
     pub fn reload(&self, config: &CollectorConfig) -> Vec<&'static str> {
         self.settings.set(config);
+        if let Some(retention) = config.retention {
+            self.maintenance.set_retention(retention);
+        }
         self.sinks.reopen();
         settings::fixed_changes(&self.config, config)
     }

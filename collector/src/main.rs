@@ -115,11 +115,12 @@ fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Total
     })?;
     let collector = Collector::start(config, &zmq::Context::new())?;
     info!(
-        "listening at {}, {}, storing in {}: {}",
+        "listening at {}, {}, storing in {}: {}{}",
         collector.endpoint(),
         if config.keys.is_some() { "encrypted" } else { "not encrypted" },
         config.store,
-        collector.write_mode()
+        collector.write_mode(),
+        config.retention.map_or_else(String::new, |retention| format!("; keeping {retention}, jobs forever"))
     );
     if !collector.control_endpoints().is_empty() {
         info!("listening for users at {}", collector.control_endpoints().join(" and "));

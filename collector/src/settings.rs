@@ -15,13 +15,19 @@ pub(crate) struct Settings {
     pub(crate) commit_rows: usize,
     /// The value of [`CollectorConfig::session_timeout`].
     pub(crate) session_timeout: Duration,
-    /// The value of [`CollectorConfig::clock`].
+    /// The value of [`CollectorConfig::clock`], with a greatest age that is not above the retention of samples.
     pub(crate) clock: TimeRange,
 }
 
 impl From<&CollectorConfig> for Settings {
     fn from(config: &CollectorConfig) -> Self {
-        let CollectorConfig { commit_interval, commit_rows, session_timeout, clock, .. } = *config;
+        let CollectorConfig { commit_interval, commit_rows, session_timeout, mut clock, retention, .. } =
+            *config;
+        // Older samples would be removed at once, and their rollups are final.
+        let kept_days = retention.and_then(|retention| retention.samples.days());
+        if let Some(days) = kept_days {
+            clock.max_age = clock.max_age.min(Duration::from_secs(u64::from(days) * 86_400));
+        }
         Self { commit_interval, commit_rows, session_timeout, clock }
     }
 }
@@ -56,6 +62,7 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         commit_rows: _,
         session_timeout: _,
         clock: _,
+        retention: _,
         control,
         keys,
         bind_node_to_key,

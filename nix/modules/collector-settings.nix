@@ -6,6 +6,7 @@ let
   inherit (import ./types.nix { inherit lib; })
     absolutePath
     endpoint
+    keep
     optional
     pathOrOff
     period
@@ -50,6 +51,12 @@ in
       "reject"
       "quarantine"
     ]) "reject" "The treatment of other samples: rejected, or stored in the table samples_quarantine.";
+  };
+  retention = {
+    raw = optional keep "90d" "The time for which samples are kept.";
+    "10s" = optional keep "90d" "The time for which summaries of 10 s are kept.";
+    "1min" = optional keep "1y" "The time for which summaries of a minute are kept.";
+    "1h" = optional keep "forever" "The time for which summaries of an hour are kept.";
   };
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"

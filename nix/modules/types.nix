@@ -19,6 +19,7 @@ in
   period = types.strMatching "[0-9]+(us|ms|s|min|h|d)";
   periodOrOff = types.strMatching "off|[0-9]+(us|ms|s|min|h|d)";
   reach = types.strMatching "[0-9]+(s|min|h|d)";
+  keep = types.strMatching "forever|[0-9]+(d|y)";
   size = types.strMatching "[0-9]+(KiB|MiB|GiB)";
   endpoint = types.strMatching "(tcp|ipc)://.+";
   # Strings instead of Nix paths, which would be copied into the Nix store, where every user can read them.

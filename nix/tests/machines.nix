@@ -65,6 +65,12 @@
           max_age = "30d";
           out_of_range = "quarantine";
         };
+        retention = {
+          raw = "30d";
+          "10s" = "60d";
+          "1min" = "2y";
+          "1h" = "forever";
+        };
         control_socket = "/run/polymeter-collector/control.sock";
         pending_requests_file = "/var/lib/polymeter-collector/requests.json";
         auth = "munge";

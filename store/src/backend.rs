@@ -17,6 +17,7 @@ use std::path::Path;
 
 use crate::accepted::Accepted;
 use crate::error::DatabaseError;
+use crate::retention::{Cutoffs, Part, Storage};
 use crate::stop::{Cancel, Stop};
 use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
@@ -49,9 +50,26 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Connects and disconnects, to test whether the database can be reached.
     fn probe(&self) -> Result<(), StoreError>;
 
+    /// Connects to administer the database: to keep jobs, and to see what is removed next. Nothing is created, and the
+    /// schema is not migrated. The caller checks its version.
+    fn open_to_administer(&self) -> Result<AdministrationSession, StoreError>;
+
     /// Connects to maintain the database; returns none while another connection does.
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError>;
 }
+
+/// A connection that was opened to administer a database.
+pub(crate) struct AdministrationSession {
+    /// The connection.
+    pub(crate) connection: Box<dyn Connection>,
+    /// The removal of old rows.
+    pub(crate) removal: &'static Removal,
+    /// Measures the store at a time, in microseconds since the epoch.
+    pub(crate) measure: Measure,
+}
+
+/// Measures a store.
+pub(crate) type Measure = Box<dyn Fn(&mut dyn Connection, i64) -> Result<Storage, StoreError> + Send>;
 
 /// A connection that was opened to maintain a database. Its end releases the lock of the maintenance.
 pub(crate) struct MaintenanceSession {
@@ -61,6 +79,8 @@ pub(crate) struct MaintenanceSession {
     pub(crate) cancel: Option<Cancel>,
     /// The tasks, in the order in which they run.
     pub(crate) tasks: &'static [Task],
+    /// The removal of old rows, which is one of the tasks.
+    pub(crate) removal: &'static Removal,
 }
 
 /// A task of the maintenance.
@@ -72,6 +92,31 @@ pub(crate) struct Task {
     pub(crate) rounds: u32,
     /// Runs it, until the maintenance has to end. The connection is in no transaction, before and after.
     pub(crate) run: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
+}
+
+/// The part of the removal that differs between backends.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    /// Returns the parts before the cutoffs that have more rows than those of kept jobs, in the order of their removal.
+    pub(crate) due: fn(&mut dyn Connection, &Cutoffs) -> Result<Vec<Part>, StoreError>,
+    /// Completes the rollups of the parts that are removed next.
+    pub(crate) prepare: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
+    /// Removes a part, except for the rows of kept jobs.
+    pub(crate) remove: fn(&mut dyn Connection, &Part, &Stop) -> Result<Removed, StoreError>,
+    /// Returns the space of removed rows to the file system.
+    pub(crate) finish: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
+}
+
+/// The result of the removal of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// It is removed, except for this number of rows.
+    Done {
+        /// The number of rows of kept jobs, which stay.
+        kept_rows: u64,
+    },
+    /// It is removed later: its rollups are not complete, or the maintenance ends.
+    Postponed,
 }
 
 /// A connection that was opened to write.
@@ -103,6 +148,8 @@ pub(crate) struct Dialect {
     pub(crate) defers_ledger: bool,
     /// The prefix of a statement that returns its plan.
     pub(crate) explain: &'static str,
+    /// The time of the database, in whole seconds since the epoch.
+    pub(crate) now_s: &'static str,
     /// Writes a condition after a column of ids: that it is one of these.
     pub(crate) is_one_of: fn(&[i64]) -> String,
     /// Writes a time, in microseconds since the epoch, as a constant.

@@ -11,6 +11,7 @@
 //! ```
 
 pub mod accepted;
+mod administration;
 mod backend;
 mod bounds;
 mod digest;
@@ -22,6 +23,8 @@ mod maintenance;
 mod options;
 mod postgres;
 pub mod reader;
+mod removal;
+mod retention;
 mod schema;
 mod sqlite;
 mod stop;
@@ -29,11 +32,13 @@ mod url;
 mod value;
 mod writer;
 
+pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
 pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::labels::labels_json;
 pub use crate::maintenance::Maintenance;
 pub use crate::options::{OpenOptions, StoreOrigin, TimescaleMode, WriteMode};
+pub use crate::retention::{Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::SCHEMA_VERSION;
 pub use crate::url::{InvalidStoreUrl, StoreUrl};
 pub use crate::writer::Store;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::backend::{Backend, Connection, Opened};
-use crate::{Maintenance, OpenOptions, StoreError, postgres, sqlite};
+use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened};
+use crate::{Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
 /// The parser of a backend for URLs: returns none for a URL of another backend, and a message for an invalid
 /// one.
@@ -74,12 +74,13 @@ impl StoreUrl {
         self.backend.probe()
     }
 
-    /// Starts the maintenance that the store needs besides the writers.
+    /// Starts the maintenance that the store needs besides the writers. It writes the policy for retention into the store;
+    /// without one, that of the store stays in force.
     ///
     /// # Errors
     /// Returns an error if the operating system refuses a thread.
-    pub fn start_maintenance(&self) -> Result<Maintenance, StoreError> {
-        Maintenance::start(Arc::clone(&self.backend))
+    pub fn start_maintenance(&self, retention: Option<Retention>) -> Result<Maintenance, StoreError> {
+        Maintenance::start(Arc::clone(&self.backend), retention)
     }
 
     pub(crate) fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {
@@ -88,6 +89,14 @@ impl StoreUrl {
 
     pub(crate) fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.backend.open_to_read()
+    }
+
+    pub(crate) fn open_to_administer(&self) -> Result<AdministrationSession, StoreError> {
+        self.backend.open_to_administer()
+    }
+
+    pub(crate) fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {
+        self.backend.open_for_maintenance()
     }
 
     pub(crate) fn without_tables(&self) -> StoreError {

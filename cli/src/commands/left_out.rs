@@ -16,6 +16,10 @@ pub(crate) enum LeftOutCommand {
     Bundle(IgnoredArguments),
     #[command(hide = true, disable_help_flag = true)]
     Keygen(IgnoredArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Store(IgnoredArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Keep(IgnoredArguments),
 }
 
 /// The arguments of a command that this build does not contain.
@@ -34,9 +38,11 @@ impl LeftOutCommand {
         match self {
             Self::Run(arguments) if has_json(arguments) => ErrorFormat::JsonOnStderr,
             Self::Run(_) => ErrorFormat::Text,
-            Self::Report(arguments) | Self::Bundle(arguments) | Self::Keygen(arguments) => {
-                ErrorFormat::of(has_json(arguments))
-            }
+            Self::Report(arguments)
+            | Self::Bundle(arguments)
+            | Self::Keygen(arguments)
+            | Self::Store(arguments)
+            | Self::Keep(arguments) => ErrorFormat::of(has_json(arguments)),
         }
     }
 
@@ -46,6 +52,8 @@ impl LeftOutCommand {
             Self::Run(_) => ("run the command", "this build contains no agent and no collector"),
             Self::Report(_) => ("report", "this build has no store access"),
             Self::Bundle(_) => ("make or verify a bundle", "this build has no store access"),
+            Self::Store(_) => ("examine the store", "this build has no store access"),
+            Self::Keep(_) => ("keep the job", "this build has no store access"),
             Self::Keygen(_) => ("create keys", "this build contains no libzmq"),
         };
         Failure::Failed(format!("cannot {command}: {cause}; use the full build of polymeter"))

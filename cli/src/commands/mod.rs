@@ -6,6 +6,8 @@ mod completions;
 mod job;
 mod jobs;
 #[cfg(feature = "local")]
+mod keep;
+#[cfg(feature = "local")]
 mod keygen;
 #[cfg(not(feature = "local"))]
 mod left_out;
@@ -21,6 +23,8 @@ mod reset;
 mod run;
 mod set;
 mod status;
+#[cfg(feature = "local")]
+mod store;
 mod version;
 mod watch;
 
@@ -83,6 +87,12 @@ enum Command {
     Completions(completions::CompletionsArguments),
     /// Print the manual page of this command, or write the pages of all commands.
     Man(man::ManArguments),
+    /// Show the size of a store, its growth, and what retention removes next.
+    #[cfg(feature = "local")]
+    Store(store::StoreArguments),
+    /// Exempt a stored job from retention.
+    #[cfg(feature = "local")]
+    Keep(keep::KeepArguments),
     /// Create a key pair for the encryption and authentication of an agent or a collector.
     #[cfg(feature = "local")]
     Keygen(keygen::KeygenArguments),
@@ -118,6 +128,10 @@ impl Command {
             #[cfg(feature = "local")]
             Self::Keygen(arguments) => ErrorFormat::of(arguments.is_json()),
             #[cfg(feature = "local")]
+            Self::Store(arguments) => ErrorFormat::of(arguments.is_json()),
+            #[cfg(feature = "local")]
+            Self::Keep(arguments) => ErrorFormat::of(arguments.is_json()),
+            #[cfg(feature = "local")]
             Self::Run(_) | Self::Bundle(_) => ErrorFormat::Text,
             #[cfg(not(feature = "local"))]
             Self::LeftOut(command) => command.error_format(),
@@ -147,6 +161,10 @@ impl Command {
             Self::Bundle(arguments) => bundle::execute(&arguments)?,
             #[cfg(feature = "local")]
             Self::Keygen(arguments) => keygen::execute(&arguments)?,
+            #[cfg(feature = "local")]
+            Self::Store(arguments) => store::execute(&arguments)?,
+            #[cfg(feature = "local")]
+            Self::Keep(arguments) => keep::execute(&arguments)?,
             #[cfg(not(feature = "local"))]
             Self::LeftOut(command) => return Err(command.failure()),
             Self::Metrics(arguments) => metrics::execute(&arguments)?,

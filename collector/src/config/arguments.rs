@@ -89,6 +89,7 @@ impl CollectorArguments {
             commit_rows: raw.commit_rows.unwrap_or(usual.commit_rows),
             session_timeout: raw.session_timeout.unwrap_or(usual.session_timeout),
             clock: raw.clock.resolve(),
+            retention: Some(raw.retention.resolve()),
             control: raw.control.resolve(),
             bind_node_to_key: raw.security.bind_node_to_key.unwrap_or(usual.bind_node_to_key),
             metrics_listen: raw.metrics_listen,
@@ -104,6 +105,8 @@ impl CollectorArguments {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use polymeter_store::Retention;
 
     use super::*;
     use crate::control::ControlConfig;
@@ -263,6 +266,30 @@ mod tests {
             ("[clock]\nback = '1d'\n", 2, "in [clock]; known keys are max_age, max_skew, out_of_range"),
         ] {
             let faults = clock(text).unwrap_err();
+            let place = format!("collector.toml:{line}: ");
+            assert!(faults.contains(&place) && faults.contains(part), "{faults}");
+        }
+    }
+
+    #[test]
+    fn retention_is_configurable() {
+        let resolve = resolver();
+        let retention = |text: &str| resolve(text, &[]).map(|config| config.retention.unwrap());
+        assert_eq!(retention("[retention]\n").unwrap(), Retention::default());
+        let of = retention("[retention]\nraw = '30d'\n10s = '60d'\n1min = '2y'\n1h = '10y'\n").unwrap();
+        let days = [of.samples, of.ten_seconds, of.minute, of.hour].map(|keep| keep.days());
+        assert_eq!(days, [Some(30), Some(60), Some(730), Some(3650)]);
+        for (text, line, part) in [
+            ("retention = '1d'\n", 1, "a section [retention]"),
+            ("[retention]\nraw = '12h'\n", 2, "from 1d to 100y, or forever"),
+            ("[retention]\nsamples = '9d'\n", 2, "in [retention]; known keys are 10s, 1h, 1min, raw"),
+            (
+                "\n[retention]\nraw = '1y'\n",
+                2,
+                "`10s` is kept for a shorter time (90d) than `raw` (1y); set `10s` to 1y or longer",
+            ),
+        ] {
+            let faults = retention(text).unwrap_err();
             let place = format!("collector.toml:{line}: ");
             assert!(faults.contains(&place) && faults.contains(part), "{faults}");
         }

@@ -8,6 +8,7 @@ mod control;
 mod endpoint;
 mod model;
 mod raw;
+mod retention;
 mod security;
 
 pub use self::arguments::CollectorArguments;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use polymeter_service::log;
-use polymeter_store::{StoreUrl, TimescaleMode};
+use polymeter_store::{Retention, StoreUrl, TimescaleMode};
 
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
@@ -40,6 +40,8 @@ pub struct CollectorConfig {
     pub session_timeout: Duration,
     /// The accepted times of samples, and the treatment of others.
     pub clock: TimeRange,
+    /// The time for which samples and rollups are kept; none leaves the policy of the store in force.
+    pub retention: Option<Retention>,
     /// The endpoints for control requests of users.
     pub control: ControlConfig,
     /// The key files; none for connections without encryption.
@@ -68,6 +70,7 @@ impl CollectorConfig {
             commit_rows: 50_000,
             session_timeout: limits::SESSION_TIMEOUT,
             clock: TimeRange::default(),
+            retention: Some(Retention::default()),
             control: ControlConfig::default(),
             keys: None,
             bind_node_to_key: true,

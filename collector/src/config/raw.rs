@@ -13,6 +13,7 @@ use polymeter_store::{StoreUrl, TimescaleMode};
 use super::clock::{CoarseDuration, RawClock};
 use super::control::RawControl;
 use super::endpoint::Endpoint;
+use super::retention::RawRetention;
 use super::security::RawSecurity;
 use crate::sinks::SinkUrl;
 
@@ -34,6 +35,7 @@ pub(super) struct RawConfig {
     pub(super) commit_rows: Option<usize>,
     pub(super) session_timeout: Option<Duration>,
     pub(super) clock: RawClock,
+    pub(super) retention: RawRetention,
     pub(super) control: RawControl,
     pub(super) security: RawSecurity,
     pub(super) metrics_listen: Option<SocketAddr>,
@@ -88,6 +90,7 @@ impl RawConfig {
                 .parse("session_timeout", reporter_ref, str::parse)
                 .map(|CoarseDuration(timeout)| timeout),
             clock: RawClock::take(&mut root, reporter_ref),
+            retention: RawRetention::take(&mut root, reporter_ref),
             control: RawControl::take(&mut root, reporter_ref),
             metrics_listen: root.parse("metrics_listen", reporter_ref, address),
             sinks: sinks(&mut root, reporter_ref),
@@ -97,6 +100,7 @@ impl RawConfig {
         root.finish(&mut reporter);
         let mut faults = reporter.into_faults();
         raw.control.check(&mut faults);
+        raw.retention.check(&mut faults);
         raw.security.check(&mut faults);
         (raw, faults)
     }

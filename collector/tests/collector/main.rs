@@ -26,6 +26,7 @@ mod metrics;
 mod plans;
 mod postgres;
 mod program;
+mod retention;
 mod rollup_tables;
 mod rollups;
 mod sample_table;
@@ -48,6 +49,7 @@ fn main() -> std::process::ExitCode {
         plans::TESTS,
         postgres::TESTS,
         program::TESTS,
+        retention::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
         sample_table::TESTS,

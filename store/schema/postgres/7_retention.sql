@@ -1,2 +1,24 @@
--- Version 7 for PostgreSQL and TimescaleDB: what retention needs to know.
+-- Version 7 for PostgreSQL and TimescaleDB: what retention needs to know. Mirrors sqlite/7_retention.sql.
 
+-- Rows of a relation are removed after `keep_days`, or never. `dropped_before`: older rows were removed, except for kept jobs.
+CREATE TABLE retention (
+    relation text PRIMARY KEY,
+    keep_days int8,
+    dropped_before timestamptz
+);
+INSERT INTO retention (relation) VALUES ('samples'), ('samples_10s'), ('samples_1min'), ('samples_1h');
+
+-- The jobs whose rows are not removed, until a time or for ever.
+CREATE TABLE kept_job (
+    job_key int8 PRIMARY KEY REFERENCES job,
+    kept_at timestamptz NOT NULL,
+    until timestamptz
+);
+
+-- The chunks and partitions that contain no more than the rows of `job_keys`.
+CREATE TABLE kept_part (
+    relation text NOT NULL,
+    begin_at timestamptz NOT NULL,
+    job_keys text NOT NULL,
+    PRIMARY KEY (relation, begin_at)
+);

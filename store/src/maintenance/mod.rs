@@ -4,7 +4,7 @@
 //! transactions, so that it can be interrupted between any two of them: a stop of the collector cancels the
 //! running statement, and the next start goes on.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use tracing::{info, warn};
 use crate::StoreError;
 use crate::backend::{Backend, MaintenanceSession, Task};
 use crate::error::chain;
+use crate::removal;
+use crate::retention::Retention;
 use crate::stop::Stop;
 
 /// The time between two rounds of maintenance.
@@ -22,28 +24,39 @@ const ROUND: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Maintenance {
     stop: Arc<Stop>,
+    retention: NewRetention,
     /// The thread; none once it is joined.
     thread: Option<JoinHandle<()>>,
 }
 
+/// A retention policy that is not in the store yet.
+type NewRetention = Arc<Mutex<Option<Retention>>>;
+
 impl Maintenance {
-    /// Starts the maintenance of a database.
-    pub(crate) fn start(backend: Arc<dyn Backend>) -> Result<Self, StoreError> {
+    /// Starts the maintenance of a database. Without a policy for retention, that of the store stays in force.
+    pub(crate) fn start(backend: Arc<dyn Backend>, retention: Option<Retention>) -> Result<Self, StoreError> {
         let stop = Arc::new(Stop::default());
         let ended = Ended(Arc::clone(&stop));
+        let retention = Arc::new(Mutex::new(retention));
+        let new_retention = Arc::clone(&retention);
         let work = move || {
             let mut rounds = 0..;
             while let Some(round) = rounds.next()
                 && !ended.0.is_requested()
             {
-                run_round(&*backend, round, &ended.0);
+                run_round(&*backend, round, &new_retention, &ended.0);
                 if ended.0.is_requested_within(ROUND) {
                     break;
                 }
             }
         };
         let thread = Builder::new().name("maintenance".to_owned()).spawn(work).map_err(StoreError::Thread)?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, retention, thread: Some(thread) })
+    }
+
+    /// Sets another policy for retention, which the next round writes into the store.
+    pub fn set_retention(&self, retention: Retention) {
+        *self.retention.lock().unwrap_or_else(PoisonError::into_inner) = Some(retention);
     }
 
     /// Ends the thread, and cancels the statement that it runs. A thread whose database does not answer is left
@@ -85,7 +98,7 @@ impl Drop for Ended {
 }
 
 /// Runs the tasks that are due. The first round runs all of them.
-fn run_round(backend: &dyn Backend, round: u32, stop: &Stop) {
+fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: &Stop) {
     let mut done = 0;
     while !stop.is_requested() {
         let mut session = match backend.open_for_maintenance() {
@@ -98,12 +111,30 @@ fn run_round(backend: &dyn Backend, round: u32, stop: &Stop) {
             }
         };
         stop.set_cancel(session.cancel.take());
+        if let Err(error) = write_retention(&mut session, retention) {
+            info!("database maintenance postponed: {}", chain(&error));
+            stop.set_cancel(None);
+            return;
+        }
         let is_finished = run_tasks(session, round, stop, &mut done);
         stop.set_cancel(None);
         if is_finished {
             return;
         }
     }
+}
+
+/// Writes a new policy for retention into the store. Without it nothing is removed.
+fn write_retention(session: &mut MaintenanceSession, retention: &NewRetention) -> Result<(), StoreError> {
+    let mut retention = retention.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(new) = *retention else { return Ok(()) };
+    if let Some(before) = removal::write(&mut *session.connection, &new)?
+        && before != Retention::FOREVER
+    {
+        info!("the retention changed from {before} to {new}");
+    }
+    *retention = None;
+    Ok(())
 }
 
 /// Runs the tasks that are due, except for the first `done`. Returns false after an error: the other tasks

@@ -29,6 +29,11 @@ pub(super) const REFRESH_RECENT: Task = Task {
 /// Compresses the chunks of rollups that no longer grow.
 pub(super) const COMPRESS: Task = Task { name: "compress rollups", rounds: 60, run: compress };
 
+/// Refreshes all buckets that are complete.
+pub(super) fn complete(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    refresh(connection, stop, ALL)
+}
+
 const REFRESHING: &str = "refresh the rollups";
 
 /// The aggregates, each computed from the one before, with the number of buckets that one transaction
@@ -47,8 +52,8 @@ const RECENT: &str = "SELECT CAST(refreshed AS text), CAST(complete AS text)
      JOIN _timescaledb_catalog.continuous_agg ON user_view_schema = view_schema AND user_view_name = view_name
      CROSS JOIN LATERAL (SELECT _timescaledb_functions.to_timestamp(_timescaledb_functions.cagg_watermark(mat_hypertable_id)) AS refreshed) AS mark
      CROSS JOIN LATERAL (SELECT now() - interval '5 min' AS complete) AS until
-     WHERE view_schema = current_schema() AND view_name = $1 AND refreshed > '1970-01-01'
-         AND refreshed + CASE $1 WHEN 'samples_10s' THEN interval '10 s' WHEN 'samples_1min' THEN interval '1 min' ELSE interval '1 h' END < complete";
+     WHERE view_schema = current_schema() AND view_name = CAST($1 AS text) AND refreshed > '1970-01-01'
+         AND refreshed + CASE CAST($1 AS text) WHEN 'samples_10s' THEN interval '10 s' WHEN 'samples_1min' THEN interval '1 min' ELSE interval '1 h' END < complete";
 
 /// Refreshes the aggregates within the ranges that `range` returns. Each transaction refreshes a bounded number of buckets, the oldest
 /// first: a query adds the samples behind the refreshed range, and would miss a gap in it.

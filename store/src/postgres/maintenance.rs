@@ -10,7 +10,7 @@ use super::connect::{Access, Settings, cancel, connect};
 use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
-use super::{continuous, partitions, reorder, rollup_tables, timescale};
+use super::{continuous, partitions, reorder, retention, rollup_tables, timescale};
 use crate::backend::{MaintenanceSession, Task};
 use crate::error::{Context, chain};
 use crate::{StoreError, TimescaleMode};
@@ -19,29 +19,36 @@ use crate::{StoreError, TimescaleMode};
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The tasks for a table with partitions.
-const PARTITIONS: [Task; 5] = [
+const PARTITIONS: [Task; 6] = [
     partitions::CREATE_AHEAD,
     partitions::SUMMARISE,
     rollup_tables::COMPUTE,
     rollup_tables::COMPUTE_LATE,
+    retention::REMOVE,
     partitions::CLOSE,
 ];
 
 /// The tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
-const DIRECT_COMPRESS: [Task; 5] = [
+const DIRECT_COMPRESS: [Task; 6] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,
+    retention::REMOVE,
     continuous::COMPRESS,
     reorder::REORDER,
     timescale::COMPRESS,
 ];
 
 /// The tasks for a hypertable with continuous aggregates.
-const HYPERTABLE: [Task; 4] =
-    [continuous::REFRESH_ALL, continuous::REFRESH_RECENT, continuous::COMPRESS, timescale::COMPRESS];
+const HYPERTABLE: [Task; 5] = [
+    continuous::REFRESH_ALL,
+    continuous::REFRESH_RECENT,
+    retention::REMOVE,
+    continuous::COMPRESS,
+    timescale::COMPRESS,
+];
 
 /// The tasks for a hypertable without continuous aggregates, which belong to the community license.
-const PLAIN_HYPERTABLE: [Task; 2] = [rollup_tables::COMPUTE, rollup_tables::COMPUTE_LATE];
+const PLAIN_HYPERTABLE: [Task; 3] = [rollup_tables::COMPUTE, rollup_tables::COMPUTE_LATE, retention::REMOVE];
 
 /// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
 pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {
@@ -70,6 +77,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
             SampleTable::DirectCompress => &DIRECT_COMPRESS,
             SampleTable::Hypertable => &HYPERTABLE,
         },
+        removal: &retention::REMOVAL,
     }))
 }
 

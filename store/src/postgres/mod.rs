@@ -6,10 +6,14 @@ mod connect;
 mod connection;
 mod continuous;
 mod copy;
+mod kept;
 mod maintenance;
+mod measure;
 mod migrations;
 mod partitions;
+mod parts;
 mod reorder;
+mod retention;
 mod rollup_tables;
 mod sample_table;
 mod server;
@@ -24,7 +28,7 @@ use tokio_postgres::error::SqlState;
 use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::server::event_loop;
-use crate::backend::{Backend, Connection, MaintenanceSession, Opened};
+use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened};
 use crate::error::{DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError};
 
@@ -85,6 +89,17 @@ impl Backend for Postgres {
 
     fn probe(&self) -> Result<(), StoreError> {
         event_loop()?.block_on(connect(&self.settings, Access::Write)).map(drop)
+    }
+
+    fn open_to_administer(&self) -> Result<AdministrationSession, StoreError> {
+        let runtime = event_loop()?;
+        let client = runtime.block_on(connect(&self.settings, Access::Write))?;
+        let connection = Box::new(PostgresConnection::new(runtime, client, None));
+        Ok(AdministrationSession {
+            connection,
+            removal: &retention::REMOVAL,
+            measure: Box::new(measure::measure),
+        })
     }
 
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {

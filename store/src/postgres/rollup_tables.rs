@@ -37,6 +37,9 @@ const DAY_US: usize = 86_400_000_000;
 /// The time after which buckets are computed. Samples arrive within a minute, except for those from a spool.
 const DELAY: &str = "interval '5 min'";
 
+/// The range without rows that is passed over at once.
+const EMPTY_STEP_US: i64 = 7 * 24 * HOUR_US;
+
 /// A relation of rollups.
 struct Rollup {
     relation: &'static str,
@@ -123,6 +126,12 @@ pub(super) fn record_late(
     Ok(())
 }
 
+/// Computes all buckets that are complete, also those with late samples.
+pub(super) fn complete(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    compute(connection, stop)?;
+    compute_late(connection, stop)
+}
+
 /// Computes the buckets that were completed since the last time, in steps, the oldest first.
 fn compute(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     if computed_before(connection, &ROLLUPS[0])?.is_none() && !begin(connection)? {
@@ -185,7 +194,10 @@ fn compute_step(
         }
     };
     let complete_us = complete_us.unwrap_or(begin_us) / rollup.width_us * rollup.width_us;
-    let end_us = complete_us.min(begin_us + rollup.step_us);
+    let wide_us = complete_us.min(begin_us + EMPTY_STEP_US);
+    let is_empty =
+        wide_us <= begin_us || !has_rows(connection, rollup, begin_us, wide_us).context(COMPUTING)?;
+    let end_us = if is_empty { wide_us } else { complete_us.min(begin_us + rollup.step_us) };
     if end_us <= begin_us {
         return Ok(false);
     }
@@ -194,13 +206,28 @@ fn compute_step(
             claim(connection, end_us)?;
         }
         connection.begin()?;
-        replace(connection, rollup, begin_us, end_us)?;
+        // Samples may have arrived before the claim.
+        if has_rows(connection, rollup, begin_us, end_us)? {
+            replace(connection, rollup, begin_us, end_us)?;
+        }
         let update = "UPDATE rollup SET computed_before = $2 WHERE relation = $1";
         connection.execute(update, &[rollup.relation.into(), Value::Time(end_us)])?;
         connection.commit()
     };
     compute(connection).context(COMPUTING)?;
     Ok(true)
+}
+
+/// Returns true if the source of a rollup has rows in a range.
+fn has_rows(
+    connection: &mut dyn Connection,
+    rollup: &Rollup,
+    begin_us: i64,
+    end_us: i64,
+) -> Result<bool, DatabaseError> {
+    let exists = format!("SELECT EXISTS (SELECT FROM {} WHERE time >= $1 AND time < $2)", rollup.source);
+    let mut rows = connection.query(&exists, &[Value::Time(begin_us), Value::Time(end_us)])?;
+    Ok(rows.first_mut().is_some_and(Row::boolean))
 }
 
 /// Claims the buckets before `end_us`: samples that are written from now on are late there.

@@ -17,6 +17,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     skip_locked: " FOR UPDATE OF old SKIP LOCKED",
     defers_ledger: true,
     explain: "EXPLAIN",
+    now_s: "CAST(extract(epoch FROM now()) AS int8)",
     is_one_of: |ids| {
         let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
         format!("= ANY ('{{{}}}'::int8[])", ids.join(","))

@@ -1,10 +1,21 @@
 //! The connection of a reader.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use crate::backend::{Connection, Dialect};
 use crate::value::{ColumnType, NumberRow, Row, Value};
 use crate::{SCHEMA_VERSION, StoreError, StoreUrl};
+
+/// Checks that a store has the schema of this program.
+pub(crate) fn check_version(version: i64) -> Result<(), StoreError> {
+    let found = i32::try_from(version).unwrap_or(i32::MAX);
+    match found.cmp(&SCHEMA_VERSION) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(StoreError::NewerSchema { found }),
+        Ordering::Less => Err(StoreError::OlderSchema { found }),
+    }
+}
 
 /// A read-only connection.
 #[derive(Debug)]
@@ -28,15 +39,7 @@ impl Reader {
             Err(error) if error.is_missing_table() => return Err(url.without_tables()),
             Err(error) => return Err(error),
         };
-        if version != i64::from(SCHEMA_VERSION) {
-            let found = i32::try_from(version).unwrap_or(i32::MAX);
-            let is_newer = found > SCHEMA_VERSION;
-            return Err(if is_newer {
-                StoreError::NewerSchema { found }
-            } else {
-                StoreError::OlderSchema { found }
-            });
-        }
+        check_version(version)?;
         reader.connection.check()?;
         Ok(reader)
     }

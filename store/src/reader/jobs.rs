@@ -41,6 +41,10 @@ impl Reader {
             conditions.push(format!("job_id = ${}", parameters.len() + 1));
             parameters.push(Value::from(job_id));
         }
+        if let Some(job_key) = filter.job_key {
+            conditions.push(format!("job_key = ${}", parameters.len() + 1));
+            parameters.push(Value::Integer(job_key));
+        }
         if let Some((started_ns, job_key)) = filter.before {
             let (started, key) = (parameters.len() + 1, parameters.len() + 2);
             conditions.push(format!("(started, job_key) < (${started}, ${key})"));

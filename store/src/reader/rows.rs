@@ -10,6 +10,8 @@ use polymeter_proto::series::Labels;
 pub struct JobFilter<'a> {
     /// The scheduler's id; none for any.
     pub job_id: Option<&'a str>,
+    /// The store's key; none for any.
+    pub job_key: Option<i64>,
     /// The start, in nanoseconds since the epoch, and the key of the last job of the previous page; none for the first page.
     pub before: Option<(i64, i64)>,
     /// The maximum number of jobs.
@@ -19,7 +21,7 @@ pub struct JobFilter<'a> {
 /// The first page of all jobs.
 impl Default for JobFilter<'_> {
     fn default() -> Self {
-        Self { job_id: None, before: None, limit: 1000 }
+        Self { job_id: None, job_key: None, before: None, limit: 1000 }
     }
 }
 

@@ -42,6 +42,8 @@ impl SqliteConnection {
         connection.busy_timeout(limits::SQLITE_BUSY).map_err(cannot_open)?;
         connection.set_prepared_statement_cache_capacity(limits::SQLITE_STATEMENTS);
         statement::add_functions(&connection).map_err(cannot_open)?;
+        // Only the first statement on a new file has an effect: the space of deleted rows can be returned.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(cannot_open)?;
         let mode: String =
             connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(cannot_open)?;
         // An acknowledgement promises that the samples survive a power failure: FULL, one fsync per commit.

@@ -93,8 +93,8 @@ impl StoreFiles {
     }
 
     /// Checks that the files are still those that are open, and not shorter. A database also becomes shorter
-    /// when another program vacuums it: `is_sound` then tells whether it is complete.
-    pub(super) fn check(&mut self, is_sound: impl FnOnce() -> bool) -> Result<(), FileFault> {
+    /// when it is vacuumed: `is_sound` then tells whether it is complete with this number of bytes.
+    pub(super) fn check(&mut self, is_sound: impl FnOnce(u64) -> bool) -> Result<(), FileFault> {
         let metadata = match fs::metadata(&self.path) {
             Ok(metadata) => metadata,
             Err(error) if is_gone(&error) => return Err(Displaced::Deleted.into()),
@@ -104,7 +104,7 @@ impl StoreFiles {
             return Err(Displaced::Replaced.into());
         }
         self.check_log()?;
-        if metadata.len() < self.database_bytes && !is_sound() {
+        if metadata.len() < self.database_bytes && !is_sound(metadata.len()) {
             return Err(Displaced::Truncated.into());
         }
         self.database_bytes = metadata.len();

@@ -5,8 +5,10 @@ mod diagnosis;
 mod displacement;
 mod files;
 mod maintenance;
+mod measure;
 mod migrations;
 mod read_only;
+mod retention;
 mod rollups;
 mod statement;
 
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use self::connection::SqliteConnection;
-use crate::backend::{Backend, Connection, MaintenanceSession, Opened};
+use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened};
 use crate::error::{DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError, WriteMode};
 
@@ -78,6 +80,19 @@ impl Backend for Sqlite {
 
     fn probe(&self) -> Result<(), StoreError> {
         read_only::open(&self.path).map(drop)
+    }
+
+    fn open_to_administer(&self) -> Result<AdministrationSession, StoreError> {
+        // The reader's errors tell what is wrong with a file.
+        drop(read_only::open(&self.path)?);
+        let connection = maintenance::connect(&self.path)
+            .map_err(|source| diagnosis::explain(&self.path, "open the store", source))?;
+        let connection = Box::new(SqliteConnection::of(connection, self.path.clone()));
+        let path = self.path.clone();
+        let measure = Box::new(move |connection: &mut dyn Connection, now_us| {
+            measure::measure(connection, &path, now_us)
+        });
+        Ok(AdministrationSession { connection, removal: &retention::REMOVAL, measure })
     }
 
     fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {

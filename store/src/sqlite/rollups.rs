@@ -40,7 +40,7 @@ const DELTA: &str = "INSERT INTO temp.delta
 const TABLES: [(&str, i64); 3] =
     [("rollup_10s", 10_000_000_000), ("rollup_1min", 60_000_000_000), ("rollup_1h", 3_600_000_000_000)];
 
-fn add(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+pub(super) fn add(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "add samples to the rollups";
     let delta = "CREATE TEMP TABLE IF NOT EXISTS delta (series_id INTEGER, time INTEGER, count INTEGER, min REAL, max REAL,
          sum REAL, first_time INTEGER, first REAL, last_time INTEGER, last REAL)";

@@ -17,6 +17,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     // An update of a ledger row costs no more than a sample.
     defers_ledger: false,
     explain: "EXPLAIN QUERY PLAN",
+    now_s: "CAST(strftime('%s', 'now') AS INTEGER)",
     is_one_of,
     time: |time_us| time_us.saturating_mul(1000).to_string(),
     buckets: |relation, _, _| relation.to_owned(),

@@ -141,6 +141,8 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
 fn start_collector(store: &StoreUrl, context: &zmq::Context) -> Result<Collector, Failure> {
     let mut config = polymeter_collector::CollectorConfig::new(ENDPOINT, store.clone());
     config.commit_interval = Duration::from_millis(200);
+    // Earlier runs in the file are kept.
+    config.retention = None;
     Collector::start(&config, context).map_err(|error| Failure::because("cannot store samples", &error))
 }
 

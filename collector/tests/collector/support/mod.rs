@@ -97,6 +97,8 @@ impl TestEnvironment {
         CollectorConfig {
             commit_interval: Duration::from_millis(20),
             timescaledb,
+            // Samples of any age stay.
+            retention: None,
             ..CollectorConfig::new(endpoint, self.url())
         }
     }

@@ -1,0 +1,159 @@
+//! `polymeter keep`: exempts a job from retention.
+
+use polymeter_store::reader::{JobFilter, JobRow, Reader};
+use polymeter_store::{Administration, Level, StoreUrl};
+use serde::Serialize;
+
+use crate::calendar::{Date, date};
+use crate::failure::Failure;
+use crate::output::printable::printable_name;
+use crate::output::terminal;
+use crate::report::choice::choose;
+
+/// The maximum number of jobs with the same id that a refusal lists.
+const LISTED: u32 = 10;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeepArguments {
+    /// The job's id.
+    #[arg(value_name = "JOB")]
+    job: String,
+
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
+    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
+    store: StoreUrl,
+
+    /// The store's key of the job, if several jobs have this id.
+    #[arg(long, value_name = "KEY")]
+    job_key: Option<i64>,
+
+    /// The day on which retention applies again, as YYYY-MM-DD in UTC. Default: never.
+    #[arg(long, value_name = "DATE", conflicts_with = "release")]
+    until: Option<Date>,
+
+    /// Let retention apply again.
+    #[arg(long)]
+    release: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl KeepArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+}
+
+/// The result of the command.
+#[derive(Debug, Serialize)]
+struct Kept {
+    job: String,
+    job_key: i64,
+    is_kept: bool,
+    until: Option<String>,
+    /// The day before which samples of the job were removed already.
+    dropped_before: Option<String>,
+}
+
+pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
+    let failed = |error| Failure::because("cannot read the store", &error);
+    let mut reader = Reader::open(&arguments.store).map_err(failed)?;
+    let job = choose_one(&mut reader, arguments)?;
+    drop(reader);
+    let verb = if arguments.release { "release" } else { "keep" };
+    let name = printable_name(&job.job_id).into_owned();
+    let refused = |error| Failure::because(&format!("cannot {verb} job {name}"), &error);
+    let mut store = Administration::open(&arguments.store).map_err(refused)?;
+    if arguments.release {
+        if !store.release(job.job_key).map_err(refused)? {
+            return Err(Failure::Failed(format!(
+                "cannot release job {name}: it is not kept; polymeter store lists the kept jobs"
+            )));
+        }
+    } else {
+        store.keep(job.job_key, arguments.until.map(|until| until.begin_us)).map_err(refused)?;
+    }
+    let states = store.retention().map_err(refused)?;
+    let dropped_us = states
+        .iter()
+        .find(|state| state.level == Level::Samples)
+        .and_then(|state| state.dropped_before_us)
+        .filter(|dropped_us| dropped_us.saturating_mul(1000) > job.started_ns);
+    let kept = Kept {
+        job: job.job_id.clone(),
+        job_key: job.job_key,
+        is_kept: !arguments.release,
+        until: arguments.until.map(|until| date(until.begin_us)),
+        dropped_before: dropped_us.filter(|_| !arguments.release).map(date),
+    };
+    if arguments.json { terminal::print_json(&kept) } else { terminal::print(&text(&kept)) }
+}
+
+/// Returns the job that the arguments name.
+fn choose_one(reader: &mut Reader, arguments: &KeepArguments) -> Result<JobRow, Failure> {
+    let failed = |error| Failure::because("cannot read the store", &error);
+    let filter = JobFilter {
+        job_id: Some(&arguments.job),
+        job_key: arguments.job_key,
+        limit: LISTED,
+        ..JobFilter::default()
+    };
+    let mut jobs = reader.jobs(&filter).map_err(failed)?;
+    if jobs.len() > 1 {
+        let line =
+            |job: &JobRow| format!("--job-key {} (started {})", job.job_key, date(job.started_ns / 1000));
+        return Err(Failure::Failed(format!(
+            "cannot choose a job: several jobs have the id `{}`; add {}",
+            printable_name(&arguments.job),
+            jobs.iter().map(line).collect::<Vec<_>>().join(" or ")
+        )));
+    }
+    match (jobs.pop(), arguments.job_key) {
+        (Some(job), _) => Ok(job),
+        (None, Some(key)) => Err(Failure::Failed(format!(
+            "unknown job `{}` with the key {key}: the store does not contain it; omit --job-key",
+            printable_name(&arguments.job)
+        ))),
+        // Suggests similar ids.
+        (None, None) => choose(reader, Some(&arguments.job), &arguments.store),
+    }
+}
+
+fn text(kept: &Kept) -> String {
+    let job = &kept.job;
+    let mut text = match (kept.is_kept, &kept.until) {
+        (true, None) => format!("job {job} is kept\n"),
+        (true, Some(until)) => format!("job {job} is kept until {until}\n"),
+        (false, _) => format!("job {job} is not kept any more\n"),
+    };
+    if let Some(before) = &kept.dropped_before {
+        text.push_str(&format!("samples before {before} were removed already\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_names_the_job_and_what_is_gone() {
+        let kept = |is_kept, until: Option<&str>, before: Option<&str>| {
+            text(&Kept {
+                job: "4711".to_owned(),
+                job_key: 7,
+                is_kept,
+                until: until.map(str::to_owned),
+                dropped_before: before.map(str::to_owned),
+            })
+        };
+        assert_eq!(kept(true, None, None), "job 4711 is kept\n");
+        assert_eq!(kept(false, None, None), "job 4711 is not kept any more\n");
+        assert_eq!(
+            kept(true, Some("2030-01-01"), Some("2026-08-24")),
+            "job 4711 is kept until 2030-01-01\nsamples before 2026-08-24 were removed already\n"
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! `polymeter store`: the size of a store, its growth, and what retention removes next.
+
+mod overview;
+mod prune;
+
+use clap::Subcommand;
+use polymeter_store::{Administration, StoreUrl};
+
+use self::overview::Overview;
+use self::prune::PruneArguments;
+use crate::failure::Failure;
+use crate::output::terminal;
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct StoreArguments {
+    #[command(subcommand)]
+    command: Option<StoreCommand>,
+
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
+    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
+    store: StoreUrl,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// Remove now what retention does not keep, as the collector does every ten minutes.
+    Prune(PruneArguments),
+}
+
+impl StoreArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        match &self.command {
+            None => self.json,
+            Some(StoreCommand::Prune(arguments)) => arguments.is_json(),
+        }
+    }
+}
+
+pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
+    if let Some(StoreCommand::Prune(arguments)) = &arguments.command {
+        return prune::execute(arguments);
+    }
+    let failed = |error| Failure::because("cannot read the store", &error);
+    let mut store = Administration::open(&arguments.store).map_err(failed)?;
+    let overview = Overview::gather(&mut store, &arguments.store).map_err(failed)?;
+    if arguments.json {
+        return terminal::print_json(&overview);
+    }
+    terminal::print(&overview.text(terminal::width_limit(&std::io::stdout())))
+}

@@ -1,0 +1,300 @@
+//! The overview of a store.
+
+use std::path::Path;
+
+use polymeter_store::{
+    Administration, Keep, KeptJob, Level, LevelState, Part, Storage, StoreError, StoreUrl,
+};
+use serde::Serialize;
+
+use crate::calendar::{DAY_US, date};
+use crate::output::table::{head, table_within};
+use crate::output::units;
+
+/// The maximum number of kept jobs that are listed.
+const KEPT_MAX: usize = 20;
+
+/// The overview of a store.
+#[derive(Debug, Serialize)]
+pub(super) struct Overview {
+    store: String,
+    bytes: u64,
+    /// Free space within the store, which the next samples use.
+    free_bytes: u64,
+    /// An estimate.
+    samples: u64,
+    jobs: u64,
+    /// The mean of the last days, without what retention removes.
+    growth_bytes_per_day: u64,
+    disk_free_bytes: Option<u64>,
+    /// The reason for which the disk is not known.
+    disk_unknown: Option<String>,
+    /// Null if the disk lasts for years, or is not known.
+    days_until_full: Option<u32>,
+    returns_space: bool,
+    levels: Vec<LevelLine>,
+    kept_jobs: Vec<KeptLine>,
+}
+
+/// A level of resolution.
+#[derive(Debug, Serialize)]
+struct LevelLine {
+    relation: &'static str,
+    /// Such as `90d`, or `forever`.
+    keep: String,
+    bytes: Option<u64>,
+    /// The day before which rows were removed.
+    dropped_before: Option<String>,
+    next_drop: Option<NextDrop>,
+}
+
+/// The part of a level that is removed next.
+#[derive(Debug, Serialize)]
+struct NextDrop {
+    from: String,
+    to: String,
+    bytes: Option<u64>,
+    /// The day on which it is removed.
+    on: String,
+}
+
+/// A kept job.
+#[derive(Debug, Serialize)]
+struct KeptLine {
+    job: String,
+    job_key: i64,
+    until: Option<String>,
+}
+
+impl Overview {
+    /// Gathers the overview of a store.
+    pub(super) fn gather(store: &mut Administration, url: &StoreUrl) -> Result<Self, StoreError> {
+        let (storage, states, kept) = (store.storage()?, store.retention()?, store.kept_jobs()?);
+        let now_us = store.now_us()?;
+        let disk = storage.directory.clone().map_err(str::to_owned).and_then(|path| free_bytes(&path));
+        Ok(Self::new(url.to_string(), &storage, &states, kept, disk, now_us))
+    }
+
+    fn new(
+        store: String,
+        storage: &Storage,
+        states: &[LevelState],
+        kept: Vec<KeptJob>,
+        disk: Result<u64, String>,
+        now_us: i64,
+    ) -> Self {
+        let free_bytes = disk.as_ref().ok().copied();
+        Self {
+            store,
+            bytes: storage.bytes,
+            free_bytes: storage.free_bytes,
+            samples: storage.samples,
+            jobs: storage.jobs,
+            growth_bytes_per_day: whole(storage.growth_bytes()),
+            disk_free_bytes: free_bytes,
+            days_until_full: free_bytes.and_then(|free| storage.days_until_full(states, free, now_us)),
+            disk_unknown: disk.err(),
+            returns_space: storage.returns_space,
+            levels: states.iter().map(|state| LevelLine::new(state, storage, now_us)).collect(),
+            kept_jobs: kept.into_iter().map(KeptLine::from).collect(),
+        }
+    }
+
+    /// Lays out the overview.
+    pub(super) fn text(&self, limit: Option<usize>) -> String {
+        let of_samples = if self.samples > 0 {
+            format!(
+                ", {} bytes per sample (estimate)",
+                units::number(units::to_f64(self.bytes) / units::to_f64(self.samples))
+            )
+        } else {
+            String::new()
+        };
+        let disk = match (self.disk_free_bytes, self.days_until_full) {
+            (Some(free), Some(days)) => {
+                format!("{} free, full in {days} days at this growth", units::bytes(free))
+            }
+            (Some(free), None) => {
+                format!("{} free, not full within ten years at this growth", units::bytes(free))
+            }
+            (None, _) => format!("unknown: {}", self.disk_unknown.as_deref().unwrap_or_default()),
+        };
+        let mut rows = vec![
+            head(["store", self.store.as_str()]),
+            vec!["size".to_owned(), format!("{}{of_samples}", units::bytes(self.bytes))],
+            vec!["samples".to_owned(), format!("{} (estimate)", units::number(units::to_f64(self.samples)))],
+            vec!["jobs".to_owned(), format!("{}, {} kept", self.jobs, self.kept_jobs.len())],
+            vec![
+                "growth".to_owned(),
+                format!("{} per day, the mean of the last 7 days", units::bytes(self.growth_bytes_per_day)),
+            ],
+            vec!["disk".to_owned(), disk],
+        ];
+        if self.free_bytes > 0 {
+            rows.push(vec![
+                "free".to_owned(),
+                format!("{} in the file, for the next samples", units::bytes(self.free_bytes)),
+            ]);
+        }
+        let mut text = table_within(&rows, limit);
+        if !self.returns_space {
+            text.push_str("\nThe file does not shrink: see \"Retention\" in docs/how-to/store.md.\n");
+        }
+        text.push('\n');
+        text.push_str(&self.levels_text(limit));
+        if !self.kept_jobs.is_empty() {
+            text.push('\n');
+            text.push_str(&self.kept_text(limit));
+        }
+        text
+    }
+
+    fn levels_text(&self, limit: Option<usize>) -> String {
+        let unknown = || "-".to_owned();
+        let row = |line: &LevelLine| {
+            let next = line.next_drop.as_ref().map_or_else(unknown, |next| {
+                let bytes = next.bytes.map_or_else(String::new, |bytes| format!(", {}", units::bytes(bytes)));
+                format!("on {}: {} to {}{bytes}", next.on, next.from, next.to)
+            });
+            vec![
+                line.relation.to_owned(),
+                line.keep.clone(),
+                line.bytes.map_or_else(unknown, units::bytes),
+                line.dropped_before.clone().unwrap_or_else(unknown),
+                next,
+            ]
+        };
+        let head = head(["RELATION", "KEPT FOR", "SIZE", "REMOVED BEFORE", "NEXT REMOVAL"]);
+        table_within(&std::iter::once(head).chain(self.levels.iter().map(row)).collect::<Vec<_>>(), limit)
+    }
+
+    fn kept_text(&self, limit: Option<usize>) -> String {
+        let row = |line: &KeptLine| {
+            let until = line.until.clone().unwrap_or_else(|| "forever".to_owned());
+            vec![line.job.clone(), line.job_key.to_string(), until]
+        };
+        let rows: Vec<_> = std::iter::once(head(["KEPT JOB", "KEY", "UNTIL"]))
+            .chain(self.kept_jobs.iter().take(KEPT_MAX).map(row))
+            .collect();
+        let more = self.kept_jobs.len().saturating_sub(KEPT_MAX);
+        let table = table_within(&rows, limit);
+        if more == 0 { table } else { format!("{table}and {more} more: --json lists all\n") }
+    }
+}
+
+impl LevelLine {
+    fn new(state: &LevelState, storage: &Storage, now_us: i64) -> Self {
+        let size = storage.levels.iter().find(|size| size.level == state.level);
+        Self {
+            relation: state.level.relation(),
+            keep: state.keep.to_string(),
+            bytes: size.map(|size| size.bytes).filter(|_| storage.levels.len() > 1),
+            dropped_before: state.dropped_before_us.map(date),
+            next_drop: next_drop(state.level, state.keep, &storage.parts, now_us),
+        }
+    }
+}
+
+/// Returns the part of a level that is removed next. A part of kept jobs may be older.
+fn next_drop(level: Level, keep: Keep, parts: &[Part], now_us: i64) -> Option<NextDrop> {
+    let keep_us = i64::from(keep.days()?) * DAY_US;
+    let is_next = |part: &&Part| part.level == level && part.end_us + keep_us > now_us;
+    let next = parts.iter().filter(is_next).min_by_key(|part| part.end_us)?;
+    Some(NextDrop {
+        from: date(next.begin_us),
+        to: date(next.end_us),
+        bytes: next.bytes,
+        on: date(next.end_us + keep_us),
+    })
+}
+
+impl From<KeptJob> for KeptLine {
+    fn from(KeptJob { job_key, job_id, until_us }: KeptJob) -> Self {
+        Self { job: job_id, job_key, until: until_us.map(date) }
+    }
+}
+
+/// Returns the free space of the file system that contains `path`, as far as users may fill it.
+fn free_bytes(path: &Path) -> Result<u64, String> {
+    match rustix::fs::statvfs(path) {
+        Ok(system) => Ok(system.f_bavail.saturating_mul(system.f_frsize)),
+        Err(error) => Err(format!("cannot examine {}: {error}", path.display())),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a size is not negative, and rounded"
+)]
+fn whole(bytes: f64) -> u64 {
+    bytes.max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_store::LevelSize;
+
+    use super::*;
+    use crate::snapshot;
+
+    const NOW_US: i64 = 20_779 * DAY_US + DAY_US / 3;
+
+    fn storage(growth_bytes: f64) -> Storage {
+        let level = |level, bytes, growth_bytes| LevelSize { level, bytes, growth_bytes };
+        Storage {
+            bytes: 310_000_000_000,
+            free_bytes: 0,
+            samples: 90_000_000_000,
+            jobs: 100_000,
+            levels: vec![
+                level(Level::Samples, 240_000_000_000, growth_bytes),
+                level(Level::TenSeconds, 50_000_000_000, growth_bytes / 5.0),
+            ],
+            parts: Vec::new(),
+            directory: Err("the server is reached over the network"),
+            returns_space: true,
+        }
+    }
+
+    fn states() -> Vec<LevelState> {
+        let state = |level, keep, dropped_before_us| LevelState { level, keep, dropped_before_us };
+        vec![
+            state(Level::Samples, Keep::Days(90), Some((20_779 - 90) * DAY_US)),
+            state(Level::TenSeconds, Keep::Days(90), None),
+            state(Level::Minute, Keep::Days(365), None),
+            state(Level::Hour, Keep::Forever, None),
+        ]
+    }
+
+    #[test]
+    fn a_store_is_laid_out_as_recorded() {
+        let kept = vec![
+            KeptJob { job_key: 7, job_id: "4711".to_owned(), until_us: None },
+            KeptJob { job_key: 9, job_id: "4712".to_owned(), until_us: Some(21_000 * DAY_US) },
+        ];
+        let name = "PostgreSQL database polymeter at db.example.org".to_owned();
+        let unknown = Err("the server is reached over the network".to_owned());
+        let overview = Overview::new(name.clone(), &storage(2.6e9), &states(), kept, unknown, NOW_US);
+        let text = overview.text(Some(80));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        snapshot::check("store", &text);
+        let full = Overview::new(name, &storage(2.6e9), &states(), Vec::new(), Ok(31_200_000_000), NOW_US);
+        assert_eq!(full.days_until_full, Some(11));
+        assert!(
+            full.text(None).contains("29.1 GiB free, full in 11 days at this growth"),
+            "{}",
+            full.text(None)
+        );
+    }
+
+    #[test]
+    fn a_file_that_does_not_shrink_is_named() {
+        let storage = Storage { returns_space: false, free_bytes: 5000, ..storage(0.0) };
+        let overview =
+            Overview::new("sqlite:p.db".to_owned(), &storage, &states(), Vec::new(), Ok(1), NOW_US);
+        let text = overview.text(None);
+        assert!(text.contains("does not shrink") && text.contains("4.88 KiB in the file"), "{text}");
+        assert_eq!(overview.days_until_full, None);
+    }
+}

@@ -1,0 +1,132 @@
+//! `polymeter store prune`: removes what retention does not keep.
+
+use polymeter_store::{Administration, Part, Pruned, StoreUrl, prune};
+use serde::Serialize;
+
+use crate::calendar::{Date, date};
+use crate::failure::Failure;
+use crate::output::table::{head, table_within};
+use crate::output::{terminal, units};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PruneArguments {
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
+    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
+    store: StoreUrl,
+
+    /// Show what would be removed, and remove nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Also remove samples before this day, as YYYY-MM-DD in UTC, even if retention keeps them. Their summaries stay.
+    #[arg(long, value_name = "DATE")]
+    before: Option<Date>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl PruneArguments {
+    pub(super) const fn is_json(&self) -> bool {
+        self.json
+    }
+}
+
+/// A part that is removed.
+#[derive(Debug, Serialize)]
+struct Line {
+    relation: &'static str,
+    /// The chunk or the partition; null for rows of a table.
+    part: Option<String>,
+    from: String,
+    to: String,
+    bytes: Option<u64>,
+    kept_jobs: Vec<i64>,
+    /// `due`, `removed`, or `postponed` until its summaries are complete.
+    state: &'static str,
+}
+
+impl Line {
+    fn new(part: &Part, state: &'static str) -> Self {
+        Self {
+            relation: part.level.relation(),
+            part: part.name.clone(),
+            from: date(part.begin_us),
+            to: date(part.end_us),
+            bytes: part.bytes,
+            kept_jobs: part.kept_jobs.clone(),
+            state,
+        }
+    }
+}
+
+pub(super) fn execute(arguments: &PruneArguments) -> Result<(), Failure> {
+    let failed = |error| Failure::because("cannot prune the store", &error);
+    let before_us = arguments.before.map(|before| before.begin_us);
+    let mut lines = Vec::new();
+    if arguments.dry_run {
+        let mut store = Administration::open(&arguments.store).map_err(failed)?;
+        lines.extend(store.due(before_us).map_err(failed)?.iter().map(|part| Line::new(part, "due")));
+    } else {
+        let add = |part: &Part, pruned| {
+            let state = if pruned == Pruned::Postponed { "postponed" } else { "removed" };
+            lines.push(Line::new(part, state));
+        };
+        prune(&arguments.store, before_us, add).map_err(failed)?;
+    }
+    if arguments.json {
+        return terminal::print_json(&lines);
+    }
+    terminal::print(&text(&lines, terminal::width_limit(&std::io::stdout())))
+}
+
+fn text(lines: &[Line], limit: Option<usize>) -> String {
+    if lines.is_empty() {
+        return "nothing is older than retention keeps it\n".to_owned();
+    }
+    let row = |line: &Line| {
+        let kept = match line.kept_jobs.len() {
+            0 => "",
+            1 => ", except for a kept job",
+            _ => ", except for kept jobs",
+        };
+        vec![
+            line.relation.to_owned(),
+            line.from.clone(),
+            line.to.clone(),
+            line.bytes.map_or_else(|| "-".to_owned(), units::bytes),
+            format!("{}{kept}", line.state),
+        ]
+    };
+    let head = head(["RELATION", "FROM", "TO", "SIZE", "STATE"]);
+    let table = table_within(&std::iter::once(head).chain(lines.iter().map(row)).collect::<Vec<_>>(), limit);
+    let bytes: u64 = lines.iter().filter_map(|line| line.bytes).sum();
+    if bytes == 0 { table } else { format!("{table}\n{} in all\n", units::bytes(bytes)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot;
+
+    #[test]
+    fn parts_are_laid_out_as_recorded() {
+        let line = |relation, day: &str, bytes, kept_jobs, state| Line {
+            relation,
+            part: None,
+            from: format!("2026-08-{day}"),
+            to: "2026-08-24".to_owned(),
+            bytes,
+            kept_jobs,
+            state,
+        };
+        let lines = [
+            line("samples", "22", Some(3_200_000_000), vec![], "removed"),
+            line("samples", "23", Some(3_300_000_000), vec![7, 9], "removed"),
+            line("samples_10s", "23", None, vec![7], "postponed"),
+        ];
+        snapshot::check("store-prune", &text(&lines, Some(80)));
+        assert_eq!(text(&[], None), "nothing is older than retention keeps it\n");
+    }
+}

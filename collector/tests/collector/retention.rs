@@ -1,0 +1,302 @@
+//! Tests of retention: what is removed at which age, and what stays.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_proto::batch::Shape;
+use polymeter_store::reader::SeriesScope;
+use polymeter_store::{Administration, Keep, Level, Part, Pruned, Retention, prune, set_retention};
+
+use crate::support::agent::{Agent, job, shape};
+use crate::support::{Kind, TestEnvironment, now_us, only_job, wait_until};
+
+scenarios![
+    each_level_is_kept_for_its_time,
+    a_year_in_fast_motion,
+    an_interrupted_removal_loses_nothing,
+    a_released_job_is_removed,
+    samples_can_be_removed_earlier,
+    the_collector_removes_old_samples,
+    samples_older_than_their_retention_are_rejected,
+];
+
+const SECOND_US: i64 = 1_000_000;
+const HOUR_US: i64 = 3600 * SECOND_US;
+const DAY_US: i64 = 24 * HOUR_US;
+
+/// The days with samples, counted back from today. The first is in a month that ended more than a year ago.
+const DAYS: [i64; 7] = [430, 300, 200, 120, 60, 10, 1];
+
+/// The day of the job.
+const JOB_DAY: i64 = 200;
+
+/// The samples of a day: one every 10 s, for an hour.
+const OF_DAY: i64 = 360;
+
+/// The series of a node, and those of a job.
+const SERIES: i64 = 3;
+
+/// Returns the beginning of the samples of a day: noon.
+fn begin_us(days_ago: i64) -> i64 {
+    (now_us() / DAY_US - days_ago) * DAY_US + 12 * HOUR_US
+}
+
+/// Returns a configuration that accepts samples of every day, and leaves the policy of the store in force.
+fn config(environment: &TestEnvironment) -> CollectorConfig {
+    let mut config = CollectorConfig { retention: None, ..environment.config() };
+    config.clock.max_age = Duration::from_secs(500 * 86_400);
+    config
+}
+
+/// The samples of the job: it begins ten minutes after those of its node.
+const OF_JOB: i64 = OF_DAY - 60;
+
+/// Writes a counter, a gauge and a double of a node on all days, and those of a job on one day.
+fn fill(environment: &mut TestEnvironment) {
+    let collector = Collector::start(&config(environment), &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let job = job(1, "4711", begin_us(JOB_DAY) + (OF_DAY - OF_JOB) * 10 * SECOND_US);
+    let (of_node, of_job) = (shape(1, None), shape(2, Some(&job)));
+    for day in DAYS {
+        send(&mut agent, &of_node, day, 0..OF_DAY);
+        if day == JOB_DAY {
+            send(&mut agent, &of_job, day, OF_DAY - OF_JOB..OF_DAY);
+        }
+    }
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    let end_us = begin_us(JOB_DAY) + HOUR_US;
+    let end = match environment.kind {
+        Kind::Sqlite => format!("{}", end_us * 1000),
+        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", end_us / SECOND_US),
+    };
+    environment.execute(&format!("UPDATE job SET ended = {end}; UPDATE job_node SET ended = {end}"));
+}
+
+/// Sends samples of a day.
+fn send(agent: &mut Agent, shape: &Arc<Shape>, day: i64, numbers: Range<i64>) {
+    for part in numbers.collect::<Vec<_>>().chunks(60) {
+        let values: Vec<_> = part.iter().map(|number| row(day, *number)).collect();
+        let rows: Vec<_> = part
+            .iter()
+            .zip(&values)
+            .map(|(number, values)| (shape, begin_us(day) + number * 10 * SECOND_US, values.as_slice()))
+            .collect();
+        let sequence = agent.frame(&rows, &[], &[]);
+        agent.send(sequence);
+    }
+}
+
+/// Returns the values of a sample: a counter that grows over all days, and gauges.
+fn row(day: i64, number: i64) -> [Option<u64>; 3] {
+    let counter = ((500 - day) * OF_DAY + number).cast_unsigned();
+    [Some(counter), Some(counter % 1000), Some((number as f64).to_bits())]
+}
+
+/// Returns the number of rows of a level on each of [`DAYS`].
+fn of_days(environment: &TestEnvironment, level: Level) -> Vec<i64> {
+    let of_day = |day: i64| {
+        let (begin, end) = (begin_us(day), begin_us(day) + HOUR_US);
+        let range = match environment.kind {
+            Kind::Sqlite => format!("time >= {} AND time < {}", begin * 1000, end * 1000),
+            Kind::Postgres | Kind::Timescale => format!(
+                "time >= to_timestamp({}) AND time < to_timestamp({})",
+                begin / SECOND_US,
+                end / SECOND_US
+            ),
+        };
+        environment.number(&format!("SELECT count(*) FROM {} WHERE {range}", level.relation()))
+    };
+    DAYS.into_iter().map(of_day).collect()
+}
+
+/// Returns the rows per day of a level of which all days before `cutoff` are gone, except for that of the job if it is kept.
+fn expected(level: Level, cutoff: Option<i64>, keeps_job: bool) -> Vec<i64> {
+    let per_hour = match level {
+        Level::Samples | Level::TenSeconds => OF_DAY,
+        Level::Minute => 60,
+        Level::Hour => 1,
+    };
+    let of_job = if level == Level::Hour { 1 } else { per_hour * OF_JOB / OF_DAY };
+    let of_day = |day: i64| {
+        let job = if day == JOB_DAY { of_job * SERIES } else { 0 };
+        let is_there = cutoff.is_none_or(|days| day < days) || day == JOB_DAY && keeps_job;
+        if is_there { per_hour * SERIES + job } else { 0 }
+    };
+    DAYS.into_iter().map(of_day).collect()
+}
+
+/// Asserts the rows of all levels.
+fn assert_levels(environment: &TestEnvironment, cutoffs: [Option<i64>; 4], keeps_job: bool) {
+    for (level, cutoff) in Level::ALL.into_iter().zip(cutoffs) {
+        assert_eq!(of_days(environment, level), expected(level, cutoff, keeps_job), "{level:?} of {DAYS:?}");
+    }
+}
+
+/// Returns the count, the sum and the increase of all hours of each series.
+fn hours(environment: &TestEnvironment) -> Vec<Vec<f64>> {
+    environment.rows(
+        "SELECT series_id, sum(count), sum(sum), sum(increase), min(first), max(last) FROM samples_1h GROUP BY series_id ORDER BY series_id",
+    )
+}
+
+/// Returns the samples of the job's own series, as a report reads them.
+fn samples_of_job(environment: &TestEnvironment) -> Vec<Vec<(i64, f64)>> {
+    let (job, mut reader) = (only_job(environment), environment.reader());
+    let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
+    assert_eq!(series.len(), 3);
+    series.iter().map(|row| reader.points(row.series_id, job.sampled_ns.clone()).unwrap()).collect()
+}
+
+/// Returns the number of rows of the job in the view of Kwollect's users.
+fn rows_of_view(environment: &TestEnvironment) -> i64 {
+    environment.number("SELECT count(*) FROM metrics_by_job WHERE job_id = '4711'")
+}
+
+/// Removes what the policy does not keep. Returns the levels of the parts that are removed.
+fn prune_now(environment: &TestEnvironment, before_us: Option<i64>) -> Vec<(Level, Pruned)> {
+    let mut pruned = Vec::new();
+    prune(&environment.url(), before_us, |part: &Part, result| pruned.push((part.level, result))).unwrap();
+    pruned
+}
+
+fn administration(environment: &TestEnvironment) -> Administration {
+    Administration::open(&environment.url()).unwrap()
+}
+
+const DEFAULT_CUTOFFS: [Option<i64>; 4] = [Some(90), Some(90), Some(365), None];
+
+fn each_level_is_kept_for_its_time(environment: &mut TestEnvironment) {
+    fill(environment);
+    let url = environment.url();
+    assert_eq!(prune_now(environment, None), [], "a new store keeps all");
+    assert_levels(environment, [None; 4], true);
+    let (hours_before, samples, rows) =
+        (hours(environment), samples_of_job(environment), rows_of_view(environment));
+    assert_eq!(rows, OF_JOB * 2 * SERIES);
+    set_retention(&url, &Retention::default()).unwrap();
+    let job_key = only_job(environment).job_key;
+    administration(environment).keep(job_key, None).unwrap();
+    // What is due changes nothing.
+    let due = administration(environment).due(None).unwrap();
+    assert!(due.iter().any(|part| part.level == Level::Samples), "{due:?}");
+    assert!(due.iter().any(|part| part.kept_jobs == [job_key]), "{due:?}");
+    assert_levels(environment, [None; 4], true);
+    let pruned = prune_now(environment, None);
+    assert!(pruned.len() >= due.len(), "{pruned:?}");
+    assert!(pruned.iter().all(|(_, result)| *result != Pruned::Postponed), "{pruned:?}");
+    // The samples of the node stay while the job ran there, and an hour before and after.
+    assert_levels(environment, DEFAULT_CUTOFFS, true);
+    assert_eq!(samples_of_job(environment), samples);
+    assert_eq!(rows_of_view(environment), rows);
+    assert_eq!(hours(environment), hours_before);
+    assert_eq!(administration(environment).due(None).unwrap(), []);
+    assert_eq!(prune_now(environment, None), []);
+    let states = administration(environment).retention().unwrap();
+    let dropped: Vec<_> = states
+        .iter()
+        .map(|state| state.dropped_before_us.map(|time_us| (now_us() - time_us) / DAY_US))
+        .collect();
+    assert!(dropped[0].is_some_and(|days| (90..=120).contains(&days)) && dropped[3].is_none(), "{dropped:?}");
+    // Further maintenance computes nothing again that is gone.
+    let collector = Collector::start(&config(environment), &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n2", 2);
+    send(&mut agent, &shape(1, None), 1, 0..OF_DAY);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    prune_now(environment, None);
+    assert_eq!(hours(environment)[..6], hours_before);
+}
+
+fn a_year_in_fast_motion(environment: &mut TestEnvironment) {
+    fill(environment);
+    let hours_before = hours(environment);
+    // Time passes as the policy shrinks: each day is removed in its turn.
+    for days in [420, 290, 190, 100, 50, 5] {
+        let keep = Keep::Days(days.try_into().unwrap());
+        let retention = Retention { samples: keep, ten_seconds: keep, minute: keep, hour: Keep::Forever };
+        set_retention(&environment.url(), &retention).unwrap();
+        prune_now(environment, None);
+        let stays =
+            |level| of_days(environment, level).iter().map(|rows| i64::from(*rows > 0)).collect::<Vec<_>>();
+        let expected: Vec<_> = DAYS.iter().map(|day| i64::from(*day < days)).collect();
+        assert_eq!(stays(Level::Samples), expected, "{days}");
+        assert_eq!(stays(Level::TenSeconds), expected, "{days}");
+        assert_eq!(hours(environment), hours_before, "{days}");
+    }
+}
+
+fn an_interrupted_removal_loses_nothing(environment: &mut TestEnvironment) {
+    fill(environment);
+    prune_now(environment, None);
+    let (hours_before, samples) = (hours(environment), samples_of_job(environment));
+    let job_key = only_job(environment).job_key;
+    administration(environment).keep(job_key, None).unwrap();
+    let retention = Retention { minute: Keep::Days(90), ..Retention::default() };
+    let removing = CollectorConfig { retention: Some(retention), ..config(environment) };
+    for round in 0..8 {
+        let collector = Collector::start(&removing, &environment.context).unwrap();
+        std::thread::park_timeout(Duration::from_millis(8 << round));
+        collector.stop().unwrap();
+        assert_eq!(samples_of_job(environment), samples, "round {round}");
+        let kept = of_days(environment, Level::Samples)[2];
+        let all = (OF_DAY + OF_JOB) * SERIES;
+        assert_eq!(kept, all, "round {round}");
+    }
+    prune_now(environment, None);
+    assert_levels(environment, [Some(90), Some(90), Some(90), None], true);
+    assert_eq!(samples_of_job(environment), samples);
+    assert_eq!(hours(environment), hours_before);
+}
+
+fn a_released_job_is_removed(environment: &mut TestEnvironment) {
+    fill(environment);
+    set_retention(&environment.url(), &Retention::default()).unwrap();
+    let job_key = only_job(environment).job_key;
+    // The exemption of a job may end at a time.
+    administration(environment).keep(job_key, Some(now_us() + DAY_US)).unwrap();
+    let kept = administration(environment).kept_jobs().unwrap();
+    assert_eq!((kept.len(), kept[0].job_id.as_str()), (1, "4711"));
+    prune_now(environment, None);
+    assert_levels(environment, DEFAULT_CUTOFFS, true);
+    administration(environment).keep(job_key, Some(now_us() - DAY_US)).unwrap();
+    prune_now(environment, None);
+    assert_levels(environment, DEFAULT_CUTOFFS, false);
+    assert!(administration(environment).release(job_key).unwrap());
+    assert!(!administration(environment).release(job_key).unwrap());
+    assert_eq!(administration(environment).kept_jobs().unwrap(), []);
+}
+
+fn samples_can_be_removed_earlier(environment: &mut TestEnvironment) {
+    fill(environment);
+    prune_now(environment, Some(now_us() - 30 * DAY_US));
+    assert_levels(environment, [Some(30), None, None, None], false);
+}
+
+fn the_collector_removes_old_samples(environment: &mut TestEnvironment) {
+    fill(environment);
+    let removing = CollectorConfig { retention: Some(Retention::default()), ..config(environment) };
+    let collector = Collector::start(&removing, &environment.context).unwrap();
+    wait_until("the old days are removed", || {
+        Level::ALL
+            .into_iter()
+            .zip(DEFAULT_CUTOFFS)
+            .all(|(level, cutoff)| of_days(environment, level) == expected(level, cutoff, false))
+    });
+    collector.stop().unwrap();
+}
+
+fn samples_older_than_their_retention_are_rejected(environment: &mut TestEnvironment) {
+    let removing = CollectorConfig { retention: Some(Retention::default()), ..config(environment) };
+    let collector = Collector::start(&removing, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    for day in [120, 60] {
+        send(&mut agent, &shape(1, None), day, 0..OF_DAY);
+    }
+    agent.wait_until_acknowledged();
+    let totals = collector.stop().unwrap();
+    assert_eq!(totals.losses.in_collector(), (OF_DAY * SERIES).cast_unsigned());
+    assert_eq!(of_days(environment, Level::Samples)[3..5], [0, OF_DAY * SERIES]);
+}

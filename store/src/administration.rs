@@ -1,0 +1,196 @@
+//! The administration of a store: the jobs that retention exempts, and the removal of old rows on request.
+
+use std::fmt;
+
+use crate::backend::{AdministrationSession, Connection, Measure, Removal, Removed};
+use crate::error::Context;
+use crate::reader::Reader;
+use crate::removal;
+use crate::retention::{Cutoffs, Level, LevelState, Part, Retention, Storage};
+use crate::stop::Stop;
+use crate::value::{Row, Value};
+use crate::{StoreError, StoreUrl};
+
+const HOUR_US: i64 = 3600 * 1_000_000;
+
+/// A connection that administers a store. Its user owns the store, or may change its tables.
+pub struct Administration {
+    connection: Box<dyn Connection>,
+    removal: &'static Removal,
+    measure: Measure,
+}
+
+impl fmt::Debug for Administration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Administration").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}
+
+/// A job that retention exempts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptJob {
+    /// The store's key of the job.
+    pub job_key: i64,
+    /// The scheduler's id.
+    pub job_id: String,
+    /// The time until which it is exempt, in microseconds since the epoch; none for ever.
+    pub until_us: Option<i64>,
+}
+
+/// The result of the removal of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pruned {
+    /// It is removed, except for this number of rows of kept jobs.
+    Removed {
+        /// The number of rows that stay.
+        kept_rows: u64,
+    },
+    /// It is not removed yet: its rollups are not complete.
+    Postponed,
+}
+
+impl Administration {
+    /// Connects. Nothing is created, and the schema is not migrated.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be reached, has no tables of Polymeter, or was made by another version of
+    /// the program.
+    pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        drop(Reader::open(url)?);
+        let AdministrationSession { connection, removal, measure } = url.open_to_administer()?;
+        Ok(Self { connection, removal, measure })
+    }
+
+    /// Returns the retention of each level, the finest first.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn retention(&mut self) -> Result<Vec<LevelState>, StoreError> {
+        removal::states(&mut *self.connection)
+    }
+
+    /// Returns the time of the database, in microseconds since the epoch.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn now_us(&mut self) -> Result<i64, StoreError> {
+        removal::now_us(&mut *self.connection)
+    }
+
+    /// Measures the store.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn storage(&mut self) -> Result<Storage, StoreError> {
+        let now_us = self.now_us()?;
+        (self.measure)(&mut *self.connection, now_us)
+    }
+
+    /// Exempts a job from retention until a time, in microseconds since the epoch, or for ever.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails, or refuses the change.
+    pub fn keep(&mut self, job_key: i64, until_us: Option<i64>) -> Result<(), StoreError> {
+        const ACTION: &str = "keep the job";
+        let kept_at_us = removal::now_us(&mut *self.connection)?;
+        let insert = "INSERT INTO kept_job (job_key, kept_at, until) VALUES ($1, $2, $3)
+             ON CONFLICT (job_key) DO UPDATE SET until = excluded.until";
+        let until = until_us.map_or(Value::Null, Value::time);
+        self.connection.begin().context(ACTION)?;
+        self.connection.execute(insert, &[job_key.into(), Value::time(kept_at_us), until]).context(ACTION)?;
+        self.connection.commit().context(ACTION)
+    }
+
+    /// Ends the exemption of a job. Returns false if it had none.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails, or refuses the change.
+    pub fn release(&mut self, job_key: i64) -> Result<bool, StoreError> {
+        const ACTION: &str = "release the job";
+        self.connection.begin().context(ACTION)?;
+        let delete = "DELETE FROM kept_job WHERE job_key = $1";
+        let deleted = self.connection.execute(delete, &[job_key.into()]).context(ACTION)?;
+        self.connection.commit().context(ACTION)?;
+        Ok(deleted > 0)
+    }
+
+    /// Returns the jobs that are exempt.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn kept_jobs(&mut self) -> Result<Vec<KeptJob>, StoreError> {
+        let select = "SELECT job_key, job_id, until FROM kept_job JOIN job USING (job_key) ORDER BY job_key";
+        let rows = self.connection.query(select, &[]).context("read the kept jobs")?;
+        let job = |mut row: Row| KeptJob {
+            job_key: row.integer(),
+            job_id: row.text(),
+            until_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
+        };
+        Ok(rows.into_iter().map(job).collect())
+    }
+
+    /// Returns what is removed now, the finest level first. With `before_us`, samples before it are removed even if the policy
+    /// keeps them for longer.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn due(&mut self, before_us: Option<i64>) -> Result<Vec<Part>, StoreError> {
+        let cutoffs = cutoffs(&mut *self.connection, before_us)?;
+        if cutoffs.is_empty() { Ok(Vec::new()) } else { (self.removal.due)(&mut *self.connection, &cutoffs) }
+    }
+}
+
+/// Returns the times before which rows are removed.
+fn cutoffs(connection: &mut dyn Connection, before_us: Option<i64>) -> Result<Cutoffs, StoreError> {
+    let policy = removal::cutoffs(connection)?;
+    // The end of buckets of an hour.
+    Ok(policy.with(Level::Samples, before_us.map(|before_us| before_us.div_euclid(HOUR_US) * HOUR_US)))
+}
+
+/// Removes what the policy does not keep, as the maintenance does, and passes each result to `each`. With `before_us`,
+/// samples before it are removed even if the policy keeps them for longer.
+///
+/// # Errors
+/// Returns an error if the store fails, if another program maintains it, or if this user may not remove rows.
+pub fn prune(
+    url: &StoreUrl,
+    before_us: Option<i64>,
+    each: impl FnMut(&Part, Pruned),
+) -> Result<(), StoreError> {
+    prune_with(url, before_us, &Stop::default(), each)
+}
+
+fn prune_with(
+    url: &StoreUrl,
+    before_us: Option<i64>,
+    stop: &Stop,
+    mut each: impl FnMut(&Part, Pruned),
+) -> Result<(), StoreError> {
+    drop(Reader::open(url)?);
+    let Some(mut session) = url.open_for_maintenance()? else {
+        return Err(StoreError::Unusable(
+            "cannot maintain the store: a collector maintains it at this moment; try again in a minute"
+                .to_owned(),
+        ));
+    };
+    let connection = &mut *session.connection;
+    let cutoffs = cutoffs(connection, before_us)?;
+    removal::remove_before(connection, stop, session.removal, &cutoffs, |part, removed| {
+        each(
+            part,
+            match removed {
+                Removed::Done { kept_rows } => Pruned::Removed { kept_rows },
+                Removed::Postponed => Pruned::Postponed,
+            },
+        );
+    })
+}
+
+/// Writes the policy of a store, as a collector does when it starts.
+///
+/// # Errors
+/// Returns an error if the store fails.
+pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreError> {
+    let mut session = url.open_to_administer()?;
+    removal::write(&mut *session.connection, retention).map(drop)
+}

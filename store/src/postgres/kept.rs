@@ -1,0 +1,143 @@
+//! The rows of kept jobs in parts that are removed.
+
+use crate::StoreError;
+use crate::backend::Connection;
+use crate::error::{Context, DatabaseError};
+use crate::retention::Part;
+use crate::value::{Row, Value};
+
+use super::parts;
+use super::statement::DIALECT;
+
+const ACTION: &str = "keep the samples of jobs";
+
+/// Returns the time of the samples of each kept job.
+const JOBS: &str =
+    "SELECT job_key, min(started) - interval '1 h', max(coalesce(ended, now())) + interval '1 h'
+     FROM kept_job JOIN job_node USING (job_key) WHERE until IS NULL OR until > now()
+     GROUP BY job_key ORDER BY job_key";
+
+/// The condition that `row` is of one of the series that [`select_series`] selected.
+pub(super) const IS_KEPT: &str = "EXISTS (SELECT FROM kept_series WHERE kept_series.series_id = row.series_id
+     AND row.time >= kept_series.lower AND row.time <= kept_series.upper)";
+
+/// A kept job, and the time of its samples.
+struct KeptJob {
+    job_key: i64,
+    begin_us: i64,
+    end_us: i64,
+}
+
+fn jobs(connection: &mut dyn Connection) -> Result<Vec<KeptJob>, DatabaseError> {
+    let rows = connection.query(JOBS, &[])?;
+    let job = |mut row: Row| KeptJob {
+        job_key: row.integer(),
+        begin_us: row.time_ns() / 1000,
+        end_us: row.time_ns() / 1000,
+    };
+    Ok(rows.into_iter().map(job).collect())
+}
+
+/// Returns the keys of the kept jobs in the time of a part.
+fn keys_of(jobs: &[KeptJob], part: &Part) -> Vec<i64> {
+    let is_in_part = |job: &&KeptJob| job.begin_us < part.end_us && job.end_us >= part.begin_us;
+    jobs.iter().filter(is_in_part).map(|job| job.job_key).collect()
+}
+
+/// Returns the keys of the kept jobs in the time of a part, within the transaction that removes it.
+pub(super) fn jobs_of(connection: &mut dyn Connection, part: &Part) -> Result<Vec<i64>, DatabaseError> {
+    Ok(keys_of(&jobs(connection)?, part))
+}
+
+/// Sets the kept jobs of each part, and removes the parts that have no other rows already.
+pub(super) fn mark(connection: &mut dyn Connection, parts: &mut Vec<Part>) -> Result<(), DatabaseError> {
+    let jobs = jobs(connection)?;
+    let reduced = connection.query("SELECT relation, begin_at, job_keys FROM kept_part", &[])?;
+    let reduced: Vec<_> =
+        reduced.into_iter().map(|mut row| (row.text(), row.time_ns() / 1000, row.text())).collect();
+    parts.iter_mut().for_each(|part| part.kept_jobs = keys_of(&jobs, part));
+    parts.retain(|part| {
+        let keys = joined(&part.kept_jobs);
+        part.kept_jobs.is_empty()
+            || !reduced.iter().any(|(relation, begin_us, reduced_to)| {
+                relation == part.level.relation() && *begin_us == part.begin_us && *reduced_to == keys
+            })
+    });
+    Ok(())
+}
+
+fn joined(keys: &[i64]) -> String {
+    keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Records that a part is removed.
+pub(super) fn forget(connection: &mut dyn Connection, part: &Part) -> Result<(), DatabaseError> {
+    let delete = "DELETE FROM kept_part WHERE relation = $1 AND begin_at = $2";
+    connection.execute(delete, &[part.level.relation().into(), Value::Time(part.begin_us)]).map(drop)
+}
+
+/// Selects the series of `jobs` in the time of a part: their own, and those of their nodes while they ran there.
+pub(super) fn select_series(
+    connection: &mut dyn Connection,
+    part: &Part,
+    jobs: &[i64],
+) -> Result<(), DatabaseError> {
+    connection.execute(
+        "CREATE TEMP TABLE kept_series (series_id int8 NOT NULL, lower timestamptz NOT NULL, upper timestamptz NOT NULL) ON COMMIT DROP",
+        &[],
+    )?;
+    let keys = (DIALECT.is_one_of)(jobs);
+    let (begin, end) = (parts::time(part.begin_us), parts::time(part.end_us));
+    connection.execute(
+        &format!(
+            "INSERT INTO kept_series
+             SELECT series_id, '-infinity', 'infinity' FROM series WHERE job_key {keys}
+             UNION ALL
+             SELECT series_id, lower, upper FROM job_node
+             CROSS JOIN LATERAL (SELECT started - interval '1 h' AS lower, coalesce(ended, now()) + interval '1 h' AS upper) AS span
+             JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+             WHERE job_node.job_key {keys} AND lower < {end} AND upper >= {begin}"
+        ),
+        &[],
+    )?;
+    connection.execute("ANALYZE kept_series", &[]).map(drop)
+}
+
+/// Removes the rows of a part, except for those of its kept jobs, by the function `remove_all`. Returns the number of rows that
+/// stay.
+pub(super) fn reduce(
+    connection: &mut dyn Connection,
+    part: &Part,
+    remove_all: impl Fn(&mut dyn Connection, &Part) -> Result<(), DatabaseError>,
+) -> Result<u64, StoreError> {
+    let table = parts::table(part);
+    let mut write = || -> Result<(u64, u64), DatabaseError> {
+        // No row is added between the copy and the removal.
+        connection
+            .execute(&format!("LOCK TABLE {} IN SHARE MODE", part.name.as_deref().unwrap_or(table)), &[])?;
+        select_series(connection, part, &part.kept_jobs)?;
+        connection.execute(&format!("CREATE TEMP TABLE kept_rows (LIKE {table}) ON COMMIT DROP"), &[])?;
+        let copy = format!(
+            "INSERT INTO kept_rows SELECT * FROM {table} AS row WHERE {} AND {IS_KEPT}",
+            parts::range(part)
+        );
+        let copied = connection.execute(&copy, &[])?;
+        remove_all(connection, part)?;
+        let back = format!("INSERT INTO {table} SELECT * FROM kept_rows ORDER BY series_id, time");
+        let written = connection.execute(&back, &[])?;
+        forget(connection, part)?;
+        connection.execute(
+            "INSERT INTO kept_part (relation, begin_at, job_keys) VALUES ($1, $2, $3)",
+            &[part.level.relation().into(), Value::Time(part.begin_us), joined(&part.kept_jobs).into()],
+        )?;
+        Ok((copied, written))
+    };
+    let (copied, written) = write().context(ACTION)?;
+    if copied != written {
+        return Err(StoreError::Unusable(format!(
+            "cannot keep the samples of jobs in {}: {written} of {copied} would remain; nothing was changed",
+            part.name.as_deref().unwrap_or(table)
+        )));
+    }
+    Ok(written)
+}

@@ -1,0 +1,63 @@
+//! The space of a database.
+
+use crate::StoreError;
+use crate::backend::Connection;
+use crate::error::{Context, DatabaseError};
+use crate::retention::{Level, LevelSize, Storage, level_sizes};
+use crate::value::Row;
+
+use super::{parts, rollup_tables};
+
+/// Returns the space of the database. Sizes are from the catalogue, numbers of rows are those of the last analysis.
+pub(super) fn measure(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, StoreError> {
+    measure_all(connection, now_us).context("measure the store")
+}
+
+fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, DatabaseError> {
+    let parts = parts::list(connection)?;
+    let mut levels = level_sizes(&parts, now_us);
+    if rollup_tables::exist(connection)? {
+        let bytes = number(connection, "SELECT pg_total_relation_size('rollup_1h')")?;
+        levels.push(LevelSize { level: Level::Hour, bytes, growth_bytes: 0.0 });
+    }
+    let is_partitioned = "SELECT (relkind = 'p')::int4 FROM pg_class WHERE oid = 'samples'::regclass";
+    let samples = if number(connection, is_partitioned)? == 1 {
+        "SELECT coalesce(sum(greatest(reltuples, 0)), 0)::int8 FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+         WHERE inhparent = 'samples'::regclass"
+    } else {
+        "SELECT coalesce(approximate_row_count('samples'), 0)"
+    };
+    let jobs = "SELECT CASE WHEN reltuples > 1000000 THEN reltuples::int8 ELSE (SELECT count(*) FROM job) END
+         FROM pg_class WHERE oid = 'job'::regclass";
+    Ok(Storage {
+        bytes: number(connection, "SELECT pg_database_size(current_database())")?,
+        free_bytes: 0,
+        samples: number(connection, samples)?,
+        jobs: number(connection, jobs)?,
+        levels,
+        directory: directory(connection)?,
+        parts,
+        returns_space: true,
+    })
+}
+
+fn number(connection: &mut dyn Connection, select: &str) -> Result<u64, DatabaseError> {
+    Ok(connection.query(select, &[])?.first_mut().map_or(0, Row::count))
+}
+
+/// Returns the directory of the server's files, if they are on this machine and the user may know it.
+fn directory(
+    connection: &mut dyn Connection,
+) -> Result<Result<std::path::PathBuf, &'static str>, DatabaseError> {
+    let select = "SELECT inet_server_addr() IS NULL, pg_has_role('pg_read_all_settings', 'USAGE')";
+    let mut rows = connection.query(select, &[])?;
+    let (is_local, may_know) = rows.first_mut().map_or((false, false), |row| (row.boolean(), row.boolean()));
+    if !is_local {
+        return Ok(Err("the server is reached over the network"));
+    }
+    if !may_know {
+        return Ok(Err("this user may not see the server's directory; GRANT pg_read_all_settings lets it"));
+    }
+    let mut rows = connection.query("SELECT current_setting('data_directory')", &[])?;
+    Ok(rows.first_mut().map(|row| row.text().into()).ok_or("the server does not tell its directory"))
+}

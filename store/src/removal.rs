@@ -1,0 +1,105 @@
+//! The retention of a store: its policy, and the removal of what the policy does not keep.
+//!
+//! The policy is in the table `retention`, where the collector writes it, so that all programs see the same one.
+//! A part, such as a chunk or a partition, is removed in one transaction, together with the record that its time is gone.
+
+use tracing::info;
+
+use crate::StoreError;
+use crate::backend::{Connection, Removal, Removed};
+use crate::error::Context;
+use crate::retention::{Cutoffs, Keep, Level, LevelState, Part, Retention};
+use crate::stop::Stop;
+use crate::value::Row;
+
+/// Writes the policy into the store. Returns the previous one if it was another one.
+pub(crate) fn write(
+    connection: &mut dyn Connection,
+    retention: &Retention,
+) -> Result<Option<Retention>, StoreError> {
+    let before = Retention::of_states(&states(connection)?);
+    if before == *retention {
+        return Ok(None);
+    }
+    const ACTION: &str = "store the retention policy";
+    connection.begin().context(ACTION)?;
+    for level in Level::ALL {
+        let update = "UPDATE retention SET keep_days = CAST($2 AS bigint) WHERE relation = CAST($1 AS text)";
+        let days = retention.of(level).days();
+        connection.execute(update, &[level.relation().into(), days.into()]).context(ACTION)?;
+    }
+    connection.commit().context(ACTION)?;
+    Ok(Some(before))
+}
+
+/// Returns the state of each level, the finest first.
+pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>, StoreError> {
+    let select = "SELECT relation, keep_days, dropped_before FROM retention";
+    let rows = connection.query(select, &[]).context("read the retention policy")?;
+    let mut states: Vec<LevelState> = rows.into_iter().filter_map(state).collect();
+    states.sort_by_key(|state| state.level);
+    Ok(states)
+}
+
+fn state(mut row: Row) -> Option<LevelState> {
+    Some(LevelState {
+        level: Level::of_relation(&row.text())?,
+        keep: Keep::from_days(row.optional_integer()),
+        dropped_before_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
+    })
+}
+
+/// Returns the time of the database, in microseconds since the epoch.
+pub(crate) fn now_us(connection: &mut dyn Connection) -> Result<i64, StoreError> {
+    let select = format!("SELECT {}", connection.dialect().now_s);
+    let mut rows = connection.query(&select, &[]).context("read the time of the database")?;
+    Ok(rows.first_mut().map_or(0, Row::integer).saturating_mul(1_000_000))
+}
+
+/// Returns the times before which the policy of the store removes rows.
+pub(crate) fn cutoffs(connection: &mut dyn Connection) -> Result<Cutoffs, StoreError> {
+    let retention = Retention::of_states(&states(connection)?);
+    Ok(retention.cutoffs(now_us(connection)?))
+}
+
+/// Removes what the policy of the store does not keep.
+pub(crate) fn remove_due(
+    connection: &mut dyn Connection,
+    stop: &Stop,
+    removal: &Removal,
+) -> Result<(), StoreError> {
+    let cutoffs = cutoffs(connection)?;
+    remove_before(connection, stop, removal, &cutoffs, |_, _| ())
+}
+
+/// Removes what lies before `cutoffs`, and passes the result of each part to `each`.
+pub(crate) fn remove_before(
+    connection: &mut dyn Connection,
+    stop: &Stop,
+    removal: &Removal,
+    cutoffs: &Cutoffs,
+    mut each: impl FnMut(&Part, Removed),
+) -> Result<(), StoreError> {
+    if cutoffs.is_empty() || (removal.due)(connection, cutoffs)?.is_empty() {
+        return Ok(());
+    }
+    (removal.prepare)(connection, stop)?;
+    // The completion of the rollups may have made further old parts.
+    for part in (removal.due)(connection, cutoffs)? {
+        if stop.is_requested() {
+            break;
+        }
+        let removed = (removal.remove)(connection, &part, stop)?;
+        if let Removed::Done { kept_rows } = removed {
+            let name = part.name.as_deref().unwrap_or("old rows");
+            let relation = part.level.relation();
+            if kept_rows > 0 {
+                info!("dropped {name} of {relation}, except for {kept_rows} rows of kept jobs");
+            } else {
+                info!("dropped {name} of {relation}");
+            }
+        }
+        each(&part, removed);
+    }
+    (removal.finish)(connection, stop)
+}

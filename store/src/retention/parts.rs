@@ -1,0 +1,116 @@
+//! The levels of resolution, and the parts of their relations that are removed at once. Pure.
+
+/// A level of resolution: the samples, or a rollup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// The samples.
+    Samples,
+    /// Summaries of 10 s.
+    TenSeconds,
+    /// Summaries of a minute.
+    Minute,
+    /// Summaries of an hour.
+    Hour,
+}
+
+impl Level {
+    /// All levels, the finest first.
+    pub const ALL: [Self; 4] = [Self::Samples, Self::TenSeconds, Self::Minute, Self::Hour];
+
+    /// Returns the name of the relation.
+    pub const fn relation(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::TenSeconds => "samples_10s",
+            Self::Minute => "samples_1min",
+            Self::Hour => "samples_1h",
+        }
+    }
+
+    /// Returns the key of the configuration.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Samples => "raw",
+            Self::TenSeconds => "10s",
+            Self::Minute => "1min",
+            Self::Hour => "1h",
+        }
+    }
+
+    /// Returns the level with this relation.
+    pub(crate) fn of_relation(relation: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.relation() == relation)
+    }
+
+    /// Returns the level that is computed from this one.
+    pub(crate) const fn next(self) -> Option<Self> {
+        match self {
+            Self::Samples => Some(Self::TenSeconds),
+            Self::TenSeconds => Some(Self::Minute),
+            Self::Minute => Some(Self::Hour),
+            Self::Hour => None,
+        }
+    }
+}
+
+/// A part of a relation that covers a range of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The level.
+    pub level: Level,
+    /// The name of the chunk or the partition; none for rows of a table.
+    pub name: Option<String>,
+    /// The begin of its time, in microseconds since the epoch.
+    pub begin_us: i64,
+    /// The end of its time, which is excluded, in microseconds since the epoch.
+    pub end_us: i64,
+    /// The size on disk; none if it is unknown.
+    pub bytes: Option<u64>,
+    /// The keys of the jobs whose rows stay.
+    pub kept_jobs: Vec<i64>,
+    pub(crate) kind: PartKind,
+}
+
+/// The form of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PartKind {
+    /// A chunk of this hypertable.
+    Chunk(String),
+    /// A partition.
+    Partition,
+    /// Rows of this table.
+    Rows(&'static str),
+}
+
+/// The time before which the rows of each level are removed, in microseconds since the epoch; none for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cutoffs {
+    pub(crate) before_us: [Option<i64>; Level::ALL.len()],
+}
+
+impl Cutoffs {
+    /// Returns the cutoff of a level.
+    pub(crate) fn of(&self, level: Level) -> Option<i64> {
+        Level::ALL.into_iter().zip(self.before_us).find(|(of, _)| *of == level).and_then(|(_, before)| before)
+    }
+
+    /// Returns these times with another one for `level`, if there is one.
+    pub(crate) fn with(mut self, level: Level, before_us: Option<i64>) -> Self {
+        for (of, before) in Level::ALL.into_iter().zip(&mut self.before_us) {
+            if of == level && before_us.is_some() {
+                *before = before_us;
+            }
+        }
+        self
+    }
+
+    /// Returns true if nothing is removed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.before_us.iter().all(Option::is_none)
+    }
+
+    /// Returns true if the part is removed.
+    pub(crate) fn include(&self, part: &Part) -> bool {
+        self.of(part.level).is_some_and(|before_us| part.end_us <= before_us)
+    }
+}

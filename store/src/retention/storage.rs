@@ -1,0 +1,177 @@
+//! The space that a store takes, and its growth. Pure.
+
+use std::path::PathBuf;
+
+use super::keep::Keep;
+use super::parts::{Level, Part};
+use super::policy::LevelState;
+
+const DAY_US: i64 = 86_400 * 1_000_000;
+
+/// The days over which the growth is averaged.
+const GROWTH_DAYS: i64 = 7;
+
+/// The longest forecast in days. A disk that lasts for longer is not full in a time that matters.
+const FORECAST_DAYS: u32 = 3650;
+
+/// The space that a store takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Storage {
+    /// The size of the store on disk.
+    pub bytes: u64,
+    /// The part of it that is free, and used by the next samples.
+    pub free_bytes: u64,
+    /// The estimated number of samples.
+    pub samples: u64,
+    /// The number of jobs; an estimate if there are more than a million.
+    pub jobs: u64,
+    /// The size of each level, and its growth per day; none where it is not known.
+    pub levels: Vec<LevelSize>,
+    /// The chunks and partitions; none where rows are deleted.
+    pub parts: Vec<Part>,
+    /// The directory whose disk contains the store, or the reason for which it is not known.
+    pub directory: Result<PathBuf, &'static str>,
+    /// False if the space of deleted rows is not returned to the file system.
+    pub returns_space: bool,
+}
+
+/// The size of a level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LevelSize {
+    /// The level.
+    pub level: Level,
+    /// Its size on disk.
+    pub bytes: u64,
+    /// Its growth per day, the mean of the last days.
+    pub growth_bytes: f64,
+}
+
+/// Returns the size of each level that has parts, and its growth in the days before `now_us`.
+pub(crate) fn level_sizes(parts: &[Part], now_us: i64) -> Vec<LevelSize> {
+    let bytes_of = |part: &Part| part.bytes.unwrap_or_default();
+    let oldest_us = parts.iter().map(|part| part.begin_us).min().unwrap_or(now_us);
+    // Only whole days: the parts of today still grow.
+    let end_us = now_us / DAY_US * DAY_US;
+    let begin_us = (end_us - GROWTH_DAYS * DAY_US).max(oldest_us);
+    let days = micros(end_us - begin_us) / micros(DAY_US);
+    let size = |level: Level| {
+        let of_level = || parts.iter().filter(move |part| part.level == level);
+        // A part that still grows has its size in the time up to now.
+        let grown = of_level().map(|part| {
+            let filled_us = part.end_us.min(now_us) - part.begin_us;
+            let inside_us = part.end_us.min(end_us) - part.begin_us.max(begin_us);
+            if filled_us <= 0 || inside_us <= 0 {
+                return 0.0;
+            }
+            count(bytes_of(part)) * micros(inside_us) / micros(filled_us)
+        });
+        let growth_bytes = if days > 0.0 { grown.sum::<f64>() / days } else { 0.0 };
+        LevelSize { level, bytes: of_level().map(bytes_of).sum(), growth_bytes }
+    };
+    Level::ALL.into_iter().map(size).filter(|size| size.bytes > 0).collect()
+}
+
+impl Storage {
+    /// Returns the growth per day without what retention removes.
+    pub fn growth_bytes(&self) -> f64 {
+        self.levels.iter().map(|level| level.growth_bytes).sum()
+    }
+
+    /// Returns the days until `free_bytes` of disk are full, with what retention removes until then; none if they are not
+    /// full for years.
+    pub fn days_until_full(&self, states: &[LevelState], free_bytes: u64, now_us: i64) -> Option<u32> {
+        let available = count(free_bytes) + count(self.free_bytes);
+        let keep = |level: Level| {
+            states.iter().find(|state| state.level == level).map_or(Keep::Forever, |state| state.keep)
+        };
+        let removed_by = |day: i64| {
+            let is_removed = |part: &&Part| {
+                let days = keep(part.level).days();
+                days.is_some_and(|days| part.end_us <= now_us + (day - i64::from(days)) * DAY_US)
+            };
+            count(self.parts.iter().filter(is_removed).filter_map(|part| part.bytes).sum())
+        };
+        (0..=FORECAST_DAYS).find(|day| {
+            let grown = self.levels.iter().map(|size| {
+                let kept_days = keep(size.level).days().map_or(*day, |days| days.min(*day));
+                size.growth_bytes * f64::from(kept_days)
+            });
+            grown.sum::<f64>() - removed_by(i64::from(*day)) > available
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+const fn count(number: u64) -> f64 {
+    number as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "differences of times have less than 53 bits")]
+const fn micros(difference_us: i64) -> f64 {
+    difference_us as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retention::PartKind;
+
+    const NOW_US: i64 = 20_000 * DAY_US + DAY_US / 2;
+
+    /// Returns the samples of a day, counted back from today.
+    fn day(days_ago: i64, bytes: u64) -> Part {
+        let begin_us = (20_000 - days_ago) * DAY_US;
+        Part {
+            level: Level::Samples,
+            name: None,
+            begin_us,
+            end_us: begin_us + DAY_US,
+            bytes: Some(bytes),
+            kept_jobs: Vec::new(),
+            kind: PartKind::Partition,
+        }
+    }
+
+    fn storage(parts: Vec<Part>) -> Storage {
+        Storage {
+            bytes: parts.iter().filter_map(|part| part.bytes).sum(),
+            free_bytes: 0,
+            samples: 0,
+            jobs: 0,
+            levels: level_sizes(&parts, NOW_US),
+            parts,
+            directory: Err("a test"),
+            returns_space: true,
+        }
+    }
+
+    fn states(keep: Keep) -> [LevelState; 1] {
+        [LevelState { level: Level::Samples, keep, dropped_before_us: None }]
+    }
+
+    #[test]
+    fn the_growth_is_that_of_whole_days() {
+        let sizes = level_sizes(
+            &(0..30).map(|ago| day(ago, 100 + u64::from(ago > 7) * 900)).collect::<Vec<_>>(),
+            NOW_US,
+        );
+        assert_eq!(sizes.len(), 1);
+        assert!((sizes[0].growth_bytes - 100.0).abs() < 1e-6, "{sizes:?}");
+        // A store that began two days ago.
+        let sizes = level_sizes(&[day(2, 300), day(1, 500), day(0, 10)], NOW_US);
+        assert!((sizes[0].growth_bytes - 400.0).abs() < 1e-6, "{sizes:?}");
+        assert_eq!(level_sizes(&[], NOW_US), []);
+        assert!(level_sizes(&[day(0, 10)], NOW_US)[0].growth_bytes.abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_disk_is_full_unless_retention_removes_as_much() {
+        let storage = storage((0..10).map(|ago| day(ago, 100)).collect());
+        let full = |keep, free| storage.days_until_full(&states(keep), free, NOW_US);
+        assert_eq!(full(Keep::Forever, 1000), Some(11));
+        assert_eq!(full(Keep::Forever, 1_000_000_000), None);
+        // From the tenth day on a day is removed for each that is added.
+        assert_eq!(full(Keep::Days(20), 1500), None);
+        assert_eq!(full(Keep::Days(20), 900), Some(10));
+    }
+}

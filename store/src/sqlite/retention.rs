@@ -1,0 +1,244 @@
+//! Retention in SQLite: rows are deleted in small transactions, and their space is returned to the file system.
+
+use std::time::Duration;
+
+use crate::StoreError;
+use crate::backend::{Connection, Removal, Removed, Task};
+use crate::error::{Context, DatabaseError};
+use crate::removal::remove_due;
+use crate::retention::{Cutoffs, Level, Part, PartKind};
+use crate::stop::Stop;
+use crate::value::{Row, Value};
+
+use super::rollups;
+
+/// Removes what the policy does not keep.
+pub(super) const REMOVE: Task = Task {
+    name: "delete old samples",
+    rounds: 10,
+    run: |connection, stop| remove_due(connection, stop, &REMOVAL),
+};
+
+/// Returns the space of deleted rows to the file system.
+pub(super) const SHRINK: Task = Task { name: "shrink the file", rounds: 10, run: shrink };
+
+/// The removal of rows.
+pub(super) const REMOVAL: Removal = Removal { due, prepare, remove, finish: shrink };
+
+const ACTION: &str = "delete old samples";
+
+/// The number of rows that a transaction deletes: it delays the writer by some 50 ms.
+const STEP_ROWS: i64 = 10_000;
+
+/// The number of series that a transaction visits.
+const STEP_SERIES: u32 = 1000;
+
+/// The number of pages that a transaction returns to the file system.
+const STEP_PAGES: i64 = 500;
+
+/// The part of the pages that stays free for the next samples: the reciprocal of 5 %.
+const RESERVE_PART: i64 = 20;
+
+/// The value of `PRAGMA auto_vacuum` of a file whose free pages can be returned.
+pub(super) const INCREMENTAL_VACUUM: u8 = 2;
+
+/// The pause between two transactions, in which the writer can begin its own: it tries again after 25 ms.
+const PAUSE: Duration = Duration::from_millis(60);
+
+/// The condition that a row of `old` is not of a kept job.
+const IS_NOT_KEPT: &str = "NOT EXISTS (SELECT 1 FROM temp.kept_series
+     WHERE kept_series.series_id = old.series_id AND old.time BETWEEN kept_series.lower AND kept_series.upper)";
+
+/// The condition that a sample is not the newest row: its rowid would be assigned again.
+const IS_NOT_NEWEST: &str = "old.rowid < (SELECT max(rowid) FROM samples)";
+
+/// The condition that a sample is in the rollups, and not the newest row.
+const IS_DONE: &str =
+    "old.rowid <= (SELECT min(samples_rowid) FROM rollup) AND old.rowid < (SELECT max(rowid) FROM samples)";
+
+/// Returns the table of a level.
+const fn table(level: Level) -> &'static str {
+    match level {
+        Level::Samples => "samples",
+        Level::TenSeconds => "rollup_10s",
+        Level::Minute => "rollup_1min",
+        Level::Hour => "rollup_1h",
+    }
+}
+
+/// Returns a part for each level that has rows before its cutoff, of which some are not of kept jobs.
+fn due(connection: &mut dyn Connection, cutoffs: &Cutoffs) -> Result<Vec<Part>, StoreError> {
+    let kept_jobs = select_kept(connection).context(ACTION)?;
+    let mut parts = Vec::new();
+    for level in Level::ALL {
+        let Some(before_us) = cutoffs.of(level) else { continue };
+        if let Some(oldest_us) = oldest(connection, level, before_us).context(ACTION)? {
+            parts.push(Part {
+                level,
+                name: None,
+                begin_us: oldest_us,
+                end_us: before_us,
+                bytes: None,
+                kept_jobs: kept_jobs.clone(),
+                kind: PartKind::Rows(table(level)),
+            });
+        }
+    }
+    Ok(parts)
+}
+
+/// Selects the series of kept jobs, and those of their nodes while they ran there, into a temporary table. Returns the keys
+/// of the jobs.
+fn select_kept(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseError> {
+    for statement in [
+        "CREATE TEMP TABLE IF NOT EXISTS kept_series (series_id INTEGER, lower INTEGER, upper INTEGER)",
+        "CREATE INDEX IF NOT EXISTS temp.kept_series_by_id ON kept_series (series_id)",
+        "DELETE FROM temp.kept_series",
+    ] {
+        connection.execute(statement, &[])?;
+    }
+    let kept = "SELECT job_key FROM kept_job WHERE until IS NULL OR until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
+    connection.execute(
+        &format!("INSERT INTO temp.kept_series SELECT series_id, 0, 9223372036854775807 FROM series WHERE job_key IN ({kept})"),
+        &[],
+    )?;
+    connection.execute(
+        &format!(
+            "INSERT INTO temp.kept_series SELECT series_id, started - 3600000000000, coalesce(ended + 3600000000000, 9223372036854775807)
+             FROM job_node JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+             WHERE job_node.job_key IN ({kept})"
+        ),
+        &[],
+    )?;
+    Ok(connection.query(&format!("{kept} ORDER BY job_key"), &[])?.iter_mut().map(Row::integer).collect())
+}
+
+/// Returns the time of an old row of a level that can be deleted; none if there is none.
+fn oldest(
+    connection: &mut dyn Connection,
+    level: Level,
+    before_us: i64,
+) -> Result<Option<i64>, DatabaseError> {
+    let table = table(level);
+    let is_done = if level == Level::Samples { IS_NOT_NEWEST } else { "1" };
+    let mut oldest_us: Option<i64> = None;
+    let mut series = next_series(connection, table, i64::MIN)?;
+    // Each step is two searches of an index: a join would read all rows of the table.
+    while let Some(id) = series {
+        let first = format!(
+            "SELECT min(time) FROM {table} AS old WHERE series_id = $1 AND time < $2 AND {is_done} AND {IS_NOT_KEPT}"
+        );
+        let mut rows = connection.query(&first, &[id.into(), Value::Time(before_us)])?;
+        let first_us = rows.first_mut().and_then(Row::optional_time_ns).map(|time_ns| time_ns / 1000);
+        oldest_us = oldest_us.into_iter().chain(first_us).min();
+        series = next_series(connection, table, id)?;
+    }
+    Ok(oldest_us)
+}
+
+/// Returns the series after `id` that has rows in a table.
+fn next_series(connection: &mut dyn Connection, table: &str, id: i64) -> Result<Option<i64>, DatabaseError> {
+    let next = format!("SELECT min(series_id) FROM {table} WHERE series_id > $1");
+    Ok(connection.query(&next, &[id.into()])?.first_mut().and_then(Row::optional_integer))
+}
+
+/// Adds all samples to the rollups.
+fn prepare(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    rollups::add(connection, stop)
+}
+
+/// The progress of a removal: the series, and the time from which on its rows are left.
+struct Position {
+    series_id: i64,
+    from_us: i64,
+}
+
+/// Deletes the rows of a level, series by series.
+fn remove(connection: &mut dyn Connection, part: &Part, stop: &Stop) -> Result<Removed, StoreError> {
+    let mut position = next_series(connection, table(part.level), i64::MIN)
+        .context(ACTION)?
+        .map(|series_id| Position { series_id, from_us: 0 });
+    while let Some(begin) = position {
+        if stop.is_requested_within(PAUSE) {
+            return Ok(Removed::Postponed);
+        }
+        connection.begin().context(ACTION)?;
+        // A job may be kept since the last transaction.
+        select_kept(connection).context(ACTION)?;
+        record(connection, part).context(ACTION)?;
+        position = remove_step(connection, part, begin).context(ACTION)?;
+        connection.commit().context(ACTION)?;
+    }
+    Ok(Removed::Done { kept_rows: 0 })
+}
+
+/// Deletes a bounded number of rows from `position` on. Returns the next position; none at the end.
+fn remove_step(
+    connection: &mut dyn Connection,
+    part: &Part,
+    mut position: Position,
+) -> Result<Option<Position>, DatabaseError> {
+    let table = table(part.level);
+    let is_done = if part.level == Level::Samples { IS_DONE } else { "1" };
+    let bound = format!(
+        "SELECT time FROM {table} WHERE series_id = $1 AND time > $2 AND time < $3 ORDER BY time LIMIT 1 OFFSET {STEP_ROWS}"
+    );
+    let delete = format!(
+        "DELETE FROM {table} AS old WHERE series_id = $1 AND time >= $2 AND time < $3 AND {is_done} AND {IS_NOT_KEPT}"
+    );
+    let mut deleted = 0;
+    for _ in 0..STEP_SERIES {
+        let range = [position.series_id.into(), Value::Time(position.from_us), Value::Time(part.end_us)];
+        let bound_ns = connection.query(&bound, &range)?.first_mut().and_then(Row::optional_time_ns);
+        let to_us = bound_ns.map_or(part.end_us, |time_ns| time_ns / 1000);
+        let step = [position.series_id.into(), Value::Time(position.from_us), Value::Time(to_us)];
+        deleted += connection.execute(&delete, &step)?;
+        position = if to_us < part.end_us {
+            Position { from_us: to_us, ..position }
+        } else {
+            let next = next_series(connection, table, position.series_id)?;
+            let Some(series_id) = next else { return Ok(None) };
+            Position { series_id, from_us: 0 }
+        };
+        if deleted >= STEP_ROWS.cast_unsigned() {
+            break;
+        }
+    }
+    Ok(Some(position))
+}
+
+/// Records that rows of a level are removed.
+fn record(connection: &mut dyn Connection, part: &Part) -> Result<(), DatabaseError> {
+    let dropped =
+        "UPDATE retention SET dropped_before = max(coalesce(dropped_before, 0), $2) WHERE relation = $1";
+    connection.execute(dropped, &[part.level.relation().into(), Value::Time(part.end_us)])?;
+    if let Some(next) = part.level.next() {
+        let done = "UPDATE rollup SET final_before = max(coalesce(final_before, 0), $2) WHERE relation = $1";
+        connection.execute(done, &[next.relation().into(), Value::Time(part.end_us)])?;
+    }
+    Ok(())
+}
+
+/// Returns free pages to the file system, except for a reserve for the next samples.
+fn shrink(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
+    const ACTION: &str = "shrink the file";
+    let pragma = |connection: &mut dyn Connection, name: &str| {
+        let mut rows = connection.query(&format!("PRAGMA {name}"), &[]).context(ACTION)?;
+        Ok::<_, StoreError>(rows.first_mut().map_or(0, Row::integer))
+    };
+    if pragma(connection, "auto_vacuum")? != i64::from(INCREMENTAL_VACUUM) {
+        return Ok(());
+    }
+    loop {
+        let surplus =
+            pragma(connection, "freelist_count")? - pragma(connection, "page_count")? / RESERVE_PART;
+        if surplus <= 0 {
+            return Ok(());
+        }
+        let pages = surplus.min(STEP_PAGES);
+        connection.query(&format!("PRAGMA incremental_vacuum({pages})"), &[]).context(ACTION)?;
+        if stop.is_requested_within(PAUSE) {
+            return Ok(());
+        }
+    }
+}
