@@ -123,7 +123,7 @@ fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Er
         info!("unacknowledged samples wait in the spool for the next start");
     } else if !stopped.all_acknowledged {
         warn!(
-            error = "the collector did not acknowledge all samples before the agent stopped",
+            error = "the collector did not acknowledge all of them before the agent stopped; configure a `spool` to keep them",
             "cannot deliver all samples"
         );
     }

@@ -33,7 +33,7 @@ pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
 /// Lays out the jobs as a table.
 fn text(jobs: &[SubjectStatus], limit: Option<usize>) -> String {
     if jobs.is_empty() {
-        return "no job is tracked\n".to_owned();
+        return "no job is tracked on this node\n".to_owned();
     }
     let row = |job: &SubjectStatus| {
         let owner =
@@ -70,6 +70,6 @@ mod tests {
             json!([job("42", Some("zoe"), Some(1000)), job("43", None, Some(1001)), job("44", None, None)]);
         let jobs: Vec<SubjectStatus> = serde_json::from_value(jobs).unwrap();
         snapshot::check("jobs", &text(&jobs, None));
-        assert_eq!(text(&[], None), "no job is tracked\n");
+        assert_eq!(text(&[], None), "no job is tracked on this node\n");
     }
 }

@@ -17,7 +17,11 @@ pub(super) async fn read(
     let mut line = Vec::new();
     let mut limited = stream.take(limit);
     let Ok(read) = timeout(limits::CONTROL_TIMEOUT, limited.read_until(b'\n', &mut line)).await else {
-        return Ok(Err(Refusal::new("timeout", None, "no complete line within 30 s")));
+        return Ok(Err(Refusal::new(
+            "timeout",
+            None,
+            "no complete request within 30 s; end each request with a newline",
+        )));
     };
     let read = read? as u64;
     Ok(match line.pop() {

@@ -139,7 +139,9 @@ impl Dictionary {
     fn add_session(&mut self, id: SessionId, descriptor: SessionDescriptor) -> Result<bool, Fault> {
         match &self.session {
             Some(known) if known.descriptor == descriptor => Ok(false),
-            Some(_) => Err(Fault::Contradiction("the session is announced again with another node")),
+            Some(_) => {
+                Err(Fault::Contradiction("the agent changed the name of its node while it ran; restart it"))
+            }
             None => {
                 self.session = Some(Arc::new(SessionRecord { id, descriptor }));
                 self.has_changed = true;

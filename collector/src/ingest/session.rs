@@ -165,7 +165,9 @@ impl SessionState {
         now: Now,
     ) -> Verdict {
         if last > i64::MAX.cast_unsigned() || first > last {
-            let reason = format!("cannot skip frames {first} to {last}: invalid range");
+            let reason = format!(
+                "the agent reported an impossible range of lost frames, {first} to {last}; restart it"
+            );
             return Verdict::Refused(MessageRefusal::contradiction(reason));
         }
         if last <= self.received {

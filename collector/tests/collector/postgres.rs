@@ -173,8 +173,7 @@ fn an_exhausted_sequence_costs_no_sample() {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     let begin_us = now_us();
     environment.collector().stop().unwrap();
-    server(&mut environment).query("UPDATE series_counter SET next_id = 9223372036854775807");
-    for table in ["job_job_key", "ledger_line_ledger_id"] {
+    for table in ["series_shape_shape_id", "job_job_key", "ledger_line_ledger_id"] {
         let sequence = format!("{table}_seq");
         server(&mut environment)
             .query(&format!("ALTER SEQUENCE {sequence} MAXVALUE 2; SELECT setval('{sequence}', 2)"));
@@ -185,8 +184,7 @@ fn an_exhausted_sequence_costs_no_sample() {
     agent.send_from(0);
     // The collector reports the cause, retries, and acknowledges nothing meanwhile.
     assert_eq!(agent.receive(1500), None);
-    server(&mut environment).query("UPDATE series_counter SET next_id = 1");
-    for table in ["job_job_key", "ledger_line_ledger_id"] {
+    for table in ["series_shape_shape_id", "job_job_key", "ledger_line_ledger_id"] {
         server(&mut environment).query(&format!("ALTER SEQUENCE {table}_seq NO MAXVALUE"));
     }
     agent.wait_until_acknowledged();

@@ -8,7 +8,8 @@ use crate::support::{Kind, TestEnvironment, wait_until};
 polymeter_test_harness::tests![
     an_interrupted_computation_on_sqlite,
     an_interrupted_computation_on_postgresql,
-    samples_of_claimed_buckets_are_late
+    samples_of_claimed_buckets_are_late,
+    summaries_of_a_job_on_sqlite,
 ];
 
 fn an_interrupted_computation_on_sqlite() {
@@ -69,4 +70,49 @@ fn samples_of_claimed_buckets_are_late() {
     assert_eq!(difference(&environment), None);
     assert!(environment.number("SELECT count(*) FROM rollup_late") > 0);
     collector.stop().unwrap();
+}
+
+/// However many samples are in the tables, the view has the summaries of all samples, and reads no others than the job's.
+fn summaries_of_a_job_on_sqlite() {
+    let mut environment = TestEnvironment::new(Kind::Sqlite);
+    environment.collector().stop().unwrap();
+    environment.accept_inserts();
+    // A job of an hour; two series with a sample every 7 s, in another order than that of their times.
+    environment.execute(
+        "INSERT INTO metric VALUES ('cpu.usage', 'ns', 'counter'), ('node.load1', '1', 'gauge');
+         INSERT INTO job (job_key, job_id, started, ended) VALUES (1, '20', 3600000000000, 7200000000000);
+         INSERT INTO job_node (job_key, node, started, ended) VALUES (1, 'n1', 3600000000000, 7200000000000);
+         INSERT INTO series (series_id, node, metric, job_key, job_id, labels) VALUES (1, 'n1', 'cpu.usage', 1, '20', '{}'),
+             (2, 'n1', 'node.load1', NULL, NULL, '{}');
+         INSERT INTO samples SELECT value * 787 % 2003 * 7000000000, series_id, value * 787 % 2003 * 11 % 501 FROM
+             (WITH RECURSIVE number (value) AS (SELECT 0 UNION ALL SELECT value + 1 FROM number WHERE value < 2002) SELECT value FROM number),
+             series ORDER BY value",
+    );
+    const VIEW: &str = "SELECT metric_id, timestamp, value FROM metrics_by_job_summary WHERE job_id = '20'";
+    // An hour more of the job's own series, and the minutes of the node's in which it ran.
+    const EXPECTED: &str = "SELECT metric, time / 60000000000 * 60000000000 AS minute,
+             CASE metric WHEN 'cpu.usage' THEN max(value) ELSE avg(value) END
+         FROM samples JOIN series USING (series_id) GROUP BY series_id, minute
+         HAVING metric = 'cpu.usage' AND minute <= 10800000000000
+             OR metric = 'node.load1' AND minute BETWEEN 3600000000000 AND 7140000000000";
+    assert_eq!(environment.number(&format!("SELECT count(*) FROM ({EXPECTED})")), 181 + 60);
+    for computed in [0, 1, 900, 2500, 4006] {
+        environment.execute(&format!(
+            "DELETE FROM rollup_1min; UPDATE rollup SET samples_rowid = {computed};
+             INSERT INTO rollup_1min SELECT series_id, time / 60000000000 * 60000000000 AS minute, count(*), min(value), max(value), sum(value),
+                 min(time), 0, max(time), 0
+             FROM samples WHERE rowid <= {computed} GROUP BY series_id, minute"
+        ));
+        assert_eq!(environment.number(&format!("SELECT count(*) FROM ({VIEW})")), 181 + 60, "{computed}");
+        for (all, others) in [(VIEW, EXPECTED), (EXPECTED, VIEW)] {
+            let surplus = format!("SELECT count(*) FROM ({all} EXCEPT {others})");
+            assert_eq!(environment.number(&surplus), 0, "{computed}: {surplus}");
+        }
+    }
+    let plan = environment.query_plan(VIEW);
+    let is_whole = |line: &&String| {
+        line.starts_with("SCAN bucket") || line.starts_with("SCAN part") || line.contains("MATERIALIZE")
+    };
+    assert!(plan.iter().any(|line| line.starts_with("SEARCH bucket")), "{plan:#?}");
+    assert_eq!(plan.iter().find(is_whole), None, "{plan:#?}");
 }

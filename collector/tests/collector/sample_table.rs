@@ -14,6 +14,7 @@ polymeter_test_harness::tests![
     partitions_are_created_ahead,
     closed_partitions_get_their_index,
     recent_samples_are_found_by_their_time,
+    samples_of_a_commit_are_ordered,
     rows_are_compressed_as_they_arrive,
     recent_samples_are_ordered_beside_writers,
     compresses_old_chunks_if_the_scheduler_fails,
@@ -110,6 +111,35 @@ fn recent_samples_are_found_by_their_time() {
     let collector = environment.collector();
     wait_until("the pages are summarised", || pages() < all / 2);
     collector.stop().unwrap();
+}
+
+fn samples_of_a_commit_are_ordered() {
+    let environment = TestEnvironment::new(Kind::Postgres);
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let begin_us = now_us();
+    let job = job(1, "4711", begin_us);
+    let (of_node, of_job, row) = (shape(1, None), shape(2, Some(&job)), values(0).0);
+    // The series of the job get their ids first, those of the node are the first in the second frame.
+    for rows in [
+        vec![(&of_job, begin_us, row.as_slice())],
+        vec![
+            (&of_node, begin_us + 1_000_000, row.as_slice()),
+            (&of_job, begin_us + 1_000_000, row.as_slice()),
+            (&of_node, begin_us + 2_000_000, row.as_slice()),
+        ],
+    ] {
+        let sequence = agent.frame(&rows, &[], &[]);
+        agent.send(sequence);
+        agent.wait_until_acknowledged();
+    }
+    collector.stop().unwrap();
+    let server = environment.server.as_ref().unwrap();
+    let of_second = format!("FROM samples WHERE time > to_timestamp({})", begin_us / 1_000_000);
+    let stored = server.query(&format!("SELECT series_id, time {of_second} ORDER BY ctid"));
+    assert_eq!(stored, server.query(&format!("SELECT series_id, time {of_second} ORDER BY series_id, time")));
+    let series = server.query(&format!("SELECT count(DISTINCT series_id) {of_second}"));
+    assert!(stored.lines().count() > series.parse().unwrap(), "several samples of a series: {stored}");
 }
 
 fn rows_are_compressed_as_they_arrive() {

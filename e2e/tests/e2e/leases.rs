@@ -83,7 +83,7 @@ fn users_cannot_change_other_jobs_or_the_node() {
     assert!(fixture.refused(OTHER_USER, "plan", &["--job", "x"]).contains("unknown job x, or not yours"));
     assert_eq!(
         String::from_utf8(fixture.user(OTHER_USER, "jobs", &[]).stdout).unwrap(),
-        "no job is tracked\n"
+        "no job is tracked on this node\n"
     );
     assert!(String::from_utf8(fixture.user(OWNER, "jobs", &[]).stdout).unwrap().contains("64001"));
     for job in ["../x", "x/../x", "y", "", "x\u{7}", "'; DROP TABLE job; --"] {

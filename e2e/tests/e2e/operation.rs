@@ -169,7 +169,7 @@ fn status_and_jobs_as_text_and_json() {
     assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["job"]), (1, &json!("1")));
     job.remove();
     wait_until("the job is forgotten", || agent.jobs().is_empty());
-    assert_eq!(text(&polymeter(&env, "jobs", &[]).stdout), "no job is tracked\n");
+    assert_eq!(text(&polymeter(&env, "jobs", &[]).stdout), "no job is tracked on this node\n");
     agent.daemon.terminate();
     collector.terminate();
     for verb in ["status", "jobs"] {

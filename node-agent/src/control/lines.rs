@@ -23,7 +23,11 @@ pub(super) async fn read_line(
     let mut line = Vec::new();
     let mut limited = lines.take(LINE_BYTES);
     let Ok(read) = tokio::time::timeout(SILENCE, limited.read_until(b'\n', &mut line)).await else {
-        return Ok(Err(Refusal::new("timeout", None, "no complete line within 30 s")));
+        return Ok(Err(Refusal::new(
+            "timeout",
+            None,
+            "no complete request within 30 s; end each request with a newline",
+        )));
     };
     let read = read?;
     Ok(match line.last() {

@@ -170,9 +170,9 @@ SELECT ledger_id, session_key, job_key, handle, nullif(due, 0), nullif(taken, 0)
 FROM ledger JOIN session USING (session_id) JOIN ledger_source USING (source) ORDER BY ledger_id;
 SELECT setval(pg_get_serial_sequence('ledger_line', 'ledger_id'), max(ledger_id)) FROM ledger HAVING max(ledger_id) IS NOT NULL;
 DROP TABLE ledger;
--- A line gets its first counts soon after it was inserted, and others every ten seconds: there is room for a second version of it in
--- its page, so that the indexes need not change.
-ALTER TABLE ledger_line SET (fillfactor = 45);
+-- The counts of a running job change every ten seconds. There is room for other versions of a line in its page, so that the
+-- indexes need not change.
+ALTER TABLE ledger_line SET (fillfactor = 80);
 ALTER TABLE ledger_line ADD PRIMARY KEY (ledger_id);
 CREATE UNIQUE INDEX ledger_line_identity ON ledger_line (session_key, coalesce(handle, -1), coalesce(job_key, 0), source_id);
 CREATE INDEX ledger_line_by_job ON ledger_line (job_key);

@@ -161,18 +161,24 @@ fn fields(rows: &[tokio_postgres::Row]) -> Result<Vec<Row>, DatabaseError> {
     Ok(rows.iter().map(statement::row).collect::<Result<_, _>>()?)
 }
 
-/// Copies the samples of `frames` in PostgreSQL's binary format.
+/// Copies the samples of `frames` in PostgreSQL's binary format, in the order of their series and times: direct compression
+/// sorts them, which is a quarter of its work if they are in the order of arrival, and little if they are sorted.
 async fn copy_samples(
     client: &Client,
     statement: &mut Option<Statement>,
     frames: &[&Accepted],
 ) -> Result<u64, tokio_postgres::Error> {
     const COPY: &str = "COPY samples (time, series_id, value) FROM STDIN (FORMAT binary)";
-    let mut samples =
-        frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| samples.iter()).peekable();
-    if samples.peek().is_none() {
+    // All ids were assigned before; the table would reject a row without one.
+    let columns = frames.iter().flat_map(|frame| &frame.samples).flat_map(|block| {
+        let begin_us = block.times_us.first().copied();
+        block.iter().filter_map(move |(series, column)| Some((*series.id.get()?, begin_us, column)))
+    });
+    let mut columns: Vec<_> = columns.collect();
+    if columns.is_empty() {
         return Ok(0);
     }
+    columns.sort_by_key(|(id, begin_us, _)| (*id, *begin_us));
     let statement = match statement {
         Some(statement) => statement,
         None => statement.insert(client.prepare(COPY).await?),
@@ -180,9 +186,7 @@ async fn copy_samples(
     let mut copy = pin!(client.copy_in::<_, Bytes>(statement).await?);
     let mut buffer = BytesMut::with_capacity(limits::COPY_BYTES * 2);
     put_header(&mut buffer);
-    for (series, column) in samples {
-        // All ids were assigned before; the table would reject a row without one.
-        let Some(id) = series.id.get().copied() else { continue };
+    for (id, _, column) in columns {
         for (time_us, value) in column {
             put_sample(&mut buffer, stored_us(time_us), id, value);
         }

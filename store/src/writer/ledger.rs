@@ -6,9 +6,10 @@
 //! them to the ledger when a tally arrives: an update per source and second would cost more than the samples.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{Identifier, SessionId};
 
 use crate::accepted::{Accepted, LedgerLine};
 
@@ -34,33 +35,55 @@ impl LineChange {
     }
 }
 
-/// Returns the changes that `frames` make, by session and ledger id.
-pub(super) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), LineChange> {
-    let mut changes: BTreeMap<_, LineChange> = BTreeMap::new();
-    let mut of = |line: &LedgerLine, change: &mut dyn FnMut(&mut LineChange)| {
-        // All ids were assigned before.
-        if let Some(id) = line.id.get() {
-            change(changes.entry((line.session.id, *id)).or_default());
+/// What identifies a line of a session: its handle of the job, and the source.
+pub(super) type Identity = (SessionId, Option<i64>, Identifier);
+
+/// The changes that frames make.
+#[derive(Debug, Default)]
+pub(super) struct LineChanges {
+    /// Those of lines with an id, by session and id.
+    pub(super) known: BTreeMap<(SessionId, i64), LineChange>,
+    /// Those of lines without an id.
+    pub(super) new: BTreeMap<Identity, (Arc<LedgerLine>, LineChange)>,
+}
+
+impl LineChanges {
+    fn of(&mut self, line: &Arc<LedgerLine>) -> &mut LineChange {
+        match line.id.get() {
+            Some(id) => self.known.entry((line.session.id, *id)).or_default(),
+            None => {
+                let new = || (Arc::clone(line), LineChange::default());
+                &mut self.new.entry(identity(line)).or_insert_with(new).1
+            }
         }
-    };
+    }
+}
+
+/// Returns what identifies a line.
+pub(super) fn identity(line: &LedgerLine) -> Identity {
+    (line.session.id, line.handle(), line.source.clone())
+}
+
+/// Returns the changes that `frames` make.
+pub(super) fn line_changes(frames: &[&Accepted]) -> LineChanges {
+    let mut changes = LineChanges::default();
     for frame in frames {
         for samples in &frame.samples {
-            of(&samples.line, &mut |line| add(&mut line.stored, samples.values.len() as u64));
+            add(&mut changes.of(&samples.line).stored, samples.values.len() as u64);
         }
         for samples in &frame.quarantined {
-            of(&samples.line, &mut |line| add(&mut line.quarantined, samples.values.len() as u64));
+            add(&mut changes.of(&samples.line).quarantined, samples.values.len() as u64);
         }
         for loss in &frame.losses {
             let Some(line) = &loss.line else { continue };
-            of(line, &mut |line| {
-                add(
-                    if loss.reason.is_in_collector() { &mut line.rejected } else { &mut line.skipped },
-                    loss.samples,
-                );
-            });
+            let change = changes.of(line);
+            add(
+                if loss.reason.is_in_collector() { &mut change.rejected } else { &mut change.skipped },
+                loss.samples,
+            );
         }
         for (line, tally) in &frame.tallies {
-            of(line, &mut |line| line.tally = Some(*tally));
+            changes.of(line).tally = Some(*tally);
         }
     }
     changes

@@ -1,14 +1,15 @@
 //! The lines of the ledger in the store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
+use polymeter_proto::series::SessionId;
 
-use super::found::pairs;
-use super::ledger::LineChange;
+use super::found::{not_inserted, pairs, set_ids};
+use super::ledger::{Identity, LineChange};
 use super::progress::{distinct, key_of};
-use crate::accepted::{Accepted, JobRecord, LedgerLine};
+use crate::accepted::{Accepted, LedgerLine};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::value::{Batch, Column, ColumnType, Row, Value};
@@ -23,11 +24,21 @@ const LINE: [Column; 5] = [
 
 const NAME: [Column; 1] = [("name", ColumnType::Text)];
 
-const NUMBERS: [Column; 4] = [
+const NEW_LINE: [Column; 14] = [
     ("session_key", ColumnType::Integer),
-    ("handle", ColumnType::Integer),
     ("job_key", ColumnType::Integer),
+    ("handle", ColumnType::Integer),
     ("source_id", ColumnType::Integer),
+    ("due", ColumnType::Integer),
+    ("taken", ColumnType::Integer),
+    ("late", ColumnType::Integer),
+    ("missed", ColumnType::Integer),
+    ("absent", ColumnType::Integer),
+    ("dropped", ColumnType::Integer),
+    ("skipped", ColumnType::Integer),
+    ("rejected", ColumnType::Integer),
+    ("quarantined", ColumnType::Integer),
+    ("stored", ColumnType::Integer),
 ];
 
 const CHANGE: [Column; 11] = [
@@ -44,13 +55,9 @@ const CHANGE: [Column; 11] = [
     ("quarantined", ColumnType::Integer),
 ];
 
-/// Returns the lines of `frames` without an id, without duplicates, in an order that is the same for all
-/// connections.
-pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<LedgerLine>> {
-    let mut lines = distinct(frames.iter().flat_map(Accepted::lines).filter(|line| line.id.get().is_none()));
-    let identity = |line: &LedgerLine| (line.session.id, line.handle(), line.source.clone());
-    lines.sort_by_key(|line| identity(line));
-    lines
+/// Returns the lines of `frames` without an id, without duplicates.
+fn without_id(frames: &[&Accepted]) -> Vec<Arc<LedgerLine>> {
+    distinct(frames.iter().flat_map(|frame| frame.lines()).filter(|line| line.id.get().is_none()))
 }
 
 fn batch(lines: &[Arc<LedgerLine>]) -> Batch<'_> {
@@ -68,13 +75,36 @@ fn batch(lines: &[Arc<LedgerLine>]) -> Batch<'_> {
     )
 }
 
-/// Returns the positions and ids of those of `lines` that are in the store.
-pub(super) fn find(
+/// Sets the ids of those lines of `frames` that are in the store. Their sessions are locked: no other connection inserts
+/// lines of them. The store has none of the jobs `new_jobs`.
+pub(super) fn set_known_ids(
     connection: &mut dyn Connection,
-    lines: &[Arc<LedgerLine>],
-) -> Result<Vec<(usize, i64)>, DatabaseError> {
+    frames: &[&Accepted],
+    new_jobs: &HashSet<i64>,
+) -> Result<(), DatabaseError> {
+    let mut lines = without_id(frames);
+    lines.retain(|line| key_of(line.job.as_ref()).is_none_or(|key| !new_jobs.contains(&key)));
+    find(connection, &lines)?;
+    lines.retain(|line| line.id.get().is_none() && line.job.is_some());
     if lines.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
+    }
+    // Lines of version 4 of the schema have no handle: they get the handle of this line. The unique index
+    // finds them.
+    let updated = connection.execute_batch(
+        "UPDATE ledger_line SET handle = new.handle FROM {new}
+         WHERE ledger_line.session_key = (SELECT session_key FROM session WHERE session.session_id = new.session_id)
+             AND coalesce(ledger_line.handle, -1) = -1
+             AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0)
+             AND ledger_line.source_id = (SELECT source_id FROM ledger_source WHERE ledger_source.source = new.source)",
+        &batch(&lines),
+    )?;
+    if updated > 0 { find(connection, &lines) } else { Ok(()) }
+}
+
+fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
+    if lines.is_empty() {
+        return Ok(());
     }
     let found = connection.query_batch(
         "SELECT new.position, (
@@ -87,96 +117,96 @@ pub(super) fn find(
          ) FROM {new}",
         &batch(lines),
     )?;
-    Ok(pairs(found))
+    set_ids(pairs(found), lines, |line| &line.id);
+    Ok(())
 }
 
-/// Inserts `lines`, except for those that are in the store, and returns the positions and ids of all. Their sessions are
-/// in the store. `is_new` is true for jobs that the store did not have.
+/// Inserts lines with their first counts, and returns their ids, which are valid after the commit.
 pub(super) fn insert(
     connection: &mut dyn Connection,
-    lines: &[Arc<LedgerLine>],
-    is_new: impl Fn(Option<&Arc<JobRecord>>) -> bool,
-) -> Result<Vec<(usize, i64)>, DatabaseError> {
-    if lines.is_empty() {
+    new: BTreeMap<Identity, (Arc<LedgerLine>, LineChange)>,
+) -> Result<Vec<(Arc<LedgerLine>, i64)>, DatabaseError> {
+    if new.is_empty() {
         return Ok(Vec::new());
     }
-    let sessions = session_keys(connection, lines)?;
-    let sources = source_ids(connection, lines)?;
-    let row = |line: &Arc<LedgerLine>| {
-        let session_key = sessions.get(&line.session.id.to_string()).copied();
-        let source_id = sources.get(line.source.as_str()).copied();
-        (session_key, line.handle(), key_of(line.job.as_ref()), source_id)
+    let sessions = session_keys(connection, new.keys().map(|(session, ..)| *session).collect())?;
+    let sources = source_ids(connection, new.keys().map(|(.., source)| source.as_str()).collect())?;
+    let numbers = |(session, handle, source): &Identity| {
+        let session_key = sessions.get(&session.to_string()).copied();
+        (session_key, *handle, sources.get(source.as_str()).copied())
     };
-    let values =
-        |(session_key, handle, job_key, source_id): (Option<i64>, Option<i64>, Option<i64>, Option<i64>)| {
-            [session_key.into(), handle.into(), job_key.into(), source_id.into()]
-        };
-    // Lines of version 4 of the schema have no handle: they get the handle of this line. The unique index
-    // finds them.
-    let of_old_jobs = lines.iter().filter(|line| line.job.is_some() && !is_new(line.job.as_ref()));
-    let of_old_jobs = Batch::new(&NUMBERS, of_old_jobs.map(row).map(values));
-    if !of_old_jobs.is_empty() {
-        connection.execute_batch(
-            "UPDATE ledger_line SET handle = new.handle FROM {new}
-             WHERE ledger_line.session_key = new.session_key AND coalesce(ledger_line.handle, -1) = -1
-                 AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0) AND ledger_line.source_id = new.source_id",
-            &of_old_jobs,
-        )?;
-    }
+    let rows = new.iter().map(|(identity, (line, change))| {
+        let (session_key, handle, source_id) = numbers(identity);
+        let tally = change.tally.unwrap_or_default();
+        [
+            session_key.into(),
+            key_of(line.job.as_ref()).into(),
+            handle.into(),
+            source_id.into(),
+            some_count(tally.due),
+            some_count(tally.taken),
+            some_count(tally.late),
+            some_count(tally.missed),
+            some_count(tally.absent),
+            some_count(tally.dropped),
+            some_count(change.skipped),
+            some_count(change.rejected),
+            some_count(change.quarantined),
+            some_count(change.stored),
+        ]
+    });
     let inserted = connection.query_batch(
-        "INSERT INTO ledger_line (session_key, handle, job_key, source_id)
-         SELECT session_key, handle, job_key, source_id FROM {new} WHERE true ON CONFLICT DO NOTHING
-         RETURNING session_key, handle, job_key, source_id, ledger_id",
-        &Batch::new(&NUMBERS, lines.iter().map(row).map(values)),
+        "INSERT INTO ledger_line (session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, skipped,
+             rejected, quarantined, stored)
+         SELECT session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, skipped, rejected,
+             quarantined, stored FROM {new}
+         RETURNING session_key, handle, source_id, ledger_id",
+        &Batch::new(&NEW_LINE, rows),
     )?;
-    let mut inserted: HashMap<_, i64> = inserted
+    let inserted: HashMap<_, i64> = inserted
         .into_iter()
         .map(|mut row| {
-            let mut next = || row.optional_integer();
-            ((next(), next(), next(), next()), row.integer())
+            ((row.optional_integer(), row.optional_integer(), row.optional_integer()), row.integer())
         })
         .collect();
-    let (mut ids, mut others) = (Vec::with_capacity(lines.len()), Vec::new());
-    for (position, line) in lines.iter().enumerate() {
-        match inserted.remove(&row(line)) {
-            Some(id) => ids.push((position, id)),
-            None => others.push((position, Arc::clone(line))),
-        }
-    }
-    // Another connection inserted them meanwhile, or they are twice in the list.
-    let (positions, others): (Vec<usize>, Vec<_>) = others.into_iter().unzip();
-    let found = find(connection, &others)?;
-    ids.extend(found.into_iter().filter_map(|(other, id)| Some((*positions.get(other)?, id))));
-    Ok(ids)
+    let with_id = |(identity, (line, _)): (Identity, (Arc<LedgerLine>, LineChange))| {
+        let id = inserted.get(&numbers(&identity)).copied();
+        Ok((line, id.ok_or_else(|| not_inserted("ledger_line"))?))
+    };
+    new.into_iter().map(with_id).collect()
 }
 
-/// Returns the keys of the sessions of `lines`, by their ids.
+/// Returns a count; NULL for 0, which takes no room.
+fn some_count(count: u64) -> Value<'static> {
+    if count == 0 { Value::Null } else { Value::count(count) }
+}
+
+/// Returns the keys of sessions, by their ids.
 fn session_keys(
     connection: &mut dyn Connection,
-    lines: &[Arc<LedgerLine>],
+    ids: BTreeSet<SessionId>,
 ) -> Result<HashMap<String, i64>, DatabaseError> {
-    let ids: BTreeSet<_> = lines.iter().map(|line| line.session.id.to_string()).collect();
     let keys = connection.query_batch(
         "SELECT session_id, session_key FROM session WHERE session_id IN (SELECT name FROM {new})",
-        &Batch::new(&NAME, ids.into_iter().map(|id| [id.into()])),
+        &Batch::new(&NAME, ids.into_iter().map(|id| [id.to_string().into()])),
     )?;
     Ok(by_name(keys))
 }
 
-/// Returns the ids of the sources of `lines`, by their names. Those that are missing are inserted.
+/// Returns the ids of sources, by their names. Those that are missing are inserted.
 fn source_ids(
     connection: &mut dyn Connection,
-    lines: &[Arc<LedgerLine>],
+    sources: BTreeSet<&str>,
 ) -> Result<HashMap<String, i64>, DatabaseError> {
     const SELECT: &str =
         "SELECT source, source_id FROM ledger_source WHERE source IN (SELECT name FROM {new})";
-    let sources: BTreeSet<_> = lines.iter().map(|line| line.source.as_str()).collect();
     let count = sources.len();
     let sources = Batch::new(&NAME, sources.into_iter().map(|source| [source.into()]));
     let known = by_name(connection.query_batch(SELECT, &sources)?);
     if known.len() == count {
         return Ok(known);
     }
+    // Without the condition a number would be spent for each source that is known.
     connection.execute_batch(
         "INSERT INTO ledger_source (source) SELECT name FROM {new}
          WHERE NOT EXISTS (SELECT 1 FROM ledger_source AS known WHERE known.source = new.name) ON CONFLICT DO NOTHING",
@@ -189,8 +219,7 @@ fn by_name(rows: Vec<Row>) -> HashMap<String, i64> {
     rows.into_iter().map(|mut row| (row.text(), row.integer())).collect()
 }
 
-/// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one. A count of 0 is NULL,
-/// which takes no room.
+/// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one.
 pub(super) fn update(
     connection: &mut dyn Connection,
     changes: &[(i64, LineChange)],

@@ -16,6 +16,8 @@ mod sessions;
 mod shared_lists;
 mod transaction;
 
+use std::collections::HashSet;
+
 use polymeter_proto::series::SessionId;
 
 use self::transaction::transaction;
@@ -103,10 +105,9 @@ impl Store {
         // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
         // and committed before an id is cached.
         let new_jobs = jobs::assign_keys(connection, frames).context("store jobs")?;
-        ids::assign(connection, frames, &new_jobs, &last_seen(frames))
-            .context("store ledger lines and series")?;
+        ids::assign(connection, frames, &new_jobs, &last_seen(frames)).context("store series")?;
         connection.make_room(frames).context("create a partition")?;
-        let committed = write(connection, frames)?;
+        let committed = write(connection, frames, &new_jobs)?;
         connection.check_committed()?;
         Ok(committed)
     }
@@ -119,7 +120,11 @@ fn last_seen(frames: &[Accepted]) -> Value<'static> {
 
 /// Runs the transaction that stores frames. Rows are locked by session, then by job, each in the order of
 /// their keys. Connections that lock in the same order cannot deadlock.
-fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committed, StoreError> {
+fn write(
+    connection: &mut dyn Connection,
+    frames: &[Accepted],
+    new_jobs: &HashSet<i64>,
+) -> Result<Committed, StoreError> {
     const ACTION: &str = "store samples";
     let sessions = progress::sessions(frames);
     let seen = last_seen(frames);
@@ -129,12 +134,14 @@ fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committ
     let last = known.iter().map(|(id, known)| (*id, known.last)).collect();
     let (new, progress) = progress::not_stored(frames, &last)?;
     let mut pending = known.iter().map(|(id, known)| (*id, known.pending.clone())).collect();
-    let changes =
-        ledger::settle(ledger::line_changes(&new), &mut pending, connection.dialect().defers_ledger);
-    let store = |connection: &mut dyn Connection| -> Result<(u64, u64), DatabaseError> {
+    ledger_lines::set_known_ids(connection, &new, new_jobs).context(ACTION)?;
+    let lines = ledger::line_changes(&new);
+    let changes = ledger::settle(lines.known, &mut pending, connection.dialect().defers_ledger);
+    let store = |connection: &mut dyn Connection| -> Result<(u64, u64, Vec<_>), DatabaseError> {
         let rows = connection.write_samples(&new)?;
         let quarantined = events::insert_quarantined(connection, &new)?;
         ledger_lines::update(connection, &changes)?;
+        let line_ids = ledger_lines::insert(connection, lines.new)?;
         events::insert_losses(connection, &new)?;
         plan_changes::insert(connection, &new)?;
         events::insert_marks(connection, &new)?;
@@ -152,9 +159,12 @@ fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committ
         nodes.extend(begun.map(|session| session.descriptor.node.as_str().to_owned()));
         sessions::end_superseded(connection, nodes, &seen)?;
         connection.commit()?;
-        Ok((rows, quarantined))
+        Ok((rows, quarantined, line_ids))
     };
-    let (rows, quarantined) = store(connection).context(ACTION)?;
+    let (rows, quarantined, line_ids) = store(connection).context(ACTION)?;
+    for (line, id) in line_ids {
+        line.id.get_or_init(|| id);
+    }
     let repeated = (frames.len() - new.len()) as u64;
     Ok(Committed { through: progress::through(&progress), rows, quarantined, repeated })
 }

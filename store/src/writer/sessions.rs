@@ -81,10 +81,19 @@ pub(super) fn insert(
          ON CONFLICT DO NOTHING",
         &Batch::new(&SESSION, sessions.iter().map(row)),
     )?;
-    let nodes: BTreeSet<_> = sessions.iter().map(|session| session.descriptor.node.as_str()).collect();
+    insert_nodes(connection, sessions.iter().map(|session| session.descriptor.node.as_str()), seen)
+}
+
+/// Inserts the rows of nodes that have none.
+pub(super) fn insert_nodes<'a>(
+    connection: &mut dyn Connection,
+    nodes: impl Iterator<Item = &'a str>,
+    seen: &Value<'_>,
+) -> Result<(), DatabaseError> {
+    let nodes: BTreeSet<_> = nodes.collect();
     connection.execute_batch(
         "INSERT INTO node (node, first_seen) SELECT node, seen FROM {new} WHERE true ON CONFLICT DO NOTHING",
-        &Batch::new(&NODE, nodes.into_iter().map(|node| [node.into(), seen.clone()])),
+        &Batch::new(&NODE, nodes.into_iter().map(|node| [node.to_owned().into(), seen.clone()])),
     )?;
     Ok(())
 }

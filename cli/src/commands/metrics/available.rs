@@ -10,12 +10,13 @@ use crate::output::{terminal, units};
 
 /// Prints the selected metrics of a job, or of the node if there is no job.
 pub(super) fn execute(agent: &AgentOptions, job: Option<String>, selector: &Selector) -> Result<(), Failure> {
+    let owners = if job.is_some() { "jobs" } else { "nodes" };
     let answer = ask(&agent.socket, &Request::Metrics(MetricsRequest { job }))?;
     let Answer::Metrics(MetricsAnswer { mut metrics }) = answer else { return Err(unexpected(answer)) };
     metrics.retain(|line| selector.matches(&line.metric));
     if metrics.is_empty() {
         return Err(Failure::Failed(format!(
-            "unknown metric `{selector}`: a job or node never has it; `polymeter metrics` lists all metrics"
+            "unknown metric `{selector}`: no metric of {owners} matches it; `polymeter metrics` lists all metrics"
         )));
     }
     if agent.json {

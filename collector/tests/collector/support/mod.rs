@@ -133,6 +133,13 @@ impl TestEnvironment {
         statement.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     }
 
+    /// Returns the plan of a query of an SQLite store.
+    pub(crate) fn query_plan(&self, sql: &str) -> Vec<String> {
+        let connection = rusqlite::Connection::open(self.directory.path().join("store.db")).unwrap();
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        statement.query_map((), |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
     /// Returns the number that a query returns.
     pub(crate) fn number(&self, sql: &str) -> i64 {
         match &self.server {

@@ -160,7 +160,7 @@ impl Verifier {
                     Arc::clone(provider),
                 )
                 .build()
-                .map_err(|error| format!("cannot use the root certificates: {error}"))?,
+                .map_err(|error| format!("cannot use the root certificates: {error}; check that `sslrootcert` names a file of PEM certificates"))?,
             ),
         };
         let checks_name = settings.mode == TlsMode::VerifyFull;
