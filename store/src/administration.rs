@@ -93,7 +93,8 @@ impl Administration {
     pub fn keep(&mut self, job_key: i64, until_us: Option<i64>) -> Result<(), StoreError> {
         const ACTION: &str = "keep the job";
         let kept_at_us = removal::now_us(&mut *self.connection)?;
-        let insert = "INSERT INTO kept_job (job_key, kept_at, until) VALUES ($1, $2, $3)
+        let insert = "INSERT INTO kept_job (job_key, kept_at, until, is_complete) VALUES ($1, $2, $3, NOT EXISTS (
+                 SELECT 1 FROM retention, job WHERE relation = 'samples' AND job.job_key = $1 AND dropped_before > job.started))
              ON CONFLICT (job_key) DO UPDATE SET until = excluded.until";
         let until = until_us.map_or(Value::Null, Value::time);
         self.connection.begin().context(ACTION)?;

@@ -20,6 +20,7 @@ mod file_problem;
 mod labels;
 mod limits;
 mod maintenance;
+mod metadata_removal;
 mod options;
 mod postgres;
 pub mod reader;

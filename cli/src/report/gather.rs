@@ -23,7 +23,9 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         .ended_ns
         .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000))
         .saturating_sub(job.started_ns);
-    let rollup = resolution::rollup(ledger.iter().map(|row| row.stored).sum(), rows.len(), wall_ns);
+    let wanted = resolution::rollup(ledger.iter().map(|row| row.stored).sum(), rows.len(), wall_ns);
+    let left = reader.finest_rollup(job)?;
+    let rollup = resolution::coarser(wanted, left);
     let summaries = match rollup {
         None => summaries_of_samples(reader, job, &rows, &hardware)?,
         Some(rollup) => summaries_of_buckets(reader, job, &rows, &hardware, rollup)?,
@@ -66,7 +68,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         plan_changes: history::plan_changes(&changes, job.started_ns),
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
         measuring: None,
-        notes: rollup.map(resolution::note).into_iter().collect(),
+        notes: rollup.map(|rollup| resolution::note(rollup, wanted == Some(rollup))).into_iter().collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
     })
 }

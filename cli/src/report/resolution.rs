@@ -25,11 +25,21 @@ pub(super) fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup
     sufficient().find(has_few).or_else(|| sufficient().next_back())
 }
 
-/// Describes the report that is computed from a rollup.
-pub(super) fn note(rollup: Rollup) -> String {
+/// Returns the coarser one of two resolutions; none stands for the samples.
+pub(super) fn coarser(a: Option<Rollup>, b: Option<Rollup>) -> Option<Rollup> {
+    a.into_iter().chain(b).max_by_key(|rollup| rollup.length_ns())
+}
+
+/// Describes the report that is computed from a rollup, since the job is large, or since retention removed its samples.
+pub(super) fn note(rollup: Rollup, is_large: bool) -> String {
     let length = units::duration_f64(units::seconds_between(0, rollup.length_ns()) * 1e9);
+    let reason = if is_large {
+        format!("the job has more than {SAMPLES_MAX} samples")
+    } else {
+        "retention removed samples of the job".to_owned()
+    };
     format!(
-        "the job has more than {SAMPLES_MAX} samples: the series are read as summaries of {length}; the rates of counters are means over {length}"
+        "{reason}: the series are read as summaries of {length}; the rates of counters are means over {length}"
     )
 }
 
@@ -54,9 +64,18 @@ mod tests {
     }
 
     #[test]
+    fn samples_that_are_gone_are_not_read() {
+        assert_eq!(coarser(None, None), None);
+        assert_eq!(coarser(None, Some(Rollup::Minute)), Some(Rollup::Minute));
+        assert_eq!(coarser(Some(Rollup::Hour), Some(Rollup::Minute)), Some(Rollup::Hour));
+        assert_eq!(coarser(Some(Rollup::TenSeconds), None), Some(Rollup::TenSeconds));
+        assert!(note(Rollup::Hour, false).starts_with("retention removed samples of the job: "));
+    }
+
+    #[test]
     fn the_note_names_the_length() {
         assert_eq!(
-            note(Rollup::Minute),
+            note(Rollup::Minute, true),
             "the job has more than 2000000 samples: the series are read as summaries of 60 s; the rates of counters are means over 60 s"
         );
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Shape;
-use polymeter_store::reader::SeriesScope;
-use polymeter_store::{Administration, Keep, Level, Part, Pruned, Retention, prune, set_retention};
+use polymeter_store::reader::{Rollup, SeriesScope};
+use polymeter_store::{Administration, Keep, Level, Part, Pruned, Retention, Storage, prune, set_retention};
 
 use crate::support::agent::{Agent, job, shape};
 use crate::support::{Kind, TestEnvironment, now_us, only_job, wait_until};
@@ -15,8 +15,10 @@ use crate::support::{Kind, TestEnvironment, now_us, only_job, wait_until};
 scenarios![
     each_level_is_kept_for_its_time,
     a_year_in_fast_motion,
+    the_space_of_removed_rows_is_returned,
     an_interrupted_removal_loses_nothing,
     a_released_job_is_removed,
+    metadata_goes_with_the_last_level,
     samples_can_be_removed_earlier,
     the_collector_removes_old_samples,
     samples_older_than_their_retention_are_rejected,
@@ -190,6 +192,8 @@ fn each_level_is_kept_for_its_time(environment: &mut TestEnvironment) {
     // The samples of the node stay while the job ran there, and an hour before and after.
     assert_levels(environment, DEFAULT_CUTOFFS, true);
     assert_eq!(samples_of_job(environment), samples);
+    let job = only_job(environment);
+    assert_eq!(environment.reader().finest_rollup(&job).unwrap(), None, "it is kept");
     assert_eq!(rows_of_view(environment), rows);
     assert_eq!(hours(environment), hours_before);
     assert_eq!(administration(environment).due(None).unwrap(), []);
@@ -208,6 +212,48 @@ fn each_level_is_kept_for_its_time(environment: &mut TestEnvironment) {
     collector.stop().unwrap();
     prune_now(environment, None);
     assert_eq!(hours(environment)[..6], hours_before);
+}
+
+/// Returns the size of an SQLite store: the log is written into the file first.
+fn file_bytes(environment: &mut TestEnvironment) -> Option<u64> {
+    let url = environment.url();
+    let path = url.file()?;
+    environment.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+    Some(std::fs::metadata(path).unwrap().len())
+}
+
+fn the_space_of_removed_rows_is_returned(environment: &mut TestEnvironment) {
+    fill(environment);
+    let before = file_bytes(environment);
+    let storage = administration(environment).storage().unwrap();
+    assert_eq!(storage.jobs, 1);
+    assert!(storage.bytes > 100_000 && storage.returns_space, "{storage:?}");
+    prune_now(environment, None);
+    let day = Keep::Days(1);
+    let retention = Retention { samples: day, ten_seconds: day, minute: day, hour: Keep::Forever };
+    set_retention(&environment.url(), &retention).unwrap();
+    prune_now(environment, None);
+    let after = administration(environment).storage().unwrap();
+    if environment.kind == Kind::Sqlite {
+        assert!(
+            storage.free_bytes * 10 <= storage.bytes && after.free_bytes * 10 <= after.bytes,
+            "{after:?}"
+        );
+        let (before, after) = (before.unwrap(), file_bytes(environment).unwrap());
+        assert!(after < before, "{before} bytes, then {after}");
+    } else {
+        let of_samples = |storage: &Storage| {
+            storage.levels.iter().find(|size| size.level == Level::Samples).map_or(0, |size| size.bytes)
+        };
+        assert!(of_samples(&after) < of_samples(&storage), "{after:?}");
+        assert!(after.parts.len() < storage.parts.len() + 10, "{after:?}");
+    }
+    // The writer goes on in the smaller file.
+    let collector = Collector::start(&config(environment), &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n3", 3);
+    send(&mut agent, &shape(1, None), 0, 0..OF_DAY);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
 }
 
 fn a_year_in_fast_motion(environment: &mut TestEnvironment) {
@@ -264,9 +310,62 @@ fn a_released_job_is_removed(environment: &mut TestEnvironment) {
     administration(environment).keep(job_key, Some(now_us() - DAY_US)).unwrap();
     prune_now(environment, None);
     assert_levels(environment, DEFAULT_CUTOFFS, false);
+    administration(environment).release(job_key).unwrap();
+    let job = only_job(environment);
+    assert_eq!(environment.reader().finest_rollup(&job).unwrap(), Some(Rollup::Minute));
+    administration(environment).keep(job_key, None).unwrap();
     assert!(administration(environment).release(job_key).unwrap());
     assert!(!administration(environment).release(job_key).unwrap());
     assert_eq!(administration(environment).kept_jobs().unwrap(), []);
+}
+
+fn metadata_goes_with_the_last_level(environment: &mut TestEnvironment) {
+    fill(environment);
+    let collector = Collector::start(&config(environment), &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n0", 7);
+    send(&mut agent, &shape(1, None), DAYS[0], 0..OF_DAY);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    let old = match environment.kind {
+        Kind::Sqlite => format!("{}", begin_us(150) * 1000),
+        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", begin_us(150) / SECOND_US),
+    };
+    // The nodes sent nothing later.
+    environment.execute(&format!("UPDATE session SET ended = {old}, last_seen = {old}"));
+    let count = |environment: &TestEnvironment, table: &str| {
+        environment.number(&format!("SELECT count(*) FROM {table}"))
+    };
+    let tables = ["series", "series_block", "series_shape", "ledger_line", "session", "job", "job_node"];
+    let counts = |environment: &TestEnvironment| tables.map(|table| count(environment, table));
+    assert_eq!(counts(environment), [9, 3, 1, 3, 2, 1, 1]);
+    let ten = Keep::Days(10);
+    let retention = Retention { samples: ten, ten_seconds: ten, minute: ten, hour: ten };
+    let job_key = only_job(environment).job_key;
+    administration(environment).keep(job_key, None).unwrap();
+    // The rows of all levels are removed first, the metadata by the next round.
+    let removing = CollectorConfig { retention: Some(retention), ..config(environment) };
+    let round = |environment: &TestEnvironment, finished: &dyn Fn() -> bool| {
+        let collector = Collector::start(&removing, &environment.context).unwrap();
+        wait_until("the metadata is removed", finished);
+        collector.stop().unwrap();
+    };
+    set_retention(&environment.url(), &retention).unwrap();
+    prune_now(environment, None);
+    // TimescaleDB has chunks of 28 days of the summaries of an hour.
+    let gone = administration(environment).retention().unwrap()[3].dropped_before_us.unwrap();
+    assert!(gone > begin_us(150), "{gone}");
+    round(environment, &|| count(environment, "session") == 1);
+    assert_eq!(counts(environment), [6, 2, 1, 2, 1, 1, 1], "the job and its node are kept");
+    administration(environment).release(job_key).unwrap();
+    round(environment, &|| count(environment, "session") == 0 && count(environment, "series_shape") == 0);
+    assert_eq!(counts(environment), [0, 0, 0, 0, 0, 1, 1], "jobs stay");
+    // Ids are not used again.
+    let collector = Collector::start(&config(environment), &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 9);
+    send(&mut agent, &shape(1, None), 1, 0..10);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_eq!(environment.number("SELECT min(series_id) FROM series"), 10);
 }
 
 fn samples_can_be_removed_earlier(environment: &mut TestEnvironment) {

@@ -8,11 +8,12 @@ CREATE TABLE retention (
 );
 INSERT INTO retention (relation) VALUES ('samples'), ('samples_10s'), ('samples_1min'), ('samples_1h');
 
--- The jobs whose rows are not removed, until a time or for ever.
+-- The jobs whose rows are not removed, until a time or for ever. `is_complete`: none was removed before.
 CREATE TABLE kept_job (
     job_key int8 PRIMARY KEY REFERENCES job,
     kept_at timestamptz NOT NULL,
-    until timestamptz
+    until timestamptz,
+    is_complete boolean NOT NULL
 );
 
 -- The chunks and partitions that contain no more than the rows of `job_keys`.

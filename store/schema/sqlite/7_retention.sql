@@ -11,5 +11,6 @@ INSERT INTO retention (relation) VALUES ('samples'), ('samples_10s'), ('samples_
 CREATE TABLE kept_job (
     job_key INTEGER PRIMARY KEY REFERENCES job,
     kept_at INTEGER NOT NULL,
-    until INTEGER
+    until INTEGER,
+    is_complete INTEGER NOT NULL
 );

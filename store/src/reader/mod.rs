@@ -6,6 +6,7 @@
 mod connection;
 mod history;
 mod jobs;
+mod retention;
 mod rows;
 mod samples;
 mod series;

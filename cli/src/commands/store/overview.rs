@@ -119,10 +119,14 @@ impl Overview {
             }
             (None, _) => format!("unknown: {}", self.disk_unknown.as_deref().unwrap_or_default()),
         };
+        let samples = match self.samples {
+            0 => "no estimate before the next ANALYZE".to_owned(),
+            samples => format!("{} (estimate)", units::number(units::to_f64(samples))),
+        };
         let mut rows = vec![
             head(["store", self.store.as_str()]),
             vec!["size".to_owned(), format!("{}{of_samples}", units::bytes(self.bytes))],
-            vec!["samples".to_owned(), format!("{} (estimate)", units::number(units::to_f64(self.samples)))],
+            vec!["samples".to_owned(), samples],
             vec!["jobs".to_owned(), format!("{}, {} kept", self.jobs, self.kept_jobs.len())],
             vec![
                 "growth".to_owned(),
@@ -188,7 +192,9 @@ impl LevelLine {
         Self {
             relation: state.level.relation(),
             keep: state.keep.to_string(),
-            bytes: size.map(|size| size.bytes).filter(|_| storage.levels.len() > 1),
+            bytes: size
+                .map(|size| size.bytes)
+                .filter(|_| storage.levels.len() > 1 || !storage.parts.is_empty()),
             dropped_before: state.dropped_before_us.map(date),
             next_drop: next_drop(state.level, state.keep, &storage.parts, now_us),
         }
