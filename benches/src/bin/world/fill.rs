@@ -53,6 +53,9 @@ pub(crate) fn register(store: &Store, arguments: &Arguments, first_id: u64) -> R
     })
 }
 
+/// The configuration of the collector: the jobs are older than the default retention of samples, beyond which it rejects them.
+const KEEP_A_YEAR: &str = "[retention]\nraw = \"1y\"\n10s = \"1y\"\n";
+
 /// Runs `work` with the endpoint of a collector of the store.
 fn with_collector<T>(
     store: &Store,
@@ -60,7 +63,7 @@ fn with_collector<T>(
 ) -> Result<T, Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let listen = format!("ipc://{}/collector", scratch.path().display());
-    let collector = Collector::start(scratch.path(), &listen, store, "")?;
+    let collector = Collector::start(scratch.path(), &listen, store, KEEP_A_YEAR)?;
     let done = work(collector.endpoint());
     if done.is_err() {
         say(&collector.log());
