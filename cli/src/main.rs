@@ -12,6 +12,8 @@ mod own_cgroups;
 mod report;
 #[cfg(test)]
 mod snapshot;
+#[cfg(feature = "local")]
+mod store_failure;
 mod version;
 
 use std::process::ExitCode;

@@ -143,7 +143,13 @@ impl Administration {
 
 /// Returns the times before which rows are removed.
 fn cutoffs(connection: &mut dyn Connection, before_us: Option<i64>) -> Result<Cutoffs, StoreError> {
-    let policy = removal::cutoffs(connection)?;
+    let (policy, now_us) = (removal::cutoffs(connection)?, removal::now_us(connection)?);
+    if before_us.is_some_and(|before_us| before_us > now_us - HOUR_US) {
+        return Err(StoreError::Unusable(
+            "cannot remove samples of the last hour, which may not be in the summaries yet; give an earlier day"
+                .to_owned(),
+        ));
+    }
     // The end of buckets of an hour.
     Ok(policy.with(Level::Samples, before_us.map(|before_us| before_us.div_euclid(HOUR_US) * HOUR_US)))
 }

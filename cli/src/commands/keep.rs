@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::choose;
+use crate::store_failure::store_failure;
 
 /// The maximum number of jobs with the same id that a refusal lists.
 const LISTED: u32 = 10;
@@ -58,13 +59,13 @@ struct Kept {
 }
 
 pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
-    let failed = |error| Failure::because("cannot read the store", &error);
+    let failed = |error| store_failure("cannot read the store", &error);
     let mut reader = Reader::open(&arguments.store).map_err(failed)?;
     let job = choose_one(&mut reader, arguments)?;
     drop(reader);
     let verb = if arguments.release { "release" } else { "keep" };
     let name = printable_name(&job.job_id).into_owned();
-    let refused = |error| Failure::because(&format!("cannot {verb} job {name}"), &error);
+    let refused = |error| store_failure(&format!("cannot {verb} job {name}"), &error);
     let mut store = Administration::open(&arguments.store).map_err(refused)?;
     if arguments.release {
         if !store.release(job.job_key).map_err(refused)? {
@@ -93,7 +94,7 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
 
 /// Returns the job that the arguments name.
 fn choose_one(reader: &mut Reader, arguments: &KeepArguments) -> Result<JobRow, Failure> {
-    let failed = |error| Failure::because("cannot read the store", &error);
+    let failed = |error| store_failure("cannot read the store", &error);
     let filter = JobFilter {
         job_id: Some(&arguments.job),
         job_key: arguments.job_key,

@@ -8,6 +8,7 @@ use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::report::gather::gather;
 use crate::report::render::{self, Detail};
+use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArguments {
@@ -35,7 +36,7 @@ impl ReportArguments {
 }
 
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
-    let failed = |error| Failure::because("cannot read the store", &error);
+    let failed = |error| store_failure("cannot read the store", &error);
     let mut reader = Reader::open(&arguments.store).map_err(failed)?;
     let job = choose(&mut reader, arguments.job.as_deref(), &arguments.store)?;
     let report = gather(&mut reader, &job, None).map_err(failed)?;

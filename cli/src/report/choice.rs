@@ -6,13 +6,14 @@ use polymeter_store::reader::{JobRow, Reader};
 
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
+use crate::store_failure::store_failure;
 
 /// The maximum number of ids that a refusal suggests.
 const SUGGESTIONS: usize = 3;
 
 /// Returns the last of the jobs with the id `wanted`, or the last job if no id is wanted.
 pub(crate) fn choose(reader: &mut Reader, wanted: Option<&str>, store: &StoreUrl) -> Result<JobRow, Failure> {
-    let failed = |error| Failure::because("cannot read the store", &error);
+    let failed = |error| store_failure("cannot read the store", &error);
     if let Some(job) = reader.last_job(wanted).map_err(failed)? {
         return Ok(job);
     }

@@ -370,8 +370,19 @@ fn metadata_goes_with_the_last_level(environment: &mut TestEnvironment) {
 
 fn samples_can_be_removed_earlier(environment: &mut TestEnvironment) {
     fill(environment);
+    // Those that may not be in the summaries yet cannot.
+    for time_us in [now_us(), now_us() + DAY_US] {
+        let error = prune(&environment.url(), Some(time_us), |_, _| ()).unwrap_err().to_string();
+        assert!(error.contains("cannot remove samples of the last hour"), "{error}");
+        assert!(administration(environment).due(Some(time_us)).is_err());
+    }
+    assert_levels(environment, [None; 4], false);
+    let hours_before = hours(environment);
     prune_now(environment, Some(now_us() - 30 * DAY_US));
     assert_levels(environment, [Some(30), None, None, None], false);
+    assert_eq!(hours(environment), hours_before);
+    let job = only_job(environment);
+    assert_eq!(environment.reader().finest_rollup(&job).unwrap(), Some(Rollup::TenSeconds));
 }
 
 fn the_collector_removes_old_samples(environment: &mut TestEnvironment) {

@@ -10,6 +10,7 @@ use self::overview::Overview;
 use self::prune::PruneArguments;
 use crate::failure::Failure;
 use crate::output::terminal;
+use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -45,7 +46,7 @@ pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
     if let Some(StoreCommand::Prune(arguments)) = &arguments.command {
         return prune::execute(arguments);
     }
-    let failed = |error| Failure::because("cannot read the store", &error);
+    let failed = |error| store_failure("cannot read the store", &error);
     let mut store = Administration::open(&arguments.store).map_err(failed)?;
     let overview = Overview::gather(&mut store, &arguments.store).map_err(failed)?;
     if arguments.json {

@@ -7,6 +7,7 @@ use crate::calendar::{Date, date};
 use crate::failure::Failure;
 use crate::output::table::{head, table_within};
 use crate::output::{terminal, units};
+use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PruneArguments {
@@ -62,7 +63,7 @@ impl Line {
 }
 
 pub(super) fn execute(arguments: &PruneArguments) -> Result<(), Failure> {
-    let failed = |error| Failure::because("cannot prune the store", &error);
+    let failed = |error| store_failure("cannot prune the store", &error);
     let before_us = arguments.before.map(|before| before.begin_us);
     let mut lines = Vec::new();
     if arguments.dry_run {

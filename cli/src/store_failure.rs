@@ -1,0 +1,28 @@
+//! The failure of a command because of its store.
+
+use polymeter_service::log::chain;
+use polymeter_store::StoreError;
+
+use crate::failure::Failure;
+
+/// Returns the failure of `action`, such as "cannot read the store". An error that is a whole sentence is left as it is.
+pub(crate) fn store_failure(action: &str, error: &StoreError) -> Failure {
+    let text = chain(error);
+    Failure::Failed(if text.starts_with("cannot ") { text } else { format!("{action}: {text}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_not_repeated() {
+        let older = store_failure("cannot read the store", &StoreError::OlderSchema { found: 5 }).to_string();
+        assert!(older.starts_with("cannot read the store: its schema version 5 is older"), "{older}");
+        let missing = StoreError::Unusable("no such file".to_owned());
+        assert_eq!(
+            store_failure("cannot read the store", &missing).to_string(),
+            "cannot read the store: no such file"
+        );
+    }
+}
