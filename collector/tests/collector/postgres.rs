@@ -17,6 +17,7 @@ polymeter_test_harness::tests![
     stop_without_a_server_acknowledges_nothing,
     a_deadlock_is_retried,
     two_collectors_share_a_database,
+    two_collectors_agree_on_the_ids_of_series,
     a_refused_frame_does_not_stop_others,
     an_exhausted_sequence_costs_no_sample,
     new_jobs_need_no_scan,
@@ -108,6 +109,46 @@ fn a_deadlock_is_retried() {
     let deadlocks = "SELECT sum(deadlocks) FROM pg_stat_database";
     wait_until("the server has counted the deadlock", || server.query(deadlocks) == "1");
     assert_eq!(collector.stop().unwrap().given_up, 0);
+    assert_counts(&environment, "n1", 2);
+}
+
+fn two_collectors_agree_on_the_ids_of_series() {
+    /// Keeps both collectors from taking ids until both have looked for the series, or wait for each other.
+    const OTHER: &str = "BEGIN; LOCK TABLE series_counter IN EXCLUSIVE MODE;
+        DO $$ BEGIN
+            WHILE (SELECT count(*) FROM pg_locks WHERE NOT granted) < 2 LOOP
+                PERFORM pg_sleep(0.01);
+            END LOOP;
+        END $$;
+        COMMIT;";
+    const IS_LOCKED: &str = "SELECT EXISTS (SELECT FROM pg_locks WHERE granted
+        AND relation = 'series_counter'::regclass AND mode = 'ExclusiveLock')";
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    let start = |number| {
+        let listen = format!("inproc://collector{number}");
+        Collector::start(&CollectorConfig { listen, ..environment.config() }, &environment.context).unwrap()
+    };
+    let collectors = [start(1), start(2)];
+    // Then the collectors share the metrics and the list, and only the ids of the other node are new.
+    let mut first = Agent::to(&environment.context, &collectors[0], "n0", 1);
+    send_row(&mut first, begin_us, 0);
+    first.wait_until_acknowledged();
+    let mut agents = [2, 3].map(|number| {
+        let collector = &collectors[usize::try_from(number).unwrap() - 2];
+        Agent::to(&environment.context, collector, "n1", number)
+    });
+    let server = &*server(&mut environment);
+    server.query("INSERT INTO node (node, first_seen) VALUES ('n1', now())");
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.query(OTHER));
+        wait_until("the other session has its lock", || server.query(IS_LOCKED) == "t");
+        agents.iter_mut().zip(0..).for_each(|(agent, seed)| send_row(agent, begin_us, seed));
+    });
+    agents.iter_mut().for_each(Agent::wait_until_acknowledged);
+    for collector in collectors {
+        collector.stop().unwrap();
+    }
     assert_counts(&environment, "n1", 2);
 }
 
