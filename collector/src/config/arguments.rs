@@ -282,7 +282,7 @@ mod tests {
         for (text, line, part) in [
             ("retention = '1d'\n", 1, "a section [retention]"),
             ("[retention]\nraw = '12h'\n", 2, "from 1d to 100y, or forever"),
-            ("[retention]\nsamples = '9d'\n", 2, "in [retention]; known keys are 10s, 1h, 1min, raw"),
+            ("[retention]\nsamples = '9d'\n", 2, "in [retention]; known keys are raw, 10s, 1min, 1h"),
             (
                 "\n[retention]\nraw = '1y'\n",
                 2,
