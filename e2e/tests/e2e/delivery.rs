@@ -239,7 +239,10 @@ fn shutdown_without_collector_reports_the_loss() {
     wait_until("frames wait", || agent.count("outbox_bytes") > 0);
     pause(10);
     let (status, log) = agent.daemon.end(Signal::TERM);
-    assert!(status.success() && log.contains("cannot deliver all samples: the collector did not acknowledge"), "{status}: {log}");
+    assert!(
+        status.success() && log.contains("cannot deliver all samples: the collector did not acknowledge"),
+        "{status}: {log}"
+    );
 }
 
 fn deleted_store_is_not_acknowledged() {

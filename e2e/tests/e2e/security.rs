@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use polymeter_e2e::daemons::{Daemon, keygen};
 use polymeter_e2e::tests;
-use polymeter_e2e::{TestEnvironment, program, stored, wait_until};
+use polymeter_e2e::{TestEnvironment, pause, program, stored, wait_until};
 use polymeter_proto::key::{KeyPair, PublicKey};
 use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
@@ -109,12 +109,7 @@ impl Fixture {
 
     /// Waits until the collector has counted `min` refusals of this kind and reason.
     fn wait_for_refusals(&self, collector: &Daemon, of: &str, reason: &str, min: u64) {
-        let sample = format!("polymeter_collector_refused_{of}_total{{reason=\"{reason}\"}} ");
-        wait_until(&format!("{min} {of} were refused: {reason}"), || {
-            let page = metrics(collector);
-            let value = page.lines().find_map(|line| line.strip_prefix(&sample)).unwrap();
-            value.parse::<u64>().unwrap() >= min
-        });
+        wait_until(&format!("{min} {of} were refused: {reason}"), || refusals(collector, of, reason) >= min);
     }
 
     fn wait_for_samples(&self, node: &str) {
@@ -244,13 +239,31 @@ fn removed_key_is_revoked_for_connected_agents() {
     collector.terminate();
 }
 
+/// Returns the number of refusals of this kind and reason that the collector has counted.
+fn refusals(collector: &Daemon, of: &str, reason: &str) -> u64 {
+    let sample = format!("polymeter_collector_refused_{of}_total{{reason=\"{reason}\"}} ");
+    let page = metrics(collector);
+    page.lines().find_map(|line| line.strip_prefix(&sample)).unwrap().parse().unwrap()
+}
+
 /// Runs an agent that must be refused, until the collector has refused it twice.
 fn assert_refused(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str, logged: (&str, &str)) {
     let mut fixture = Fixture::new();
     fixture.authorise("n1");
     let collector = fixture.collector(keys_of_collector, "");
-    let agent = fixture.agent("n1", keys_of_agent);
-    fixture.wait_for_refusals(&collector, "connections", reason, 2);
+    let mut agent = fixture.agent("n1", keys_of_agent);
+    // An agent that finds out first closes the connection, which the collector may not have read yet. It tries again after
+    // ever longer times: a new agent begins with the shortest.
+    let mut tries = 1;
+    wait_until("2 connections were refused", || {
+        pause(100);
+        tries += 1;
+        if tries % 50 == 0 {
+            let previous = std::mem::replace(&mut agent, fixture.agent("n1", keys_of_agent));
+            previous.end(Signal::KILL);
+        }
+        refusals(&collector, "connections", reason) >= 2
+    });
     wait_until("the agent says why", || agent.log().contains(logged.1));
     assert_eq!(lines(&collector.log(), logged.0), 1, "{}", collector.log());
     assert_eq!(lines(&agent.log(), logged.1), 1, "{}", agent.log());
