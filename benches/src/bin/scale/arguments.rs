@@ -8,7 +8,7 @@ use polymeter_proto::period::Period;
 
 use crate::{exporters, prometheus};
 
-/// The command line.
+/// Measures the number of nodes that one collector supports, with mock agents and a real store.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// Numbers of agents, with one run for each.

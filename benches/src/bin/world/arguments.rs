@@ -4,7 +4,7 @@ use clap::Parser;
 use polymeter_benches::store::Kind;
 use polymeter_proto::period::Period;
 
-/// The command line.
+/// Fills a store with months of past jobs through the real collector, and measures reads from it.
 #[derive(Debug, Clone, Parser)]
 pub(crate) struct Arguments {
     /// Number of past jobs, each on one node.
