@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Statement};
 use super::copy::{CopyReader, put_header, put_sample, put_trailer};
 use super::sample_table::SampleTable;
 use super::server::JOB_LOCK;
-use super::statement::{self, DIALECT};
+use super::statement::{self, CONTINUOUS_DIALECT, DIALECT};
 use super::{partitions, rollup_tables, timescale};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
@@ -33,6 +33,7 @@ pub(super) struct PostgresConnection {
     client: Client,
     /// The form of the table of samples; none for a read-only connection.
     table: Option<SampleTable>,
+    dialect: &'static Dialect,
     /// The prepared COPY of samples, once used.
     copy: Option<Statement>,
     /// The days, counted from the epoch, whose partitions exist.
@@ -43,7 +44,23 @@ pub(super) struct PostgresConnection {
 
 impl PostgresConnection {
     pub(super) const fn new(runtime: Runtime, client: Client, table: Option<SampleTable>) -> Self {
-        Self { runtime, client, table, copy: None, days: BTreeSet::new(), has_rollup_tables: None }
+        Self {
+            runtime,
+            client,
+            table,
+            dialect: &DIALECT,
+            copy: None,
+            days: BTreeSet::new(),
+            has_rollup_tables: None,
+        }
+    }
+
+    /// Chooses the statements that read rollups by their form.
+    pub(super) fn detect_rollups(&mut self) -> Result<(), DatabaseError> {
+        if !rollup_tables::exist(self)? {
+            self.dialect = &CONTINUOUS_DIALECT;
+        }
+        Ok(())
     }
 
     fn run(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DatabaseError> {
@@ -57,7 +74,7 @@ impl PostgresConnection {
 
 impl Connection for PostgresConnection {
     fn dialect(&self) -> &'static Dialect {
-        &DIALECT
+        self.dialect
     }
 
     fn begin(&mut self) -> Result<(), DatabaseError> {

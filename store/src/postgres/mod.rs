@@ -29,7 +29,7 @@ use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::server::event_loop;
 use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened};
-use crate::error::{DatabaseError, ErrorKind};
+use crate::error::{Context, DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError};
 
 /// A PostgreSQL database.
@@ -80,7 +80,9 @@ impl Backend for Postgres {
     fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
         let runtime = event_loop()?;
         let client = runtime.block_on(connect(&self.settings, Access::Read))?;
-        Ok(Box::new(PostgresConnection::new(runtime, client, None)))
+        let mut connection = PostgresConnection::new(runtime, client, None);
+        connection.detect_rollups().context("read the form of the rollups")?;
+        Ok(Box::new(connection))
     }
 
     fn without_tables(&self) -> StoreError {

@@ -9,7 +9,15 @@ use super::copy::Timestamp;
 use crate::backend::Dialect;
 use crate::value::{Batch, ColumnType, Row, Value};
 
-pub(super) static DIALECT: Dialect = Dialect {
+/// The dialect where rollups are tables and partitions.
+pub(super) static DIALECT: Dialect = PARTITIONS;
+
+/// The dialect where rollups are continuous aggregates: their views have the times that the planner needs, and a function takes it
+/// seconds.
+pub(super) static CONTINUOUS_DIALECT: Dialect =
+    Dialect { buckets: |relation, _, _| relation.to_owned(), ..PARTITIONS };
+
+const PARTITIONS: Dialect = Dialect {
     // The labels of a series may exceed the size of an index entry; their digest does not.
     same_labels: "md5(CAST(its.labels AS text)) = md5(CAST(new.labels AS text))",
     for_key_share: " FOR KEY SHARE",
