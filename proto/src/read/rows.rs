@@ -1,0 +1,315 @@
+//! The rows that a reader returns.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::Tally;
+use crate::series::Labels;
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRow {
+    /// The store's key of the job. Job ids are reused, keys are not.
+    pub job_key: i64,
+    /// The scheduler's id of the job.
+    pub job_id: String,
+    /// The cluster, if known.
+    pub cluster: Option<String>,
+    /// The owner's name, if known.
+    pub owner: Option<String>,
+    /// The owner's numeric id, if known.
+    pub owner_uid: Option<i64>,
+    /// The time at which its first node began to track it, in nanoseconds since the epoch.
+    pub started_ns: i64,
+    /// The time at which it ended on its last node, in nanoseconds since the epoch; none while it runs on any
+    /// node.
+    pub ended_ns: Option<i64>,
+    /// The time that contains all its samples, in nanoseconds since the epoch.
+    pub sampled_ns: Range<i64>,
+    /// The nodes whose agent was lost, so that the time of the job's end there is unknown.
+    pub lost_nodes: Vec<String>,
+    /// Its nodes, sorted.
+    pub nodes: Vec<String>,
+    /// The account or project that it is charged to, if the scheduler reported it.
+    pub account: Option<String>,
+    /// The queue or partition that it was submitted to, if the scheduler reported it.
+    pub queue: Option<String>,
+    /// Its number of cores, if the scheduler reported it.
+    pub cores: Option<i64>,
+    /// Its final state in the scheduler's terms, if the scheduler reported it.
+    pub state: Option<String>,
+    /// The exit status of its script, if the scheduler reported it.
+    pub exit_code: Option<i64>,
+    /// The signal that ended its script, if the scheduler reported it.
+    pub exit_signal: Option<i64>,
+}
+
+/// A series.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesRow {
+    /// The store's id of the series.
+    pub series_id: i64,
+    /// The node.
+    pub node: String,
+    /// The metric's name.
+    pub metric: String,
+    /// The metric's unit.
+    pub unit: String,
+    /// The metric's kind: `counter` or `gauge`.
+    pub kind: String,
+    /// The labels.
+    pub labels: Labels,
+}
+
+/// A sample.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SampleRow {
+    /// The store's id of the series.
+    pub series_id: i64,
+    /// The time, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The value.
+    pub value: f64,
+}
+
+/// The samples of a series in an interval of time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BucketRow {
+    /// The store's id of the series.
+    pub series_id: i64,
+    /// The begin of the interval, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The number of samples.
+    pub count: u64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+    /// The sum of the values.
+    pub sum: f64,
+    /// The earliest value.
+    pub first: f64,
+    /// The latest value.
+    pub last: f64,
+    /// The increase of a counter from the earliest value to the latest.
+    pub increase: f64,
+}
+
+/// The rollups of samples, by the length of their intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rollup {
+    /// Intervals of 10 s.
+    TenSeconds,
+    /// Intervals of a minute.
+    Minute,
+    /// Intervals of an hour.
+    Hour,
+}
+
+impl Rollup {
+    /// All rollups, the shortest intervals first.
+    pub const ALL: [Self; 3] = [Self::TenSeconds, Self::Minute, Self::Hour];
+
+    /// Returns the length of its intervals, in nanoseconds.
+    pub const fn length_ns(self) -> i64 {
+        let seconds = match self {
+            Self::TenSeconds => 10,
+            Self::Minute => 60,
+            Self::Hour => 3600,
+        };
+        seconds * 1_000_000_000
+    }
+}
+
+/// The balance of the samples of one source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerRow {
+    /// The agent's session.
+    pub session_id: String,
+    /// The node.
+    pub node: String,
+    /// The source.
+    pub source: String,
+    /// The counts since the session began, including samples that were stored after its newest tally.
+    pub tally: Tally,
+    /// Samples that were taken, and lost with frames that the agent dropped or gave up.
+    pub skipped: u64,
+    /// Samples that were taken, and rejected by the collector.
+    pub rejected: u64,
+    /// Samples that were taken, and quarantined because their times are out of range.
+    pub quarantined: u64,
+    /// Samples that were taken and stored.
+    pub stored: u64,
+    /// Samples that were taken, with an unknown fate.
+    pub unknown: u64,
+}
+
+/// A change of the sampling plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanChangeRow {
+    /// The time at which it took effect, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// The metric.
+    pub metric: String,
+    /// The previous period, in microseconds; none if it was not sampled.
+    pub old_period_us: Option<i64>,
+    /// The new period, in microseconds; none if it is no longer sampled.
+    pub new_period_us: Option<i64>,
+    /// The cause.
+    pub cause: String,
+    /// The user that requested it, if any.
+    pub actor: Option<String>,
+    /// The time at which it expires, in nanoseconds since the epoch.
+    pub until_ns: Option<i64>,
+}
+
+/// A request at submission that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedRow {
+    /// The time of the refusal, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// A selector, or the text of a request that could not be parsed.
+    pub request: String,
+    /// The requested period, in microseconds, if it could be parsed.
+    pub period_us: Option<i64>,
+    /// The user of the request, if known.
+    pub actor: Option<String>,
+    /// The reason of the refusal.
+    pub reason: String,
+}
+
+/// A mark of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkRow {
+    /// The time, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// The name of the mark.
+    pub name: String,
+    /// `instant`, or `begin` or `end` of a phase.
+    pub kind: String,
+    /// The user that made the mark.
+    pub actor: Option<String>,
+}
+
+/// Samples that are missing in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossRow {
+    /// The time at which the collector detected the loss, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// The agent's session.
+    pub session_id: String,
+    /// The store's key of the job; none for the node's own sources, or if the job is unknown.
+    pub job_key: Option<i64>,
+    /// The source; none if it is unknown.
+    pub source: Option<String>,
+    /// The number of samples.
+    pub samples: u64,
+    /// The reason.
+    pub reason: String,
+    /// The time of the oldest lost sample, in nanoseconds since the epoch.
+    pub first_time_ns: i64,
+    /// The time of the newest lost sample, in nanoseconds since the epoch.
+    pub last_time_ns: i64,
+}
+
+/// Rows of one type, as they are passed on: a query has any number of blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum RowBlock {
+    /// Jobs.
+    Jobs(Vec<JobRow>),
+    /// Series.
+    Series(Vec<SeriesRow>),
+    /// Samples.
+    Samples(Vec<SampleRow>),
+    /// Intervals of a rollup.
+    Buckets(Vec<BucketRow>),
+    /// The balance of samples, by source.
+    Ledger(Vec<LedgerRow>),
+    /// Changes of the sampling plan.
+    PlanChanges(Vec<PlanChangeRow>),
+    /// Refused requests.
+    RefusedRequests(Vec<RefusedRow>),
+    /// Marks.
+    Marks(Vec<MarkRow>),
+    /// Losses.
+    Losses(Vec<LossRow>),
+    /// Numbers.
+    Numbers(Vec<u64>),
+    /// Rollups.
+    Rollups(Vec<Rollup>),
+    /// Ids of jobs.
+    JobIds(Vec<String>),
+}
+
+/// A type of row, which has one form of block.
+pub trait ReadRow: Sized {
+    /// Returns a block of rows.
+    fn block(rows: Vec<Self>) -> RowBlock;
+
+    /// Returns the rows of a block; none if it has rows of another type.
+    fn rows(block: RowBlock) -> Option<Vec<Self>>;
+}
+
+macro_rules! read_rows {
+    ($($row:ty => $block:ident),* $(,)?) => {$(
+        impl ReadRow for $row {
+            fn block(rows: Vec<Self>) -> RowBlock {
+                RowBlock::$block(rows)
+            }
+
+            fn rows(block: RowBlock) -> Option<Vec<Self>> {
+                if let RowBlock::$block(rows) = block { Some(rows) } else { None }
+            }
+        }
+    )*};
+}
+
+read_rows! {
+    JobRow => Jobs,
+    SeriesRow => Series,
+    SampleRow => Samples,
+    BucketRow => Buckets,
+    LedgerRow => Ledger,
+    PlanChangeRow => PlanChanges,
+    RefusedRow => RefusedRequests,
+    MarkRow => Marks,
+    LossRow => Losses,
+    u64 => Numbers,
+    Rollup => Rollups,
+    String => JobIds,
+}
+
+impl RowBlock {
+    /// Returns the number of rows.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Jobs(rows) => rows.len(),
+            Self::Series(rows) => rows.len(),
+            Self::Samples(rows) => rows.len(),
+            Self::Buckets(rows) => rows.len(),
+            Self::Ledger(rows) => rows.len(),
+            Self::PlanChanges(rows) => rows.len(),
+            Self::RefusedRequests(rows) => rows.len(),
+            Self::Marks(rows) => rows.len(),
+            Self::Losses(rows) => rows.len(),
+            Self::Numbers(rows) => rows.len(),
+            Self::Rollups(rows) => rows.len(),
+            Self::JobIds(rows) => rows.len(),
+        }
+    }
+
+    /// Returns true if there are no rows.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
