@@ -17,4 +17,5 @@ pub mod read;
 pub mod series;
 pub mod suggest;
 pub mod text;
+pub mod units;
 pub mod wire;
