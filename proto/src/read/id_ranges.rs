@@ -122,9 +122,7 @@ mod tests {
 
     #[test]
     fn ranges_that_are_too_large_or_out_of_order_have_no_count() {
-        for ranges in
-            [vec![(i64::MIN, i64::MAX)], vec![(2, 1)], vec![(1, 4), (4, 5)], vec![(5, 6), (1, 2)]]
-        {
+        for ranges in [vec![(i64::MIN, i64::MAX)], vec![(2, 1)], vec![(1, 4), (4, 5)], vec![(5, 6), (1, 2)]] {
             assert_eq!(IdRanges(ranges).count_within(u64::MAX), None);
         }
         assert_eq!(IdRanges(vec![(0, i64::MAX)]).count_within(1000), None);

@@ -259,12 +259,20 @@ mod tests {
 
     #[test]
     fn queries_are_lines_of_json() {
-        let filter = JobFilter { job_id: Some("7".to_owned()), before: Some((5, 2)), limit: 3, ..JobFilter::default() };
+        let filter = JobFilter {
+            job_id: Some("7".to_owned()),
+            before: Some((5, 2)),
+            limit: 3,
+            ..JobFilter::default()
+        };
         let of = SeriesOwner::Job(9);
         let series: IdRanges = [4, 5, 6].into_iter().collect();
         for (query, expected) in [
             (Query::Jobs(filter), r#"{"query":"jobs","job_id":"7","before":[5,2],"limit":3}"#),
-            (Query::Series { of: SeriesOwner::Node("n1".to_owned()) }, r#"{"query":"series","of":{"node":"n1"}}"#),
+            (
+                Query::Series { of: SeriesOwner::Node("n1".to_owned()) },
+                r#"{"query":"series","of":{"node":"n1"}}"#,
+            ),
             (
                 Query::Samples { of, series, span_ns: 0..10 },
                 r#"{"query":"samples","of":{"job":9},"series":[[4,6]],"span_ns":{"start":0,"end":10}}"#,
