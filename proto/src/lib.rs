@@ -16,4 +16,5 @@ pub mod period;
 pub mod series;
 pub mod suggest;
 pub mod text;
+pub mod units;
 pub mod wire;

@@ -16,8 +16,8 @@ use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::choose;
-use crate::report::gather::gather;
 use crate::report::render::{self, Detail};
+use polymeter_analysis::gather::gather;
 
 /// The job to export, and the options.
 pub(super) struct BundleRequest<'a> {

@@ -7,7 +7,7 @@ use super::samples::WrittenSeries;
 use crate::failure::Failure;
 use crate::output::printable::spreadsheet_cell;
 use crate::output::table::head;
-use crate::report::model::SourceReport;
+use polymeter_analysis::model::SourceReport;
 
 /// The name of a file, and its text.
 pub(super) type Table = (&'static str, String);

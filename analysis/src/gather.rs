@@ -7,14 +7,17 @@ use polymeter_service::clock;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, Rollup, SeriesRow, SeriesScope};
 
-use super::hardware::Hardware;
-use super::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
-use super::series::Summary;
-use super::{history, resolution, series};
-use crate::output::units;
+use crate::hardware::Hardware;
+use crate::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
+use crate::series::Summary;
+use crate::{history, resolution, series};
+use polymeter_proto::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
-pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
+///
+/// # Errors
+/// Returns an error if the store fails.
+pub fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
     let rows = reader.series(SeriesScope::Job(job.job_key))?;
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(job.job_key)?;
