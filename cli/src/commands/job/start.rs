@@ -141,7 +141,7 @@ impl JobDescription {
             queue: self.queue.clone().or_else(|| variable(&["SLURM_JOB_PARTITION"])),
             nodes: self.nodes.clone().or_else(|| variable(&["SLURM_NODELIST"])),
             cores: self.cores.or_else(|| cores(&environment.get("SLURM_JOB_CPUS_PER_NODE")?)),
-            details,
+            details: Box::new(details),
         };
         warnings.append(&mut ignored);
         Ok((start, warnings))

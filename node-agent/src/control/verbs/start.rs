@@ -43,7 +43,7 @@ impl Execute for StartRequest {
                 cores: self.cores,
                 ..JobFacts::default()
             },
-            details: self.details,
+            details: *self.details,
         };
         Ok((start, refusal))
     }

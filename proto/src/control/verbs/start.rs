@@ -53,7 +53,7 @@ pub struct StartRequest {
     pub cores: Option<u32>,
     /// The job's name and requested resources.
     #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
-    pub details: JobDetails,
+    pub details: Box<JobDetails>,
 }
 
 impl Verb for StartRequest {
