@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Shape;
-use polymeter_proto::ledger::{Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::ledger::{
+    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally,
+};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};

@@ -273,7 +273,10 @@ mod tests {
         assert_eq!((facts.exit_code, facts.exit_signal), (Some(0), Some(15)));
         let line = br#"{"verb":"state","job":"42","details":{"name":"solver","time_limit_s":60}}"#;
         let running = StateRequest::parse(line).unwrap().unwrap();
-        assert_eq!((running.facts().unwrap().2, running.details.time_limit_s), (JobFacts::default(), Some(60)));
+        assert_eq!(
+            (running.facts().unwrap().2, running.details.time_limit_s),
+            (JobFacts::default(), Some(60))
+        );
     }
 
     #[test]

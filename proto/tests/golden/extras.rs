@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Column, Job, Shape};
 use polymeter_proto::ledger::{
-    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark, MarkKind, PlanChange,
-    RequestRefused, Tally,
+    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark,
+    MarkKind, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;

@@ -200,8 +200,7 @@ mod tests {
 
     #[test]
     fn a_component_of_a_heterogeneous_job_has_slurms_id() {
-        let component =
-            FixedEnvironment::new([("SLURM_HET_JOB_ID", "4009"), ("SLURM_HET_JOB_OFFSET", "1")]);
+        let component = FixedEnvironment::new([("SLURM_HET_JOB_ID", "4009"), ("SLURM_HET_JOB_OFFSET", "1")]);
         let (details, _) = DetailOptions::default().details(&component).unwrap();
         assert_eq!(details.display_id.unwrap().as_str(), "4009+1");
         let (details, _) = DetailOptions::default().details(&FixedEnvironment::new([])).unwrap();
@@ -210,7 +209,8 @@ mod tests {
 
     #[test]
     fn an_invalid_name_is_ignored_with_a_warning_and_an_invalid_option_is_an_error() {
-        let environment = FixedEnvironment::new([("SLURM_ARRAY_JOB_ID", "a\u{202e}"), ("SLURM_ARRAY_TASK_ID", "1")]);
+        let environment =
+            FixedEnvironment::new([("SLURM_ARRAY_JOB_ID", "a\u{202e}"), ("SLURM_ARRAY_TASK_ID", "1")]);
         let (details, warnings) = DetailOptions::default().details(&environment).unwrap();
         assert_eq!((details.display_id, warnings.len()), (None, 1));
         for options in [
