@@ -43,6 +43,18 @@ pub struct JobRow {
     pub exit_code: Option<i64>,
     /// The signal that ended its script, if the scheduler reported it.
     pub exit_signal: Option<i64>,
+    /// The name that its owner gave it, if the scheduler reported it.
+    pub name: Option<String>,
+    /// Its id as the scheduler prints it, where that differs from the job's id.
+    pub display_id: Option<String>,
+    /// Its time limit in seconds, if the scheduler reported it.
+    pub time_limit_s: Option<i64>,
+    /// The memory that was requested on each node, in bytes, if the scheduler reported it.
+    pub memory_bytes: Option<i64>,
+    /// Its number of GPUs on all nodes, if the scheduler reported it.
+    pub gpus: Option<i64>,
+    /// The number of times that the scheduler started it again, if the scheduler reported it.
+    pub restarts: Option<i64>,
 }
 
 /// A series.

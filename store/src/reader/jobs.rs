@@ -19,7 +19,7 @@ const CANDIDATES: usize = 1000;
 /// The columns of a job.
 const COLUMNS: &str =
     "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, cores, state, exit_code,
-     exit_signal";
+     exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts";
 
 impl Reader {
     /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no such job.
@@ -153,6 +153,12 @@ fn read_job(row: &mut Row) -> JobRow {
         state: row.optional_text(),
         exit_code: row.optional_integer(),
         exit_signal: row.optional_integer(),
+        name: row.optional_text(),
+        display_id: row.optional_text(),
+        time_limit_s: row.optional_integer(),
+        memory_bytes: row.optional_integer(),
+        gpus: row.optional_integer(),
+        restarts: row.optional_integer(),
     };
     job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
     job
