@@ -169,15 +169,18 @@ impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
 
 /// Returns the facts that the scheduler reported.
 fn submission(job: &JobRow) -> Submission {
+    let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
     Submission {
-        name: None,
+        name: job.name.clone(),
+        display_id: job.display_id.clone(),
         cluster: job.cluster.clone(),
         account: job.account.clone(),
         queue: job.queue.clone(),
-        cores: job.cores.and_then(|cores| u64::try_from(cores).ok()),
-        gpus: None,
-        time_limit_s: None,
-        memory_bytes: None,
+        cores: count(job.cores),
+        gpus: count(job.gpus),
+        time_limit_s: count(job.time_limit_s),
+        memory_bytes: count(job.memory_bytes),
+        restarts: count(job.restarts),
     }
 }
 

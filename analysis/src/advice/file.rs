@@ -223,7 +223,7 @@ impl RawRule {
         let condition = self.when.clone()?;
         let when = Expression::parse(&condition, &scope).and_then(|when| match when.result() {
             Type::Truth => Ok(when),
-            other => {
+            other @ (Type::Number | Type::Text) => {
                 Err(ExpressionError { position: 0, message: format!("expected a condition, found {other}") })
             }
         });
@@ -275,7 +275,7 @@ fn number(value: &Spanned<DeValue<'_>>) -> Result<f64, String> {
         DeValue::String(text) => text.as_ref().to_owned(),
         DeValue::Integer(integer) => integer.as_str().to_owned(),
         DeValue::Float(float) => float.as_str().to_owned(),
-        other => {
+        other @ (DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_)) => {
             return Err(format!(
                 "expected a number or a string such as \"64 KiB\", found a {}",
                 other.type_str()

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use polymeter_proto::units::to_f64;
 use serde::Deserialize;
 
 use super::expression::Value;
@@ -31,11 +32,11 @@ fn facts(case: &Case, edge: Option<(&str, f64)>) -> Facts {
     let mut facts = Facts::default();
     facts.set("elapsed", Some(Value::Number(3600.0)));
     for (name, value) in &case.facts {
-        let value = match value {
-            toml::Value::Boolean(truth) => Value::Truth(*truth),
-            toml::Value::String(text) => Value::Text(text.clone()),
-            toml::Value::Integer(number) => Value::Number(number.to_string().parse().unwrap()),
-            other => Value::Number(other.as_float().unwrap()),
+        let whole = || value.as_integer().map(|whole| to_f64(whole.try_into().unwrap()));
+        let value = match (value.as_bool(), value.as_str()) {
+            (Some(truth), _) => Value::Truth(truth),
+            (None, Some(text)) => Value::Text(text.to_owned()),
+            (None, None) => Value::Number(value.as_float().or_else(whole).unwrap()),
         };
         assert!(facts.set(name, Some(value)), "unknown fact {name}");
     }

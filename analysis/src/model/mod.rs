@@ -114,6 +114,8 @@ pub struct Submission {
     pub time_limit_s: Option<u64>,
     /// The requested memory on each node, in bytes.
     pub memory_bytes: Option<u64>,
+    /// The number of times that the job was started again.
+    pub restarts: Option<u64>,
 }
 
 /// The final state of a job, as far as the scheduler reported it.

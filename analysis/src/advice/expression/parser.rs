@@ -37,10 +37,10 @@ pub(super) fn parse(text: &str, scope: &dyn Scope) -> Result<Expression, Express
     let tokens = tokens(text)?;
     let mut parser = Parser { tokens, next: 0, depth: 0, scope, names: Vec::new() };
     let (root, result) = parser.or()?;
-    match parser.peek() {
-        Token::End => Ok(Expression { root, result, names: parser.names }),
-        _ => Err(parser.unexpected("an operator or the end")),
+    if *parser.peek() != Token::End {
+        return Err(parser.unexpected("an operator or the end"));
     }
+    Ok(Expression { root, result, names: parser.names })
 }
 
 struct Parser<'a> {

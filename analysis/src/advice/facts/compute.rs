@@ -91,7 +91,10 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     let limit = nodes().filter_map(|node| node.used.memory_limit_bytes).reduce(f64::min);
     facts.set_number("memory_limit", limit.or(facts.number("memory_request")));
     facts.set_number("memory_used_share", ratio(facts.number("memory_used"), facts.number("memory_limit")));
-    facts.set_number("memory_request_used", ratio(facts.number("memory_used"), facts.number("memory_request")));
+    facts.set_number(
+        "memory_request_used",
+        ratio(facts.number("memory_used"), facts.number("memory_request")),
+    );
     // Version 1 counts a kill in the cgroup of the step only.
     let kills = |is_of_step: bool| {
         let of_kind = report.series.iter().filter(|series| series.is_of_step == is_of_step);
