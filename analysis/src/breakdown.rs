@@ -2,58 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
-use crate::model::SeriesReport;
-use crate::resources::Resources;
-
-/// A node of a job.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct NodeReport {
-    /// The node.
-    pub node: String,
-    /// The number of its CPUs, if known.
-    pub cpus: Option<u64>,
-    /// The number of stored samples.
-    pub samples: u64,
-    /// True if the agent was lost, so that the end of the job there is unknown.
-    pub is_lost: bool,
-    /// The used resources.
-    #[serde(flatten)]
-    pub used: Resources,
-}
-
-/// A step of a job.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct StepReport {
-    /// The step.
-    pub step: String,
-    /// The number of its nodes.
-    pub nodes: u64,
-    /// The number of its tasks that were sampled.
-    pub tasks: u64,
-    /// The time of its first sample, in microseconds since the epoch.
-    pub first_us: i64,
-    /// The time of its last sample, in microseconds since the epoch.
-    pub last_us: i64,
-    /// The used resources, summed over the nodes.
-    #[serde(flatten)]
-    pub used: Resources,
-}
-
-/// A task of a step.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct TaskReport {
-    /// The step.
-    pub step: String,
-    /// The task.
-    pub task: String,
-    /// The node.
-    pub node: String,
-    /// The used resources.
-    #[serde(flatten)]
-    pub used: Resources,
-}
+use crate::model::{NodeReport, SeriesReport, StepReport, TaskReport};
+use crate::resources;
 
 /// Computes the nodes of a report, in the order of `nodes`.
 pub(crate) fn nodes(
@@ -73,7 +23,7 @@ pub(crate) fn nodes(
             cpus: cpus(node),
             samples: series.iter().map(|series| series.samples).sum(),
             is_lost: lost.contains(node),
-            used: Resources::of(series),
+            used: resources::of(series),
         }
     };
     nodes.iter().map(report).collect()
@@ -102,9 +52,9 @@ pub(crate) fn steps(series: &[SeriesReport]) -> (Vec<StepReport>, Vec<TaskReport
             report.first_us = report.first_us.min(series.first_us);
             report.last_us = report.last_us.max(series.last_us);
         }
-        let used = Resources::of(&series);
+        let used = resources::of(&series);
         match task {
-            None => report.used.add(&used),
+            None => resources::add(&mut report.used, &used),
             Some(task) => {
                 report.tasks += 1;
                 let (step, task, node) = (step.0.to_owned(), task.0.to_owned(), node.to_owned());

@@ -1,95 +1,49 @@
 //! The resources that a group of series shows: those of a node, a step or a task. Pure.
 
 use polymeter_proto::units;
-use serde::Serialize;
 
 use crate::curve::Curve;
-use crate::model::SeriesReport;
+use crate::model::{MemoryKind, Resources, SeriesReport};
 
 /// The metrics of CPU time, the most accurate first.
 pub const CPU_TIME: [&str; 3] = ["cpu.usage", "process.cpu.usage", "perf.task_clock"];
 
-/// The origin of a figure of used memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemoryKind {
-    /// Anonymous and shared memory of the cgroup, without the page cache.
-    AnonymousAndShared,
-    /// Resident memory, summed over the processes; shared pages count for each of them.
-    Resident,
-}
-
-impl MemoryKind {
-    /// Returns its description.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::AnonymousAndShared => "anonymous + shared, without cache",
-            Self::Resident => "resident, sum of processes",
-        }
+/// Computes the resources of the series of one node that belong to the same job, step or task.
+pub fn of(series: &[&SeriesReport]) -> Resources {
+    let (memory_bytes, memory_kind) = memory(series).unzip();
+    Resources {
+        cpu_s: first_growth(series, &CPU_TIME).map(|ns| ns / 1e9),
+        cores_max: first_of(series, &CPU_TIME)
+            .iter()
+            .filter_map(|series| series.max)
+            .reduce(|sum, max| sum + max),
+        memory_bytes,
+        memory_kind,
+        cache_bytes: cache(series),
+        cgroup_peak_bytes: highest(series, &["memory.peak", "memory.current"]),
+        memory_limit_bytes: of_metric(series, "memory.limit")
+            .filter_map(|series| series.min)
+            .reduce(f64::min),
+        read_bytes: first_growth(series, &["io.read.bytes", "process.io.read.bytes"]),
+        written_bytes: first_growth(series, &["io.write.bytes", "process.io.write.bytes"]),
     }
 }
 
-/// Used resources. Quantities that were not sampled are absent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Resources {
-    /// CPU time, in seconds.
-    pub cpu_s: Option<f64>,
-    /// The largest number of cores in use at a time, over the windows of the counter.
-    pub cores_max: Option<f64>,
-    /// The peak of used memory, in bytes; its origin is in `memory_kind`.
-    pub memory_bytes: Option<f64>,
-    /// The origin of `memory_bytes`.
-    pub memory_kind: Option<MemoryKind>,
-    /// The peak of the page cache without shared memory, in bytes.
-    pub cache_bytes: Option<f64>,
-    /// The peak of the cgroup's memory, in bytes, with page cache and kernel memory.
-    pub cgroup_peak_bytes: Option<f64>,
-    /// The lowest hard limit of the cgroup's memory, in bytes.
-    pub memory_limit_bytes: Option<f64>,
-    /// Bytes read from devices.
-    pub read_bytes: Option<f64>,
-    /// Bytes written to devices.
-    pub written_bytes: Option<f64>,
-}
-
-impl Resources {
-    /// Computes the resources of the series of one node that belong to the same job, step or task.
-    pub fn of(series: &[&SeriesReport]) -> Self {
-        let (memory_bytes, memory_kind) = memory(series).unzip();
-        Self {
-            cpu_s: first_growth(series, &CPU_TIME).map(|ns| ns / 1e9),
-            cores_max: first_of(series, &CPU_TIME)
-                .iter()
-                .filter_map(|series| series.max)
-                .reduce(|sum, max| sum + max),
-            memory_bytes,
-            memory_kind,
-            cache_bytes: cache(series),
-            cgroup_peak_bytes: highest(series, &["memory.peak", "memory.current"]),
-            memory_limit_bytes: of_metric(series, "memory.limit")
-                .filter_map(|series| series.min)
-                .reduce(f64::min),
-            read_bytes: first_growth(series, &["io.read.bytes", "process.io.read.bytes"]),
-            written_bytes: first_growth(series, &["io.write.bytes", "process.io.write.bytes"]),
-        }
-    }
-
-    /// Adds the resources of another node: peaks are summed, as they may coincide; the lower limit counts.
-    pub fn add(&mut self, other: &Self) {
-        let sum = |one: &mut Option<f64>, other: Option<f64>| {
-            *one = one.zip(other).map(|(one, other)| one + other).or(*one).or(other);
-        };
-        sum(&mut self.cpu_s, other.cpu_s);
-        sum(&mut self.cores_max, other.cores_max);
-        sum(&mut self.memory_bytes, other.memory_bytes);
-        sum(&mut self.cache_bytes, other.cache_bytes);
-        sum(&mut self.cgroup_peak_bytes, other.cgroup_peak_bytes);
-        sum(&mut self.read_bytes, other.read_bytes);
-        sum(&mut self.written_bytes, other.written_bytes);
-        self.memory_kind = self.memory_kind.or(other.memory_kind);
-        let limits = self.memory_limit_bytes.into_iter().chain(other.memory_limit_bytes);
-        self.memory_limit_bytes = limits.reduce(f64::min);
-    }
+/// Adds the resources of another node: peaks are summed, as they may coincide; the lower limit counts.
+pub fn add(total: &mut Resources, other: &Resources) {
+    let sum = |one: &mut Option<f64>, other: Option<f64>| {
+        *one = one.zip(other).map(|(one, other)| one + other).or(*one).or(other);
+    };
+    sum(&mut total.cpu_s, other.cpu_s);
+    sum(&mut total.cores_max, other.cores_max);
+    sum(&mut total.memory_bytes, other.memory_bytes);
+    sum(&mut total.cache_bytes, other.cache_bytes);
+    sum(&mut total.cgroup_peak_bytes, other.cgroup_peak_bytes);
+    sum(&mut total.read_bytes, other.read_bytes);
+    sum(&mut total.written_bytes, other.written_bytes);
+    total.memory_kind = total.memory_kind.or(other.memory_kind);
+    let limits = total.memory_limit_bytes.into_iter().chain(other.memory_limit_bytes);
+    total.memory_limit_bytes = limits.reduce(f64::min);
 }
 
 /// Returns the series of a metric.
@@ -192,7 +146,7 @@ mod tests {
             gauge("memory.limit", &[100.0, 100.0]),
         ];
         let series: Vec<&SeriesReport> = series.iter().collect();
-        let resources = Resources::of(&series);
+        let resources = of(&series);
         assert_eq!(
             (resources.memory_bytes, resources.memory_kind),
             (Some(5.0), Some(MemoryKind::AnonymousAndShared))
@@ -200,17 +154,17 @@ mod tests {
         assert_eq!((resources.cache_bytes, resources.cgroup_peak_bytes), (Some(88.0), Some(95.0)));
         assert_eq!(resources.memory_limit_bytes, Some(100.0));
         let resident = gauge("process.memory.resident", &[3.0]);
-        let resources = Resources::of(&[&resident]);
+        let resources = of(&[&resident]);
         assert_eq!((resources.memory_bytes, resources.memory_kind), (Some(3.0), Some(MemoryKind::Resident)));
-        assert_eq!(Resources::of(&[]), Resources::default());
+        assert_eq!(of(&[]), Resources::default());
     }
 
     #[test]
     fn resources_of_nodes_are_added() {
         let one = counter("cpu.usage", &[1.0, 3.0]);
-        let mut sum = Resources::of(&[&one]);
-        sum.add(&Resources::of(&[&one]));
-        sum.add(&Resources::default());
+        let mut sum = of(&[&one]);
+        add(&mut sum, &of(&[&one]));
+        add(&mut sum, &Resources::default());
         assert_eq!((sum.cpu_s, sum.cores_max, sum.memory_bytes), (Some(8.0), Some(6.0), None));
     }
 

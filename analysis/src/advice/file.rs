@@ -10,8 +10,9 @@ use toml::de::DeValue;
 
 use super::expression::{Expression, ExpressionError, Type, quantity};
 use super::facts::definition;
-use super::rule::{Rule, RuleScope, Scheduler, Severity};
+use super::rule::{Rule, RuleScope};
 use super::template::Template;
+use crate::model::{Scheduler, Severity};
 
 /// The maximum number of rules.
 const RULES_MAX: usize = 1000;

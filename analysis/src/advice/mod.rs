@@ -20,7 +20,9 @@ pub use reference::reference;
 
 use facts::Facts;
 use file::RuleSet;
-use rule::{Finding, Rule, Scheduler, Severity};
+use rule::Rule;
+
+use crate::model::{Finding, Report, Scheduler, Severity};
 
 /// The built-in rules.
 pub const RULES: &str = include_str!("rules.toml");
@@ -75,6 +77,12 @@ impl Advice {
     /// Returns the scheduler that the files name.
     pub const fn scheduler(&self) -> Option<Scheduler> {
         self.scheduler
+    }
+
+    /// Replaces the findings of a report. Totals and costs must have been added to it before.
+    pub fn advise(&self, report: &mut Report) {
+        report.findings = self.findings(&Facts::of(report));
+        report.scheduler = self.scheduler.or_else(|| report.likely_scheduler());
     }
 
     /// Applies the rules. The most severe findings are first.

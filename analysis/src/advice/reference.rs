@@ -1,16 +1,15 @@
 //! The rules and the facts as a page of the documents. Pure.
 
-use super::Advice;
 use super::expression::{QUANTITY_UNITS, Statistic};
 use super::facts::FACTS;
-use super::rule::{Rule, Scheduler, Severity};
+use super::rule::Rule;
+use crate::model::{Scheduler, Severity};
 
 /// Returns the tables of docs/reference/advice.md in Markdown.
-pub fn reference() -> String {
-    let advice = Advice::built_in();
+pub fn reference(rules: &[Rule]) -> String {
     let mut text = String::from("## Rules\n\n");
     for severity in Severity::ALL {
-        for rule in advice.rules().iter().filter(|rule| rule.severity == severity) {
+        for rule in rules.iter().filter(|rule| rule.severity == severity) {
             text.push_str(&of_rule(rule));
         }
     }

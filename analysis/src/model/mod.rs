@@ -1,6 +1,8 @@
 //! The contents of a report, and its JSON form.
 
 mod events;
+mod finding;
+mod parts;
 mod series;
 
 use polymeter_proto::ledger::Tally;
@@ -8,11 +10,9 @@ use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
 pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
+pub use finding::{Finding, Scheduler, Severity};
+pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use series::{PeriodUse, SeriesReport};
-
-use crate::advice::rule::{Finding, Scheduler};
-use crate::advice::{Advice, facts::Facts};
-use crate::breakdown::{NodeReport, StepReport, TaskReport};
 
 /// The report of a job.
 #[derive(Debug, Default, Serialize)]
@@ -274,14 +274,8 @@ impl Report {
         (self.started_us.saturating_mul(1000), end_us.saturating_mul(1000))
     }
 
-    /// Replaces the findings with those of the rules of `advice`. Totals and costs must have been added before.
-    pub fn add_findings(&mut self, advice: &Advice) {
-        self.findings = advice.findings(&Facts::of(self));
-        self.scheduler = advice.scheduler().or_else(|| self.likely_scheduler());
-    }
-
     /// Returns Slurm if the job has steps, which only Slurm's jobs have.
-    fn likely_scheduler(&self) -> Option<Scheduler> {
+    pub fn likely_scheduler(&self) -> Option<Scheduler> {
         (!self.steps.is_empty()).then_some(Scheduler::Slurm)
     }
 

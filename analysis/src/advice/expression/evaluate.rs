@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Function, Lookup, Node, Operator, Value};
+use super::syntax::{Function, Lookup, Node, Operator, Value};
 
 /// Returns the value of a node; none if it is unknown.
 pub(super) fn evaluate(node: &Node, lookup: &dyn Lookup) -> Option<Value> {

@@ -1,6 +1,6 @@
 //! The tokens of an expression. Pure.
 
-use super::{EXPRESSION_BYTES_MAX, ExpressionError};
+use super::syntax::{EXPRESSION_BYTES_MAX, ExpressionError};
 
 /// The units of a quantity and their factors.
 pub const QUANTITY_UNITS: [(&str, f64); 19] = [

@@ -14,7 +14,7 @@
 use polymeter_proto::suggest::nearest;
 
 use super::lexer::{Token, tokens};
-use super::{Expression, ExpressionError, Function, Node, Operator, Scope, Statistic, Type, Value};
+use super::syntax::{Expression, ExpressionError, Function, Node, Operator, Scope, Statistic, Type, Value};
 
 /// The maximum depth of parentheses and prefixes, so that the parser's stack is bounded.
 const DEPTH_MAX: usize = 50;

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::units::to_f64;
 
-use super::Facts;
-use super::compute::ratio;
-use crate::breakdown::TaskReport;
-use crate::model::Report;
+use super::values::{Facts, ratio};
+use crate::model::{Report, TaskReport};
 
 /// The share of the busiest node's CPU time below which a node is idle.
 const IDLE_SHARE: f64 = 0.05;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::units::to_f64;
 
-use super::{Facts, MetricFacts, balance, course};
+use super::values::{Facts, MetricFacts, ratio};
+use super::{balance, course};
 use crate::advice::expression::Value;
-use crate::breakdown::NodeReport;
-use crate::model::{LossReport, Report, SeriesReport};
+use crate::model::{LossReport, NodeReport, Report, SeriesReport};
 use crate::resources::of_metric;
 
 /// The utilization up to which a GPU is unused, in percent.
@@ -205,11 +205,6 @@ fn statistics<'a>(series: &[&'a SeriesReport]) -> BTreeMap<&'a str, MetricFacts>
         }
     };
     by_metric.into_iter().map(|(metric, series)| (metric, facts(series))).collect()
-}
-
-/// Returns the quotient of two known numbers; none if the divisor is 0.
-pub(super) fn ratio(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.zip(other).filter(|(_, other)| *other != 0.0).map(|(one, other)| one / other)
 }
 
 /// Returns the largest of the known numbers.

@@ -2,8 +2,7 @@
 
 use polymeter_proto::units::to_f64;
 
-use super::Facts;
-use super::compute::ratio;
+use super::values::{Facts, ratio};
 use crate::model::{Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric, parts};
 

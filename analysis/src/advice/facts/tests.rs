@@ -50,7 +50,7 @@ fn an_idle_node_is_found() {
     // A node without samples is silent, not idle.
     let mut silent = report(60, 8, vec![busy("n1", &hour(7.9))]);
     silent.nodes.push("n2".to_owned());
-    silent.by_node.push(crate::breakdown::NodeReport { node: "n2".to_owned(), ..Default::default() });
+    silent.by_node.push(crate::model::NodeReport { node: "n2".to_owned(), ..Default::default() });
     silent.submission.cores = None;
     assert_eq!(ids(&silent), ["silent-nodes"]);
 }
@@ -98,7 +98,7 @@ fn memory_excludes_the_cache() {
     assert_eq!(number(&cached, "cgroup_memory_peak"), Some(64.0 * gib));
     assert_eq!(ids(&cached), ["memory-below-request"]);
     let finding = &Advice::built_in().findings(&Facts::of(&cached))[0];
-    assert_eq!(finding.remedies[&crate::advice::rule::Scheduler::Slurm], "#SBATCH --mem=14G");
+    assert_eq!(finding.remedies[&crate::model::Scheduler::Slurm], "#SBATCH --mem=14G");
     // A site's default memory per core is not the user's choice.
     cached.submission.memory_bytes = Some(32 * 1_073_741_824);
     assert_eq!(ids(&cached), [""; 0]);
