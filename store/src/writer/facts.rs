@@ -1,6 +1,6 @@
-//! The facts about jobs that schedulers reported.
+//! The facts about jobs, their names and the requested resources, that schedulers reported.
 
-use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::series::Identifier;
 
 use super::rounds::rounds;
@@ -20,20 +20,38 @@ const FACTS: [Column; 8] = [
     ("exit_signal", ColumnType::Integer),
 ];
 
+const DETAILS: [Column; 7] = [
+    ("key", ColumnType::Integer),
+    ("name", ColumnType::Text),
+    ("display_id", ColumnType::Text),
+    ("time_limit_s", ColumnType::Integer),
+    ("memory_bytes", ColumnType::Integer),
+    ("gpus", ColumnType::Integer),
+    ("restarts", ColumnType::Integer),
+];
+
+fn text(name: &Option<Identifier>) -> Value<'static> {
+    name.as_ref().map(ToString::to_string).into()
+}
+
+/// Returns a number; none for one that the database cannot hold, which is not plausible.
+fn integer(number: Option<u64>) -> Value<'static> {
+    number.and_then(|number| i64::try_from(number).ok()).into()
+}
+
 /// Stores the facts that `frames` report.
 pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
     let all = frames.iter().flat_map(|frame| &frame.job_facts);
     let keyed = all.filter_map(|(job, facts)| Some((*job.key.get()?, facts)));
     for round in rounds(merged(keyed), |(key, _)| *key) {
         let row = |(key, facts): (i64, JobFacts)| {
-            let text = |name: Option<Identifier>| Value::from(name.map(|name| name.to_string()));
             [
                 key.into(),
-                text(facts.account),
-                text(facts.queue),
-                text(facts.nodes),
+                text(&facts.account),
+                text(&facts.queue),
+                text(&facts.nodes),
                 facts.cores.into(),
-                text(facts.state),
+                text(&facts.state),
                 facts.exit_code.into(),
                 facts.exit_signal.into(),
             ]
@@ -51,6 +69,46 @@ pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Re
             &Batch::new(&FACTS, round.into_iter().map(row)),
         )?;
     }
+    Ok(())
+}
+
+/// Stores names and requested resources that schedulers reported.
+pub(super) fn store_details(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<(), DatabaseError> {
+    let all = frames.iter().flat_map(|frame| &frame.job_details);
+    let keyed = all.filter_map(|(job, details)| Some((*job.key.get()?, details)));
+    for round in rounds(keyed, |(key, _)| *key) {
+        update_details(connection, &round)?;
+    }
+    Ok(())
+}
+
+/// Adds details to jobs, each of which occurs once. A detail that is none leaves the stored one.
+fn update_details(
+    connection: &mut dyn Connection,
+    details: &[(i64, &JobDetails)],
+) -> Result<(), DatabaseError> {
+    let row = |(key, details): &(i64, &JobDetails)| {
+        [
+            (*key).into(),
+            details.name.as_ref().map(ToString::to_string).into(),
+            text(&details.display_id),
+            integer(details.time_limit_s),
+            integer(details.memory_bytes),
+            details.gpus.into(),
+            details.restarts.into(),
+        ]
+    };
+    connection.execute_batch(
+        "UPDATE job SET name = coalesce(new.name, job.name), display_id = coalesce(new.display_id, job.display_id),
+             time_limit_s = coalesce(new.time_limit_s, job.time_limit_s),
+             memory_bytes = coalesce(new.memory_bytes, job.memory_bytes), gpus = coalesce(new.gpus, job.gpus),
+             restarts = coalesce(new.restarts, job.restarts)
+         FROM {new} WHERE job.job_key = new.key",
+        &Batch::new(&DETAILS, details.iter().map(row)),
+    )?;
     Ok(())
 }
 

@@ -294,18 +294,29 @@ pub(super) fn store_outcome(
     connection: &mut dyn Connection,
     outcome: &JobOutcome,
 ) -> Result<bool, DatabaseError> {
-    let JobOutcome { job_id, cluster, facts } = outcome;
+    let JobOutcome { job_id, cluster, facts, details } = outcome;
     let rows = connection.execute(
-        "UPDATE job SET state = $3, exit_code = coalesce($4, exit_code), exit_signal = coalesce($5, exit_signal)
+        "UPDATE job SET state = coalesce(CAST($3 AS text), state), exit_code = coalesce($4, exit_code),
+             exit_signal = coalesce($5, exit_signal), name = coalesce($6, name), display_id = coalesce($7, display_id),
+             time_limit_s = coalesce($8, time_limit_s), memory_bytes = coalesce($9, memory_bytes),
+             gpus = coalesce($10, gpus), restarts = coalesce($11, restarts)
          WHERE job_key = (SELECT job_key FROM job
                           WHERE job_id = $1 AND (CAST($2 AS text) IS NULL OR cluster IS NULL OR cluster = CAST($2 AS text))
-                          ORDER BY started DESC, job_key DESC LIMIT 1)",
+                          ORDER BY started DESC, job_key DESC LIMIT 1)
+             -- A job without a final state runs: an earlier job of the same id has ended.
+             AND (CAST($3 AS text) IS NOT NULL OR ended IS NULL)",
         &[
             job_id.as_str().into(),
             cluster.as_ref().map(|cluster| cluster.as_str()).into(),
             facts.state.as_ref().map(|state| state.as_str()).into(),
             facts.exit_code.into(),
             facts.exit_signal.into(),
+            details.name.as_ref().map(ToString::to_string).into(),
+            text(&details.display_id),
+            integer(details.time_limit_s),
+            integer(details.memory_bytes),
+            details.gpus.into(),
+            details.restarts.into(),
         ],
     )?;
     Ok(rows > 0)

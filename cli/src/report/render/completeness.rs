@@ -3,7 +3,7 @@
 use super::paragraph::{LABEL, indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};
 use crate::output::units;
-use crate::report::model::{LossReport, Report, SourceReport};
+use polymeter_analysis::model::{LossReport, Report, SourceReport};
 
 pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
     let mut text = paragraph("samples", &samples(report), limit);

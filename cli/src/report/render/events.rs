@@ -3,7 +3,7 @@
 use super::detail::Detail;
 use super::paragraph::indented_table_within;
 use crate::output::table::head;
-use crate::report::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
+use polymeter_analysis::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
 
 /// Lays out the events; empty if there are none.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {

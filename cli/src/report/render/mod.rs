@@ -8,10 +8,10 @@ mod paragraph;
 mod series;
 mod usage;
 
-use super::model::Report;
 use crate::output::printable::{printable, printable_lines, printable_name};
 pub(crate) use detail::Detail;
 pub(crate) use paragraph::LABEL;
+use polymeter_analysis::model::Report;
 
 /// Writes a report as text of at most `limit` columns, if there is a limit.
 pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -53,13 +53,13 @@ fn headline(report: &Report) -> String {
 mod tests {
     use polymeter_proto::ledger::Tally;
 
-    use super::super::model::{
+    use super::*;
+    use crate::snapshot;
+    use polymeter_analysis::curve::Curve;
+    use polymeter_analysis::model::{
         KernelTotals, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest, SeriesReport,
         SourceReport, Usage,
     };
-    use super::*;
-    use crate::output::curve::Curve;
-    use crate::snapshot;
 
     const SECOND_NS: i64 = 1_000_000_000;
 

@@ -2,12 +2,12 @@
 
 use polymeter_store::reader::{BucketRow, PlanChangeRow, SeriesRow};
 
-use super::hardware::Limit;
-use super::model::SeriesReport;
-use super::rates::{self, Rates};
-use super::{buckets, history};
-use crate::output::curve::Curve;
-use crate::output::units;
+use crate::curve::Curve;
+use crate::hardware::Limit;
+use crate::model::SeriesReport;
+use crate::rates::{self, Rates};
+use crate::{buckets, history};
+use polymeter_proto::units;
 
 /// Returns true if a series belongs to a step of the job or to a task of a step.
 fn is_of_step(row: &SeriesRow) -> bool {
@@ -15,7 +15,7 @@ fn is_of_step(row: &SeriesRow) -> bool {
 }
 
 /// Returns the last period in force. Plan changes are recorded for the job's own series only.
-pub(super) fn last_period(row: &SeriesRow, changes: &[PlanChangeRow]) -> Option<String> {
+pub(crate) fn last_period(row: &SeriesRow, changes: &[PlanChangeRow]) -> Option<String> {
     if is_of_step(row) {
         return None;
     }
@@ -25,12 +25,12 @@ pub(super) fn last_period(row: &SeriesRow, changes: &[PlanChangeRow]) -> Option<
 
 /// The statistics of the samples of a series.
 #[derive(Debug, PartialEq)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     /// The number of samples.
     samples: u64,
     /// The times of the first and the last sample, in nanoseconds since the epoch; of a rollup, the begin of the first
     /// interval and the end of the last.
-    pub(super) ends_ns: (i64, i64),
+    pub(crate) ends_ns: (i64, i64),
     /// The seconds between the first and the last sample.
     span_s: f64,
     /// The increase of a counter since its first sample, and since 0.
@@ -46,7 +46,7 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Summarises the samples of a series; none if there are none. The rates of a counter do not exceed `limit`.
-    pub(super) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
+    pub(crate) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
         let ((first_ns, first), (last_ns, last)) = values.first().copied().zip(values.last().copied())?;
         let rates = is_counter(row).then(|| counter_rates(&row.metric, values, limit, rate_unit(row).1));
         let points = rates.as_ref().map_or(values, |rates| rates.points.as_slice());
@@ -68,7 +68,7 @@ impl Summary {
 
     /// Summarises the intervals of `length_ns` of a series; none if there are none. The rates of a counter do not exceed
     /// `limit`.
-    pub(super) fn of_buckets(
+    pub(crate) fn of_buckets(
         row: &SeriesRow,
         buckets: &[BucketRow],
         length_ns: i64,
@@ -114,7 +114,7 @@ impl Summary {
     }
 
     /// Returns the report of the series. A counter that `starts_at_zero` had no line before its first sample.
-    pub(super) fn report(
+    pub(crate) fn report(
         self,
         row: &SeriesRow,
         period: Option<String>,

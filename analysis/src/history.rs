@@ -3,12 +3,12 @@
 use polymeter_proto::period::Period;
 use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};
 
-use super::model::{MarkedInstant, Phase, PlanChange, RefusedRequest};
-use crate::output::units;
+use crate::model::{MarkedInstant, Phase, PlanChange, RefusedRequest};
+use polymeter_proto::units;
 
 /// Sorts marks into phases and instants, in the order of their begin. An end belongs to the last open phase
 /// of the same name on the same node.
-pub(super) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<MarkedInstant>) {
+pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<MarkedInstant>) {
     let (mut phases, mut instants): (Vec<Phase>, Vec<MarkedInstant>) = (Vec::new(), Vec::new());
     for MarkRow { time_ns, node, name, kind, actor } in rows {
         let at_s = units::seconds_between(started_ns, time_ns);
@@ -26,7 +26,7 @@ pub(super) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
 }
 
 /// Converts the changes of the plan.
-pub(super) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanChange> {
+pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanChange> {
     let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
     let change = |row: &PlanChangeRow| PlanChange {
         at_s: since_start(row.time_ns),
@@ -42,7 +42,7 @@ pub(super) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
 }
 
 /// Converts the refused requests.
-pub(super) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<RefusedRequest> {
+pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<RefusedRequest> {
     let request = |row: RefusedRow| RefusedRequest {
         at_s: units::seconds_between(started_ns, row.time_ns),
         node: row.node,
@@ -55,7 +55,7 @@ pub(super) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
 }
 
 /// Formats a period; none if it is not valid.
-pub(super) fn period(micros: i64) -> Option<String> {
+pub(crate) fn period(micros: i64) -> Option<String> {
     Some(Period::from_micros(u64::try_from(micros).ok()?).ok()?.to_string())
 }
 

@@ -4,76 +4,101 @@ use polymeter_proto::ledger::Tally;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
-use crate::output::curve::Curve;
-use crate::output::units;
+use crate::curve::Curve;
+use polymeter_proto::units;
 
 /// The report of a job.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) job: String,
-    pub(crate) nodes: Vec<String>,
-    pub(crate) owner: Option<String>,
+pub struct Report {
+    /// The scheduler's id of the job.
+    pub job: String,
+    /// Its nodes, sorted.
+    pub nodes: Vec<String>,
+    /// The name of its owner, or the numeric id.
+    pub owner: Option<String>,
     /// Seconds from the start to the end, or to the last sample of a running job.
-    pub(crate) wall_s: f64,
-    pub(crate) ended: bool,
+    pub wall_s: f64,
+    /// True if it ended on all nodes.
+    pub ended: bool,
     /// The nodes whose agent was lost, so that the end of the job there is unknown.
-    pub(crate) lost_nodes: Vec<String>,
+    pub lost_nodes: Vec<String>,
+    /// The final state.
     #[serde(flatten)]
-    pub(crate) outcome: Outcome,
-    pub(crate) used: Usage,
+    pub outcome: Outcome,
+    /// The resource usage.
+    pub used: Usage,
     /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they are computed
     /// from samples.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rollup_s: Option<f64>,
-    pub(crate) series: Vec<SeriesReport>,
-    pub(crate) ledger: Tally,
+    pub rollup_s: Option<f64>,
+    /// The series, in the order of the store.
+    pub series: Vec<SeriesReport>,
+    /// The sums of the ledger.
+    pub ledger: Tally,
     /// Samples taken and lost with frames that the agent dropped.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
     /// Samples taken and rejected by the collector.
-    pub(crate) rejected: u64,
+    pub rejected: u64,
     /// Samples taken and quarantined because of their times.
-    pub(crate) quarantined: u64,
+    pub quarantined: u64,
     /// Samples taken whose fate is unknown.
-    pub(crate) unknown: u64,
+    pub unknown: u64,
     /// The ledger by node and source.
-    pub(crate) sources: Vec<SourceReport>,
-    pub(crate) stored: u64,
-    pub(crate) losses: Vec<LossReport>,
-    pub(crate) phases: Vec<Phase>,
-    pub(crate) marks: Vec<MarkedInstant>,
-    pub(crate) plan_changes: Vec<PlanChange>,
+    pub sources: Vec<SourceReport>,
+    /// Samples that are stored.
+    pub stored: u64,
+    /// The losses.
+    pub losses: Vec<LossReport>,
+    /// The phases that users marked.
+    pub phases: Vec<Phase>,
+    /// The instants that users marked.
+    pub marks: Vec<MarkedInstant>,
+    /// The changes of the plan.
+    pub plan_changes: Vec<PlanChange>,
     /// The refused requests of the submission.
-    pub(crate) refused_requests: Vec<RefusedRequest>,
-    pub(crate) measuring: Option<MeasuringCost>,
+    pub refused_requests: Vec<RefusedRequest>,
+    /// The cost of the measurement, if known.
+    pub measuring: Option<MeasuringCost>,
     /// Remarks on the origin of the numbers.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The final state of a job, as far as the scheduler reported it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Outcome {
-    pub(crate) state: Option<String>,
-    pub(crate) exit_code: Option<i64>,
-    pub(crate) exit_signal: Option<i64>,
+pub struct Outcome {
+    /// The state in the scheduler's terms.
+    pub state: Option<String>,
+    /// The exit status of its script.
+    pub exit_code: Option<i64>,
+    /// The signal that ended its script.
+    pub exit_signal: Option<i64>,
 }
 
 /// The fate of the samples of one source.
 #[derive(Debug, Serialize)]
-pub(crate) struct SourceReport {
-    pub(crate) node: String,
-    pub(crate) source: String,
+pub struct SourceReport {
+    /// The node.
+    pub node: String,
+    /// The source, if known.
+    pub source: String,
+    /// The counts of the agent.
     #[serde(flatten)]
-    pub(crate) tally: Tally,
-    pub(crate) skipped: u64,
-    pub(crate) rejected: u64,
-    pub(crate) quarantined: u64,
-    pub(crate) stored: u64,
-    pub(crate) unknown: u64,
+    pub tally: Tally,
+    /// Samples lost with frames that the agent dropped.
+    pub skipped: u64,
+    /// Samples that the collector rejected.
+    pub rejected: u64,
+    /// Samples that are quarantined.
+    pub quarantined: u64,
+    /// Samples that are stored.
+    pub stored: u64,
+    /// Samples with an unknown fate.
+    pub unknown: u64,
 }
 
 impl SourceReport {
     /// The names of its counts, in the order of [`SourceReport::counts`].
-    pub(crate) const COUNTS: [&'static str; 11] = [
+    pub const COUNTS: [&'static str; 11] = [
         "due",
         "taken",
         "late",
@@ -88,7 +113,7 @@ impl SourceReport {
     ];
 
     /// Returns its counts: those of the agent, then those of the store.
-    pub(crate) const fn counts(&self) -> [u64; 11] {
+    pub const fn counts(&self) -> [u64; 11] {
         let Tally { due, taken, late, missed, absent, dropped } = self.tally;
         let Self { skipped, rejected, quarantined, stored, unknown, .. } = *self;
         [due, taken, late, missed, absent, dropped, skipped, rejected, quarantined, stored, unknown]
@@ -105,104 +130,132 @@ impl From<LedgerRow> for SourceReport {
 
 /// Samples that never reached the store.
 #[derive(Debug, Serialize)]
-pub(crate) struct LossReport {
-    pub(crate) node: String,
-    pub(crate) source: Option<String>,
+pub struct LossReport {
+    /// The node.
+    pub node: String,
+    /// The source, if known.
+    pub source: Option<String>,
     /// The number of samples; 0 for the reason `unknown`: the number of samples that a lost agent took is not
     /// known.
-    pub(crate) samples: u64,
-    pub(crate) reason: String,
+    pub samples: u64,
+    /// The reason.
+    pub reason: String,
     /// The time of the oldest of them, in seconds since the start of the job.
-    pub(crate) first_s: f64,
+    pub first_s: f64,
     /// The time of the newest of them, in seconds since the start of the job.
-    pub(crate) last_s: f64,
+    pub last_s: f64,
 }
 
 impl LossReport {
     /// Returns true if it is an interval without any information.
-    pub(crate) fn is_gap(&self) -> bool {
+    pub fn is_gap(&self) -> bool {
         self.reason == "unknown"
     }
 }
 
 /// The resource usage of a job. Quantities that were not sampled are absent.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Usage {
-    pub(crate) cpu_s: Option<f64>,
-    pub(crate) user_s: Option<f64>,
-    pub(crate) system_s: Option<f64>,
-    pub(crate) peak_memory_bytes: Option<f64>,
-    pub(crate) read_bytes: Option<f64>,
-    pub(crate) written_bytes: Option<f64>,
-    pub(crate) page_faults: Option<f64>,
-    pub(crate) page_faults_major: Option<f64>,
-    pub(crate) context_switches: Option<f64>,
-    pub(crate) cpu_migrations: Option<f64>,
+pub struct Usage {
+    /// CPU time, in seconds.
+    pub cpu_s: Option<f64>,
+    /// CPU time in user mode, in seconds.
+    pub user_s: Option<f64>,
+    /// CPU time in the kernel, in seconds.
+    pub system_s: Option<f64>,
+    /// The peak of memory, in bytes.
+    pub peak_memory_bytes: Option<f64>,
+    /// Bytes read.
+    pub read_bytes: Option<f64>,
+    /// Bytes written.
+    pub written_bytes: Option<f64>,
+    /// Page faults.
+    pub page_faults: Option<f64>,
+    /// Page faults that required I/O.
+    pub page_faults_major: Option<f64>,
+    /// Context switches.
+    pub context_switches: Option<f64>,
+    /// Moves of a task to another CPU.
+    pub cpu_migrations: Option<f64>,
 }
 
 /// The exact totals of a command and of the processes it waited for, which the kernel reports at its end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KernelTotals {
-    pub(crate) user_s: f64,
-    pub(crate) system_s: f64,
-    pub(crate) peak_memory_bytes: f64,
-    pub(crate) page_faults: f64,
-    pub(crate) page_faults_major: f64,
-    pub(crate) context_switches: f64,
+pub struct KernelTotals {
+    /// CPU time in user mode, in seconds.
+    pub user_s: f64,
+    /// CPU time in the kernel, in seconds.
+    pub system_s: f64,
+    /// The peak of memory, in bytes.
+    pub peak_memory_bytes: f64,
+    /// Page faults.
+    pub page_faults: f64,
+    /// Page faults that required I/O.
+    pub page_faults_major: f64,
+    /// Context switches.
+    pub context_switches: f64,
 }
 
 /// The cost of the measurement itself.
 #[derive(Debug, Serialize)]
-pub(crate) struct MeasuringCost {
-    pub(crate) cpu_s: f64,
+pub struct MeasuringCost {
+    /// CPU time, in seconds.
+    pub cpu_s: f64,
     /// Percent of one core over the job's wall time.
-    pub(crate) core_percent: f64,
+    pub core_percent: f64,
 }
 
 /// The summary of one series.
 #[derive(Debug, Serialize)]
-pub(crate) struct SeriesReport {
-    pub(crate) metric: String,
-    pub(crate) labels: String,
-    pub(crate) node: String,
-    pub(crate) unit: String,
-    pub(crate) kind: String,
+pub struct SeriesReport {
+    /// The metric.
+    pub metric: String,
+    /// The labels, as `key=value,...`.
+    pub labels: String,
+    /// The node.
+    pub node: String,
+    /// The unit of the values.
+    pub unit: String,
+    /// `counter` or `gauge`.
+    pub kind: String,
     /// The unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rate_unit: Option<&'static str>,
+    pub rate_unit: Option<&'static str>,
     /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two samples.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) window_s: Option<f64>,
+    pub window_s: Option<f64>,
     /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_clamped: bool,
-    pub(crate) samples: u64,
+    pub is_clamped: bool,
+    /// The number of samples.
+    pub samples: u64,
     /// The last period in force.
-    pub(crate) period: Option<String>,
+    pub period: Option<String>,
     /// The minimum of the values of a gauge, or of the rates of a counter in `rate_unit`.
-    pub(crate) min: Option<f64>,
-    pub(crate) mean: Option<f64>,
-    pub(crate) max: Option<f64>,
+    pub min: Option<f64>,
+    /// The mean of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    pub mean: Option<f64>,
+    /// The maximum of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    pub max: Option<f64>,
     /// The total increase of a counter.
-    pub(crate) growth: Option<f64>,
+    pub growth: Option<f64>,
     /// True if it belongs to a step or a task, whose values are contained in the job's own.
     #[serde(skip)]
-    pub(crate) is_of_step: bool,
+    pub is_of_step: bool,
     /// The values of a gauge, or the rates of a counter, over time.
     #[serde(skip)]
-    pub(crate) curve: Curve,
+    pub curve: Curve,
 }
 
 impl SeriesReport {
     /// The metric with its labels; with the node in front if the job has several.
-    pub(crate) fn name(&self, has_several_nodes: bool) -> String {
+    pub fn name(&self, has_several_nodes: bool) -> String {
         let labels = if self.labels.is_empty() { String::new() } else { format!("{{{}}}", self.labels) };
         let node = if has_several_nodes { format!("{} ", self.node) } else { String::new() };
         format!("{node}{}{labels}", self.metric)
     }
 
     /// Formats one of its points.
-    pub(crate) fn point_text(&self, value: Option<f64>) -> String {
+    pub fn point_text(&self, value: Option<f64>) -> String {
         match (value, self.rate_unit) {
             (None, _) => "-".to_owned(),
             (Some(value), Some(rate_unit)) => units::rate_in(rate_unit, value),
@@ -211,7 +264,7 @@ impl SeriesReport {
     }
 
     /// Returns true if its value changed, or it has too few samples to know.
-    pub(crate) fn has_changed(&self) -> bool {
+    pub fn has_changed(&self) -> bool {
         match self.growth {
             Some(growth) => growth != 0.0,
             None => self.min != self.max || self.samples <= 2,
@@ -221,63 +274,75 @@ impl SeriesReport {
 
 /// A phase that a user marked.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct Phase {
-    pub(crate) name: String,
-    pub(crate) node: String,
+pub struct Phase {
+    /// The name.
+    pub name: String,
+    /// The node.
+    pub node: String,
     /// Seconds after the start of the job; none if only the end was marked.
-    pub(crate) begin_s: Option<f64>,
+    pub begin_s: Option<f64>,
     /// Seconds after the start of the job; none if only the begin was marked.
-    pub(crate) end_s: Option<f64>,
-    pub(crate) actor: Option<String>,
+    pub end_s: Option<f64>,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
 }
 
 /// An instant that a user marked.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct MarkedInstant {
-    pub(crate) name: String,
-    pub(crate) node: String,
+pub struct MarkedInstant {
+    /// The name.
+    pub name: String,
+    /// The node.
+    pub node: String,
     /// Seconds after the start of the job.
-    pub(crate) at_s: f64,
-    pub(crate) actor: Option<String>,
+    pub at_s: f64,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
 }
 
 /// A change of a metric's period.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct PlanChange {
+pub struct PlanChange {
     /// Seconds after the start of the job.
-    pub(crate) at_s: f64,
-    pub(crate) node: String,
-    pub(crate) metric: String,
+    pub at_s: f64,
+    /// The node.
+    pub node: String,
+    /// The metric.
+    pub metric: String,
     /// The previous period; none if the metric was not sampled.
-    pub(crate) old: Option<String>,
+    pub old: Option<String>,
     /// The new period; none if the metric is no longer sampled.
-    pub(crate) new: Option<String>,
+    pub new: Option<String>,
     /// The layer of the plan, or the event: `baseline`, `registration`, `lease`, `lease_end`, ...
-    pub(crate) cause: String,
-    pub(crate) actor: Option<String>,
+    pub cause: String,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
     /// The end of a lease, in seconds after the start of the job.
-    pub(crate) until_s: Option<f64>,
+    pub until_s: Option<f64>,
 }
 
 /// A request of the submission that was refused.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct RefusedRequest {
+pub struct RefusedRequest {
     /// Seconds after the start of the job.
-    pub(crate) at_s: f64,
-    pub(crate) node: String,
+    pub at_s: f64,
+    /// The node.
+    pub node: String,
     /// The selector, or the whole request as it was written if it cannot be parsed.
-    pub(crate) request: String,
+    pub request: String,
     /// The requested period.
-    pub(crate) period: Option<String>,
-    pub(crate) actor: Option<String>,
-    pub(crate) reason: String,
+    pub period: Option<String>,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
+    /// The reason.
+    pub reason: String,
 }
 
 impl Report {
     /// Adds the exact totals of a command. With a cgroup they only fill in quantities that were not sampled,
     /// since they omit processes that were not waited for. Without a cgroup they replace the values of its
     /// sampled processes. If they exceed the counters of the cgroup, the command has left it.
-    pub(crate) fn add_kernel_totals(&mut self, totals: &KernelTotals, has_cgroup: bool) {
+    pub fn add_kernel_totals(&mut self, totals: &KernelTotals, has_cgroup: bool) {
         let total_s = totals.user_s + totals.system_s;
         let has_left = has_cgroup && self.used.cpu_s.is_some_and(|counted_s| exceeds(total_s, counted_s));
         let used = &mut self.used;
@@ -307,7 +372,7 @@ impl Report {
     }
 
     /// Adds the CPU time that the measurement used.
-    pub(crate) fn add_measuring_cost(&mut self, cpu_s: f64) {
+    pub fn add_measuring_cost(&mut self, cpu_s: f64) {
         let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };
         self.measuring = Some(MeasuringCost { cpu_s, core_percent });
     }
