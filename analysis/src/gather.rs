@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, Rollup, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Read, Rollup, SeriesRow, SeriesScope};
 
 use crate::hardware::Hardware;
 use crate::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
@@ -17,7 +17,7 @@ use polymeter_proto::units;
 ///
 /// # Errors
 /// Returns an error if the store fails.
-pub fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
+pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
     let rows = reader.series(SeriesScope::Job(job.job_key))?;
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(job.job_key)?;
@@ -78,7 +78,7 @@ pub fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<
 
 /// Summarises the samples of each series, in the order of `rows`; none for a series without samples.
 fn summaries_of_samples(
-    reader: &mut Reader,
+    reader: &mut dyn Read,
     job: &JobRow,
     rows: &[SeriesRow],
     hardware: &Hardware,
@@ -86,7 +86,7 @@ fn summaries_of_samples(
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
     let summarise = |row: &SeriesRow, values: &[_]| Summary::of_samples(row, values, hardware.limit(row));
     let mut grouping = Grouping::new(rows, summarise);
-    reader.samples(&ids, &job.sampled_ns, |sample| {
+    reader.samples(SeriesScope::Job(job.job_key), &ids, &job.sampled_ns, |sample| {
         grouping.add(sample.series_id, (sample.time_ns, sample.value));
         Ok::<_, StoreError>(())
     })?;
@@ -95,7 +95,7 @@ fn summaries_of_samples(
 
 /// Summarises the intervals of a rollup of each series, in the order of `rows`; none for a series without samples.
 fn summaries_of_buckets(
-    reader: &mut Reader,
+    reader: &mut dyn Read,
     job: &JobRow,
     rows: &[SeriesRow],
     hardware: &Hardware,
@@ -106,7 +106,7 @@ fn summaries_of_buckets(
         Summary::of_buckets(row, buckets, rollup.length_ns(), hardware.limit(row))
     };
     let mut grouping = Grouping::new(rows, summarise);
-    reader.buckets(rollup, &ids, &job.sampled_ns, |bucket| {
+    reader.buckets(rollup, SeriesScope::Job(job.job_key), &ids, &job.sampled_ns, |bucket| {
         grouping.add(bucket.series_id, bucket);
         Ok::<_, StoreError>(())
     })?;

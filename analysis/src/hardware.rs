@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, Read, SeriesRow};
 
 use polymeter_proto::units;
 
@@ -29,7 +29,7 @@ pub(crate) struct Hardware {
 impl Hardware {
     /// Determines the numbers: `known`, else the number of per-CPU series of a node, else the job's cores.
     pub(crate) fn gather(
-        reader: &mut Reader,
+        reader: &mut dyn Read,
         job: &JobRow,
         rows: &[SeriesRow],
         known: Option<usize>,

@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod limits;
 pub mod name;
 pub mod period;
+pub mod read;
 pub mod series;
 pub mod suggest;
 pub mod text;

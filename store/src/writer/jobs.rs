@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use polymeter_proto::ledger::{JobFacts, JobOwner};
+use polymeter_proto::ledger::{JobDetails, JobFacts, JobOwner};
 use polymeter_proto::series::Identifier;
 
 use super::found::not_inserted;
@@ -56,6 +56,16 @@ const FACTS: [Column; 8] = [
     ("state", ColumnType::Text),
     ("exit_code", ColumnType::Integer),
     ("exit_signal", ColumnType::Integer),
+];
+
+const DETAILS: [Column; 7] = [
+    ("key", ColumnType::Integer),
+    ("name", ColumnType::Text),
+    ("display_id", ColumnType::Text),
+    ("time_limit_s", ColumnType::Integer),
+    ("memory_bytes", ColumnType::Integer),
+    ("gpus", ColumnType::Integer),
+    ("restarts", ColumnType::Integer),
 ];
 
 const OWNER: [Column; 3] =
@@ -278,6 +288,15 @@ fn job_nodes<'a>(keyed: impl Iterator<Item = &'a Keyed<'a>>) -> Batch<'a> {
     Batch::new(&JOB_NODE, keyed.map(row))
 }
 
+fn text(name: &Option<Identifier>) -> Value<'static> {
+    name.as_ref().map(ToString::to_string).into()
+}
+
+/// Returns a number; none for one that the database cannot hold, which is not plausible.
+fn integer(number: Option<u64>) -> Value<'static> {
+    number.and_then(|number| i64::try_from(number).ok()).into()
+}
+
 /// Stores facts that schedulers reported.
 pub(super) fn store_facts(
     connection: &mut dyn Connection,
@@ -287,7 +306,6 @@ pub(super) fn store_facts(
     let keyed = all.filter_map(|(job, facts)| Some((*job.key.get()?, facts)));
     for round in rounds(keyed, |(key, _)| *key) {
         let row = |(key, facts): (i64, &'_ JobFacts)| {
-            let text = |name: &Option<Identifier>| Value::from(name.as_ref().map(ToString::to_string));
             [
                 key.into(),
                 text(&facts.account),
@@ -312,6 +330,46 @@ pub(super) fn store_facts(
             &Batch::new(&FACTS, round.into_iter().map(row)),
         )?;
     }
+    Ok(())
+}
+
+/// Stores names and requested resources that schedulers reported.
+pub(super) fn store_details(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<(), DatabaseError> {
+    let all = frames.iter().flat_map(|frame| &frame.job_details);
+    let keyed = all.filter_map(|(job, details)| Some((*job.key.get()?, details)));
+    for round in rounds(keyed, |(key, _)| *key) {
+        update_details(connection, &round)?;
+    }
+    Ok(())
+}
+
+/// Adds details to jobs, each of which occurs once. A detail that is none leaves the stored one.
+fn update_details(
+    connection: &mut dyn Connection,
+    details: &[(i64, &JobDetails)],
+) -> Result<(), DatabaseError> {
+    let row = |(key, details): &(i64, &JobDetails)| {
+        [
+            (*key).into(),
+            details.name.as_ref().map(ToString::to_string).into(),
+            text(&details.display_id),
+            integer(details.time_limit_s),
+            integer(details.memory_bytes),
+            details.gpus.into(),
+            details.restarts.into(),
+        ]
+    };
+    connection.execute_batch(
+        "UPDATE job SET name = coalesce(new.name, job.name), display_id = coalesce(new.display_id, job.display_id),
+             time_limit_s = coalesce(new.time_limit_s, job.time_limit_s),
+             memory_bytes = coalesce(new.memory_bytes, job.memory_bytes), gpus = coalesce(new.gpus, job.gpus),
+             restarts = coalesce(new.restarts, job.restarts)
+         FROM {new} WHERE job.job_key = new.key",
+        &Batch::new(&DETAILS, details.iter().map(row)),
+    )?;
     Ok(())
 }
 
@@ -342,18 +400,29 @@ pub(super) fn store_outcome(
     connection: &mut dyn Connection,
     outcome: &JobOutcome,
 ) -> Result<bool, DatabaseError> {
-    let JobOutcome { job_id, cluster, facts } = outcome;
+    let JobOutcome { job_id, cluster, facts, details } = outcome;
     let rows = connection.execute(
-        "UPDATE job SET state = $3, exit_code = coalesce($4, exit_code), exit_signal = coalesce($5, exit_signal)
+        "UPDATE job SET state = coalesce(CAST($3 AS text), state), exit_code = coalesce($4, exit_code),
+             exit_signal = coalesce($5, exit_signal), name = coalesce($6, name), display_id = coalesce($7, display_id),
+             time_limit_s = coalesce($8, time_limit_s), memory_bytes = coalesce($9, memory_bytes),
+             gpus = coalesce($10, gpus), restarts = coalesce($11, restarts)
          WHERE job_key = (SELECT job_key FROM job
                           WHERE job_id = $1 AND (CAST($2 AS text) IS NULL OR cluster IS NULL OR cluster = CAST($2 AS text))
-                          ORDER BY started DESC, job_key DESC LIMIT 1)",
+                          ORDER BY started DESC, job_key DESC LIMIT 1)
+             -- A job without a final state runs: an earlier job of the same id has ended.
+             AND (CAST($3 AS text) IS NOT NULL OR ended IS NULL)",
         &[
             job_id.as_str().into(),
             cluster.as_ref().map(|cluster| cluster.as_str()).into(),
             facts.state.as_ref().map(|state| state.as_str()).into(),
             facts.exit_code.into(),
             facts.exit_signal.into(),
+            details.name.as_ref().map(ToString::to_string).into(),
+            text(&details.display_id),
+            integer(details.time_limit_s),
+            integer(details.memory_bytes),
+            details.gpus.into(),
+            details.restarts.into(),
         ],
     )?;
     Ok(rows > 0)
