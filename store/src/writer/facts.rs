@@ -170,14 +170,20 @@ mod tests {
     #[test]
     fn merged_facts_have_the_effect_of_both() {
         let states = [None, Some("FAILED"), Some("COMPLETED")];
-        let all: Vec<_> =
-            states.iter().flat_map(|state| [None, Some(1), Some(2)].map(|code| facts(*state, code))).collect();
+        let all: Vec<_> = states
+            .iter()
+            .flat_map(|state| [None, Some(1), Some(2)].map(|code| facts(*state, code)))
+            .collect();
         let mut merged = 0;
         for (first, second) in all.iter().flat_map(|first| all.iter().map(move |second| (first, second))) {
             let Some(both) = then(first, second) else { continue };
             merged += 1;
             for job in &all {
-                assert_eq!(applied(job, &both), applied(&applied(job, first), second), "{first:?} {second:?}");
+                assert_eq!(
+                    applied(job, &both),
+                    applied(&applied(job, first), second),
+                    "{first:?} {second:?}"
+                );
             }
         }
         // All pairs except for a status without a state before a state.

@@ -128,7 +128,10 @@ fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
             period: arguments.period,
             samples: arguments.samples,
             series: usize::from(arguments.series),
-            samples_per_frame: arguments.samples.div_ceil(2).min(SAMPLES_PER_FRAME / u32::from(arguments.series)),
+            samples_per_frame: arguments
+                .samples
+                .div_ceil(2)
+                .min(SAMPLES_PER_FRAME / u32::from(arguments.series)),
         }
     };
     let mut jobs: Vec<_> = (0..arguments.jobs).map(job).collect();
