@@ -3,6 +3,8 @@
 pub(crate) mod chart;
 pub(crate) mod layout;
 pub(crate) mod printable;
+#[cfg(feature = "local")]
+pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod terminal;
 
