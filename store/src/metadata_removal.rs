@@ -1,5 +1,5 @@
-//! The removal of metadata: series, ledger lines, changes of plan, marks and losses of which retention left no row at any
-//! level. Jobs themselves stay, and ids are never used again.
+//! The removal of metadata: series, ledger lines, changes of plan, marks and losses of a time of which retention left no row at
+//! any level. Jobs themselves stay, and ids are never used again.
 //!
 //! As long as summaries of an hour are kept for ever, nothing is removed here.
 
@@ -8,8 +8,9 @@ use tracing::info;
 use crate::StoreError;
 use crate::backend::{Connection, Task};
 use crate::error::{Context, DatabaseError};
-use crate::removal::states;
-use crate::retention::{Level, LevelState};
+use crate::node_records::NodeRecords;
+use crate::removal::complete;
+use crate::retention::Level;
 use crate::stop::Stop;
 use crate::value::{Row, Value};
 
@@ -43,7 +44,7 @@ const BLOCKS: &str = "SELECT first_id, block.job_key, block.node,
 
 /// Removes the metadata before the time up to which every level is gone.
 fn remove(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
-    let Some(before_us) = gone_before(&states(connection)?) else { return Ok(()) };
+    let Some(before_us) = gone_before(&complete(connection)?) else { return Ok(()) };
     let before_us = before_us - MARGIN_US;
     let mut last_id = i64::MIN;
     while !stop.is_requested() {
@@ -53,16 +54,21 @@ fn remove(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError
     if stop.is_requested() {
         return Ok(());
     }
+    for records in NodeRecords::ALL {
+        records.remove(connection, before_us, stop).context(ACTION)?;
+    }
     remove_sessions(connection, before_us, stop).context(ACTION)?;
     remove_lists(connection).context(ACTION)
 }
 
-/// Returns the time before which every level was removed; none if one of them was not.
-fn gone_before(states: &[LevelState]) -> Option<i64> {
-    let dropped = Level::ALL.map(|level| {
-        states.iter().find(|state| state.level == level).and_then(|state| state.dropped_before_us)
+/// Returns the time before which no row of any level is left; none if there is no such time. The levels have the times before
+/// which they were removed, and before which that is complete.
+fn gone_before(levels: &[(Level, Option<i64>, Option<i64>)]) -> Option<i64> {
+    let gone = Level::ALL.map(|level| {
+        let (_, dropped_us, complete_us) = levels.iter().find(|(of, ..)| *of == level)?;
+        dropped_us.zip(*complete_us).map(|(dropped_us, complete_us)| dropped_us.min(complete_us))
     });
-    dropped.into_iter().collect::<Option<Vec<_>>>()?.into_iter().min()
+    gone.into_iter().collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
 /// Removes the metadata of the jobs and nodes of the next blocks. Returns the last block that was examined; none at the end.
@@ -178,23 +184,19 @@ fn remove_lists(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::retention::Keep;
 
     #[test]
     fn metadata_is_gone_with_the_last_level() {
-        let states = |dropped: [Option<i64>; 4]| {
-            Level::ALL
-                .into_iter()
-                .zip(dropped)
-                .map(|(level, dropped_before_us)| LevelState {
-                    level,
-                    keep: Keep::Forever,
-                    dropped_before_us,
-                })
-                .collect::<Vec<_>>()
+        let gone = |times: [(Option<i64>, Option<i64>); 4]| {
+            let levels = Level::ALL.into_iter().zip(times);
+            gone_before(&levels.map(|(level, (dropped, complete))| (level, dropped, complete)).collect::<Vec<_>>())
         };
-        assert_eq!(gone_before(&states([Some(9), Some(8), Some(7), None])), None);
-        assert_eq!(gone_before(&states([Some(9), Some(8), Some(7), Some(3)])), Some(3));
+        let same = |time| (Some(time), Some(time));
+        assert_eq!(gone([same(9), same(8), same(7), (None, None)]), None);
+        assert_eq!(gone([same(9), same(8), same(7), same(3)]), Some(3));
+        // A removal that was interrupted, and chunks that are longer than a day.
+        assert_eq!(gone([(Some(9), None), same(8), same(7), same(3)]), None);
+        assert_eq!(gone([(Some(9), Some(2)), same(8), same(7), (Some(3), Some(5))]), Some(2));
         assert_eq!(gone_before(&[]), None);
     }
 }

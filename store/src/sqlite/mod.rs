@@ -1,5 +1,6 @@
 //! SQLite: one file, one writer.
 
+mod candidates;
 mod connection;
 mod diagnosis;
 mod displacement;
@@ -115,4 +116,14 @@ impl From<rusqlite::Error> for DatabaseError {
         };
         Self::new(kind, error)
     }
+}
+
+/// Creates a store for tests, which lasts as long as its directory.
+#[cfg(test)]
+pub(crate) fn new_store() -> (tempfile::TempDir, Box<dyn Connection>) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::new(directory.path().join("store.db"));
+    drop(store.open(&OpenOptions { may_create: true, ..OpenOptions::default() }).unwrap());
+    let connection = store.open_for_maintenance().unwrap().unwrap().connection;
+    (directory, connection)
 }
