@@ -36,7 +36,12 @@ impl NodeRecords {
         Self { table: "loss", is_by_node: false, times: ["first_time", "last_time"], is_obsolete: "true" },
         Self { table: "mark", is_by_node: false, times: ["time", "time"], is_obsolete: "true" },
         // The period in force at the time from which on samples are left was set before it.
-        Self { table: "plan_change_event", is_by_node: true, times: ["time", "time"], is_obsolete: IS_SUPERSEDED },
+        Self {
+            table: "plan_change_event",
+            is_by_node: true,
+            times: ["time", "time"],
+            is_obsolete: IS_SUPERSEDED,
+        },
     ];
 
     /// Removes the rows before `before_us`, except for those of nodes while a kept job ran there.
@@ -69,9 +74,7 @@ impl NodeRecords {
         stop: &Stop,
     ) -> Result<(), DatabaseError> {
         let Self { table, times: [first, last], is_obsolete, .. } = self;
-        let of_node = |parameter: &str| {
-            node.map_or_else(String::new, |_| format!("node = {parameter} AND "))
-        };
+        let of_node = |parameter: &str| node.map_or_else(String::new, |_| format!("node = {parameter} AND "));
         let next = format!(
             "SELECT time FROM {table} WHERE {}job_key IS NULL AND time >= $1 AND time < $2 ORDER BY time LIMIT 1 OFFSET {STEP_ROWS}",
             of_node("$3")
@@ -79,8 +82,8 @@ impl NodeRecords {
         let delete = format!(
             "DELETE FROM {table} WHERE {}job_key IS NULL AND time >= $1 AND time < $2 AND time < $3 AND {is_obsolete}
                  AND NOT EXISTS (
-                     SELECT 1 FROM kept_job JOIN job_node ON job_node.job_key = kept_job.job_key
-                     WHERE job_node.node = {table}.node AND {table}.{last} >= job_node.started
+                     SELECT 1 FROM job_node WHERE job_node.job_key IN (SELECT job_key FROM kept_job)
+                         AND job_node.node = {table}.node AND {table}.{last} >= job_node.started
                          AND (job_node.ended IS NULL OR {table}.{first} <= job_node.ended))",
             of_node("$4")
         );

@@ -124,13 +124,13 @@ fn log(part: &Part, removed: Removed) {
 fn record_complete(connection: &mut dyn Connection, done: &Cutoffs) -> Result<(), StoreError> {
     const ACTION: &str = "record the end of the removal";
     let policy = cutoffs(connection)?;
-    let recorded: Vec<_> = complete(connection)?;
+    let recorded = progress(connection)?;
     for level in Level::ALL {
         let Some(before_us) = done.of(level).zip(policy.of(level)).map(|(done, policy)| done.min(policy))
         else {
             continue;
         };
-        if recorded.iter().any(|(of, _, complete_us)| *of == level && *complete_us >= Some(before_us)) {
+        if recorded.iter().any(|of| of.level == level && of.complete_us >= Some(before_us)) {
             continue;
         }
         let update = "UPDATE retention SET complete_before = $2 WHERE relation = $1";
@@ -139,16 +139,26 @@ fn record_complete(connection: &mut dyn Connection, done: &Cutoffs) -> Result<()
     Ok(())
 }
 
-/// Returns the times before which rows of each level were removed, and before which none is left.
-pub(crate) fn complete(
-    connection: &mut dyn Connection,
-) -> Result<Vec<(Level, Option<i64>, Option<i64>)>, StoreError> {
+/// The progress of the removal of a level, in microseconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) level: Level,
+    /// The time before which rows were removed, or are being removed; none if none were.
+    pub(crate) dropped_us: Option<i64>,
+    /// The time before which no row is left, except for those of kept jobs.
+    pub(crate) complete_us: Option<i64>,
+}
+
+/// Returns the progress of each level.
+pub(crate) fn progress(connection: &mut dyn Connection) -> Result<Vec<Progress>, StoreError> {
     let select = "SELECT relation, dropped_before, complete_before FROM retention";
     let rows = connection.query(select, &[]).context("read the retention policy")?;
-    let state = |mut row: Row| {
-        let level = Level::of_relation(&row.text())?;
-        let [dropped_ns, complete_ns] = [row.optional_time_ns(), row.optional_time_ns()];
-        Some((level, dropped_ns.map(|time_ns| time_ns / 1000), complete_ns.map(|time_ns| time_ns / 1000)))
+    let progress = |mut row: Row| {
+        Some(Progress {
+            level: Level::of_relation(&row.text())?,
+            dropped_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
+            complete_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
+        })
     };
-    Ok(rows.into_iter().filter_map(state).collect())
+    Ok(rows.into_iter().filter_map(progress).collect())
 }

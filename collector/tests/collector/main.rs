@@ -26,6 +26,7 @@ mod metrics;
 mod plans;
 mod postgres;
 mod program;
+mod removal_plans;
 mod retention;
 mod rollup_tables;
 mod rollups;
@@ -49,6 +50,7 @@ fn main() -> std::process::ExitCode {
         plans::TESTS,
         postgres::TESTS,
         program::TESTS,
+        removal_plans::TESTS,
         retention::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,

@@ -17,6 +17,9 @@ use crate::removal;
 use crate::retention::Retention;
 use crate::stop::Stop;
 
+/// The number of rounds after which an obstacle is logged again: a day.
+const OBSTACLE_ROUNDS: u32 = 1440;
+
 /// The time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_secs(60);
 
@@ -115,6 +118,11 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
             info!("database maintenance postponed: {}", chain(&error));
             stop.set_cancel(None);
             return;
+        }
+        if let Some(obstacle) = &session.obstacle
+            && round.is_multiple_of(OBSTACLE_ROUNDS)
+        {
+            warn!("{obstacle}");
         }
         let is_finished = run_tasks(session, round, stop, &mut done);
         stop.set_cancel(None);

@@ -18,11 +18,11 @@ const STEP_JOBS: u32 = 50;
 const STEP_BLOCKS: u32 = 16;
 
 /// The jobs that are kept now.
-pub(super) const KEPT: &str =
-    "SELECT job_key FROM kept_job WHERE until IS NULL OR until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
+pub(super) const KEPT: &str = "SELECT job_key FROM kept_job WHERE until IS NULL OR until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
 
 /// The jobs that were kept until a time.
-const RELEASED: &str = "SELECT job_key FROM kept_job WHERE until <= CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
+const RELEASED: &str =
+    "SELECT job_key FROM kept_job WHERE until <= CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
 
 /// Blocks of series, and the time of the rows to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +135,13 @@ impl Candidates {
         last_block: i64,
     ) -> Result<Option<(i64, Vec<i64>)>, DatabaseError> {
         let next = format!(
-            "SELECT block.first_id, block.first_id + member.position
+            "SELECT next_block.first_id, next_block.first_id + member.position
              FROM (
                  SELECT first_id, shape_id FROM series_block AS block
                  WHERE first_id > $1 AND ({} OR EXISTS (SELECT 1 FROM job WHERE job.job_key = block.job_key AND {}))
                  ORDER BY first_id LIMIT {STEP_BLOCKS}
-             ) AS block
-             LEFT JOIN series_shape_member AS member ON member.shape_id = block.shape_id
+             ) AS next_block
+             LEFT JOIN series_shape_member AS member ON member.shape_id = next_block.shape_id
              ORDER BY 1, 2",
             self.is_node(),
             self.is_job()

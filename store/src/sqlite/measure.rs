@@ -67,7 +67,9 @@ fn samples_per_day(
     last: u64,
     now_us: i64,
 ) -> Result<f64, DatabaseError> {
-    let time_of = format!("SELECT max(time) FROM (SELECT time FROM samples WHERE rowid >= $1 ORDER BY rowid LIMIT {TOGETHER})");
+    let time_of = format!(
+        "SELECT max(time) FROM (SELECT time FROM samples WHERE rowid >= $1 ORDER BY rowid LIMIT {TOGETHER})"
+    );
     let mut time_us = |rowid: u64| -> Result<i64, DatabaseError> {
         let mut rows = connection.query(&time_of, &[rowid.cast_signed().into()])?;
         Ok(rows.first_mut().map_or(0, Row::time_ns) / 1000)

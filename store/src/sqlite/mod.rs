@@ -9,6 +9,8 @@ mod maintenance;
 mod measure;
 mod migrations;
 mod read_only;
+#[cfg(test)]
+mod removal_tests;
 mod retention;
 mod rollups;
 mod statement;

@@ -185,7 +185,8 @@ fn remove_step(
         let range = [(*id).into(), Value::Time(position.from_us), Value::Time(part.end_us)];
         let bound_ns = connection.query(&bound, &range)?.first_mut().and_then(Row::optional_time_ns);
         let to_us = bound_ns.map_or(part.end_us, |time_ns| time_ns / 1000);
-        deleted += connection.execute(&delete, &[(*id).into(), Value::Time(position.from_us), Value::Time(to_us)])?;
+        deleted += connection
+            .execute(&delete, &[(*id).into(), Value::Time(position.from_us), Value::Time(to_us)])?;
         position = if to_us < part.end_us {
             Position { from_us: to_us, ..position }
         } else {
