@@ -12,6 +12,7 @@ lib.fileset.toSource {
     ../proto
     ../service
     ../store
+    ../analysis
     ../node-agent
     ../collector
     ../cli

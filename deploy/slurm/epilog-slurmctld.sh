@@ -1,5 +1,5 @@
 #!/bin/sh
-# Slurm's EpilogSlurmctld: reports the final state of a job to the collector. See docs/how-to/slurm.md.
+# Slurm's EpilogSlurmctld: reports the final state of a job, its name and its requested resources to the collector. See docs/how-to/slurm.md.
 #
 # The nodes' epilogs do not know it: a job that was cancelled or reached its time limit looks there like one that succeeded.
 # slurmctld runs this as SlurmUser on the controller, and keeps the job COMPLETING until it returns. So the state is queried
@@ -25,9 +25,10 @@ exec >/dev/null
 attempt=0
 while [ "$attempt" -lt "$ATTEMPTS" ]; do
     attempt=$((attempt + 1))
-    # Only fields that users cannot set, unlike name and comment. Each task of an array has a line.
-    states=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,exit_code:16 2>/dev/null) || exit 0
-    read -r job state status <<END
+    # Only fields that users cannot set, unlike the comment. The name, which they can set, is in the environment. Each task of an
+    # array has a line.
+    states=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,exit_code:16,TimeLimit:32,tres-alloc:512 2>/dev/null) || exit 0
+    read -r job state status limit resources <<END
 $(printf '%s\n' "$states" | sed -n "/^$SLURM_JOB_ID /p")
 END
     case $state in
@@ -35,7 +36,8 @@ END
         case $status in '' | *[!0-9]*) exit 0 ;; esac
         # The status has the format of wait(2).
         "$POLYMETER" job state --strict --job "$job" --state "$state" \
-            --exit-code $((status >> 8 & 255)) --exit-signal $((status & 127)) && exit 0
+            --exit-code $((status >> 8 & 255)) --exit-signal $((status & 127)) \
+            --time-limit "$limit" --tres "$resources" && exit 0
         ;;
     # COMPLETING is followed by the final state; any other state means that the job runs again.
     COMPLETING) ;;

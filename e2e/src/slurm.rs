@@ -59,7 +59,8 @@ impl Cluster {
         for script in ["prolog", "epilog"] {
             cluster.write_script(script);
         }
-        cluster.write_controllers_epilog(collector);
+        cluster.write_controllers_script("prolog-slurmctld", collector);
+        cluster.write_controllers_script("epilog-slurmctld", collector);
         cluster.write_config();
         cluster.start_daemon("slurmctld", &["-D", "-i"]);
         for node in cluster.nodes.clone() {
@@ -98,16 +99,19 @@ impl Cluster {
         fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    fn write_controllers_epilog(&self, collector: &Path) {
+    fn write_controllers_script(&self, name: &str, collector: &Path) {
         let text = format!(
             "#!/bin/sh\nexport POLYMETER={polymeter}\nexport POLYMETER_COLLECTOR={collector}\nexport SLURM_CONF={here}/slurm.conf\nexec {script}\n",
             polymeter = program("polymeter").get_program().to_str().unwrap(),
             collector = collector.display(),
             here = self.directory.path().display(),
-            script =
-                Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm/epilog-slurmctld.sh").display(),
+            script = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../deploy/slurm")
+                .join(name)
+                .with_extension("sh")
+                .display(),
         );
-        let path = self.path("epilog-slurmctld");
+        let path = self.path(name);
         fs::write(&path, text).unwrap();
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
@@ -135,7 +139,7 @@ impl Cluster {
         let host = host.split('.').next().unwrap();
         let here = self.directory.path().display();
         let mut text = format!(
-            "ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nSlurmdParameters=config_overrides\nAuthType=auth/munge\nAuthInfo=socket={munge}\nCredType=cred/munge\nStateSaveLocation={here}/state\nSlurmdSpoolDir={here}/%n\nSlurmctldPidFile={here}/slurmctld.pid\nSlurmdPidFile={here}/slurmd.%n.pid\nSlurmctldLogFile={here}/slurmctld.log\nSlurmdLogFile={here}/slurmd.%n.log\nSlurmctldPort={ctld}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nMpiDefault=none\nProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup\nJobAcctGatherFrequency=task=1\nSwitchType=switch/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=100\nSchedulerType=sched/backfill\nSchedulerParameters=sched_interval=1,batch_sched_delay=0\nReturnToService=2\nKillWait=2\nUnkillableStepTimeout=10\nMinJobAge=600\nJobRequeue=1\nProlog={here}/prolog\nEpilog={here}/epilog\nEpilogSlurmctld={here}/epilog-slurmctld\nPrologFlags=Alloc,Contain\n",
+            "ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nSlurmdParameters=config_overrides\nAuthType=auth/munge\nAuthInfo=socket={munge}\nCredType=cred/munge\nStateSaveLocation={here}/state\nSlurmdSpoolDir={here}/%n\nSlurmctldPidFile={here}/slurmctld.pid\nSlurmdPidFile={here}/slurmd.%n.pid\nSlurmctldLogFile={here}/slurmctld.log\nSlurmdLogFile={here}/slurmd.%n.log\nSlurmctldPort={ctld}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nMpiDefault=none\nProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup\nJobAcctGatherFrequency=task=1\nSwitchType=switch/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=100\nSchedulerType=sched/backfill\nSchedulerParameters=sched_interval=1,batch_sched_delay=0\nReturnToService=2\nKillWait=2\nUnkillableStepTimeout=10\nMinJobAge=600\nJobRequeue=1\nProlog={here}/prolog\nEpilog={here}/epilog\nPrologSlurmctld={here}/prolog-slurmctld\nEpilogSlurmctld={here}/epilog-slurmctld\nPrologFlags=Alloc,Contain\n",
             munge = self.munged.socket().display(),
             ctld = port(0),
         );

@@ -26,7 +26,7 @@ pub fn jobs(reader: &mut Reader) -> Vec<JobRow> {
 
 /// Returns the job with this id, if it is stored.
 pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
-    let mut jobs = reader.jobs(&JobFilter { job_id: Some(id), ..JobFilter::default() }).unwrap();
+    let mut jobs = reader.jobs(&JobFilter { job_id: Some(id.to_owned()), ..JobFilter::default() }).unwrap();
     assert!(jobs.len() < 2, "job {id} is stored twice: {jobs:?}");
     jobs.pop()
 }

@@ -86,6 +86,8 @@ pub enum Event {
         /// The time, in microseconds since the epoch.
         at_us: i64,
     },
+    /// The scheduler reported details of a job.
+    JobDetails(JobDetailsUpdate),
 }
 
 impl Event {
@@ -98,6 +100,7 @@ impl Event {
             Self::JobFacts(update) => Some(update.job),
             Self::JobOwner(owner) => Some(owner.job),
             Self::RequestRefused(refused) => Some(refused.job),
+            Self::JobDetails(update) => Some(update.job),
             Self::SessionEnded { .. } => None,
         }
     }
@@ -164,6 +167,42 @@ pub struct JobFacts {
 
 impl JobFacts {
     /// True if no fact is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Details that a scheduler reported when a job began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobDetailsUpdate {
+    /// The job.
+    pub job: JobHandle,
+    /// The details.
+    pub details: JobDetails,
+}
+
+/// The name of a job and the resources that its owner requested, which only its scheduler knows; each is optional. Later
+/// details add to earlier ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobDetails {
+    /// The name that its owner gave it.
+    pub name: Option<Text>,
+    /// Its id as the scheduler prints it, where that differs from the job's id: `4009_1` for a task of an array, `4009+1`
+    /// for a component of a heterogeneous job.
+    pub display_id: Option<Identifier>,
+    /// The time limit, in seconds.
+    pub time_limit_s: Option<u64>,
+    /// The memory that was requested on each node, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The number of GPUs on all nodes.
+    pub gpus: Option<u32>,
+    /// The number of times that the scheduler started it again.
+    pub restarts: Option<u32>,
+}
+
+impl JobDetails {
+    /// True if no detail is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

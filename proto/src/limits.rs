@@ -50,3 +50,24 @@ pub const CONTROL_LINE_BYTES: usize = 256 * 1024;
 
 /// Bytes of a free text, such as the reason of a refusal.
 pub const TEXT_BYTES: usize = 1024;
+
+/// Bytes of a query with its newline: the ranges of the ids of all series of a job with thousands of nodes.
+pub const QUERY_BYTES: usize = 1024 * 1024;
+
+/// Series of one query of samples. More are read with several queries.
+pub const QUERY_SERIES: u64 = 100_000;
+
+/// Ranges of ids in one query, each of at most 42 bytes, so that it is not longer than [`QUERY_BYTES`].
+pub const QUERY_RANGES: usize = 20_000;
+
+/// Jobs of one query, which have the names of all their nodes. More are read page by page.
+pub const QUERY_JOBS: u32 = 100;
+
+/// Losses of one query.
+pub const QUERY_LOSSES: u32 = 10_000;
+
+/// Bytes of a frame with rows, without its length. A job with the names of 16,000 nodes has half of it.
+pub const READ_FRAME_BYTES: usize = 1024 * 1024;
+
+/// Bytes that the content of a frame may claim: its integers count at their full width, eight times their encoded length.
+pub const READ_FRAME_MEMORY_BYTES: usize = 8 * READ_FRAME_BYTES;

@@ -42,7 +42,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
 
     /// Connects to read. Nothing is created or changed: the connection is read-only. The caller checks the
     /// schema's version.
-    fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError>;
+    fn open_to_read(&self) -> Result<OpenedToRead, StoreError>;
 
     /// Returns the error for a database without tables of Polymeter.
     fn without_tables(&self) -> StoreError;
@@ -88,7 +88,7 @@ pub(crate) struct MaintenanceSession {
 /// A task of the maintenance.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
-    /// What it does, as a verb and an object, such as "compress old chunks".
+    /// Its effect, as a verb and an object, such as "compress old chunks".
     pub(crate) name: &'static str,
     /// The number of rounds after which it runs again. A round is a minute.
     pub(crate) rounds: u32,
@@ -130,6 +130,14 @@ pub(crate) struct Opened {
     pub(crate) origin: StoreOrigin,
     /// The way in which samples are written.
     pub(crate) write_mode: WriteMode,
+}
+
+/// A connection that was opened to read.
+pub(crate) struct OpenedToRead {
+    /// The connection.
+    pub(crate) connection: Box<dyn Connection>,
+    /// Cancels the statement that the connection runs.
+    pub(crate) cancel: Cancel,
 }
 
 /// The fragments of statements that differ between backends.
@@ -185,8 +193,14 @@ pub(crate) trait Connection: fmt::Debug + Send {
     /// Runs a statement and returns its rows.
     fn query(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
 
-    /// Runs a statement for a reader. The error names the cause as precisely as possible.
-    fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError>;
+    /// Runs a statement for a reader, and passes each row to `each` until that returns [`ControlFlow::Break`]. The rows are
+    /// not held in memory. The error names the cause as precisely as possible.
+    fn read(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+        each: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
 
     /// Runs a statement without parameters, whose columns are numbers and times, and passes each row to `each`
     /// until that returns [`ControlFlow::Break`]. The rows are not held in memory.

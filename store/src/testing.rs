@@ -59,9 +59,14 @@ impl Connection for Observed<'_> {
         self.connection.query(statement, parameters)
     }
 
-    fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
+    fn read(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+        each: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         self.observe(statement, parameters);
-        self.connection.read(statement, parameters)
+        self.connection.read(statement, parameters, each)
     }
 
     fn stream(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened};
+use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
 use crate::{Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
 /// The parser of a backend for URLs: returns none for a URL of another backend, and a message for an invalid
@@ -87,7 +87,7 @@ impl StoreUrl {
         self.backend.open(options)
     }
 
-    pub(crate) fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
+    pub(crate) fn open_to_read(&self) -> Result<OpenedToRead, StoreError> {
         self.backend.open_to_read()
     }
 

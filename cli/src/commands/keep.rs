@@ -96,7 +96,7 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
 fn choose_one(reader: &mut Reader, arguments: &KeepArguments) -> Result<JobRow, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let filter = JobFilter {
-        job_id: Some(&arguments.job),
+        job_id: Some(arguments.job.clone()),
         job_key: arguments.job_key,
         limit: LISTED,
         ..JobFilter::default()

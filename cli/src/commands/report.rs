@@ -6,9 +6,9 @@ use polymeter_store::reader::Reader;
 use crate::failure::Failure;
 use crate::output::terminal;
 use crate::report::choice::choose;
-use crate::report::gather::gather;
 use crate::report::render::{self, Detail};
 use crate::store_failure::store_failure;
+use polymeter_analysis::gather::gather;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArguments {

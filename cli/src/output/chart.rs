@@ -1,9 +1,9 @@
 //! Charts that take one line of a terminal. Pure.
 
 #[cfg(feature = "local")]
-use super::curve::Curve;
-#[cfg(feature = "local")]
 use super::units;
+#[cfg(feature = "local")]
+use polymeter_analysis::curve::Curve;
 
 /// Bars by height.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

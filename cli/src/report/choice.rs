@@ -2,7 +2,7 @@
 
 use polymeter_proto::suggest::similar;
 use polymeter_store::StoreUrl;
-use polymeter_store::reader::{JobRow, Reader};
+use polymeter_store::reader::{JobRow, Read};
 
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
@@ -12,7 +12,11 @@ use crate::store_failure::store_failure;
 const SUGGESTIONS: usize = 3;
 
 /// Returns the last of the jobs with the id `wanted`, or the last job if no id is wanted.
-pub(crate) fn choose(reader: &mut Reader, wanted: Option<&str>, store: &StoreUrl) -> Result<JobRow, Failure> {
+pub(crate) fn choose(
+    reader: &mut dyn Read,
+    wanted: Option<&str>,
+    store: &StoreUrl,
+) -> Result<JobRow, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     if let Some(job) = reader.last_job(wanted).map_err(failed)? {
         return Ok(job);

@@ -1,4 +1,4 @@
-//! Final states of jobs, from the scheduler's controller, since an epilog on a node does not know them. A
+//! Final states and requested resources of jobs, from the scheduler's controller, since an epilog on a node does not know them. A
 //! writer stores them, because the agents no longer track the job by then.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,7 +15,7 @@ use crate::limits;
 /// Returns a refusal that names the field if a field is invalid.
 pub(super) fn outcome_of(request: &StateRequest) -> Result<JobOutcome, Refusal> {
     let (job_id, cluster, facts) = request.facts()?;
-    Ok(JobOutcome { job_id, cluster, facts })
+    Ok(JobOutcome { job_id, cluster, facts, details: request.details.clone() })
 }
 
 /// An outcome to be stored, and the channel for the result.

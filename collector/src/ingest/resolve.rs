@@ -75,6 +75,9 @@ impl Dictionary {
                 Event::JobFacts(reported) => {
                     accepted.job_facts.push((self.job(reported.job)?, reported.facts))
                 }
+                Event::JobDetails(reported) => {
+                    accepted.job_details.push((self.job(reported.job)?, reported.details));
+                }
                 Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
                 Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
                 Event::RequestRefused(refused) => {

@@ -255,6 +255,7 @@ const fn ended_job(event: &Event) -> Option<JobHandle> {
         Event::PlanChange(_)
         | Event::Mark(_)
         | Event::JobFacts(_)
+        | Event::JobDetails(_)
         | Event::JobOwner(_)
         | Event::RequestRefused(_)
         | Event::SessionEnded { .. } => None,

@@ -115,9 +115,21 @@ fn state_from_the_controller_is_final(environment: &mut TestEnvironment) {
     assert_eq!((find_job(environment, "7").state, find_job(environment, "7").exit_code), (None, Some(1)));
     assert_eq!(state("7", "lab"), "{\"answer\":\"done\"}");
     agent.frame(&[], &[], &[facts(0, 0)]);
+    let details = r#""details":{"name":"a 'name'","gpus":2}"#;
+    assert_eq!(
+        send_line(&socket, &format!(r#"{{"verb":"state","job":"7",{details}}}"#)),
+        "{\"answer\":\"done\"}"
+    );
+    agent.frame(&[], &[], &[Event::JobEnded { job: JobHandle(1), at_us: now_us() }]);
     agent.send_from(0);
     agent.wait_until_acknowledged();
+    let details = r#""details":{"name":"of another run"}"#;
+    assert!(
+        send_line(&socket, &format!(r#"{{"verb":"state","job":"7",{details}}}"#)).contains("unknown_job"),
+        "the job has ended"
+    );
     let row = find_job(environment, "7");
+    assert_eq!((row.name.as_deref(), row.gpus, row.memory_bytes), (Some("a 'name'"), Some(2), None));
     assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
     collector.stop().unwrap();
 }

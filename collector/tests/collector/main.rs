@@ -25,6 +25,7 @@ mod metadata;
 mod metrics;
 mod plans;
 mod postgres;
+mod postgrest;
 mod program;
 mod removal_plans;
 mod retention;
@@ -33,6 +34,8 @@ mod rollups;
 mod sample_table;
 mod schema;
 mod sinks;
+mod sql_administration;
+mod sql_leaks;
 mod sql_roles;
 mod sql_views;
 mod stores;
@@ -49,6 +52,7 @@ fn main() -> std::process::ExitCode {
         metrics::TESTS,
         plans::TESTS,
         postgres::TESTS,
+        postgrest::TESTS,
         program::TESTS,
         removal_plans::TESTS,
         retention::TESTS,
@@ -57,6 +61,8 @@ fn main() -> std::process::ExitCode {
         sample_table::TESTS,
         schema::TESTS,
         sinks::TESTS,
+        sql_administration::TESTS,
+        sql_leaks::TESTS,
         sql_roles::TESTS,
         sql_views::TESTS,
         stores::TESTS,

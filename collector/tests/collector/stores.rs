@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Shape;
-use polymeter_proto::ledger::{Cause, Event, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::ledger::{
+    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally,
+};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
@@ -65,7 +67,7 @@ fn assert_rows(
     }
 }
 
-fn scheduler_facts() -> [Event; 2] {
+fn scheduler_facts() -> [Event; 4] {
     let update = |is_over, facts| Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over, facts });
     let begun = JobFacts {
         account: Some("physics".try_into().unwrap()),
@@ -75,7 +77,17 @@ fn scheduler_facts() -> [Event; 2] {
     };
     let over =
         JobFacts { state: Some("FAILED".try_into().unwrap()), exit_code: Some(3), ..JobFacts::default() };
-    [update(false, begun), update(true, over)]
+    let detailed = |details| Event::JobDetails(JobDetailsUpdate { job: JobHandle(1), details });
+    let named = JobDetails {
+        name: Some("a solver".into()),
+        display_id: Some("4700_11".try_into().unwrap()),
+        time_limit_s: Some(60),
+        memory_bytes: Some(1 << 40),
+        ..JobDetails::default()
+    };
+    let later =
+        JobDetails { time_limit_s: Some(120), gpus: Some(8), restarts: Some(0), ..JobDetails::default() };
+    [detailed(named), update(false, begun), detailed(later), update(true, over)]
 }
 
 fn assert_scheduler_facts(found: &JobRow) {
@@ -84,6 +96,9 @@ fn assert_scheduler_facts(found: &JobRow) {
         (Some("physics"), None, Some(256))
     );
     assert_eq!((found.state.as_deref(), found.exit_code, found.exit_signal), (Some("FAILED"), Some(3), None));
+    assert_eq!((found.name.as_deref(), found.display_id.as_deref()), (Some("a solver"), Some("4700_11")));
+    assert_eq!((found.time_limit_s, found.memory_bytes), (Some(120), Some(1 << 40)));
+    assert_eq!((found.gpus, found.restarts), (Some(8), Some(0)));
 }
 
 /// Checks the received tallies, and the counted rows of the source that sent no tally.
@@ -144,8 +159,8 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
             until_us: None,
         };
         let ended = Event::JobEnded { job: JobHandle(1), at_us: begin_us + 30_000_000 + number as i64 };
-        let [begun, over] = scheduler_facts();
-        agent.frame(&[], &[], &[begun, Event::PlanChange(change), ended, over]);
+        let [named, begun, later, over] = scheduler_facts();
+        agent.frame(&[], &[], &[named, begun, Event::PlanChange(change), later, ended, over]);
         agent.send_from(0);
         agent.wait_until_acknowledged();
     }

@@ -7,7 +7,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("service", &["proto"]),
     ("node-agent", &["proto", "service"]),
     ("collector", &["proto", "service", "store"]),
-    ("cli", &["proto", "service", "store", "node-agent", "collector"]),
+    ("analysis", &["proto", "service", "store"]),
+    ("cli", &["proto", "service", "store", "analysis", "node-agent", "collector"]),
 ];
 
 /// Modules of one crate that must not import certain others: the directory, the modules, and the modules that they must

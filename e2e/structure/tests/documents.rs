@@ -249,7 +249,15 @@ fn literals(file: &Path) -> Vec<String> {
 #[test]
 fn messages_use_one_word_for_one_concept() {
     let mut wrong = Vec::new();
-    for directory in ["proto/src", "store/src", "service/src", "node-agent/src", "collector/src", "cli/src"] {
+    for directory in [
+        "proto/src",
+        "store/src",
+        "service/src",
+        "analysis/src",
+        "node-agent/src",
+        "collector/src",
+        "cli/src",
+    ] {
         let mut sources = Vec::new();
         files(&workspace().join(directory), "rs", &mut sources);
         let is_history = |file: &&PathBuf| HISTORIES.iter().any(|history| file.ends_with(history));

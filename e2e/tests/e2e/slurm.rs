@@ -82,6 +82,17 @@ impl Fixture {
         assert_eq!((row.exit_code, row.exit_signal), (Some(code), Some(signal)), "job {job}: {row:?}");
     }
 
+    /// Asserts that the controller's scripts reported the name, Slurm's id and the requested resources of a job.
+    fn assert_details(&self, job: &str, display_id: Option<&str>, memory_mib: i64) {
+        wait_until(&format!("the name of job {job} is stored"), || {
+            stored::job(&mut self.env.reader(), job).is_some_and(|row| row.name.is_some())
+        });
+        let row = stored::job(&mut self.env.reader(), job).unwrap();
+        assert_eq!((row.name.as_deref(), row.display_id.as_deref()), (Some("wrap"), display_id), "{row:?}");
+        assert_eq!((row.time_limit_s, row.memory_bytes), (Some(600), Some(memory_mib << 20)), "{row:?}");
+        assert_eq!(row.gpus, None);
+    }
+
     fn assert_refusal_is_stored(&self, job: &str) {
         let row = stored::job(&mut self.env.reader(), job).unwrap();
         let requests = self.env.reader().refused_requests(row.job_key).unwrap();
@@ -160,7 +171,7 @@ fn slurm_jobs_of_all_kinds_are_tracked_completely() {
     fixture.assert_complete(&refused, 1);
     let first = cluster.of_job(&array, "JobId");
     let ids = (0..3).map(|task| cluster.of_job(&format!("{array}_{}", task + 1), "JobId"));
-    for task in ids.chain([first]) {
+    for task in ids.chain([first.clone()]) {
         assert!(last(&fixture.assert_complete(&task, 1), "cpu.usage") > 0.0);
     }
     let components =
@@ -187,6 +198,9 @@ fn slurm_jobs_of_all_kinds_are_tracked_completely() {
     fixture.assert_complete(&cancelled, 1);
     fixture.assert_outcome(&over_limit, "OUT_OF_MEMORY", 0, 125);
     fixture.assert_outcome(&failing, "FAILED", 3, 0);
+    fixture.assert_details(&over_limit, None, 30);
+    fixture.assert_details(&first, Some(&format!("{array}_3")), 100);
+    fixture.assert_details(&components[1], Some(&format!("{heterogeneous}+1")), 100);
     fixture.assert_outcome(&cancelled, "CANCELLED", 0, 15);
     fixture.assert_outcome(&short, "COMPLETED", 0, 0);
     fixture.assert_refusal_is_stored(&refused);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::series::Identifier;
 
 use crate::admission::JOBS;
@@ -29,6 +29,7 @@ pub(super) struct JobMetadata {
     /// reappear between the start and the end are those of the same job.
     pub(super) since_us: i64,
     pub(super) facts: JobFacts,
+    pub(super) details: JobDetails,
 }
 
 /// One announced job.
@@ -69,6 +70,7 @@ impl AnnouncedJobs {
                 owner: None,
                 since_us: now.realtime_us,
                 facts: JobFacts::default(),
+                details: JobDetails::default(),
             },
             alias: None,
             job: None,
@@ -83,6 +85,9 @@ impl AnnouncedJobs {
         metadata.owner = spec.owner.or(metadata.owner.take());
         if !spec.facts.is_empty() {
             metadata.facts = spec.facts;
+        }
+        if !spec.details.is_empty() {
+            metadata.details = spec.details;
         }
         job.alias = spec.alias.or(job.alias);
         job.sampling = spec.sampling.or(job.sampling);
@@ -157,6 +162,7 @@ mod tests {
             sampling: None,
             refused: None,
             facts: JobFacts::default(),
+            details: JobDetails::default(),
         }
     }
 

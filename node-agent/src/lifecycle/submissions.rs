@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate, RequestRefused};
+use polymeter_proto::ledger::{Event, JobDetailsUpdate, JobFacts, JobFactsUpdate, RequestRefused};
 use polymeter_proto::series::Identifier;
 
 use super::announced_jobs::AnnouncedJobs;
@@ -29,6 +29,11 @@ pub(super) fn record_facts(
     let (Some(job), Some(announced)) = (job, announced.get_mut(job_id)) else { return };
     announced.job = Some(Arc::clone(&job));
     let (facts, refused) = (announced.metadata.facts.clone(), announced.refused.take());
+    let details = announced.metadata.details.clone();
+    if !details.is_empty() {
+        let event = Event::JobDetails(JobDetailsUpdate { job: job.handle, details });
+        out.push(LifecycleEffect::Record(EventRecord { job: Some(Arc::clone(&job)), event }));
+    }
     record_facts_of(job, facts, false, out);
     refuse_requests(targets, job_id, refused.into_iter().collect(), now, out);
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
@@ -48,6 +48,8 @@ pub struct StartSpec {
     pub refused: Option<RefusedRequest>,
     /// Further facts from the scheduler.
     pub facts: JobFacts,
+    /// Its name and requested resources.
+    pub details: JobDetails,
 }
 
 /// A sampling request of a job's owner at submission. It becomes a lease of the owner, within the limits of leases.

@@ -11,7 +11,7 @@ use super::fields::{self, Fields, identifier, invalid};
 use super::refusal::Refusal;
 use super::registry::VERBS;
 use super::verb::Remote;
-use crate::ledger::JobFacts;
+use crate::ledger::{JobDetails, JobFacts};
 use crate::period::Period;
 use crate::series::Identifier;
 use crate::wire::control::ControlLine;
@@ -124,8 +124,8 @@ impl RoutedRequest {
     }
 }
 
-/// The final state of a job, from the scheduler's controller: `{"verb": "state", "job": "4242", "state": "TIMEOUT"}`. The
-/// collector executes it itself.
+/// The final state of a job, its name and its requested resources, from the scheduler's controller:
+/// `{"verb": "state", "job": "4242", "state": "TIMEOUT"}`. The collector executes it itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateRequest {
@@ -134,14 +134,18 @@ pub struct StateRequest {
     /// The cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The final state in the scheduler's terms.
-    pub state: String,
+    /// The final state in the scheduler's terms; none while the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// The exit status of its script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u32>,
     /// The signal that ended its script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<u32>,
+    /// The job's name and requested resources.
+    #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
+    pub details: JobDetails,
 }
 
 impl StateRequest {
@@ -167,10 +171,14 @@ impl StateRequest {
     /// Returns the job, its cluster, and the facts.
     ///
     /// # Errors
-    /// Returns a refusal if a text is not a valid name.
+    /// Returns a refusal if a text is not a valid name, or if there is nothing to report.
     pub fn facts(&self) -> Result<(Identifier, Option<Identifier>, JobFacts), Refusal> {
         let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
-        let state = Some(identifier("state", &self.state)?);
+        let state = fields::optional_identifier("state", self.state.as_deref())?;
+        if state.is_none() && self.details.is_empty() {
+            let message = format!("missing field; example: {STATE_EXAMPLE}");
+            return Err(invalid("state", &message));
+        }
         let facts = JobFacts { state, exit_code, exit_signal, ..JobFacts::default() };
         Ok((
             identifier("job", &self.job)?,
@@ -263,6 +271,12 @@ mod tests {
         assert_eq!((job.as_str(), cluster.unwrap().as_str()), ("42", "lab"));
         assert_eq!(facts.state.unwrap().as_str(), "TIMEOUT");
         assert_eq!((facts.exit_code, facts.exit_signal), (Some(0), Some(15)));
+        let line = br#"{"verb":"state","job":"42","details":{"name":"solver","time_limit_s":60}}"#;
+        let running = StateRequest::parse(line).unwrap().unwrap();
+        assert_eq!(
+            (running.facts().unwrap().2, running.details.time_limit_s),
+            (JobFacts::default(), Some(60))
+        );
     }
 
     #[test]
@@ -273,6 +287,9 @@ mod tests {
         for (line, field) in [
             (&br#"{"verb":"state"}"#[..], "job"),
             (br#"{"verb":"state","job":"42"}"#, "state"),
+            (br#"{"verb":"state","job":"42","exit_code":1}"#, "state"),
+            (br#"{"verb":"state","job":"42","details":{"gpu":1}}"#, "details"),
+            (br#"{"verb":"state","job":"42","details":{"display_id":"\u202e"}}"#, "details"),
             (br#"{"verb":"state","job":"","state":"FAILED"}"#, "job"),
             (br#"{"verb":"state","job":"42","state":"\u202e"}"#, "state"),
             (br#"{"verb":"state","job":"42","state":"FAILED","exit_code":-1}"#, "exit_code"),

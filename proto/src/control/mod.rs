@@ -15,6 +15,7 @@ mod verbs;
 pub use self::collector::{
     CollectorAnswer, JobAnswer, NodeAnswer, RoutedRequest, StateRequest, greeting, sign, signed_request,
 };
+pub(crate) use self::fields::Fields;
 pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_identifier, selectors};
 pub use self::refusal::{PredictedCost, Refusal, UnavailableGroup};
 pub use self::registry::*;

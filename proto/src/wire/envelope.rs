@@ -38,7 +38,12 @@ pub(crate) fn get_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeEr
 /// Decodes a `T` from all of `bytes`. A length beyond [`limits::MESSAGE_BYTES`] is refused before memory is
 /// allocated.
 pub(crate) fn get<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    match bincode::serde::decode_from_slice(bytes, config()) {
+    get_within::<T, { limits::MESSAGE_BYTES }>(bytes)
+}
+
+/// Decodes a `T` from all of `bytes`. A length beyond `LIMIT` is refused before memory is allocated.
+pub(crate) fn get_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, DecodeError> {
+    match bincode::serde::decode_from_slice(bytes, bincode::config::standard().with_limit::<LIMIT>()) {
         Ok((value, used)) if used == bytes.len() => Ok(value),
         Ok(_) => Err(DecodeError::Trailing),
         Err(_) => Err(DecodeError::Serialised),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Column, Job, Shape};
 use polymeter_proto::ledger::{
-    Cause, Event, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark, MarkKind, PlanChange,
-    RequestRefused, Tally,
+    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark,
+    MarkKind, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -205,6 +205,20 @@ fn events_of_jobs() -> Vec<Event> {
     ]
 }
 
+/// Details of jobs, which were added later as well.
+fn job_details() -> Vec<Event> {
+    let details = JobDetails {
+        name: Some("solver (run 3)".into()),
+        display_id: Some("4009_1".try_into().unwrap()),
+        time_limit_s: Some(86_400),
+        memory_bytes: Some(1 << 37),
+        gpus: Some(8),
+        restarts: Some(0),
+    };
+    let update = |job, details| Event::JobDetails(JobDetailsUpdate { job: JobHandle(job), details });
+    vec![update(1, details), update(251, JobDetails::default())]
+}
+
 fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event]) -> Vec<u8> {
     Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events })
 }
@@ -218,6 +232,7 @@ pub(super) fn all() -> Vec<Golden> {
         frame("ledger", frame_of_extras(&[], &ledger(), &[])),
         frame("events", frame_of_extras(&[], &[], &events())),
         frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
+        frame("job_details", frame_of_extras(&[], &[], &job_details())),
         frame("events_of_jobs", frame_of_extras(&[], &[], &events_of_jobs())),
     ]
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use polymeter_proto::ledger::{
-    Event, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
+    Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
 };
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
@@ -152,6 +152,16 @@ fn of_event(event: &Event) -> Json {
             ("state", of_name(facts.state.as_ref())),
             ("exit_code", optional(facts.exit_code, Json::from)),
             ("exit_signal", optional(facts.exit_signal, Json::from)),
+        ]),
+        Event::JobDetails(JobDetailsUpdate { job, details }) => object([
+            ("is", text("job_details")),
+            ("job", job.0.into()),
+            ("name", optional(details.name.as_ref(), text)),
+            ("display_id", of_name(details.display_id.as_ref())),
+            ("time_limit_s", optional(details.time_limit_s, Json::from)),
+            ("memory_bytes", optional(details.memory_bytes, Json::from)),
+            ("gpus", optional(details.gpus, Json::from)),
+            ("restarts", optional(details.restarts, Json::from)),
         ]),
         Event::JobOwner(JobOwner { job, uid, name }) => object([
             ("is", text("job_owner")),

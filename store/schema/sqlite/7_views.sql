@@ -6,7 +6,8 @@ CREATE INDEX loss_by_time ON loss (time);
 CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
 
 CREATE VIEW jobs AS
-SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal
+SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
+       name, display_id, time_limit_s, memory_bytes, gpus, restarts
 FROM job;
 
 CREATE VIEW nodetime_by_job AS

@@ -6,7 +6,7 @@ mod records;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use polymeter_proto::ledger::{JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
+use polymeter_proto::ledger::{JobDetails, JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
 use polymeter_proto::series::{Identifier, SessionId};
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
@@ -41,6 +41,8 @@ pub struct Accepted {
     pub job_ends: Vec<(Arc<JobRecord>, i64)>,
     /// Facts of jobs from schedulers.
     pub job_facts: Vec<(Arc<JobRecord>, JobFacts)>,
+    /// Names and requested resources of jobs from schedulers.
+    pub job_details: Vec<(Arc<JobRecord>, JobDetails)>,
     /// The time at which the agent stopped normally, in microseconds since the epoch; none if it did not
     /// report that.
     pub session_end_us: Option<i64>,
@@ -67,6 +69,7 @@ impl Accepted {
             marks: Vec::new(),
             job_ends: Vec::new(),
             job_facts: Vec::new(),
+            job_details: Vec::new(),
             session_end_us: None,
             job_owners: Vec::new(),
             refused_requests: Vec::new(),
@@ -133,6 +136,7 @@ impl Accepted {
             .chain(of_marks)
             .chain(self.job_ends.iter().map(|(job, _)| job))
             .chain(self.job_facts.iter().map(|(job, _)| job))
+            .chain(self.job_details.iter().map(|(job, _)| job))
             .chain(self.job_owners.iter().map(|(job, _)| job))
             .chain(self.refused_requests.iter().map(|(job, _)| job))
     }
@@ -164,6 +168,8 @@ pub struct JobOutcome {
     pub cluster: Option<Identifier>,
     /// The state, the exit status and the signal.
     pub facts: JobFacts,
+    /// The name and the requested resources.
+    pub details: JobDetails,
 }
 
 /// The cause in the database for a refused request, which is stored as a change of plan.

@@ -89,8 +89,23 @@ impl Connection for PostgresConnection {
         self.run(&DIALECT.fill(statement), &statement::parameters(parameters))
     }
 
-    fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
-        self.query(statement, parameters).context("read the store")
+    fn read(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+        each: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let read = async {
+            let statement = DIALECT.fill(statement);
+            let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
+            while let Some(row) = rows.try_next().await? {
+                if each(statement::row(&row)?).is_break() {
+                    break;
+                }
+            }
+            Ok::<_, DatabaseError>(())
+        };
+        self.runtime.block_on(read).context("read the store")
     }
 
     fn stream(

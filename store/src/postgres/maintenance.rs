@@ -1,23 +1,16 @@
 //! The maintenance of a PostgreSQL database: the connection, and the tasks for each form of the table of
 //! samples.
 
-use std::time::Duration;
-
-use tokio_postgres::CancelToken;
-use tracing::info;
-
-use super::connect::{Access, Settings, cancel, connect};
+use super::cancellation::cancel_statement;
+use super::connect::{Access, Settings, connect};
 use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{continuous, partitions, reorder, retention, rollup_tables, timescale};
 use crate::backend::{Connection, MaintenanceSession, Task};
-use crate::error::{Context, DatabaseError, chain};
+use crate::error::{Context, DatabaseError};
 use crate::metadata_removal;
 use crate::{StoreError, TimescaleMode};
-
-/// The maximum duration of the request for a cancellation.
-const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The tasks for a table with partitions.
 const PARTITIONS: [Task; 7] = [
@@ -104,14 +97,4 @@ fn obstacle(connection: &mut dyn Connection) -> Result<Option<String>, DatabaseE
         )
     };
     Ok((!is_owner).then(obstacle))
-}
-
-/// Cancels the statement of a connection. Without this, the server would continue to build an index.
-fn cancel_statement(settings: &Settings, running: &CancelToken) {
-    let cancelled = event_loop().map(|runtime| {
-        runtime.block_on(async { tokio::time::timeout(CANCELLATION, cancel(settings, running)).await })
-    });
-    if let Ok(Ok(Err(error))) = cancelled {
-        info!(error = %chain(&error), "cannot cancel the database maintenance");
-    }
 }

@@ -22,6 +22,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../schema/postgres/5.sql"),
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/postgres/6.sql")),
     concat!(
+        include_str!("../../schema/postgres/7_jobs.sql"),
         include_str!("../../schema/postgres/7_metadata.sql"),
         include_str!("../../schema/postgres/7_rollups.sql"),
         include_str!("../../schema/postgres/7_retention.sql"),

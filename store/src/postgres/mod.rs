@@ -2,6 +2,7 @@
 //!
 //! Each connection has its own event loop, on the thread that uses it.
 
+mod cancellation;
 mod connect;
 mod connection;
 mod continuous;
@@ -25,10 +26,11 @@ use std::sync::Arc;
 
 use tokio_postgres::error::SqlState;
 
+use self::cancellation::cancel_statement;
 use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::server::event_loop;
-use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened};
+use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
 use crate::error::{Context, DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError};
 
@@ -77,12 +79,16 @@ impl Backend for Postgres {
         Ok(Opened { connection: Box::new(connection), origin, write_mode: chosen.into() })
     }
 
-    fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
+    fn open_to_read(&self) -> Result<OpenedToRead, StoreError> {
         let runtime = event_loop()?;
         let client = runtime.block_on(connect(&self.settings, Access::Read))?;
+        let (running, settings) = (client.cancel_token(), self.settings.clone());
         let mut connection = PostgresConnection::new(runtime, client, None);
         connection.detect_rollups().context("read the form of the rollups")?;
-        Ok(Box::new(connection))
+        Ok(OpenedToRead {
+            connection: Box::new(connection),
+            cancel: Box::new(move || cancel_statement(&settings, &running)),
+        })
     }
 
     fn without_tables(&self) -> StoreError {

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use polymeter_proto::read::{JobFilter, JobRow};
+
 use super::connection::Reader;
-use super::rows::{JobFilter, JobRow};
 use crate::StoreError;
 use crate::value::{Row, Value};
 
@@ -18,7 +19,7 @@ const CANDIDATES: usize = 1000;
 /// The columns of a job.
 const COLUMNS: &str =
     "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, cores, state, exit_code,
-     exit_signal";
+     exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts";
 
 impl Reader {
     /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no such job.
@@ -26,7 +27,7 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn last_job(&mut self, job_id: Option<&str>) -> Result<Option<JobRow>, StoreError> {
-        let filter = JobFilter { job_id, limit: 1, ..JobFilter::default() };
+        let filter = JobFilter { job_id: job_id.map(str::to_owned), limit: 1, ..JobFilter::default() };
         Ok(self.jobs(&filter)?.pop())
     }
 
@@ -35,24 +36,10 @@ impl Reader {
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn jobs(&mut self, filter: &JobFilter<'_>) -> Result<Vec<JobRow>, StoreError> {
-        let (mut conditions, mut parameters) = (vec!["1 = 1".to_owned()], Vec::new());
-        if let Some(job_id) = filter.job_id {
-            conditions.push(format!("job_id = ${}", parameters.len() + 1));
-            parameters.push(Value::from(job_id));
-        }
-        if let Some(job_key) = filter.job_key {
-            conditions.push(format!("job_key = ${}", parameters.len() + 1));
-            parameters.push(Value::Integer(job_key));
-        }
-        if let Some((started_ns, job_key)) = filter.before {
-            let (started, key) = (parameters.len() + 1, parameters.len() + 2);
-            conditions.push(format!("(started, job_key) < (${started}, ${key})"));
-            parameters.extend([Value::time(started_ns.div_euclid(1000)), Value::Integer(job_key)]);
-        }
+    pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
+        let (condition, parameters) = condition(filter);
         let select = format!(
-            "SELECT {COLUMNS} FROM job WHERE {} ORDER BY started DESC, job_key DESC LIMIT {}",
-            conditions.join(" AND "),
+            "SELECT {COLUMNS} FROM job WHERE {condition} ORDER BY started DESC, job_key DESC LIMIT {}",
             filter.limit
         );
         let mut jobs = self.rows(&select, &parameters, read_job)?;
@@ -114,6 +101,40 @@ impl Reader {
     }
 }
 
+/// Returns the condition for the jobs that a filter selects, and its parameters.
+fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
+    let text = |text: &'_ Option<String>| text.clone().map(Value::from);
+    let time = |time_ns: Option<i64>| time_ns.map(|time_ns| Value::time(time_ns.div_euclid(1000)));
+    let (before_ns, before_key) = filter.before.unzip();
+    let with_parameter = [
+        ("job_id = ?", text(&filter.job_id)),
+        ("job_key = ?", filter.job_key.map(Value::Integer)),
+        ("owner = ?", text(&filter.owner)),
+        ("owner_uid = ?", filter.owner_uid.map(Value::Integer)),
+        ("account = ?", text(&filter.account)),
+        ("queue = ?", text(&filter.queue)),
+        ("upper(state) = upper(CAST(? AS text))", text(&filter.state)),
+        ("job_key IN (SELECT job_key FROM job_node WHERE node = ?)", text(&filter.node)),
+        ("(ended IS NULL OR ended >= ?)", time(filter.since_ns)),
+        ("started < ?", time(filter.until_ns)),
+        ("(started, job_key) < (?", time(before_ns)),
+        ("?)", before_key.map(Value::Integer)),
+    ];
+    let (mut condition, mut parameters) = ("1 = 1".to_owned(), Vec::new());
+    for (part, parameter) in with_parameter {
+        let Some(parameter) = parameter else { continue };
+        parameters.push(parameter);
+        condition.push_str(if part == "?)" { ", " } else { " AND " });
+        condition.push_str(&part.replace('?', &format!("${}", parameters.len())));
+    }
+    match filter.is_ended {
+        Some(true) => condition.push_str(" AND ended IS NOT NULL"),
+        Some(false) => condition.push_str(" AND ended IS NULL"),
+        None => {}
+    }
+    (condition, parameters)
+}
+
 fn read_job(row: &mut Row) -> JobRow {
     let mut job = JobRow {
         job_key: row.integer(),
@@ -132,6 +153,12 @@ fn read_job(row: &mut Row) -> JobRow {
         state: row.optional_text(),
         exit_code: row.optional_integer(),
         exit_signal: row.optional_integer(),
+        name: row.optional_text(),
+        display_id: row.optional_text(),
+        time_limit_s: row.optional_integer(),
+        memory_bytes: row.optional_integer(),
+        gpus: row.optional_integer(),
+        restarts: row.optional_integer(),
     };
     job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
     job

@@ -3,16 +3,21 @@
 //! Each statement on samples states the time that contains them, as a constant, so that the planner excludes other
 //! partitions and chunks. Rows of samples are streamed.
 
+mod access;
 mod connection;
 mod history;
 mod jobs;
+mod queries;
+mod read;
 mod retention;
-mod rows;
 mod samples;
 mod series;
 
-pub use self::connection::Reader;
-pub use self::rows::{
-    BucketRow, JobFilter, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, Rollup, SampleRow,
-    SeriesRow, SeriesScope,
+pub use polymeter_proto::read::{
+    BucketRow, JobFilter, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, Query, RefusedRow, Rollup,
+    RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
+
+pub use self::access::{Access, GuardedReader};
+pub use self::connection::{ReadCancel, Reader};
+pub use self::read::{Read, SeriesScope};

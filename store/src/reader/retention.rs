@@ -1,7 +1,8 @@
 //! The levels of resolution that a job still has.
 
+use polymeter_proto::read::{JobRow, Rollup};
+
 use super::connection::Reader;
-use super::rows::{JobRow, Rollup};
 use crate::StoreError;
 use crate::retention::Level;
 
@@ -11,13 +12,22 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn finest_rollup(&mut self, job: &JobRow) -> Result<Option<Rollup>, StoreError> {
+        self.finest_rollup_of(job.job_key, job.started_ns)
+    }
+
+    /// Returns the finest rollup that has all of the job with a key and a start.
+    pub(super) fn finest_rollup_of(
+        &mut self,
+        job_key: i64,
+        started_ns: i64,
+    ) -> Result<Option<Rollup>, StoreError> {
         let select = "SELECT relation, dropped_before,
              (SELECT is_complete FROM kept_job WHERE job_key = $1 AND (until IS NULL OR until > dropped_before)) FROM retention";
-        let incomplete = self.rows(select, &[job.job_key.into()], |row| {
+        let incomplete = self.rows(select, &[job_key.into()], |row| {
             let (level, dropped_ns) = (Level::of_relation(&row.text()), row.optional_time_ns());
             // A job that was kept in time has all of its rows.
             let was_kept = row.boolean();
-            let is_dropped = dropped_ns.is_some_and(|dropped_ns| dropped_ns > job.started_ns);
+            let is_dropped = dropped_ns.is_some_and(|dropped_ns| dropped_ns > started_ns);
             level.filter(|_| is_dropped && !was_kept)
         })?;
         let is_complete = |level: Level| !incomplete.contains(&Some(level));

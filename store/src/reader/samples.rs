@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use polymeter_proto::read::{BucketRow, Rollup, SampleRow};
+
 use super::connection::Reader;
-use super::rows::{BucketRow, Rollup, SampleRow};
 use crate::StoreError;
 use crate::bounds::{LATEST_US, stored_us};
 use crate::value::ColumnType;
@@ -44,7 +45,7 @@ impl Reader {
         let span_ns = begin_ns - begin_ns % rollup.length_ns()..span_ns.end;
         let Some(condition) = self.condition(series, &span_ns) else { return Ok(()) };
         let source =
-            (self.dialect().buckets)(rollup.relation(), &self.bound(span_ns.start), &self.bound(span_ns.end));
+            (self.dialect().buckets)(relation(rollup), &self.bound(span_ns.start), &self.bound(span_ns.end));
         let select = format!(
             "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
              WHERE {condition} ORDER BY series_id, time"
@@ -96,5 +97,14 @@ impl Reader {
     fn bound(&self, time_ns: i64) -> String {
         let time_us = time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0);
         (self.dialect().time)(if time_us > LATEST_US { LATEST_US + 1 } else { stored_us(time_us) })
+    }
+}
+
+/// Returns the name of the relation of a rollup.
+const fn relation(rollup: Rollup) -> &'static str {
+    match rollup {
+        Rollup::TenSeconds => "samples_10s",
+        Rollup::Minute => "samples_1min",
+        Rollup::Hour => "samples_1h",
     }
 }

@@ -64,7 +64,10 @@ impl SqliteConnection {
 
     fn run(&mut self, statement: &str, parameters: &[Value<'_>]) -> rusqlite::Result<Vec<Row>> {
         let mut rows = Vec::new();
-        read_rows(&mut self.connection.prepare_cached(statement)?, parameters, &mut rows)?;
+        read_rows(&mut self.connection.prepare_cached(statement)?, parameters, &mut |row| {
+            rows.push(row);
+            ControlFlow::Continue(())
+        })?;
         Ok(rows)
     }
 }
@@ -86,9 +89,15 @@ impl Connection for SqliteConnection {
         Ok(self.run(&statement::translate(statement), parameters)?)
     }
 
-    fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
-        let rows = self.run(&statement::translate(statement), parameters);
-        rows.map_err(|source| explain(&self.path, "read the store", source))
+    fn read(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+        each: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let prepared = self.connection.prepare_cached(&statement::translate(statement));
+        let read = prepared.and_then(|mut prepared| read_rows(&mut prepared, parameters, each));
+        read.map_err(|source| explain(&self.path, "read the store", source))
     }
 
     fn stream(
@@ -120,7 +129,10 @@ impl Connection for SqliteConnection {
         let mut prepared = self.connection.prepare_cached(&statement::translate_batch(statement, batch))?;
         let mut rows = Vec::new();
         for parameters in batch.rows() {
-            read_rows(&mut prepared, parameters, &mut rows)?;
+            read_rows(&mut prepared, parameters, &mut |row| {
+                rows.push(row);
+                ControlFlow::Continue(())
+            })?;
         }
         Ok(rows)
     }
@@ -170,17 +182,19 @@ impl Connection for SqliteConnection {
     }
 }
 
-/// Runs a prepared statement and appends its rows to `rows`.
+/// Runs a prepared statement and passes its rows to `each`.
 fn read_rows(
     prepared: &mut CachedStatement<'_>,
     parameters: &[Value<'_>],
-    rows: &mut Vec<Row>,
+    each: &mut dyn FnMut(Row) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
     let columns = prepared.column_count();
     let mut found = prepared.query(params_from_iter(parameters))?;
     while let Some(row) = found.next()? {
         let field = |column| row.get_ref(column).map(Value::from);
-        rows.push(Row::new((0..columns).map(field).collect::<rusqlite::Result<_>>()?));
+        if each(Row::new((0..columns).map(field).collect::<rusqlite::Result<_>>()?)).is_break() {
+            break;
+        }
     }
     Ok(())
 }

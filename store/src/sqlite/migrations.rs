@@ -20,6 +20,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../schema/sqlite/5.sql"),
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/sqlite/6.sql")),
     concat!(
+        include_str!("../../schema/sqlite/7_jobs.sql"),
         include_str!("../../schema/sqlite/7_metadata.sql"),
         include_str!("../../schema/sqlite/7_rollups.sql"),
         include_str!("../../schema/sqlite/7_retention.sql"),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use self::connection::SqliteConnection;
-use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened};
+use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened, OpenedToRead};
 use crate::error::{DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError, WriteMode};
 
@@ -73,8 +73,13 @@ impl Backend for Sqlite {
         Ok(Opened { connection: Box::new(connection), origin, write_mode })
     }
 
-    fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(SqliteConnection::of(read_only::open(&self.path)?, self.path.clone())))
+    fn open_to_read(&self) -> Result<OpenedToRead, StoreError> {
+        let connection = read_only::open(&self.path)?;
+        let interrupt = connection.get_interrupt_handle();
+        Ok(OpenedToRead {
+            connection: Box::new(SqliteConnection::of(connection, self.path.clone())),
+            cancel: Box::new(move || interrupt.interrupt()),
+        })
     }
 
     fn without_tables(&self) -> StoreError {

@@ -77,8 +77,9 @@ pub(super) fn of_predecessors<'a>(
 pub(super) fn lock_jobs(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
     let ended = frames.iter().flat_map(|frame| frame.job_ends.iter().map(|(job, _)| job));
     let described = frames.iter().flat_map(|frame| frame.job_facts.iter().map(|(job, _)| job));
+    let detailed = frames.iter().flat_map(|frame| frame.job_details.iter().map(|(job, _)| job));
     let owned = frames.iter().flat_map(|frame| frame.job_owners.iter().map(|(job, _)| job));
-    let keys = ended.chain(described).chain(owned).filter_map(|job| job.key.get().copied());
+    let keys = ended.chain(described).chain(detailed).chain(owned).filter_map(|job| job.key.get().copied());
     lock(connection, keys.collect())
 }
 

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use polymeter_proto::ledger::{JobFacts, JobOwner};
+use polymeter_proto::ledger::JobOwner;
 use polymeter_proto::series::Identifier;
 
+use super::facts::{integer, text};
 use super::found::not_inserted;
 use super::job_ends;
 use super::progress::distinct;
@@ -45,17 +46,6 @@ const JOB_NODE: [Column; 6] = [
     ("session_id", ColumnType::Text),
     ("handle", ColumnType::Integer),
     ("session_started", ColumnType::Time),
-];
-
-const FACTS: [Column; 8] = [
-    ("key", ColumnType::Integer),
-    ("account", ColumnType::Text),
-    ("queue", ColumnType::Text),
-    ("nodes", ColumnType::Text),
-    ("cores", ColumnType::Integer),
-    ("state", ColumnType::Text),
-    ("exit_code", ColumnType::Integer),
-    ("exit_signal", ColumnType::Integer),
 ];
 
 const OWNER: [Column; 3] =
@@ -278,43 +268,6 @@ fn job_nodes<'a>(keyed: impl Iterator<Item = &'a Keyed<'a>>) -> Batch<'a> {
     Batch::new(&JOB_NODE, keyed.map(row))
 }
 
-/// Stores facts that schedulers reported.
-pub(super) fn store_facts(
-    connection: &mut dyn Connection,
-    frames: &[&Accepted],
-) -> Result<(), DatabaseError> {
-    let all = frames.iter().flat_map(|frame| &frame.job_facts);
-    let keyed = all.filter_map(|(job, facts)| Some((*job.key.get()?, facts)));
-    for round in rounds(keyed, |(key, _)| *key) {
-        let row = |(key, facts): (i64, &'_ JobFacts)| {
-            let text = |name: &Option<Identifier>| Value::from(name.as_ref().map(ToString::to_string));
-            [
-                key.into(),
-                text(&facts.account),
-                text(&facts.queue),
-                text(&facts.nodes),
-                facts.cores.into(),
-                text(&facts.state),
-                facts.exit_code.into(),
-                facts.exit_signal.into(),
-            ]
-        };
-        connection.execute_batch(
-            "UPDATE job SET account = coalesce(new.account, job.account), queue = coalesce(new.queue, job.queue),
-                 nodes = coalesce(new.nodes, job.nodes), cores = coalesce(new.cores, job.cores),
-                 state = coalesce(new.state, job.state),
-                 -- The exit status that came with a state is final: an epilog that knows no state does not change it.
-                 exit_code = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_code
-                                  ELSE coalesce(new.exit_code, job.exit_code) END,
-                 exit_signal = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_signal
-                                    ELSE coalesce(new.exit_signal, job.exit_signal) END
-             FROM {new} WHERE job.job_key = new.key",
-            &Batch::new(&FACTS, round.into_iter().map(row)),
-        )?;
-    }
-    Ok(())
-}
-
 /// Stores owners that became known later. A known owner is never replaced: if two nodes disagree, the first
 /// one counts.
 pub(super) fn store_owners(
@@ -342,18 +295,29 @@ pub(super) fn store_outcome(
     connection: &mut dyn Connection,
     outcome: &JobOutcome,
 ) -> Result<bool, DatabaseError> {
-    let JobOutcome { job_id, cluster, facts } = outcome;
+    let JobOutcome { job_id, cluster, facts, details } = outcome;
     let rows = connection.execute(
-        "UPDATE job SET state = $3, exit_code = coalesce($4, exit_code), exit_signal = coalesce($5, exit_signal)
+        "UPDATE job SET state = coalesce(CAST($3 AS text), state), exit_code = coalesce($4, exit_code),
+             exit_signal = coalesce($5, exit_signal), name = coalesce($6, name), display_id = coalesce($7, display_id),
+             time_limit_s = coalesce($8, time_limit_s), memory_bytes = coalesce($9, memory_bytes),
+             gpus = coalesce($10, gpus), restarts = coalesce($11, restarts)
          WHERE job_key = (SELECT job_key FROM job
                           WHERE job_id = $1 AND (CAST($2 AS text) IS NULL OR cluster IS NULL OR cluster = CAST($2 AS text))
-                          ORDER BY started DESC, job_key DESC LIMIT 1)",
+                          ORDER BY started DESC, job_key DESC LIMIT 1)
+             -- A job without a final state runs: an earlier job of the same id has ended.
+             AND (CAST($3 AS text) IS NOT NULL OR ended IS NULL)",
         &[
             job_id.as_str().into(),
             cluster.as_ref().map(|cluster| cluster.as_str()).into(),
             facts.state.as_ref().map(|state| state.as_str()).into(),
             facts.exit_code.into(),
             facts.exit_signal.into(),
+            details.name.as_ref().map(ToString::to_string).into(),
+            text(&details.display_id),
+            integer(details.time_limit_s),
+            integer(details.memory_bytes),
+            details.gpus.into(),
+            details.restarts.into(),
         ],
     )?;
     Ok(rows > 0)

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use polymeter_store::StoreUrl;
-use polymeter_store::reader::{JobRow, Reader};
+use polymeter_store::reader::{JobRow, Read, Reader};
 use serde::Serialize;
 
 use super::directory::{BundleDirectory, io_failure};
@@ -16,8 +16,8 @@ use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::choose;
-use crate::report::gather::gather;
 use crate::report::render::{self, Detail};
+use polymeter_analysis::gather::gather;
 
 /// The job to export, and the options.
 pub(super) struct BundleRequest<'a> {
@@ -63,7 +63,7 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
 }
 
 /// Adds the stored data of the job. Returns the number of samples.
-fn add_job(directory: &BundleDirectory, reader: &mut Reader, job: &JobRow) -> Result<u64, Failure> {
+fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> Result<u64, Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
     let report = gather(reader, job, None).map_err(failed)?;
     directory.add_text("report.txt", &render::text(&report, Detail::All, None))?;

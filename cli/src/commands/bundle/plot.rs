@@ -2,10 +2,10 @@
 
 use polymeter_service::svg::{Anchor, Point, Svg};
 
-use crate::output::curve::Interval;
 use crate::output::printable::printable;
 use crate::output::units::{seconds_between, to_f64};
-use crate::report::model::{Report, SeriesReport};
+use polymeter_analysis::curve::Interval;
+use polymeter_analysis::model::{Report, SeriesReport};
 
 /// The file's name.
 pub(super) const NAME: &str = "plot.svg";
@@ -105,7 +105,7 @@ fn text(svg: &mut Svg, at: Point, anchor: Anchor, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::curve::Curve;
+    use polymeter_analysis::curve::Curve;
 
     fn series(points: Vec<(i64, f64)>) -> SeriesReport {
         SeriesReport {
@@ -123,8 +123,8 @@ mod tests {
             mean: None,
             max: points.iter().map(|(_, value)| *value).reduce(f64::max),
             growth: None,
-            is_of_step: false,
             curve: Curve::of(&points),
+            ..SeriesReport::default()
         }
     }
 

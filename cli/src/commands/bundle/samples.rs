@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use polymeter_store::reader::{JobRow, Reader, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use polymeter_store::{StoreError, labels_json};
 
 /// The file's name.
@@ -54,23 +54,25 @@ pub(super) struct WrittenSeries {
 /// Writes the samples of a job, and those of its nodes while it ran, into `file`. Returns the number of all samples, and the
 /// series of the job.
 pub(super) fn write(
-    reader: &mut Reader,
+    reader: &mut dyn Read,
     job: &JobRow,
     file: File,
 ) -> Result<(u64, Vec<WrittenSeries>), SamplesError> {
     let mut output = SampleFile::new(file)?;
-    let rows = reader.series(SeriesScope::Job(job.job_key))?;
-    let mut written: Vec<_> =
-        rows.into_iter().map(|row| WrittenSeries { row, samples: 0, ends_ns: None }).collect();
-    output.add(reader, &mut written, Some(&job.job_id), &job.sampled_ns)?;
-    let mut of_nodes = Vec::new();
-    for node in &job.nodes {
-        let rows = reader.series(SeriesScope::Node(node))?.into_iter();
-        of_nodes.extend(rows.map(|row| WrittenSeries { row, samples: 0, ends_ns: None }));
-    }
+    let series_of = |reader: &mut dyn Read, of: SeriesScope<'_>| -> Result<Vec<_>, SamplesError> {
+        let rows = reader.series(of)?.into_iter();
+        Ok(rows.map(|row| WrittenSeries { row, samples: 0, ends_ns: None }).collect())
+    };
+    let of_job = SeriesScope::Job(job.job_key);
+    let mut written = series_of(reader, of_job)?;
+    output.add(reader, of_job, &mut written, Some(&job.job_id), &job.sampled_ns)?;
     // The bundle contains a running job up to now.
     let end_ns = job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
-    output.add(reader, &mut of_nodes, None, &(job.started_ns..end_ns))?;
+    for node in &job.nodes {
+        let of_node = SeriesScope::Node(node);
+        let mut series = series_of(reader, of_node)?;
+        output.add(reader, of_node, &mut series, None, &(job.started_ns..end_ns))?;
+    }
     Ok((output.close()?, written))
 }
 
@@ -112,10 +114,11 @@ impl SampleFile {
         Ok(Self { writer, rows: Rows::default(), written: 0 })
     }
 
-    /// Adds the samples of `series` within `span_ns`, and counts them there.
+    /// Adds the samples of `series`, which belong to `of`, within `span_ns`, and counts them there.
     fn add(
         &mut self,
-        reader: &mut Reader,
+        reader: &mut dyn Read,
+        of: SeriesScope<'_>,
         series: &mut [WrittenSeries],
         job_id: Option<&str>,
         span_ns: &Range<i64>,
@@ -126,7 +129,7 @@ impl SampleFile {
         let job_id = job_id.map(ByteArray::from);
         // The samples of one series follow each other.
         let mut current: Option<(i64, &mut WrittenSeries, [ByteArray; 3])> = None;
-        reader.samples(&ids, span_ns, |sample| {
+        reader.samples(of, &ids, span_ns, |sample| {
             if !matches!(&current, Some((id, ..)) if *id == sample.series_id) {
                 let Some(series) = by_id.remove(&sample.series_id) else { return Ok(()) };
                 let labels = labels_json(&series.row.labels);

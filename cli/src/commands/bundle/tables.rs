@@ -1,13 +1,13 @@
 //! The tables of a bundle, as CSV files.
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Reader};
+use polymeter_store::reader::{JobRow, Read};
 
 use super::samples::WrittenSeries;
 use crate::failure::Failure;
 use crate::output::printable::spreadsheet_cell;
 use crate::output::table::head;
-use crate::report::model::SourceReport;
+use polymeter_analysis::model::SourceReport;
 
 /// The name of a file, and its text.
 pub(super) type Table = (&'static str, String);
@@ -17,7 +17,7 @@ type Rows = Vec<Vec<String>>;
 
 /// Returns all tables of a job with `written` series.
 pub(super) fn tables(
-    reader: &mut Reader,
+    reader: &mut dyn Read,
     job: &JobRow,
     written: &[WrittenSeries],
 ) -> Result<Vec<Table>, Failure> {
@@ -27,7 +27,7 @@ pub(super) fn tables(
 }
 
 fn all_rows(
-    reader: &mut Reader,
+    reader: &mut dyn Read,
     key: i64,
     written: &[WrittenSeries],
 ) -> Result<Vec<(&'static str, Rows)>, StoreError> {
@@ -51,7 +51,7 @@ fn series(written: &[WrittenSeries]) -> Rows {
     rows
 }
 
-fn plan_changes(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
+fn plan_changes(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
     let head =
         head(["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"]);
     let mut rows = vec![head];
@@ -63,7 +63,7 @@ fn plan_changes(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-fn marks(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
+fn marks(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
     let mut rows = vec![head(["time_ns", "node", "name", "kind", "actor"])];
     for row in reader.marks(key)? {
         let actor = row.actor.unwrap_or_default();
@@ -72,7 +72,7 @@ fn marks(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-fn ledger(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
+fn ledger(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
     let head = ["session", "node", "source"].into_iter().chain(SourceReport::COUNTS);
     let mut rows = vec![head.map(str::to_owned).collect()];
     for row in reader.ledger(key)? {
@@ -84,7 +84,7 @@ fn ledger(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-fn losses(reader: &mut Reader, key: i64) -> Result<Rows, StoreError> {
+fn losses(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
     let head = head(["time_ns", "node", "session", "source", "samples", "reason", "first_ns", "last_ns"]);
     let mut rows = vec![head];
     for row in reader.losses(key)? {

@@ -2,6 +2,7 @@
 //! stdout, which some schedulers interpret.
 
 mod agent_start;
+mod details;
 mod end;
 mod environment;
 mod problem;

@@ -9,6 +9,7 @@ use polymeter_proto::text::Text;
 use polymeter_service::log::Severity;
 
 use super::agent_start::{self, StartOptions};
+use super::details::DetailOptions;
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
 use super::problem::report;
 use super::sampling_request::{self, SamplingRequest};
@@ -84,6 +85,9 @@ struct JobDescription {
     /// The number of cores of the job on all nodes. Default: the sum of SLURM_JOB_CPUS_PER_NODE.
     #[arg(long, value_name = "NUMBER")]
     cores: Option<u32>,
+
+    #[command(flatten)]
+    details: DetailOptions,
 }
 
 pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
@@ -114,6 +118,7 @@ impl JobDescription {
             }
             None
         };
+        let (details, mut ignored) = self.details.details(environment)?;
         let uid = || environment.get("SLURM_JOB_UID").and_then(|text| text.parse().ok());
         let text = self.request_text(environment);
         let (SamplingRequest { plan, duration }, error) =
@@ -136,7 +141,9 @@ impl JobDescription {
             queue: self.queue.clone().or_else(|| variable(&["SLURM_JOB_PARTITION"])),
             nodes: self.nodes.clone().or_else(|| variable(&["SLURM_NODELIST"])),
             cores: self.cores.or_else(|| cores(&environment.get("SLURM_JOB_CPUS_PER_NODE")?)),
+            details: Box::new(details),
         };
+        warnings.append(&mut ignored);
         Ok((start, warnings))
     }
 
@@ -174,6 +181,7 @@ mod tests {
             ("SLURM_JOB_ACCOUNT", "physics"),
             ("SLURM_JOB_PARTITION", "long"),
             ("SLURM_JOB_CPUS_PER_NODE", "16(x2),8"),
+            ("SLURM_JOB_NAME", "solver"),
             ("SLURM_JOB_COMMENT", "for the paper; polymeter: cpu.*=10ms for 1h"),
         ]);
         let (start, warnings) = JobDescription::default().start(&prolog).unwrap();
@@ -181,7 +189,7 @@ mod tests {
         assert_eq!((start.job.as_str(), start.uid, start.user.as_deref()), ("42", Some(1000), Some("zoe")));
         assert_eq!((start.cluster.as_deref(), start.duration.as_deref()), (Some("lab"), Some("1h")));
         assert_eq!((start.account.as_deref(), start.queue.as_deref()), (Some("physics"), Some("long")));
-        assert_eq!(start.cores, Some(40));
+        assert_eq!((start.cores, start.details.name.unwrap().to_string().as_str()), (Some(40), "solver"));
         assert_eq!((start.plan["cpu.*"].as_str(), start.request_error), ("10ms", None));
         let options = JobDescription { job: Some("43".to_owned()), uid: Some(7), ..Default::default() };
         let (start, _) = options.start(&prolog).unwrap();

@@ -1,11 +1,15 @@
-//! `polymeter job state`: reports the final state of a job to the collector, from the epilog of the scheduler's controller.
+//! `polymeter job state`: reports the name, the requested resources and the final state of a job to the collector, from the
+//! prolog and epilog of the scheduler's controller.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use polymeter_proto::control::StateRequest;
+use polymeter_service::log::Severity;
 
+use super::details::DetailOptions;
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
+use super::problem::report;
 use crate::client::collector::Collector;
 use crate::client::configuration::CollectorEndpoint;
 use crate::failure::Failure;
@@ -45,9 +49,9 @@ struct StateDescription {
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
 
-    /// The final state in the scheduler's terms: COMPLETED, TIMEOUT.
+    /// The final state in the scheduler's terms: COMPLETED, TIMEOUT. Default: none, the job runs.
     #[arg(long, value_name = "STATE")]
-    state: String,
+    state: Option<String>,
 
     /// The exit status of the job's script.
     #[arg(long, value_name = "NUMBER")]
@@ -56,10 +60,14 @@ struct StateDescription {
     /// The signal that ended the job's script.
     #[arg(long, value_name = "NUMBER")]
     exit_signal: Option<u32>,
+
+    #[command(flatten)]
+    details: DetailOptions,
 }
 
 pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
-    let request = arguments.state.request(&ProcessEnvironment)?;
+    let (request, ignored) = arguments.state.request(&ProcessEnvironment)?;
+    ignored.iter().for_each(|warning| report(Severity::Warning, warning));
     let collector = Collector::find(arguments.collector.as_ref(), arguments.munge_socket.as_deref())?;
     let collector = collector.ok_or_else(|| {
         Failure::NotRunning(
@@ -71,14 +79,21 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
 }
 
 impl StateDescription {
-    fn request(&self, environment: &impl SchedulerEnvironment) -> Result<StateRequest, Failure> {
-        Ok(StateRequest {
+    /// Returns the report, and a warning for each variable that is ignored.
+    fn request(
+        &self,
+        environment: &impl SchedulerEnvironment,
+    ) -> Result<(StateRequest, Vec<String>), Failure> {
+        let (details, ignored) = self.details.details(environment)?;
+        let request = StateRequest {
             job: job_id(self.job.as_ref(), environment)?,
             cluster: self.cluster.clone().or_else(|| environment.get("SLURM_CLUSTER_NAME")),
             state: self.state.clone(),
             exit_code: self.exit_code,
             exit_signal: self.exit_signal,
-        })
+            details,
+        };
+        Ok((request, ignored))
     }
 }
 
@@ -91,13 +106,13 @@ mod tests {
     fn the_state_is_reported_with_the_schedulers_names() {
         let epilog = FixedEnvironment::new([("SLURM_JOB_ID", "42"), ("SLURM_CLUSTER_NAME", "lab")]);
         let state = StateDescription {
-            state: "TIMEOUT".to_owned(),
+            state: Some("TIMEOUT".to_owned()),
             exit_code: Some(0),
             exit_signal: Some(15),
             ..StateDescription::default()
         };
         assert_eq!(
-            state.request(&epilog).unwrap().to_line(),
+            state.request(&epilog).unwrap().0.to_line(),
             r#"{"verb":"state","job":"42","cluster":"lab","state":"TIMEOUT","exit_code":0,"exit_signal":15}"#
         );
     }

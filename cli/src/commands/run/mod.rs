@@ -28,11 +28,11 @@ use polymeter_store::reader::Reader;
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
-use crate::report::gather::gather;
-use crate::report::model::KernelTotals;
 use crate::report::render::{self, Detail, LABEL};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
+use polymeter_analysis::gather::gather;
+use polymeter_analysis::model::KernelTotals;
 use signals::CaughtSignals;
 
 /// The address at which agent and collector connect within the process.

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use crate::report::model::KernelTotals;
+use polymeter_analysis::model::KernelTotals;
 
 /// Returns the exit status as a shell does: that of the command, or 128 plus the signal that ended it.
 pub(crate) fn status_code(status: ExitStatus) -> u8 {

@@ -3,7 +3,7 @@
 use super::paragraph::{LABEL, indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};
 use crate::output::units;
-use crate::report::model::{LossReport, Report, SourceReport};
+use polymeter_analysis::model::{LossReport, Report, SourceReport};
 
 pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
     let mut text = paragraph("samples", &samples(report), limit);
@@ -52,7 +52,7 @@ fn samples(report: &Report) -> String {
 
 /// Describes a loss, with its label.
 fn loss_text(loss: &LossReport) -> (&'static str, String) {
-    let LossReport { node, source, samples, reason, first_s, last_s } = loss;
+    let LossReport { node, source, samples, reason, first_s, last_s, .. } = loss;
     let (node, reason) = (printable_name(node), printable(reason));
     let interval = format!("from {first_s:.3} s to {last_s:.3} s");
     if loss.is_gap() {

@@ -3,7 +3,7 @@
 use super::detail::Detail;
 use super::paragraph::indented_table_within;
 use crate::output::table::head;
-use crate::report::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
+use polymeter_analysis::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
 
 /// Lays out the events; empty if there are none.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -119,6 +119,7 @@ mod tests {
             period: Some("100us".to_owned()),
             actor: Some("uid 7".to_owned()),
             reason: "the shortest period allowed is 10ms".to_owned(),
+            ..RefusedRequest::default()
         };
         let rows = refused_rows(&[request("n1"), request("n2")]);
         assert_eq!(
@@ -137,6 +138,7 @@ mod tests {
             cause: cause.to_owned(),
             actor: (cause == "lease").then(|| "uid 7".to_owned()),
             until_s: (cause == "lease").then_some(70.0),
+            ..PlanChange::default()
         }
     }
 

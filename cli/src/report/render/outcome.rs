@@ -1,6 +1,6 @@
 //! The final state of a job as text. Pure.
 
-use crate::report::model::Outcome;
+use polymeter_analysis::model::Outcome;
 
 /// The signal with which Slurm reports that a job ran out of memory: its SIG_OOM, 253, without the bit of a core dump.
 const SLURM_OUT_OF_MEMORY: i64 = 125;

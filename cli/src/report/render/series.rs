@@ -8,8 +8,8 @@ use crate::output::chart::sparkline;
 use crate::output::layout::distinct_names;
 use crate::output::printable::printable;
 use crate::output::{table, terminal, units};
-use crate::report::model::{Report, SeriesReport};
-use crate::report::rates;
+use polymeter_analysis::model::{Report, SeriesReport};
+use polymeter_analysis::rates;
 
 /// The minimum and maximum widths of a chart.
 const CHART_MIN: usize = 10;

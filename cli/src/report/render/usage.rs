@@ -2,7 +2,7 @@
 
 use super::paragraph::LABEL;
 use crate::output::units;
-use crate::report::model::Report;
+use polymeter_analysis::model::Report;
 
 pub(super) fn text(report: &Report) -> String {
     let used = &report.used;

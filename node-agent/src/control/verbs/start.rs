@@ -43,6 +43,7 @@ impl Execute for StartRequest {
                 cores: self.cores,
                 ..JobFacts::default()
             },
+            details: *self.details,
         };
         Ok((start, refusal))
     }

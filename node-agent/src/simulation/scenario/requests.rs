@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
@@ -123,6 +123,7 @@ impl Scenario {
             sampling: self.random.percent(60).then_some(sampling),
             refused: None,
             facts: JobFacts { cores: Some(4), ..JobFacts::default() },
+            details: JobDetails { gpus: Some(1), ..JobDetails::default() },
         };
         let (reply, answer) = Awaited::new();
         self.lifecycle(LifecycleEvent::JobAnnounced { spec: Box::new(spec), owner_name: None, reply });

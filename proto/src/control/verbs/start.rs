@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::control::fields::PlanFields;
 use crate::control::refusal::Refusal;
 use crate::control::verb::{Access, Remote, Verb};
+use crate::ledger::JobDetails;
 
 /// The fields of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ pub struct StartRequest {
     /// The number of its cores on all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
+    /// The job's name and requested resources.
+    #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
+    pub details: Box<JobDetails>,
 }
 
 impl Verb for StartRequest {

@@ -1,7 +1,7 @@
 //! Numbers with units, in the form in which they are displayed. Pure.
 
 /// Formats bytes with a binary prefix: `52.3 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     bytes_f64(to_f64(bytes))
 }
 
@@ -20,12 +20,12 @@ fn bytes_f64(bytes: f64) -> String {
 }
 
 /// Formats a duration with a fitting unit: `12.3 ms`.
-pub(crate) fn duration(ns: u64) -> String {
+pub fn duration(ns: u64) -> String {
     seconds_f64(to_f64(ns) / 1e9)
 }
 
 /// Formats a measured duration with a fitting unit.
-pub(crate) fn duration_f64(ns: f64) -> String {
+pub fn duration_f64(ns: f64) -> String {
     seconds_f64(ns / 1e9)
 }
 
@@ -40,8 +40,26 @@ fn seconds_f64(seconds: f64) -> String {
     }
 }
 
+/// Formats a length of time in the units of a clock: `1 h 30 min`, `2 d 3 h`; below a minute with three significant digits.
+pub fn elapsed(seconds: f64) -> String {
+    if !(59.5..1e15).contains(&seconds) {
+        return seconds_f64(seconds);
+    }
+    let whole = seconds.round();
+    let parts = |large: f64, large_name: &str, small: f64, small_name: &str| {
+        let (count, rest) = ((whole / large).floor(), (whole % large / small).floor());
+        let rest = if rest > 0.0 { format!(" {rest:.0} {small_name}") } else { String::new() };
+        format!("{count:.0} {large_name}{rest}")
+    };
+    match whole {
+        _ if whole < 3600.0 => parts(60.0, "min", 1.0, "s"),
+        _ if whole < 86_400.0 => parts(3600.0, "h", 60.0, "min"),
+        _ => parts(86_400.0, "d", 3600.0, "h"),
+    }
+}
+
 /// Formats a number with three significant digits, and a decimal prefix from 10,000 on.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         magnitude if magnitude >= 1e12 => format!("{}T", three_digits(value / 1e12)),
         magnitude if magnitude >= 1e9 => format!("{}G", three_digits(value / 1e9)),
@@ -62,7 +80,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// Formats a value of a metric with this unit.
-pub(crate) fn value(unit: &str, value: f64) -> String {
+pub fn value(unit: &str, value: f64) -> String {
     match unit {
         "bytes" => bytes_f64(value),
         "nanoseconds" => seconds_f64(value / 1e9),
@@ -72,7 +90,7 @@ pub(crate) fn value(unit: &str, value: f64) -> String {
 }
 
 /// Returns the unit of a counter's rate, and the factor from the increase per second to it. CPU time per second is `cores`.
-pub(crate) fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
+pub fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
     match unit {
         "bytes" => ("bytes/s", 1.0),
         "nanoseconds" if is_cpu_time(metric) => ("cores", 1e-9),
@@ -82,7 +100,7 @@ pub(crate) fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
 }
 
 /// Formats a rate that is in a unit of [`rate_unit`].
-pub(crate) fn rate_in(rate_unit: &str, value: f64) -> String {
+pub fn rate_in(rate_unit: &str, value: f64) -> String {
     match rate_unit {
         "bytes/s" => format!("{}/s", bytes_f64(value)),
         "1/s" => format!("{}/s", number(value)),
@@ -91,31 +109,31 @@ pub(crate) fn rate_in(rate_unit: &str, value: f64) -> String {
 }
 
 /// Formats the increase per second of a counter as a rate.
-pub(crate) fn rate(metric: &str, unit: &str, per_second: f64) -> String {
+pub fn rate(metric: &str, unit: &str, per_second: f64) -> String {
     let (rate_unit, factor) = rate_unit(metric, unit);
     rate_in(rate_unit, per_second * factor)
 }
 
 /// Returns true if a counter of nanoseconds is CPU time, so that its rate is a number of cores.
-pub(crate) fn is_cpu_time(metric: &str) -> bool {
+pub fn is_cpu_time(metric: &str) -> bool {
     let of_cpu = metric.starts_with("cpu.") || metric.contains(".cpu.") || metric.ends_with("_clock");
     of_cpu && !metric.contains("pressure") && !metric.contains("throttled")
 }
 
 /// Converts to the nearest double.
 #[expect(clippy::cast_precision_loss, reason = "these numbers are rounded to three digits")]
-pub(crate) const fn to_f64(value: u64) -> f64 {
+pub const fn to_f64(value: u64) -> f64 {
     value as f64
 }
 
 /// Returns the difference of two times, in seconds.
 #[expect(clippy::cast_precision_loss, reason = "a difference of times has far less than 53 bits")]
-pub(crate) const fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
+pub const fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
 /// Formats the approximate time until `until_us`. Both times are in microseconds since the epoch.
-pub(crate) fn remaining(now_us: i64, until_us: i64) -> String {
+pub fn remaining(now_us: i64, until_us: i64) -> String {
     let rounded = |value: i64, unit: i64| value.saturating_add(unit / 2) / unit;
     match rounded(until_us.saturating_sub(now_us).max(0), 1_000_000) {
         seconds @ 0..120 => format!("{seconds} s"),
@@ -139,6 +157,22 @@ mod tests {
         assert_eq!(number(1234.0), "1234");
         assert_eq!(number(12_345.0), "12.3k");
         assert_eq!(number(0.25), "0.250");
+    }
+
+    #[test]
+    fn a_length_of_time_has_two_units() {
+        for (seconds, expected) in [
+            (0.0, "0 s"),
+            (0.05, "50 ms"),
+            (59.4, "59.4 s"),
+            (59.6, "1 min"),
+            (90.0, "1 min 30 s"),
+            (3600.0, "1 h"),
+            (5400.0, "1 h 30 min"),
+            (183_600.0, "2 d 3 h"),
+        ] {
+            assert_eq!(elapsed(seconds), expected);
+        }
     }
 
     #[test]

@@ -1,29 +1,33 @@
 //! The course of a series over time, within bounded memory. Pure.
 
-use super::units;
+use polymeter_proto::units;
 
 /// The maximum number of intervals of a curve: some for each of the 400 columns of a plot.
 const INTERVALS_MAX: usize = 1200;
 
 /// The points of a series in an interval of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Interval {
+pub struct Interval {
     /// The time of the first of them, in nanoseconds since the epoch.
-    pub(crate) time_ns: i64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-    pub(crate) sum: f64,
-    pub(crate) count: u64,
+    pub time_ns: i64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+    /// The sum of the values.
+    pub sum: f64,
+    /// The number of points.
+    pub count: u64,
 }
 
 impl Interval {
     /// Returns the interval of one point.
-    pub(crate) const fn of((time_ns, value): (i64, f64)) -> Self {
+    pub const fn of((time_ns, value): (i64, f64)) -> Self {
         Self { time_ns, min: value, max: value, sum: value, count: 1 }
     }
 
     /// Adds an interval behind it.
-    pub(crate) fn join(&mut self, next: &Self) {
+    pub fn join(&mut self, next: &Self) {
         self.min = self.min.min(next.min);
         self.max = self.max.max(next.max);
         self.sum += next.sum;
@@ -33,7 +37,7 @@ impl Interval {
 
 /// The course of a series: each point, or the ranges and sums of many.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Curve {
+pub struct Curve {
     /// The intervals that contain points, in the order of their times.
     intervals: Vec<Interval>,
     /// The time of the last point, in nanoseconds since the epoch.
@@ -42,13 +46,13 @@ pub(crate) struct Curve {
 
 impl Curve {
     /// Returns the curve of points, which are sorted by time.
-    pub(crate) fn of(points: &[(i64, f64)]) -> Self {
+    pub fn of(points: &[(i64, f64)]) -> Self {
         let times = points.first().zip(points.last());
         Self::joined(points.iter().copied().map(Interval::of), times.map(|(first, last)| (first.0, last.0)))
     }
 
     /// Returns the curve of intervals, which are sorted by time.
-    pub(crate) fn of_intervals(
+    pub fn of_intervals(
         intervals: impl ExactSizeIterator<Item = Interval> + DoubleEndedIterator + Clone,
     ) -> Self {
         let times = intervals.clone().next().zip(intervals.clone().next_back());
@@ -76,12 +80,12 @@ impl Curve {
     }
 
     /// Returns the intervals that contain points, in the order of their times.
-    pub(crate) fn intervals(&self) -> &[Interval] {
+    pub fn intervals(&self) -> &[Interval] {
         &self.intervals
     }
 
     /// Returns the times of the first and the last point, in nanoseconds since the epoch; none without points.
-    pub(crate) fn ends_ns(&self) -> Option<(i64, i64)> {
+    pub fn ends_ns(&self) -> Option<(i64, i64)> {
         self.intervals.first().map(|first| (first.time_ns, self.end_ns))
     }
 }

@@ -2,7 +2,7 @@
 
 use polymeter_proto::catalogue;
 
-use crate::output::units;
+use polymeter_proto::units;
 
 /// The minimum length of a window in granularities of the counter: one tick more or less changes a rate by at
 /// most a tenth.
@@ -14,17 +14,17 @@ const TOLERANCE_PART: i64 = 20;
 
 /// The increase per second of a counter, over windows.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Rates {
+pub(crate) struct Rates {
     /// The rate of each window, dated at its end.
-    pub(super) points: Vec<(i64, f64)>,
+    pub(crate) points: Vec<(i64, f64)>,
     /// The minimum length of a window, in nanoseconds; none if each lies between two samples.
-    pub(super) window_ns: Option<i64>,
+    pub(crate) window_ns: Option<i64>,
     /// True if a rate exceeded the limit even over all samples, and was lowered to it.
-    pub(super) is_clamped: bool,
+    pub(crate) is_clamped: bool,
 }
 
 /// Returns the length of a window for a metric, in nanoseconds; 0 if every reading is exact.
-pub(super) fn window_ns(metric: &str) -> i64 {
+pub fn window_ns(metric: &str) -> i64 {
     let granularity = catalogue::find(metric).and_then(|definition| definition.metric.granularity());
     let granularity_ns = granularity.map_or(0, |period| i64::try_from(period.as_nanos()).unwrap_or(i64::MAX));
     granularity_ns.saturating_mul(WINDOW_GRANULARITIES)
@@ -32,7 +32,7 @@ pub(super) fn window_ns(metric: &str) -> i64 {
 
 /// Computes the rates of a counter over windows of at least `window_ns`. If one exceeds `limit`, the counter is less accurate
 /// than its granularity says, and the windows are made longer.
-pub(super) fn rates(values: &[(i64, f64)], window_ns: i64, limit: Option<f64>) -> Rates {
+pub(crate) fn rates(values: &[(i64, f64)], window_ns: i64, limit: Option<f64>) -> Rates {
     let ends = values.first().zip(values.last());
     let span_ns = ends.map_or(0, |((first_ns, _), (last_ns, _))| last_ns.saturating_sub(*first_ns));
     let gaps_count = i64::try_from(values.len()).unwrap_or(i64::MAX).saturating_sub(1).max(1);

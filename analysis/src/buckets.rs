@@ -2,8 +2,8 @@
 
 use polymeter_store::reader::BucketRow;
 
-use crate::output::curve::{Curve, Interval};
-use crate::output::units;
+use crate::curve::{Curve, Interval};
+use polymeter_proto::units;
 
 /// Returns the increase of a counter between the last value of an interval and the first value of the next. A counter that
 /// decreased was restarted at 0.
@@ -17,7 +17,7 @@ fn pairs(buckets: &[BucketRow]) -> impl Iterator<Item = (&BucketRow, &BucketRow)
 }
 
 /// Returns the increase of a counter from the first sample to the last.
-pub(super) fn increase(buckets: &[BucketRow]) -> f64 {
+pub(crate) fn increase(buckets: &[BucketRow]) -> f64 {
     let inside: f64 = buckets.iter().map(|bucket| bucket.increase).sum();
     let between: f64 = pairs(buckets).map(|(before, next)| gap(before, next)).sum();
     inside + between
@@ -25,7 +25,7 @@ pub(super) fn increase(buckets: &[BucketRow]) -> f64 {
 
 /// Returns the increase of a counter per second in each interval, dated at its end. The first interval and the last are left
 /// out, since samples fill only a part of them, unless there are no others.
-pub(super) fn rates(buckets: &[BucketRow], length_ns: i64) -> Vec<(i64, f64)> {
+pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64) -> Vec<(i64, f64)> {
     let rate = |(before, next): (&BucketRow, &BucketRow)| {
         let increase = before.increase + gap(before, next);
         (next.time_ns, increase / units::seconds_between(before.time_ns, next.time_ns))
@@ -43,7 +43,7 @@ pub(super) fn rates(buckets: &[BucketRow], length_ns: i64) -> Vec<(i64, f64)> {
 }
 
 /// Returns the course of a gauge.
-pub(super) fn curve(buckets: &[BucketRow]) -> Curve {
+pub(crate) fn curve(buckets: &[BucketRow]) -> Curve {
     let interval = |bucket: &BucketRow| Interval {
         time_ns: bucket.time_ns,
         min: bucket.min,
@@ -56,7 +56,7 @@ pub(super) fn curve(buckets: &[BucketRow]) -> Curve {
 
 /// Returns the seconds between the first sample and the last. A rollup does not contain their times: they are estimated from the
 /// number of samples in the first and the last interval, and in the fullest.
-pub(super) fn span_s(buckets: &[BucketRow], length_ns: i64) -> f64 {
+pub(crate) fn span_s(buckets: &[BucketRow], length_ns: i64) -> f64 {
     let [first, .., last] = buckets else {
         return buckets
             .first()

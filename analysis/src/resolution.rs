@@ -2,10 +2,10 @@
 
 use polymeter_store::reader::Rollup;
 
-use crate::output::units;
+use polymeter_proto::units;
 
 /// The maximum number of samples from which a report is computed; of more, rollups are read.
-pub(super) const SAMPLES_MAX: u64 = 2_000_000;
+pub(crate) const SAMPLES_MAX: u64 = 2_000_000;
 
 /// The minimum number of intervals in the time of a job: fewer do not show its course.
 const INTERVALS_MIN: u64 = 20;
@@ -15,7 +15,7 @@ const INTERVALS_MAX: u64 = 100_000;
 
 /// Returns the rollup for the report of a job with `samples` in `series` that ran for `wall_ns`; none if the samples are read. It
 /// is the finest one with few enough intervals, or the coarsest one with enough.
-pub(super) fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup> {
+pub(crate) fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup> {
     if samples <= SAMPLES_MAX {
         return None;
     }
@@ -26,12 +26,12 @@ pub(super) fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup
 }
 
 /// Returns the coarser one of two resolutions; none stands for the samples.
-pub(super) fn coarser(a: Option<Rollup>, b: Option<Rollup>) -> Option<Rollup> {
+pub(crate) fn coarser(a: Option<Rollup>, b: Option<Rollup>) -> Option<Rollup> {
     a.into_iter().chain(b).max_by_key(|rollup| rollup.length_ns())
 }
 
 /// Describes the report that is computed from a rollup, since the job is large, or since retention removed its samples.
-pub(super) fn note(rollup: Rollup, is_large: bool) -> String {
+pub(crate) fn note(rollup: Rollup, is_large: bool) -> String {
     let length = units::duration_f64(units::seconds_between(0, rollup.length_ns()) * 1e9);
     let reason = if is_large {
         format!("the job has more than {SAMPLES_MAX} samples")

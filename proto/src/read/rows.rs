@@ -2,31 +2,13 @@
 
 use std::ops::Range;
 
-use polymeter_proto::ledger::Tally;
-use polymeter_proto::series::Labels;
+use serde::{Deserialize, Serialize};
 
-/// A choice of jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JobFilter<'a> {
-    /// The scheduler's id; none for any.
-    pub job_id: Option<&'a str>,
-    /// The store's key; none for any.
-    pub job_key: Option<i64>,
-    /// The start, in nanoseconds since the epoch, and the key of the last job of the previous page; none for the first page.
-    pub before: Option<(i64, i64)>,
-    /// The maximum number of jobs.
-    pub limit: u32,
-}
-
-/// The first page of all jobs.
-impl Default for JobFilter<'_> {
-    fn default() -> Self {
-        Self { job_id: None, job_key: None, before: None, limit: 1000 }
-    }
-}
+use crate::ledger::Tally;
+use crate::series::Labels;
 
 /// A job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
     /// The store's key of the job. Job ids are reused, keys are not.
     pub job_key: i64,
@@ -61,10 +43,22 @@ pub struct JobRow {
     pub exit_code: Option<i64>,
     /// The signal that ended its script, if the scheduler reported it.
     pub exit_signal: Option<i64>,
+    /// The name that its owner gave it, if the scheduler reported it.
+    pub name: Option<String>,
+    /// Its id as the scheduler prints it, where that differs from the job's id.
+    pub display_id: Option<String>,
+    /// Its time limit in seconds, if the scheduler reported it.
+    pub time_limit_s: Option<i64>,
+    /// The memory that was requested on each node, in bytes, if the scheduler reported it.
+    pub memory_bytes: Option<i64>,
+    /// Its number of GPUs on all nodes, if the scheduler reported it.
+    pub gpus: Option<i64>,
+    /// The number of times that the scheduler started it again, if the scheduler reported it.
+    pub restarts: Option<i64>,
 }
 
 /// A series.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeriesRow {
     /// The store's id of the series.
     pub series_id: i64,
@@ -81,7 +75,7 @@ pub struct SeriesRow {
 }
 
 /// A sample.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SampleRow {
     /// The store's id of the series.
     pub series_id: i64,
@@ -92,7 +86,7 @@ pub struct SampleRow {
 }
 
 /// The samples of a series in an interval of time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BucketRow {
     /// The store's id of the series.
     pub series_id: i64,
@@ -115,7 +109,8 @@ pub struct BucketRow {
 }
 
 /// The rollups of samples, by the length of their intervals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rollup {
     /// Intervals of 10 s.
     TenSeconds,
@@ -138,28 +133,10 @@ impl Rollup {
         };
         seconds * 1_000_000_000
     }
-
-    /// Returns the name of the relation.
-    pub(super) const fn relation(self) -> &'static str {
-        match self {
-            Self::TenSeconds => "samples_10s",
-            Self::Minute => "samples_1min",
-            Self::Hour => "samples_1h",
-        }
-    }
-}
-
-/// The owner of series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeriesScope<'a> {
-    /// A job, by the store's key.
-    Job(i64),
-    /// A node, for its own series.
-    Node(&'a str),
 }
 
 /// The balance of the samples of one source.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRow {
     /// The agent's session.
     pub session_id: String,
@@ -182,7 +159,7 @@ pub struct LedgerRow {
 }
 
 /// A change of the sampling plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanChangeRow {
     /// The time at which it took effect, in nanoseconds since the epoch.
     pub time_ns: i64,
@@ -203,7 +180,7 @@ pub struct PlanChangeRow {
 }
 
 /// A request at submission that was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedRow {
     /// The time of the refusal, in nanoseconds since the epoch.
     pub time_ns: i64,
@@ -220,7 +197,7 @@ pub struct RefusedRow {
 }
 
 /// A mark of a user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkRow {
     /// The time, in nanoseconds since the epoch.
     pub time_ns: i64,
@@ -235,7 +212,7 @@ pub struct MarkRow {
 }
 
 /// Samples that are missing in the store.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRow {
     /// The time at which the collector detected the loss, in nanoseconds since the epoch.
     pub time_ns: i64,
@@ -255,4 +232,96 @@ pub struct LossRow {
     pub first_time_ns: i64,
     /// The time of the newest lost sample, in nanoseconds since the epoch.
     pub last_time_ns: i64,
+}
+
+/// Rows of one type, as they are passed on: a query has any number of blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum RowBlock {
+    /// Jobs.
+    Jobs(Vec<JobRow>),
+    /// Series.
+    Series(Vec<SeriesRow>),
+    /// Samples.
+    Samples(Vec<SampleRow>),
+    /// Intervals of a rollup.
+    Buckets(Vec<BucketRow>),
+    /// The balance of samples, by source.
+    Ledger(Vec<LedgerRow>),
+    /// Changes of the sampling plan.
+    PlanChanges(Vec<PlanChangeRow>),
+    /// Refused requests.
+    RefusedRequests(Vec<RefusedRow>),
+    /// Marks.
+    Marks(Vec<MarkRow>),
+    /// Losses.
+    Losses(Vec<LossRow>),
+    /// Numbers.
+    Numbers(Vec<u64>),
+    /// Rollups.
+    Rollups(Vec<Rollup>),
+    /// Ids of jobs.
+    JobIds(Vec<String>),
+}
+
+/// A type of row, which has one form of block.
+pub trait ReadRow: Sized {
+    /// Returns a block of rows.
+    fn block(rows: Vec<Self>) -> RowBlock;
+
+    /// Returns the rows of a block; none if it has rows of another type.
+    fn rows(block: RowBlock) -> Option<Vec<Self>>;
+}
+
+macro_rules! read_rows {
+    ($($row:ty => $block:ident),* $(,)?) => {$(
+        impl ReadRow for $row {
+            fn block(rows: Vec<Self>) -> RowBlock {
+                RowBlock::$block(rows)
+            }
+
+            fn rows(block: RowBlock) -> Option<Vec<Self>> {
+                if let RowBlock::$block(rows) = block { Some(rows) } else { None }
+            }
+        }
+    )*};
+}
+
+read_rows! {
+    JobRow => Jobs,
+    SeriesRow => Series,
+    SampleRow => Samples,
+    BucketRow => Buckets,
+    LedgerRow => Ledger,
+    PlanChangeRow => PlanChanges,
+    RefusedRow => RefusedRequests,
+    MarkRow => Marks,
+    LossRow => Losses,
+    u64 => Numbers,
+    Rollup => Rollups,
+    String => JobIds,
+}
+
+impl RowBlock {
+    /// Returns the number of rows.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Jobs(rows) => rows.len(),
+            Self::Series(rows) => rows.len(),
+            Self::Samples(rows) => rows.len(),
+            Self::Buckets(rows) => rows.len(),
+            Self::Ledger(rows) => rows.len(),
+            Self::PlanChanges(rows) => rows.len(),
+            Self::RefusedRequests(rows) => rows.len(),
+            Self::Marks(rows) => rows.len(),
+            Self::Losses(rows) => rows.len(),
+            Self::Numbers(rows) => rows.len(),
+            Self::Rollups(rows) => rows.len(),
+            Self::JobIds(rows) => rows.len(),
+        }
+    }
+
+    /// Returns true if there are no rows.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }

@@ -3,33 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, Read, SeriesRow};
 
-use crate::output::units;
+use polymeter_proto::units;
 
 /// The CPU time of one CPU in a second, in nanoseconds.
 const CPU_NS: f64 = 1e9;
 
 /// The maximum of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     /// The maximum increase per second, in the unit of the counter.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     /// True if the hardware sets the limit, and not the number of cores that the scheduler assigned.
-    pub(super) is_hard: bool,
+    pub(crate) is_hard: bool,
 }
 
 /// The known numbers of CPUs of a job's nodes.
 #[derive(Debug, Default)]
-pub(super) struct Hardware {
+pub(crate) struct Hardware {
     /// The number by node, and whether it is that of the hardware.
     cpus: BTreeMap<String, (u64, bool)>,
 }
 
 impl Hardware {
     /// Determines the numbers: `known`, else the number of per-CPU series of a node, else the job's cores.
-    pub(super) fn gather(
-        reader: &mut Reader,
+    pub(crate) fn gather(
+        reader: &mut dyn Read,
         job: &JobRow,
         rows: &[SeriesRow],
         known: Option<usize>,
@@ -50,8 +50,13 @@ impl Hardware {
         Ok(Self { cpus })
     }
 
+    /// Returns the number of CPUs of a node, if it is that of the hardware.
+    pub(crate) fn cpus(&self, node: &str) -> Option<u64> {
+        self.cpus.get(node).filter(|(_, is_hard)| *is_hard).map(|(count, _)| *count)
+    }
+
     /// Returns the limit for the rates of a series; none for other quantities than CPU time.
-    pub(super) fn limit(&self, row: &SeriesRow) -> Option<Limit> {
+    pub(crate) fn limit(&self, row: &SeriesRow) -> Option<Limit> {
         if row.unit != "nanoseconds" || !units::is_cpu_time(&row.metric) {
             return None;
         }

@@ -1,0 +1,306 @@
+//! The contents of a report, and its JSON form.
+
+mod events;
+mod finding;
+mod parts;
+mod series;
+
+use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::LedgerRow;
+use serde::Serialize;
+
+pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
+pub use finding::{Finding, Scheduler, Severity};
+pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
+pub use series::{PeriodUse, SeriesReport};
+
+/// The report of a job.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// The version of this form: [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The scheduler's id of the job.
+    pub job: String,
+    /// The facts that the scheduler reported about it.
+    #[serde(flatten)]
+    pub submission: Submission,
+    /// Its nodes, sorted.
+    pub nodes: Vec<String>,
+    /// The name of its owner, or the numeric id.
+    pub owner: Option<String>,
+    /// The time of the start, in microseconds since the epoch.
+    pub started_us: i64,
+    /// The time of the end, in microseconds since the epoch; none while it runs.
+    pub ended_us: Option<i64>,
+    /// Seconds from the start to the end, or to the last sample of a running job.
+    pub wall_s: f64,
+    /// True if it ended on all nodes.
+    pub ended: bool,
+    /// The nodes whose agent was lost, so that the end of the job there is unknown.
+    pub lost_nodes: Vec<String>,
+    /// The final state.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The resource usage.
+    pub used: Usage,
+    /// The findings, the most severe first.
+    pub findings: Vec<Finding>,
+    /// The scheduler for whose directives the site asked.
+    #[serde(skip)]
+    pub scheduler: Option<Scheduler>,
+    /// The nodes, in the order of `nodes`.
+    pub by_node: Vec<NodeReport>,
+    /// The steps, sorted by name.
+    pub steps: Vec<StepReport>,
+    /// The tasks of steps that were sampled, sorted by step and name.
+    pub tasks: Vec<TaskReport>,
+    /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they are computed
+    /// from samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollup_s: Option<f64>,
+    /// The series, in the order of the store.
+    pub series: Vec<SeriesReport>,
+    /// The sums of the ledger.
+    pub ledger: Tally,
+    /// Samples taken and lost with frames that the agent dropped.
+    pub skipped: u64,
+    /// Samples taken and rejected by the collector.
+    pub rejected: u64,
+    /// Samples taken and quarantined because of their times.
+    pub quarantined: u64,
+    /// Samples taken whose fate is unknown.
+    pub unknown: u64,
+    /// The ledger by node and source.
+    pub sources: Vec<SourceReport>,
+    /// Samples that are stored.
+    pub stored: u64,
+    /// The losses.
+    pub losses: Vec<LossReport>,
+    /// The phases that users marked.
+    pub phases: Vec<Phase>,
+    /// The instants that users marked.
+    pub marks: Vec<MarkedInstant>,
+    /// The changes of the plan.
+    pub plan_changes: Vec<PlanChange>,
+    /// The refused requests of the submission.
+    pub refused_requests: Vec<RefusedRequest>,
+    /// The cost of the measurement, if known.
+    pub measuring: Option<MeasuringCost>,
+    /// Remarks on the origin of the numbers.
+    pub notes: Vec<String>,
+}
+
+/// The version of the JSON form of a report. It is raised when a field is removed or changes its meaning; new fields do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The facts about a job that its scheduler reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Submission {
+    /// The name of the job.
+    pub name: Option<String>,
+    /// The id as the scheduler displays it, such as `4009_1` for a task of an array.
+    pub display_id: Option<String>,
+    /// The cluster.
+    pub cluster: Option<String>,
+    /// The account or project that it is charged to.
+    pub account: Option<String>,
+    /// The queue or partition.
+    pub queue: Option<String>,
+    /// The number of cores on all nodes.
+    pub cores: Option<u64>,
+    /// The number of GPUs on all nodes.
+    pub gpus: Option<u64>,
+    /// The time limit, in seconds.
+    pub time_limit_s: Option<u64>,
+    /// The requested memory on each node, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The number of times that the job was started again.
+    pub restarts: Option<u64>,
+}
+
+/// The final state of a job, as far as the scheduler reported it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// The state in the scheduler's terms.
+    pub state: Option<String>,
+    /// The exit status of its script.
+    pub exit_code: Option<i64>,
+    /// The signal that ended its script.
+    pub exit_signal: Option<i64>,
+}
+
+/// The fate of the samples of one source.
+#[derive(Debug, Serialize)]
+pub struct SourceReport {
+    /// The node.
+    pub node: String,
+    /// The source, if known.
+    pub source: String,
+    /// The counts of the agent.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// Samples lost with frames that the agent dropped.
+    pub skipped: u64,
+    /// Samples that the collector rejected.
+    pub rejected: u64,
+    /// Samples that are quarantined.
+    pub quarantined: u64,
+    /// Samples that are stored.
+    pub stored: u64,
+    /// Samples with an unknown fate.
+    pub unknown: u64,
+}
+
+impl SourceReport {
+    /// The names of its counts, in the order of [`SourceReport::counts`].
+    pub const COUNTS: [&'static str; 11] = [
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
+    ];
+
+    /// Returns its counts: those of the agent, then those of the store.
+    pub const fn counts(&self) -> [u64; 11] {
+        let Tally { due, taken, late, missed, absent, dropped } = self.tally;
+        let Self { skipped, rejected, quarantined, stored, unknown, .. } = *self;
+        [due, taken, late, missed, absent, dropped, skipped, rejected, quarantined, stored, unknown]
+    }
+}
+
+impl From<LedgerRow> for SourceReport {
+    fn from(row: LedgerRow) -> Self {
+        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } =
+            row;
+        Self { node, source, tally, skipped, rejected, quarantined, stored, unknown }
+    }
+}
+
+/// The resource usage of a job. Quantities that were not sampled are absent.
+#[derive(Debug, Default, Serialize)]
+pub struct Usage {
+    /// CPU time, in seconds.
+    pub cpu_s: Option<f64>,
+    /// CPU time in user mode, in seconds.
+    pub user_s: Option<f64>,
+    /// CPU time in the kernel, in seconds.
+    pub system_s: Option<f64>,
+    /// The peak of memory, in bytes.
+    pub peak_memory_bytes: Option<f64>,
+    /// Bytes read.
+    pub read_bytes: Option<f64>,
+    /// Bytes written.
+    pub written_bytes: Option<f64>,
+    /// Page faults.
+    pub page_faults: Option<f64>,
+    /// Page faults that required I/O.
+    pub page_faults_major: Option<f64>,
+    /// Context switches.
+    pub context_switches: Option<f64>,
+    /// Moves of a task to another CPU.
+    pub cpu_migrations: Option<f64>,
+}
+
+/// The exact totals of a command and of the processes it waited for, which the kernel reports at its end.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelTotals {
+    /// CPU time in user mode, in seconds.
+    pub user_s: f64,
+    /// CPU time in the kernel, in seconds.
+    pub system_s: f64,
+    /// The peak of memory, in bytes.
+    pub peak_memory_bytes: f64,
+    /// Page faults.
+    pub page_faults: f64,
+    /// Page faults that required I/O.
+    pub page_faults_major: f64,
+    /// Context switches.
+    pub context_switches: f64,
+}
+
+/// The cost of the measurement itself.
+#[derive(Debug, Serialize)]
+pub struct MeasuringCost {
+    /// CPU time, in seconds.
+    pub cpu_s: f64,
+    /// Percent of one core over the job's wall time.
+    pub core_percent: f64,
+}
+
+impl Report {
+    /// Adds the exact totals of a command. With a cgroup they only fill in quantities that were not sampled,
+    /// since they omit processes that were not waited for. Without a cgroup they replace the values of its
+    /// sampled processes. If they exceed the counters of the cgroup, the command has left it.
+    pub fn add_kernel_totals(&mut self, totals: &KernelTotals, has_cgroup: bool) {
+        let total_s = totals.user_s + totals.system_s;
+        let has_left = has_cgroup && self.used.cpu_s.is_some_and(|counted_s| exceeds(total_s, counted_s));
+        let used = &mut self.used;
+        let put = |value: &mut Option<f64>, total: f64| {
+            if !has_cgroup || value.is_none() || (has_left && *value < Some(total)) {
+                *value = Some(total);
+            }
+        };
+        put(&mut used.user_s, totals.user_s);
+        put(&mut used.system_s, totals.system_s);
+        put(&mut used.cpu_s, total_s);
+        let peak = totals.peak_memory_bytes.max(used.peak_memory_bytes.unwrap_or(0.0));
+        put(&mut used.peak_memory_bytes, peak);
+        put(&mut used.page_faults, totals.page_faults);
+        put(&mut used.page_faults_major, totals.page_faults_major);
+        put(&mut used.context_switches, totals.context_switches);
+        if !has_cgroup {
+            // It is counted in user mode only, in which no migration occurs.
+            used.cpu_migrations = None;
+        }
+        if has_left {
+            self.notes.push(
+                "the command moved to another cgroup: the totals above are from getrusage(2); the series and the other totals cover only processes in the original cgroup"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Returns the times of the start, and of the end or the last sample, in nanoseconds since the epoch.
+    pub fn time_ns(&self) -> (i64, i64) {
+        let last_us = || self.series.iter().map(|series| series.last_us).max();
+        let end_us = self.ended_us.or_else(last_us).unwrap_or(self.started_us);
+        (self.started_us.saturating_mul(1000), end_us.saturating_mul(1000))
+    }
+
+    /// Returns Slurm if the job has steps, which only Slurm's jobs have.
+    pub fn likely_scheduler(&self) -> Option<Scheduler> {
+        (!self.steps.is_empty()).then_some(Scheduler::Slurm)
+    }
+
+    /// Adds the CPU time that the measurement used.
+    pub fn add_measuring_cost(&mut self, cpu_s: f64) {
+        let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };
+        self.measuring = Some(MeasuringCost { cpu_s, core_percent });
+    }
+}
+
+/// Returns true if the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the time before the command
+/// entered the cgroup.
+fn exceeds(total_s: f64, counted_s: f64) -> bool {
+    const ROUNDING: f64 = 1.05;
+    const BEFORE_ENTRY_S: f64 = 0.05;
+    total_s > counted_s * ROUNDING + BEFORE_ENTRY_S
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clearly_more_cpu_time_means_that_the_cgroup_was_left() {
+        assert!(exceeds(1.2, 1.0) && exceeds(0.1, 0.0));
+        assert!(!exceeds(1.04, 1.0) && !exceeds(0.04, 0.0));
+    }
+}

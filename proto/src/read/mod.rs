@@ -1,0 +1,24 @@
+//! Reading from a store through the collector: queries as lines of JSON, their rows in binary frames. No I/O.
+//!
+//! ```text
+//! {"verb":"read"}                          -> {"answer":"reading","version":1,"access":"own"}
+//! {"query":"series","of":{"job":7}}        -> rows, rows, ..., end
+//! {"query":"marks","job_key":7}            -> error
+//! ```
+//!
+//! `docs/reference/control.md` describes the session.
+
+mod frame;
+mod id_ranges;
+mod query;
+mod rows;
+mod session;
+
+pub use self::frame::{Frame, FrameTooLong, LENGTH_BYTES, ReadError, frame_length};
+pub use self::id_ranges::IdRanges;
+pub use self::query::{JobFilter, Query, SeriesOwner};
+pub use self::rows::{
+    BucketRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock,
+    SampleRow, SeriesRow,
+};
+pub use self::session::{ReadAccess, ReadRequest, ReadSession, VERSION};

@@ -1,0 +1,313 @@
+//! Queries.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::id_ranges::IdRanges;
+use super::rows::Rollup;
+use crate::control::{Refusal, invalid};
+use crate::limits;
+
+/// A choice of jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobFilter {
+    /// The scheduler's id; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
+    /// The store's key; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_key: Option<i64>,
+    /// The owner's name; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The owner's numeric id; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<i64>,
+    /// The account; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The queue or partition; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The final state in the scheduler's terms, in any case; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// One of its nodes; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// True for jobs that have ended, false for running ones; none for both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_ended: Option<bool>,
+    /// The time before which the job must not have ended, in nanoseconds since the epoch; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_ns: Option<i64>,
+    /// The time before which the job must have started, in nanoseconds since the epoch; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_ns: Option<i64>,
+    /// The start, in nanoseconds since the epoch, and the key of the last job of the previous page; none for the first page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<(i64, i64)>,
+    /// The maximum number of jobs.
+    pub limit: u32,
+}
+
+/// The first page of all jobs.
+impl Default for JobFilter {
+    fn default() -> Self {
+        Self {
+            job_id: None,
+            job_key: None,
+            owner: None,
+            owner_uid: None,
+            account: None,
+            queue: None,
+            state: None,
+            node: None,
+            is_ended: None,
+            since_ns: None,
+            until_ns: None,
+            before: None,
+            limit: 1000,
+        }
+    }
+}
+
+/// The owner of series.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeriesOwner {
+    /// A job, by the store's key.
+    Job(i64),
+    /// A node, for its own series.
+    Node(String),
+}
+
+/// A query. Its answer is any number of rows of one type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "query", rename_all = "snake_case")]
+pub enum Query {
+    /// The jobs that a filter selects, the one that started last first.
+    Jobs(JobFilter),
+    /// Ids of jobs among which to search for one similar to an id.
+    CandidateIds {
+        /// The id.
+        job_id: String,
+        /// The owner's numeric id; none for any.
+        owner_uid: Option<i64>,
+    },
+    /// The series of a job or a node, sorted by node and metric.
+    Series {
+        /// The job or node.
+        of: SeriesOwner,
+    },
+    /// The samples of series in a span of time, sorted by series, then by time.
+    Samples {
+        /// The job or node of the series.
+        of: SeriesOwner,
+        /// The ids of the series.
+        series: IdRanges,
+        /// The span, in nanoseconds since the epoch.
+        span_ns: Range<i64>,
+    },
+    /// The intervals of a rollup with samples of series in a span of time, sorted by series, then by time.
+    Buckets {
+        /// The rollup.
+        rollup: Rollup,
+        /// The job or node of the series.
+        of: SeriesOwner,
+        /// The ids of the series.
+        series: IdRanges,
+        /// The span, in nanoseconds since the epoch.
+        span_ns: Range<i64>,
+    },
+    /// The number of CPUs of a node; no row if it is unknown.
+    Cpus {
+        /// The node.
+        node: String,
+    },
+    /// The balance of the due samples of a job.
+    Ledger {
+        /// The job.
+        job_key: i64,
+    },
+    /// The changes of the sampling plan of a job.
+    PlanChanges {
+        /// The job.
+        job_key: i64,
+    },
+    /// The refused requests of a job's submission.
+    RefusedRequests {
+        /// The job.
+        job_key: i64,
+    },
+    /// The marks of a job.
+    Marks {
+        /// The job.
+        job_key: i64,
+    },
+    /// The losses of a job.
+    Losses {
+        /// The job.
+        job_key: i64,
+    },
+    /// The losses that were detected last, of all jobs and nodes.
+    LastLosses {
+        /// The maximum number.
+        limit: u32,
+    },
+    /// The finest rollup that has all of a job; no row if its samples are complete.
+    FinestRollup {
+        /// The job.
+        job_key: i64,
+        /// The job's start, in nanoseconds since the epoch.
+        started_ns: i64,
+    },
+}
+
+impl Query {
+    /// The names of all queries.
+    pub const NAMES: [&str; 13] = [
+        "jobs",
+        "candidate_ids",
+        "series",
+        "samples",
+        "buckets",
+        "cpus",
+        "ledger",
+        "plan_changes",
+        "refused_requests",
+        "marks",
+        "losses",
+        "last_losses",
+        "finest_rollup",
+    ];
+
+    /// Returns its name, one of [`Self::NAMES`].
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Jobs(_) => "jobs",
+            Self::CandidateIds { .. } => "candidate_ids",
+            Self::Series { .. } => "series",
+            Self::Samples { .. } => "samples",
+            Self::Buckets { .. } => "buckets",
+            Self::Cpus { .. } => "cpus",
+            Self::Ledger { .. } => "ledger",
+            Self::PlanChanges { .. } => "plan_changes",
+            Self::RefusedRequests { .. } => "refused_requests",
+            Self::Marks { .. } => "marks",
+            Self::Losses { .. } => "losses",
+            Self::LastLosses { .. } => "last_losses",
+            Self::FinestRollup { .. } => "finest_rollup",
+        }
+    }
+
+    /// Encodes the query as one line, with its newline.
+    pub fn to_line(&self) -> Vec<u8> {
+        // Serialising plain data into memory cannot fail.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+
+    /// Parses one line.
+    ///
+    /// # Errors
+    /// Returns a refusal if it is not a query, or exceeds a limit.
+    pub fn parse(line: &[u8]) -> Result<Self, Refusal> {
+        let query: Self = serde_json::from_slice(line)
+            .map_err(|error| Refusal::new("malformed", None, &format!("invalid query: {error}")))?;
+        match &query {
+            Self::Samples { series, .. } | Self::Buckets { series, .. }
+                if series.count_within(limits::QUERY_SERIES).is_none() =>
+            {
+                let limit = limits::QUERY_SERIES;
+                Err(invalid("series", &format!("expected at most {limit} ids, as ranges in ascending order")))
+            }
+            Self::Jobs(filter) if filter.limit > limits::QUERY_JOBS => {
+                let limit = limits::QUERY_JOBS;
+                Err(invalid("limit", &format!("at most {limit} jobs; read the next page with `before`")))
+            }
+            Self::LastLosses { limit } if *limit > limits::QUERY_LOSSES => {
+                Err(invalid("limit", &format!("at most {} losses", limits::QUERY_LOSSES)))
+            }
+            Self::Samples { .. }
+            | Self::Buckets { .. }
+            | Self::Jobs(_)
+            | Self::LastLosses { .. }
+            | Self::CandidateIds { .. }
+            | Self::Series { .. }
+            | Self::Cpus { .. }
+            | Self::Ledger { .. }
+            | Self::PlanChanges { .. }
+            | Self::RefusedRequests { .. }
+            | Self::Marks { .. }
+            | Self::Losses { .. }
+            | Self::FinestRollup { .. } => Ok(query),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(query: &Query) -> String {
+        String::from_utf8(query.to_line()).unwrap()
+    }
+
+    #[test]
+    fn queries_are_lines_of_json() {
+        let filter = JobFilter {
+            job_id: Some("7".to_owned()),
+            before: Some((5, 2)),
+            limit: 3,
+            ..JobFilter::default()
+        };
+        let of = SeriesOwner::Job(9);
+        let series: IdRanges = [4, 5, 6].into_iter().collect();
+        for (query, expected) in [
+            (Query::Jobs(filter), r#"{"query":"jobs","job_id":"7","before":[5,2],"limit":3}"#),
+            (
+                Query::Series { of: SeriesOwner::Node("n1".to_owned()) },
+                r#"{"query":"series","of":{"node":"n1"}}"#,
+            ),
+            (
+                Query::Samples { of, series, span_ns: 0..10 },
+                r#"{"query":"samples","of":{"job":9},"series":[[4,6]],"span_ns":{"start":0,"end":10}}"#,
+            ),
+            (Query::Marks { job_key: 9 }, r#"{"query":"marks","job_key":9}"#),
+        ] {
+            assert_eq!(line(&query).trim_end(), expected);
+            assert_eq!(Query::parse(expected.as_bytes()), Ok(query));
+        }
+    }
+
+    #[test]
+    fn queries_beyond_a_limit_are_refused() {
+        for (line, code) in [
+            (&b""[..], "malformed"),
+            (b"{}", "malformed"),
+            (b"\xff", "malformed"),
+            (br#"{"query":"tables"}"#, "malformed"),
+            (br#"{"query":"marks"}"#, "malformed"),
+            (br#"{"query":"jobs","user":"x"}"#, "malformed"),
+            (br#"{"query":"jobs","limit":1000000}"#, "invalid"),
+            (br#"{"query":"last_losses","limit":4294967295}"#, "invalid"),
+            (
+                br#"{"query":"samples","of":{"job":1},"series":[[0,9223372036854775807]],"span_ns":{"start":0,"end":1}}"#,
+                "invalid",
+            ),
+            (
+                br#"{"query":"samples","of":{"job":1},"series":[[5,6],[1,2]],"span_ns":{"start":0,"end":1}}"#,
+                "invalid",
+            ),
+        ] {
+            let refusal = Query::parse(line).unwrap_err();
+            assert_eq!(refusal.code, code, "{}: {refusal:?}", String::from_utf8_lossy(line));
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(Query::parse(deep.as_bytes()).unwrap_err().code, "malformed");
+    }
+}

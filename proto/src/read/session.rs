@@ -1,0 +1,64 @@
+//! The request that begins a session of reading, and its answer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Fields, Refusal};
+
+/// The version of the queries and their rows.
+pub const VERSION: u32 = 1;
+
+/// The verb of [`ReadRequest`].
+const READ: &str = "read";
+
+/// A valid [`ReadRequest`].
+const EXAMPLE: &str = r#"{"verb":"read"}"#;
+
+/// The request of a session of reading: `{"verb": "read"}`. The collector executes it itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadRequest {}
+
+impl ReadRequest {
+    /// The request as a line, without a newline.
+    pub const LINE: &str = EXAMPLE;
+
+    /// Parses one line. Returns none if it has another verb.
+    pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
+        let mut fields = Fields::parse(line).ok()?;
+        (fields.take_verb().ok()? == READ).then(|| fields.into_request(EXAMPLE))
+    }
+}
+
+/// The jobs that a session sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadAccess {
+    /// The jobs of the user.
+    Own,
+    /// All jobs, and the metrics of nodes.
+    All,
+}
+
+/// The answer to [`ReadRequest`]: queries may follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadSession {
+    /// The version of the queries and their rows: [`VERSION`].
+    pub version: u32,
+    /// The jobs that the session sees.
+    pub access: ReadAccess,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_begins_with_the_verb_alone() {
+        assert_eq!(ReadRequest::parse(ReadRequest::LINE.as_bytes()), Some(Ok(ReadRequest {})));
+        for other in [&b"read"[..], b"{}", br#"{"verb":"plan","job":"7"}"#, br#"{"query":"read"}"#] {
+            assert_eq!(ReadRequest::parse(other), None);
+        }
+        let refusal = ReadRequest::parse(br#"{"verb":"read","job":"7"}"#).unwrap().unwrap_err();
+        assert_eq!(refusal.field.as_deref(), Some("job"));
+    }
+}

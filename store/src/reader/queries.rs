@@ -1,0 +1,105 @@
+//! The execution of queries.
+
+use std::ops::ControlFlow;
+
+use polymeter_proto::read::{Query, ReadRow, RowBlock};
+
+use super::connection::Reader;
+use super::read::{Read, SeriesScope};
+use super::{history, series};
+use crate::StoreError;
+
+/// The number of rows without text in a block.
+const BLOCK_ROWS: usize = 4096;
+
+impl Read for Reader {
+    fn read(
+        &mut self,
+        query: &Query,
+        each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match query {
+            Query::Jobs(filter) => pass(self.jobs(filter)?, each),
+            Query::CandidateIds { job_id, owner_uid } => pass(self.candidate_ids(job_id, *owner_uid)?, each),
+            Query::Cpus { node } => pass(self.cpus(node)?.into_iter().collect(), each),
+            Query::LastLosses { limit } => pass(self.last_losses(*limit)?, each),
+            Query::FinestRollup { job_key, started_ns } => {
+                pass(self.finest_rollup_of(*job_key, *started_ns)?.into_iter().collect(), each);
+            }
+            Query::Series { of } => return self.blocks(&series::series_of(SeriesScope::from(of)), each),
+            Query::Ledger { job_key } => return self.blocks(&history::ledger_of(*job_key), each),
+            Query::PlanChanges { job_key } => return self.blocks(&history::plan_changes_of(*job_key), each),
+            Query::RefusedRequests { job_key } => {
+                return self.blocks(&history::refused_requests_of(*job_key), each);
+            }
+            Query::Marks { job_key } => return self.blocks(&history::marks_of(*job_key), each),
+            Query::Losses { job_key } => return self.blocks(&history::losses_of(*job_key), each),
+            Query::Samples { series, span_ns, .. } => {
+                let ids: Vec<i64> = series.ids().collect();
+                let mut blocks = Blocks::new(each);
+                let read = self.samples(&ids, span_ns, |sample| blocks.add(sample));
+                return blocks.finish(read);
+            }
+            Query::Buckets { rollup, series, span_ns, .. } => {
+                let ids: Vec<i64> = series.ids().collect();
+                let mut blocks = Blocks::new(each);
+                let read = self.buckets(*rollup, &ids, span_ns, |bucket| blocks.add(bucket));
+                return blocks.finish(read);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Passes the rows on, if there are any.
+fn pass<T: ReadRow>(rows: Vec<T>, each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>) {
+    if !rows.is_empty() {
+        // There are no further rows that could be left out.
+        let _last = each(T::block(rows));
+    }
+}
+
+/// The end of a stream: the receiver wants no further rows, or the store failed.
+enum Ended {
+    Broken,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Ended {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Rows that are collected to blocks.
+struct Blocks<'a, T> {
+    rows: Vec<T>,
+    each: &'a mut dyn FnMut(RowBlock) -> ControlFlow<()>,
+}
+
+impl<'a, T: ReadRow> Blocks<'a, T> {
+    fn new(each: &'a mut dyn FnMut(RowBlock) -> ControlFlow<()>) -> Self {
+        Self { rows: Vec::with_capacity(BLOCK_ROWS), each }
+    }
+
+    fn add(&mut self, row: T) -> Result<(), Ended> {
+        self.rows.push(row);
+        if self.rows.len() < BLOCK_ROWS {
+            return Ok(());
+        }
+        let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(BLOCK_ROWS));
+        match (self.each)(T::block(rows)) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Ended::Broken),
+        }
+    }
+
+    fn finish(self, read: Result<(), Ended>) -> Result<(), StoreError> {
+        match read {
+            Ok(()) => pass(self.rows, self.each),
+            Err(Ended::Broken) => {}
+            Err(Ended::Failed(error)) => return Err(error),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The interface of everything that answers queries: a store, a guard in front of it, a collector.
+
+use std::ops::{ControlFlow, Range};
+
+use polymeter_proto::read::{
+    BucketRow, IdRanges, JobFilter, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, Query, ReadRow,
+    RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+};
+
+use crate::StoreError;
+
+/// The owner of series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeriesScope<'a> {
+    /// A job, by the store's key.
+    Job(i64),
+    /// A node, for its own series.
+    Node(&'a str),
+}
+
+impl<'a> From<&'a SeriesOwner> for SeriesScope<'a> {
+    fn from(of: &'a SeriesOwner) -> Self {
+        match of {
+            SeriesOwner::Job(key) => Self::Job(*key),
+            SeriesOwner::Node(node) => Self::Node(node),
+        }
+    }
+}
+
+impl From<SeriesScope<'_>> for SeriesOwner {
+    fn from(of: SeriesScope<'_>) -> Self {
+        match of {
+            SeriesScope::Job(key) => Self::Job(key),
+            SeriesScope::Node(node) => Self::Node(node.to_owned()),
+        }
+    }
+}
+
+/// A reader. `dyn Read` has a method for each query.
+pub trait Read {
+    /// Passes the rows of a query to `each` in blocks, until it breaks. They are not held in memory. After an error or a
+    /// break the reader must be dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store, or the connection to it, fails.
+    fn read(
+        &mut self,
+        query: &Query,
+        each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
+}
+
+/// The error for rows of another type than those of the query.
+fn other_rows() -> StoreError {
+    StoreError::Unusable(
+        "cannot read the rows: they have another type; check that collector and command have the same version"
+            .to_owned(),
+    )
+}
+
+impl dyn Read + '_ {
+    fn collect<T: ReadRow>(&mut self, query: &Query) -> Result<Vec<T>, StoreError> {
+        let mut rows = Vec::new();
+        self.stream(query, |row| {
+            rows.push(row);
+            Ok::<_, StoreError>(())
+        })?;
+        Ok(rows)
+    }
+
+    fn stream<T: ReadRow, E: From<StoreError>>(
+        &mut self,
+        query: &Query,
+        mut each: impl FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut failed = None;
+        self.read(query, &mut |block| {
+            let rows = T::rows(block).ok_or_else(|| E::from(other_rows()));
+            match rows.and_then(|rows| rows.into_iter().try_for_each(&mut each)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no such job.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn last_job(&mut self, job_id: Option<&str>) -> Result<Option<JobRow>, StoreError> {
+        let filter = JobFilter { job_id: job_id.map(str::to_owned), limit: 1, ..JobFilter::default() };
+        Ok(self.jobs(&filter)?.pop())
+    }
+
+    /// Returns the jobs that `filter` selects, the one that started last first.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
+        self.collect(&Query::Jobs(filter.clone()))
+    }
+
+    /// Returns ids of jobs among which to search for one similar to `job_id`, of `owner_uid` if it is given.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn candidate_ids(&mut self, job_id: &str, owner_uid: Option<i64>) -> Result<Vec<String>, StoreError> {
+        self.collect(&Query::CandidateIds { job_id: job_id.to_owned(), owner_uid })
+    }
+
+    /// Returns the series of a job or a node, sorted by node and metric.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn series(&mut self, of: SeriesScope<'_>) -> Result<Vec<SeriesRow>, StoreError> {
+        self.collect(&Query::Series { of: of.into() })
+    }
+
+    /// Passes the samples of `series`, which belong to `of`, within `span_ns`, whose end is excluded, to `each`: sorted by the
+    /// ids of the series, then by time. They are not held in memory. After an error of `each` the reader must be dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store or `each` fails.
+    pub fn samples<E: From<StoreError>>(
+        &mut self,
+        of: SeriesScope<'_>,
+        series: &[i64],
+        span_ns: &Range<i64>,
+        each: impl FnMut(SampleRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let series: IdRanges = series.iter().copied().collect();
+        self.stream(&Query::Samples { of: of.into(), series, span_ns: span_ns.clone() }, each)
+    }
+
+    /// Passes the intervals of a rollup that contain samples of `series`, which belong to `of`, within `span_ns` to `each`:
+    /// sorted by the ids of the series, then by time. They are not held in memory. After an error of `each` the reader must
+    /// be dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store or `each` fails.
+    pub fn buckets<E: From<StoreError>>(
+        &mut self,
+        rollup: Rollup,
+        of: SeriesScope<'_>,
+        series: &[i64],
+        span_ns: &Range<i64>,
+        each: impl FnMut(BucketRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let series: IdRanges = series.iter().copied().collect();
+        self.stream(&Query::Buckets { rollup, of: of.into(), series, span_ns: span_ns.clone() }, each)
+    }
+
+    /// Returns the number of CPUs of a node; none if it is unknown.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn cpus(&mut self, node: &str) -> Result<Option<u64>, StoreError> {
+        Ok(self.collect(&Query::Cpus { node: node.to_owned() })?.pop())
+    }
+
+    /// Returns the balance of the due samples of a job.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
+        self.collect(&Query::Ledger { job_key })
+    }
+
+    /// Returns the changes of the sampling plan of a job, in the order of their times.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn plan_changes(&mut self, job_key: i64) -> Result<Vec<PlanChangeRow>, StoreError> {
+        self.collect(&Query::PlanChanges { job_key })
+    }
+
+    /// Returns the refused requests of a job's submission, in the order of their times.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn refused_requests(&mut self, job_key: i64) -> Result<Vec<RefusedRow>, StoreError> {
+        self.collect(&Query::RefusedRequests { job_key })
+    }
+
+    /// Returns the marks of a job, in the order of their times.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn marks(&mut self, job_key: i64) -> Result<Vec<MarkRow>, StoreError> {
+        self.collect(&Query::Marks { job_key })
+    }
+
+    /// Returns the losses of a job, in the order of their times.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn losses(&mut self, job_key: i64) -> Result<Vec<LossRow>, StoreError> {
+        self.collect(&Query::Losses { job_key })
+    }
+
+    /// Returns the losses that were detected last, of all jobs and nodes.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn last_losses(&mut self, limit: u32) -> Result<Vec<LossRow>, StoreError> {
+        self.collect(&Query::LastLosses { limit })
+    }
+
+    /// Returns the finest rollup that has all of a job; none if its samples are complete.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn finest_rollup(&mut self, job: &JobRow) -> Result<Option<Rollup>, StoreError> {
+        let query = Query::FinestRollup { job_key: job.job_key, started_ns: job.started_ns };
+        Ok(self.collect(&query)?.pop())
+    }
+}
