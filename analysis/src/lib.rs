@@ -2,6 +2,8 @@
 //!
 //! The invariant: nothing here writes to a terminal or a file, and nothing changes a store.
 
+pub mod advice;
+pub mod breakdown;
 mod buckets;
 pub mod curve;
 pub mod gather;
@@ -10,4 +12,7 @@ mod history;
 pub mod model;
 pub mod rates;
 mod resolution;
+pub mod resources;
 mod series;
+#[cfg(test)]
+mod testing;

@@ -119,6 +119,7 @@ mod tests {
             period: Some("100us".to_owned()),
             actor: Some("uid 7".to_owned()),
             reason: "the shortest period allowed is 10ms".to_owned(),
+            ..RefusedRequest::default()
         };
         let rows = refused_rows(&[request("n1"), request("n2")]);
         assert_eq!(
@@ -137,6 +138,7 @@ mod tests {
             cause: cause.to_owned(),
             actor: (cause == "lease").then(|| "uid 7".to_owned()),
             until_s: (cause == "lease").then_some(70.0),
+            ..PlanChange::default()
         }
     }
 

@@ -81,8 +81,10 @@ mod tests {
             mean: Some(values.iter().sum::<f64>() / 4.0),
             max: values.iter().copied().reduce(f64::max),
             growth: is_counter.then_some(values.iter().sum::<f64>() * 1e9),
+            step: labels.strip_prefix("step=").map(str::to_owned),
             is_of_step: !labels.is_empty(),
             curve: Curve::of(&times.zip(values).collect::<Vec<_>>()),
+            ..SeriesReport::default()
         }
     }
 
@@ -96,6 +98,7 @@ mod tests {
             cause: cause.to_owned(),
             actor: (cause == "lease").then(|| "uid 1000".to_owned()),
             until_s: (cause == "lease").then_some(3.0),
+            ..PlanChange::default()
         }
     }
 
@@ -110,6 +113,7 @@ mod tests {
             reason: reason.to_owned(),
             first_s: 1.0,
             last_s: 2.5,
+            ..LossReport::default()
         };
         let mut report = Report {
             job: "4242".to_owned(),
@@ -158,13 +162,13 @@ mod tests {
                 node: "n1".to_owned(),
                 begin_s: Some(0.5),
                 end_s: Some(3.5),
-                actor: None,
+                ..Phase::default()
             }],
             marks: vec![MarkedInstant {
                 name: "checkpoint 1".to_owned(),
                 node: "n1".to_owned(),
                 at_s: 1.5,
-                actor: None,
+                ..MarkedInstant::default()
             }],
             plan_changes: vec![
                 change("cpu.usage", None, Some("1s"), "baseline"),
@@ -178,11 +182,13 @@ mod tests {
                 period: Some("100us".to_owned()),
                 actor: Some("uid 1000".to_owned()),
                 reason: "the shortest period allowed for io.read.bytes is 10ms".to_owned(),
+                ..RefusedRequest::default()
             }],
             measuring: None,
             notes: vec![
                 "some samples could not be stored before the end; the report may be incomplete".to_owned(),
             ],
+            ..Report::default()
         };
         report.add_kernel_totals(
             &KernelTotals {
