@@ -180,11 +180,15 @@ fn remove_lists(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
         ("series_shape", "series_shape_member", "shape_id", "series_block"),
         ("plan_change_set", "plan_change_set_member", "set_id", "plan_change_event"),
     ] {
-        let is_unused =
-            |table: &str| format!("NOT EXISTS (SELECT 1 FROM {user} WHERE {user}.{id} = {table}.{id})");
+        let without = |of: &str, other: &str| {
+            format!(
+                "DELETE FROM {of} WHERE NOT EXISTS (SELECT 1 FROM {other} WHERE {other}.{id} = {of}.{id})"
+            )
+        };
         connection.begin()?;
-        connection.execute(&format!("DELETE FROM {member} WHERE {}", is_unused(member)), &[])?;
-        connection.execute(&format!("DELETE FROM {table} WHERE {}", is_unused(table)), &[])?;
+        // A writer may begin to use a list at any moment: its members go after the list itself is gone.
+        connection.execute(&without(table, user), &[])?;
+        connection.execute(&without(member, table), &[])?;
         connection.commit()?;
     }
     Ok(())

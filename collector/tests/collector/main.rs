@@ -23,6 +23,7 @@ mod job_facts;
 mod ledger;
 mod metadata;
 mod metrics;
+mod operations;
 mod plans;
 mod postgres;
 mod postgrest;
@@ -50,6 +51,7 @@ fn main() -> std::process::ExitCode {
         ledger::TESTS,
         metadata::TESTS,
         metrics::TESTS,
+        operations::TESTS,
         plans::TESTS,
         postgres::TESTS,
         postgrest::TESTS,
