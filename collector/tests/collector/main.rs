@@ -23,10 +23,12 @@ mod job_facts;
 mod ledger;
 mod metadata;
 mod metrics;
+mod operations;
 mod plans;
 mod postgres;
 mod postgrest;
 mod program;
+mod removal_plans;
 mod retention;
 mod rollup_tables;
 mod rollups;
@@ -49,10 +51,12 @@ fn main() -> std::process::ExitCode {
         ledger::TESTS,
         metadata::TESTS,
         metrics::TESTS,
+        operations::TESTS,
         plans::TESTS,
         postgres::TESTS,
         postgrest::TESTS,
         program::TESTS,
+        removal_plans::TESTS,
         retention::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
