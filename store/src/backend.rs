@@ -81,12 +81,14 @@ pub(crate) struct MaintenanceSession {
     pub(crate) tasks: &'static [Task],
     /// The removal of old rows, which is one of the tasks.
     pub(crate) removal: &'static Removal,
+    /// The reason for which there are no tasks, with its remedy; none if there are some.
+    pub(crate) obstacle: Option<String>,
 }
 
 /// A task of the maintenance.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
-    /// What it does, as a verb and an object, such as "compress old chunks".
+    /// Its effect, as a verb and an object, such as "compress old chunks".
     pub(crate) name: &'static str,
     /// The number of rounds after which it runs again. A round is a minute.
     pub(crate) rounds: u32,

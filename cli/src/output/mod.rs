@@ -5,6 +5,8 @@ pub(crate) mod chart;
 pub(crate) mod file_name;
 pub(crate) mod layout;
 pub(crate) mod printable;
+#[cfg(feature = "local")]
+pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod terminal;
 

@@ -23,15 +23,20 @@ mod job_facts;
 mod ledger;
 mod metadata;
 mod metrics;
+mod operations;
 mod plans;
 mod postgres;
+mod postgrest;
 mod program;
+mod removal_plans;
 mod retention;
 mod rollup_tables;
 mod rollups;
 mod sample_table;
 mod schema;
 mod sinks;
+mod sql_administration;
+mod sql_leaks;
 mod sql_roles;
 mod sql_views;
 mod stores;
@@ -46,15 +51,20 @@ fn main() -> std::process::ExitCode {
         ledger::TESTS,
         metadata::TESTS,
         metrics::TESTS,
+        operations::TESTS,
         plans::TESTS,
         postgres::TESTS,
+        postgrest::TESTS,
         program::TESTS,
+        removal_plans::TESTS,
         retention::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
         sample_table::TESTS,
         schema::TESTS,
         sinks::TESTS,
+        sql_administration::TESTS,
+        sql_leaks::TESTS,
         sql_roles::TESTS,
         sql_views::TESTS,
         stores::TESTS,
