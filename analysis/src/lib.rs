@@ -5,6 +5,7 @@
 pub mod advice;
 pub mod breakdown;
 mod buckets;
+pub mod compare;
 pub mod curve;
 pub mod gather;
 mod hardware;
@@ -16,5 +17,6 @@ pub mod rates;
 mod resolution;
 pub mod resources;
 mod series;
+pub mod statistics;
 #[cfg(test)]
 mod testing;

@@ -17,6 +17,8 @@ pub(crate) enum LeftOutCommand {
     #[command(hide = true, disable_help_flag = true)]
     Export(IgnoredArguments),
     #[command(hide = true, disable_help_flag = true)]
+    Compare(IgnoredArguments),
+    #[command(hide = true, disable_help_flag = true)]
     Keygen(IgnoredArguments),
     #[command(hide = true, disable_help_flag = true)]
     Store(IgnoredArguments),
@@ -43,6 +45,7 @@ impl LeftOutCommand {
             Self::Report(arguments)
             | Self::Bundle(arguments)
             | Self::Export(arguments)
+            | Self::Compare(arguments)
             | Self::Keygen(arguments)
             | Self::Store(arguments)
             | Self::Keep(arguments) => ErrorFormat::of(has_json(arguments)),
@@ -56,6 +59,7 @@ impl LeftOutCommand {
             Self::Report(_) => ("report", "this build has no store access"),
             Self::Bundle(_) => ("make or verify a bundle", "this build has no store access"),
             Self::Export(_) => ("export the job", "this build has no store access"),
+            Self::Compare(_) => ("compare the jobs", "this build has no store access"),
             Self::Store(_) => ("examine the store", "this build has no store access"),
             Self::Keep(_) => ("keep the job", "this build has no store access"),
             Self::Keygen(_) => ("create keys", "this build contains no libzmq"),

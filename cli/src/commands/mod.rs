@@ -2,6 +2,8 @@
 
 #[cfg(feature = "local")]
 mod bundle;
+#[cfg(feature = "local")]
+mod compare;
 mod completions;
 #[cfg(feature = "local")]
 mod export;
@@ -70,6 +72,9 @@ enum Command {
     /// Write the samples of a stored job into a file: Parquet, CSV or JSON lines.
     #[cfg(feature = "local")]
     Export(export::ExportArguments),
+    /// Compare two stored jobs, or two groups of jobs, by metric and phase.
+    #[cfg(feature = "local")]
+    Compare(compare::CompareArguments),
     /// List the metrics and their origins.
     Metrics(metrics::MetricsArguments),
     /// Show the status of this node's agent: samples due, taken, late and missed, and their cost.
@@ -131,6 +136,8 @@ impl Command {
             #[cfg(feature = "local")]
             Self::Report(arguments) => ErrorFormat::of(arguments.is_json()),
             #[cfg(feature = "local")]
+            Self::Compare(arguments) => ErrorFormat::of(arguments.is_json()),
+            #[cfg(feature = "local")]
             Self::Export(arguments) if arguments.is_json() => ErrorFormat::Json,
             #[cfg(feature = "local")]
             Self::Keygen(arguments) => ErrorFormat::of(arguments.is_json()),
@@ -168,6 +175,8 @@ impl Command {
             Self::Bundle(arguments) => bundle::execute(&arguments)?,
             #[cfg(feature = "local")]
             Self::Export(arguments) => export::execute(&arguments)?,
+            #[cfg(feature = "local")]
+            Self::Compare(arguments) => compare::execute(&arguments)?,
             #[cfg(feature = "local")]
             Self::Keygen(arguments) => keygen::execute(&arguments)?,
             #[cfg(feature = "local")]

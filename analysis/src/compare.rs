@@ -1,0 +1,300 @@
+//! The comparison of two jobs, or of two groups of jobs, by metric and phase. Pure.
+//!
+//! The value of a job is the mean over its nodes: of a gauge's values, or of a counter's rates. With two or more jobs on both sides,
+//! the interval of a difference is that of Welch's test over the jobs. With a single job on one side it is computed from parts
+//! of the jobs' time, and covers variation within the jobs, not between repetitions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use polymeter_proto::units;
+use serde::Serialize;
+
+use crate::curve::Interval;
+use crate::model::{Report, SeriesReport};
+use crate::statistics::Estimate;
+
+/// The maximum number of parts into which the time of a single job is divided.
+const PARTS_MAX: usize = 20;
+
+/// A comparison.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The ids of the jobs of the first side.
+    pub a: Vec<String>,
+    /// The ids of the jobs of the second side.
+    pub b: Vec<String>,
+    /// The origin of the intervals.
+    pub basis: Basis,
+    /// The differences, those of the whole jobs first.
+    pub rows: Vec<Difference>,
+}
+
+/// The origin of intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// The variation between jobs: both sides have two or more.
+    Jobs,
+    /// The variation within the jobs.
+    PartsOfJobs,
+}
+
+/// The difference of one quantity.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// The phase; none for the whole job.
+    pub phase: Option<String>,
+    /// The metric with its labels; `elapsed` for the time from begin to end.
+    pub metric: String,
+    /// The unit of the values.
+    pub unit: String,
+    /// The mean of the first side; none if it is unknown.
+    pub a: Option<f64>,
+    /// The mean of the second side; none if it is unknown.
+    pub b: Option<f64>,
+    /// The mean of the second side minus that of the first.
+    pub difference: Option<f64>,
+    /// The difference in percent of the mean of the first side; none if that is 0.
+    pub percent: Option<f64>,
+    /// The 95 % interval of the difference; none if there are too few values.
+    pub interval: Option<[f64; 2]>,
+    /// The conclusion.
+    pub verdict: Verdict,
+}
+
+/// The conclusion about a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The second side is higher.
+    Higher,
+    /// The second side is lower.
+    Lower,
+    /// The interval contains 0.
+    NoDifferenceShown,
+    /// There are too few values for an interval.
+    TooFewValues,
+    /// One side does not have the metric.
+    OneSideOnly,
+}
+
+/// The phase and the metric with its labels; no phase for the whole job.
+type Key = (Option<String>, String);
+
+/// The values of one quantity of a job.
+#[derive(Debug, Clone, Default)]
+struct Quantity {
+    unit: String,
+    mean: f64,
+    /// The means of parts of the job's time.
+    parts: Vec<f64>,
+}
+
+/// Compares jobs. Values of steps and tasks are left out, since the job's own contain them.
+pub fn compare(a: &[Report], b: &[Report]) -> Comparison {
+    let basis = if a.len() >= 2 && b.len() >= 2 { Basis::Jobs } else { Basis::PartsOfJobs };
+    let of_jobs = |reports: &[Report]| reports.iter().map(quantities).collect::<Vec<_>>();
+    let (of_a, of_b) = (of_jobs(a), of_jobs(b));
+    let mut keys: Vec<&Key> = of_a.iter().chain(&of_b).flat_map(BTreeMap::keys).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let rows = keys.into_iter().map(|key| difference(key, basis, &of_a, &of_b)).collect();
+    let ids = |reports: &[Report]| reports.iter().map(|report| report.job.clone()).collect();
+    Comparison { a: ids(a), b: ids(b), basis, rows }
+}
+
+/// Returns the quantities of one job.
+fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
+    let mut found = BTreeMap::new();
+    let seconds = |seconds: f64| Quantity { unit: "seconds".to_owned(), mean: seconds, parts: Vec::new() };
+    found.insert((None, "elapsed".to_owned()), seconds(report.wall_s));
+    let mut series: BTreeMap<String, Vec<&SeriesReport>> = BTreeMap::new();
+    for of_job in report.series.iter().filter(|series| !series.is_of_step) {
+        series.entry(of_job.name(false)).or_default().push(of_job);
+    }
+    let mut phases: BTreeMap<&str, Vec<(&str, f64, i64, i64)>> = BTreeMap::new();
+    for phase in &report.phases {
+        if let (Some(begin_us), Some(end_us)) = (phase.begin_us, phase.end_us) {
+            let length_s = units::seconds_between(begin_us * 1000, end_us * 1000);
+            phases.entry(&phase.name).or_default().push((&phase.node, length_s, begin_us, end_us));
+        }
+    }
+    for (name, times) in &phases {
+        let nodes = times.iter().map(|(node, ..)| node).collect::<BTreeSet<_>>().len();
+        let total_s: f64 = times.iter().map(|(_, length_s, ..)| length_s).sum();
+        let per_node_s = total_s / units::to_f64(nodes.max(1) as u64);
+        found.insert((Some((*name).to_owned()), "elapsed".to_owned()), seconds(per_node_s));
+    }
+    for (metric, series) in &series {
+        found.extend(quantity(series, |_, _| true).map(|quantity| ((None, metric.clone()), quantity)));
+        for (name, times) in &phases {
+            let is_inside = |node: &str, time_ns: i64| {
+                times.iter().any(|(of, _, begin_us, end_us)| {
+                    *of == node && (begin_us * 1000..end_us * 1000).contains(&time_ns)
+                })
+            };
+            let key = (Some((*name).to_owned()), metric.clone());
+            found.extend(quantity(series, is_inside).map(|quantity| (key, quantity)));
+        }
+    }
+    found
+}
+
+/// Returns the mean over nodes, of the intervals that `is_inside` selects by node and time; none without values.
+fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> Option<Quantity> {
+    let mut of_nodes: Vec<Vec<Interval>> = Vec::new();
+    for series in series {
+        let selected = series.curve.intervals().iter().copied();
+        let selected = selected
+            .filter(|interval| interval.count > 0 && interval.sum.is_finite())
+            .filter(|interval| is_inside(&series.node, interval.time_ns));
+        of_nodes.push(selected.collect());
+    }
+    of_nodes.retain(|intervals| !intervals.is_empty());
+    let count = units::to_f64(of_nodes.len() as u64);
+    let first = series.first().filter(|_| !of_nodes.is_empty())?;
+    let mean = of_nodes.iter().map(|intervals| mean_of(intervals)).sum::<f64>() / count;
+    // The parts of each node begin and end at about the same times.
+    let parts = of_nodes.iter().map(Vec::len).min().unwrap_or_default().min(PARTS_MAX);
+    let part = |number: usize| {
+        let of_node = |intervals: &Vec<Interval>| {
+            let bound = |number: usize| intervals.len() * number / parts;
+            intervals.get(bound(number)..bound(number + 1)).map_or(0.0, mean_of)
+        };
+        of_nodes.iter().map(of_node).sum::<f64>() / count
+    };
+    let unit = first.rate_unit.unwrap_or(&first.unit).to_owned();
+    Some(Quantity { unit, mean, parts: (0..parts).map(part).collect() })
+}
+
+/// Returns the mean of the points of intervals.
+fn mean_of(intervals: &[Interval]) -> f64 {
+    let sum: f64 = intervals.iter().map(|interval| interval.sum).sum();
+    let count: u64 = intervals.iter().map(|interval| interval.count).sum();
+    sum / units::to_f64(count.max(1))
+}
+
+fn difference(
+    key: &Key,
+    basis: Basis,
+    of_a: &[BTreeMap<Key, Quantity>],
+    of_b: &[BTreeMap<Key, Quantity>],
+) -> Difference {
+    let of = |jobs: &[BTreeMap<Key, Quantity>]| -> Vec<Quantity> {
+        jobs.iter().filter_map(|job| job.get(key).cloned()).collect()
+    };
+    let (of_a, of_b) = (of(of_a), of(of_b));
+    let mean = |of: &[Quantity]| {
+        let sum: f64 = of.iter().map(|quantity| quantity.mean).sum();
+        (!of.is_empty()).then(|| sum / units::to_f64(of.len() as u64))
+    };
+    let (a, b) = (mean(&of_a), mean(&of_b));
+    let values = |of: &[Quantity]| -> Vec<f64> {
+        match basis {
+            Basis::Jobs => of.iter().map(|quantity| quantity.mean).collect(),
+            Basis::PartsOfJobs => of.iter().flat_map(|quantity| quantity.parts.clone()).collect(),
+        }
+    };
+    let estimate = Estimate::difference(&values(&of_b), &values(&of_a));
+    let difference = a.zip(b).map(|(a, b)| b - a);
+    let half = Some(estimate.half).filter(|half| half.is_finite());
+    let interval = difference.zip(half).map(|(difference, half)| [difference - half, difference + half]);
+    let verdict = match (difference, interval) {
+        (None, _) => Verdict::OneSideOnly,
+        (Some(_), None) => Verdict::TooFewValues,
+        (Some(_), Some([low, _])) if low > 0.0 => Verdict::Higher,
+        (Some(_), Some([_, high])) if high < 0.0 => Verdict::Lower,
+        (Some(_), Some(_)) => Verdict::NoDifferenceShown,
+    };
+    let percent = difference.zip(a).filter(|(_, a)| *a != 0.0).map(|(by, a)| by / a.abs() * 100.0);
+    let unit = of_a.first().or(of_b.first()).map(|quantity| quantity.unit.clone()).unwrap_or_default();
+    let (phase, metric) = key.clone();
+    Difference { phase, metric, unit, a, b, difference, percent, interval, verdict }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Phase;
+    use crate::testing::{START_S, busy, gauge, labelled, report};
+
+    /// Returns the rates of an hour around `mean`, with noise of ± 0.1 that is no multiple of the parts.
+    fn around(mean: f64) -> Vec<f64> {
+        (0..60).map(|minute| mean + [0.1, -0.1, 0.05, 0.0, -0.05, 0.02, -0.02][minute % 7]).collect()
+    }
+
+    fn job(id: &str, cores: f64) -> Report {
+        Report { job: id.to_owned(), ..report(60, 8, vec![busy("n1", &around(cores))]) }
+    }
+
+    fn row<'a>(comparison: &'a Comparison, phase: Option<&str>, metric: &str) -> &'a Difference {
+        let mut rows = comparison.rows.iter();
+        rows.find(|row| row.phase.as_deref() == phase && row.metric == metric).unwrap()
+    }
+
+    #[test]
+    fn groups_are_compared_by_their_jobs() {
+        let group = |cores: [f64; 3]| cores.map(|cores| job("1", cores));
+        let comparison = compare(&group([2.0, 2.1, 1.9]), &group([4.0, 4.1, 3.9]));
+        let cpu = row(&comparison, None, "cpu.usage");
+        assert_eq!((comparison.basis, cpu.verdict), (Basis::Jobs, Verdict::Higher));
+        assert!((cpu.percent.unwrap() - 100.0).abs() < 1.0, "{cpu:?}");
+        let [low, high] = cpu.interval.unwrap();
+        // t is 2.776 for 4 degrees of freedom, and the standard error 0.1 * sqrt(2/3).
+        assert!((high - low - 2.0 * 2.776 * 0.1 * (2.0_f64 / 3.0).sqrt()).abs() < 0.01, "{cpu:?}");
+        let same = compare(&group([2.0, 2.1, 1.9]), &group([2.05, 1.9, 2.1]));
+        assert_eq!(row(&same, None, "cpu.usage").verdict, Verdict::NoDifferenceShown);
+        assert_eq!(row(&same, None, "elapsed").difference, Some(0.0));
+    }
+
+    #[test]
+    fn single_jobs_are_compared_by_parts_of_their_time() {
+        let comparison = compare(&[job("1", 3.0)], &[job("2", 1.0)]);
+        let cpu = row(&comparison, None, "cpu.usage");
+        assert_eq!((comparison.basis, cpu.verdict), (Basis::PartsOfJobs, Verdict::Lower));
+        let [low, high] = cpu.interval.unwrap();
+        assert!(low < -2.0 && -2.0 < high && high - low < 0.2, "{cpu:?}");
+        assert_eq!(row(&comparison, None, "elapsed").verdict, Verdict::TooFewValues);
+        assert_eq!(
+            row(&compare(&[job("1", 3.0)], &[job("2", 3.0)]), None, "cpu.usage").verdict,
+            Verdict::NoDifferenceShown
+        );
+    }
+
+    #[test]
+    fn phases_are_compared_and_steps_are_not() {
+        let phase = |begin: i64, end: i64| Phase {
+            name: "solve".to_owned(),
+            node: "n1".to_owned(),
+            begin_s: None,
+            begin_us: Some((START_S + begin) * 1_000_000),
+            end_s: None,
+            end_us: Some((START_S + end) * 1_000_000),
+            actor: None,
+        };
+        let with_phase = |cores: f64| {
+            let mut values = around(1.0);
+            values.iter_mut().take(30).for_each(|value| *value += cores);
+            let step = labelled(gauge("memory.current", &[1.0; 60]), "step=0");
+            Report { phases: vec![phase(0, 1800)], ..report(60, 8, vec![busy("n1", &values), step]) }
+        };
+        let comparison = compare(&[with_phase(0.0)], &[with_phase(4.0)]);
+        let solve = row(&comparison, Some("solve"), "cpu.usage");
+        assert!((solve.difference.unwrap() - 4.0).abs() < 1e-9, "{solve:?}");
+        assert_eq!(solve.verdict, Verdict::Higher);
+        let whole = row(&comparison, None, "cpu.usage");
+        assert!((whole.difference.unwrap() - 2.0).abs() < 1e-9, "{whole:?}");
+        assert_eq!(row(&comparison, Some("solve"), "elapsed").a, Some(1800.0));
+        assert!(comparison.rows.iter().all(|row| row.metric != "memory.current"));
+    }
+
+    #[test]
+    fn a_metric_of_one_side_and_a_constant_one_are_no_difference() {
+        let with = |metric: &str| report(60, 8, vec![gauge(metric, &[5.0; 60])]);
+        let comparison = compare(&[with("memory.anon")], &[with("memory.file")]);
+        let anon = row(&comparison, None, "memory.anon");
+        assert_eq!((anon.verdict, anon.a, anon.b), (Verdict::OneSideOnly, Some(5.0), None));
+        let same = compare(&[with("memory.anon")], &[with("memory.anon")]);
+        assert_eq!(row(&same, None, "memory.anon").verdict, Verdict::NoDifferenceShown);
+    }
+}

@@ -1,0 +1,220 @@
+//! `polymeter compare`: compares two stored jobs, or two groups of jobs, by metric and phase.
+
+use polymeter_analysis::compare::{Basis, Comparison, Difference, Verdict, compare};
+use polymeter_analysis::gather::gather;
+use polymeter_analysis::model::Report;
+use polymeter_proto::name::Selector;
+use polymeter_proto::units;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::Reader;
+
+use crate::failure::Failure;
+use crate::output::table::{head, table};
+use crate::output::terminal;
+use crate::report::choice::choose;
+use crate::store_failure::store_failure;
+
+/// The maximum number of jobs of a group.
+const GROUP_MAX: usize = 1000;
+
+/// Compare two stored jobs, or two groups of jobs, by metric and phase.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "With two or more jobs on both sides the intervals cover the variation between jobs. With a single job on one side they cover only the variation within the jobs, and a difference may be chance: repeat the run. Of many metrics that do not differ, one in twenty shows a difference by chance."
+)]
+pub(crate) struct CompareArguments {
+    /// The first job, or several, separated by commas.
+    #[arg(value_name = "A", value_delimiter = ',', required = true, num_args = 1)]
+    a: Vec<String>,
+
+    /// The second job, or several, separated by commas.
+    #[arg(value_name = "B", value_delimiter = ',', required = true, num_args = 1)]
+    b: Vec<String>,
+
+    /// Require two or more jobs on both sides, so that intervals cover the variation between jobs.
+    #[arg(long)]
+    group: bool,
+
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
+    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
+    store: StoreUrl,
+
+    /// Compare these metrics only, such as cpu.*; may be repeated.
+    #[arg(long = "metric", value_name = "METRIC")]
+    metrics: Vec<Selector>,
+
+    /// Include metrics without a shown difference.
+    #[arg(long)]
+    all: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl CompareArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Returns true for rows of the selected metrics.
+    fn selects(&self, row: &Difference) -> bool {
+        let name = row.metric.split('{').next().unwrap_or_default();
+        self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(name))
+    }
+}
+
+pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
+    for side in [&arguments.a, &arguments.b] {
+        if side.len() > GROUP_MAX {
+            return Err(Failure::Usage(format!("cannot compare more than {GROUP_MAX} jobs on a side")));
+        }
+        if arguments.group && side.len() < 2 {
+            return Err(Failure::Usage(
+                "cannot compare groups: name two or more jobs on both sides, separated by commas".to_owned(),
+            ));
+        }
+    }
+    let mut reader =
+        Reader::open(&arguments.store).map_err(|error| store_failure("cannot read the store", &error))?;
+    let a = reports(arguments, &mut reader, &arguments.a)?;
+    let b = reports(arguments, &mut reader, &arguments.b)?;
+    let mut comparison = compare(&a, &b);
+    comparison.rows.retain(|row| arguments.selects(row));
+    if arguments.json {
+        return terminal::print_json(&comparison);
+    }
+    terminal::print(&text(&comparison, arguments.all))
+}
+
+fn reports(
+    arguments: &CompareArguments,
+    reader: &mut Reader,
+    ids: &[String],
+) -> Result<Vec<Report>, Failure> {
+    let mut reports: Vec<Report> = Vec::new();
+    for id in ids {
+        let job = choose(reader, Some(id), &arguments.store)?;
+        if reports.iter().any(|report| report.job == job.job_id) {
+            return Err(Failure::Usage(format!("cannot compare: job {id} is named twice on one side")));
+        }
+        let report = gather(reader, &job, None);
+        reports.push(report.map_err(|error| store_failure("cannot read the store", &error))?);
+    }
+    Ok(reports)
+}
+
+/// Lays out a comparison: shown differences, or `all`.
+fn text(comparison: &Comparison, all: bool) -> String {
+    let has_phases = comparison.rows.iter().any(|row| row.phase.is_some());
+    let shown: Vec<&Difference> = comparison.rows.iter().filter(|row| all || is_shown(row)).collect();
+    let mut rows = vec![head(["METRIC", "A", "B", "DIFFERENCE", "95 % INTERVAL", ""])];
+    for row in &shown {
+        let phase = row.phase.as_deref().map_or_else(String::new, |phase| format!("{phase}: "));
+        let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| formatted(row, value));
+        let interval = row.interval.map_or_else(
+            || "-".to_owned(),
+            |[low, high]| format!("{} to {}", signed(row, low), signed(row, high)),
+        );
+        let difference = row.difference.map_or_else(|| "-".to_owned(), |by| signed(row, by));
+        let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
+        let metric = format!("{phase}{}", row.metric);
+        let verdict = verdict(row.verdict).to_owned();
+        rows.push(vec![metric, value(row.a), value(row.b), difference + &percent, interval, verdict]);
+    }
+    let mut text = format!("A: {}\nB: {}\n\n", comparison.a.join(", "), comparison.b.join(", "));
+    if shown.is_empty() {
+        text.push_str("No difference shown.\n");
+    } else {
+        text.push_str(&table(&rows));
+    }
+    let hidden = comparison.rows.len() - shown.len();
+    if hidden > 0 {
+        let of_phases = if has_phases { ", of phases and of the whole jobs" } else { "" };
+        text.push_str(&format!(
+            "\n{hidden} metrics{of_phases} without a shown difference; --all lists them\n"
+        ));
+    }
+    if comparison.basis == Basis::PartsOfJobs {
+        text.push_str(
+            "note: single jobs; the intervals cover variation within the jobs, not between repetitions\n",
+        );
+    }
+    text
+}
+
+/// Returns true for a difference, and for the time from begin to end.
+fn is_shown(row: &Difference) -> bool {
+    matches!(row.verdict, Verdict::Higher | Verdict::Lower) || row.metric == "elapsed"
+}
+
+const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Higher => "B is higher",
+        Verdict::Lower => "B is lower",
+        Verdict::NoDifferenceShown => "no difference shown",
+        Verdict::TooFewValues => "too few values",
+        Verdict::OneSideOnly => "on one side only",
+    }
+}
+
+fn formatted(row: &Difference, value: f64) -> String {
+    match row.unit.as_str() {
+        "seconds" if row.metric == "elapsed" => units::duration_f64(value * 1e9),
+        unit @ ("bytes/s" | "1/s" | "cores" | "s/s") => units::rate_in(unit, value),
+        unit => units::value(unit, value),
+    }
+}
+
+fn signed(row: &Difference, value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", formatted(row, value.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(metric: &str, unit: &str, verdict: Verdict) -> Difference {
+        Difference {
+            phase: Some("solve".to_owned()),
+            metric: metric.to_owned(),
+            unit: unit.to_owned(),
+            a: Some(2.0),
+            b: Some(1.5),
+            difference: Some(-0.5),
+            percent: Some(-25.0),
+            interval: Some([-0.75, -0.25]),
+            verdict,
+        }
+    }
+
+    #[test]
+    fn differences_are_listed_and_the_others_counted() {
+        let comparison = Comparison {
+            a: vec!["1".to_owned(), "2".to_owned()],
+            b: vec!["3".to_owned()],
+            basis: Basis::PartsOfJobs,
+            rows: vec![
+                difference("cpu.usage", "cores", Verdict::Lower),
+                difference("memory.anon", "bytes", Verdict::NoDifferenceShown),
+            ],
+        };
+        let printed = text(&comparison, false);
+        let lines: Vec<&str> = printed.lines().collect();
+        assert_eq!(lines[..2], ["A: 1, 2", "B: 3"]);
+        assert_eq!(
+            lines[4].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>(),
+            [
+                "solve: cpu.usage",
+                "2 cores",
+                "1.50 cores",
+                "-0.500 cores (-25.0 %)",
+                "-0.750 cores to -0.250 cores",
+                "B is lower"
+            ]
+        );
+        assert!(printed.contains("1 metrics") && printed.contains("note: single jobs"), "{printed}");
+        assert!(text(&comparison, true).contains("no difference shown"));
+    }
+}
