@@ -271,6 +271,12 @@ fn reads_from_a_standby_and_continues_on_it() {
     let collector = Collector::start(&config, &environment.context).unwrap();
     (10..20).for_each(|seed| send_row(&mut agent, begin_us, seed));
     agent.wait_until_acknowledged();
+    for (attributes, expected) in [("read-write", 20), ("any", 10)] {
+        let url = format!("{both} target_session_attrs={attributes}");
+        let mut reader = Reader::open(&url.parse().unwrap()).unwrap();
+        let stored = counts(&mut reader, SeriesScope::Node("n1"));
+        assert!(stored.iter().all(|count| *count >= expected), "{attributes}: {stored:?}");
+    }
     // A stop waits until the standby has everything.
     server(&mut environment).stop();
     (20..30).for_each(|seed| send_row(&mut agent, begin_us, seed));

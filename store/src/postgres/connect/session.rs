@@ -27,8 +27,7 @@ pub(in crate::postgres) enum Access {
 
 /// The parameters of connections that only read. A plan for the parameters at hand excludes partitions. The samples of a job
 /// are sorted in memory up to this size, on disk beyond it.
-const READ_ONLY: &str =
-    "-c default_transaction_read_only=on -c plan_cache_mode=force_custom_plan -c work_mem=32MB";
+const READ_ONLY: &str = "-c plan_cache_mode=force_custom_plan -c work_mem=32MB";
 
 /// Connects. A silently vanished server is detected in about a minute.
 ///
@@ -46,6 +45,11 @@ pub(in crate::postgres) async fn connect(settings: &Settings, access: Access) ->
     };
     // The client's next call reports its outcome.
     tokio::spawn(connection);
+    if access == Access::Read {
+        // Not before: every server would look like one that accepts no writes to `target_session_attrs`.
+        let set = client.batch_execute("SET default_transaction_read_only = on").await;
+        set.context("connect to the database")?;
+    }
     let marked = client.query_one("SELECT current_setting('polymeter.connection', true)", &[]).await;
     let marked: Option<String> = marked.context("connect to the database")?.get(0);
     if marked.as_deref() == Some("direct") {
