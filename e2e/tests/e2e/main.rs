@@ -14,6 +14,7 @@
 
 mod bundle;
 mod capacity;
+mod compare;
 mod control;
 mod counters;
 mod delivery;
@@ -45,6 +46,7 @@ fn main() -> std::process::ExitCode {
     polymeter_e2e::run(&[
         bundle::TESTS,
         capacity::TESTS,
+        compare::TESTS,
         control::TESTS,
         counters::TESTS,
         delivery::TESTS,
