@@ -11,12 +11,25 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
     say(markdown(head, rows).trim_end());
 }
 
+/// Prints the head of a Markdown table. [`row`] prints its rows, each as soon as it is known.
+pub fn head(head: &[&str]) {
+    say(markdown(head, &[]).trim_end());
+}
+
+/// Prints a row of a Markdown table.
+pub fn row(cells: &[String]) {
+    say(line(cells).trim_end());
+}
+
 /// Formats rows as a Markdown table.
 pub fn markdown(head: &[&str], rows: &[Vec<String>]) -> String {
-    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let rule = format!("|{}\n", " --- |".repeat(head.len()));
-    let rows: String = rows.iter().map(|cells| row(cells)).collect();
+    let rows: String = rows.iter().map(|cells| line(cells)).collect();
     format!("| {} |\n{rule}{rows}", head.join(" | "))
+}
+
+fn line(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
 }
 
 /// Prints the description of this machine and the measured revision.

@@ -86,7 +86,7 @@ pub(crate) struct MaintenanceSession {
 /// A task of the maintenance.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
-    /// What it does, as a verb and an object, such as "compress old chunks".
+    /// Its effect, as a verb and an object, such as "compress old chunks".
     pub(crate) name: &'static str,
     /// The number of rounds after which it runs again. A round is a minute.
     pub(crate) rounds: u32,

@@ -25,6 +25,7 @@ mod metadata;
 mod metrics;
 mod plans;
 mod postgres;
+mod postgrest;
 mod program;
 mod retention;
 mod rollup_tables;
@@ -32,6 +33,8 @@ mod rollups;
 mod sample_table;
 mod schema;
 mod sinks;
+mod sql_administration;
+mod sql_leaks;
 mod sql_roles;
 mod sql_views;
 mod stores;
@@ -48,6 +51,7 @@ fn main() -> std::process::ExitCode {
         metrics::TESTS,
         plans::TESTS,
         postgres::TESTS,
+        postgrest::TESTS,
         program::TESTS,
         retention::TESTS,
         rollup_tables::TESTS,
@@ -55,6 +59,8 @@ fn main() -> std::process::ExitCode {
         sample_table::TESTS,
         schema::TESTS,
         sinks::TESTS,
+        sql_administration::TESTS,
+        sql_leaks::TESTS,
         sql_roles::TESTS,
         sql_views::TESTS,
         stores::TESTS,

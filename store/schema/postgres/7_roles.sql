@@ -3,34 +3,15 @@
 -- polymeter_writer: a further collector. polymeter_reader: reads everything. polymeter_user: sees the user's own jobs. Roles
 -- belong to the server: its databases share them, and another collector may create them at the same time.
 
--- Functions with the rights of the owner must not find tables that a user made.
-DO $$
-DECLARE
-    creation regprocedure;
-BEGIN
-    EXECUTE format('ALTER FUNCTION polymeter_own_jobs() SET search_path = %I, pg_temp', current_schema());
-    EXECUTE format('ALTER FUNCTION polymeter_own_job_nodes() SET search_path = %I, pg_temp', current_schema());
-    EXECUTE format('ALTER FUNCTION polymeter_get_metrics SET search_path = %I, pg_temp', current_schema());
-    EXECUTE format('ALTER FUNCTION available_metrics SET search_path = %I, pg_temp', current_schema());
-    -- A writer does not own the tables, and may not attach a partition to them.
-    FOR creation IN
-        SELECT oid FROM pg_proc WHERE oid IN (to_regprocedure('polymeter_create_partition(date)'),
-                                              to_regprocedure('polymeter_create_rollup_partitions(timestamptz)'))
-    LOOP
-        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', creation, current_schema());
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', creation);
-    END LOOP;
-END
-$$;
-
--- Creates the roles that are missing, and grants all of them their rights on what the store has. Returns the roles that are
--- missing because this user must not create any; then an administrator calls it.
+-- Creates the roles that are missing, grants all of them their rights on what the store has, and makes the settings of the
+-- database. Returns the roles that are missing because this user must not create any; then an administrator calls it.
 CREATE FUNCTION polymeter_create_roles() RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     roles CONSTANT text[] := ARRAY['polymeter_writer', 'polymeter_reader', 'polymeter_user'];
     user_views CONSTANT text[] := ARRAY['jobs', 'nodetime_by_job', 'metrics', 'metrics_by_job', 'metrics_by_device',
         'metrics_summary', 'metrics_by_job_summary', 'metrics_by_device_summary', 'metric_units', 'promoted_metrics',
         'promoted_metrics_job'];
+    user_functions CONSTANT text[] := ARRAY['polymeter_own_jobs', 'polymeter_own_job_nodes'];
     store_schema text;
     store_owner oid;
     missing text[] := '{}';
@@ -72,25 +53,49 @@ BEGIN
                 EXECUTE format('GRANT SELECT ON %s TO %I', item.name, role);
             END IF;
         END LOOP;
-        CONTINUE WHEN role <> 'polymeter_writer';
         FOR item IN
             SELECT oid::regprocedure AS name FROM pg_proc
-            WHERE pronamespace = store_schema::regnamespace AND proname IN ('polymeter_create_partition', 'polymeter_create_rollup_partitions')
+            WHERE pronamespace = store_schema::regnamespace AND prosecdef AND proname LIKE 'polymeter\_%'
+                AND (role = 'polymeter_writer' OR proname = ANY (user_functions))
         LOOP
             EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', item.name, role);
         END LOOP;
     END LOOP;
+    -- Just-in-time compilation takes seconds for statements over a hundred chunks, and pays off for none of them. Members of a
+    -- role do not inherit its settings, therefore the database limits the time of statements.
+    BEGIN
+        EXECUTE format('ALTER DATABASE %I SET jit = off', current_database());
+        EXECUTE format('ALTER DATABASE %I SET statement_timeout = ''5min''', current_database());
+        EXECUTE format('ALTER ROLE %s IN DATABASE %I SET statement_timeout = 0', store_owner::regrole, current_database());
+    EXCEPTION
+        WHEN insufficient_privilege THEN
+            RAISE NOTICE 'cannot set jit and statement_timeout for the database: its owner must';
+    END;
     RETURN missing;
 END
 $$;
 REVOKE EXECUTE ON FUNCTION polymeter_create_roles FROM PUBLIC;
 
--- Just-in-time compilation takes seconds for statements over a hundred chunks, and pays off for none of them.
+-- Functions with the rights of the owner, and those that users call, must not find tables that a user made.
 DO $$
+DECLARE
+    called record;
 BEGIN
-    EXECUTE format('ALTER DATABASE %I SET jit = off', current_database());
-EXCEPTION
-    WHEN insufficient_privilege THEN
-        RAISE NOTICE 'cannot set jit = off for the database: its owner must';
+    FOR called IN
+        SELECT oid::regprocedure AS name, proname IN ('polymeter_create_partition', 'polymeter_create_rollup_partitions') AS creates_parts,
+               proname LIKE 'polymeter\_own\_%' AS is_definer
+        FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
+            AND proname IN ('polymeter_create_partition', 'polymeter_create_rollup_partitions', 'polymeter_own_jobs',
+                            'polymeter_own_job_nodes', 'polymeter_create_roles', 'polymeter_get_metrics', 'available_metrics')
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', called.name, current_schema());
+        -- A writer does not own the tables, and may not attach a partition to them.
+        IF called.creates_parts THEN
+            EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER', called.name);
+        END IF;
+        IF called.creates_parts OR called.is_definer THEN
+            EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', called.name);
+        END IF;
+    END LOOP;
 END
 $$;

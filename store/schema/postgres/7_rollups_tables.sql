@@ -72,119 +72,56 @@ BEGIN
 END
 $$;
 
-CREATE VIEW samples_10s AS
+-- The relations of buckets: those that are computed, and behind them those of the finer relation. A function
+-- `samples_..._between` returns the buckets that begin from `begin_at` to `end_at`, which is excluded: the same as the view has.
+-- The planner knows the times of the samples behind the buckets, which the views hide from it, and leaves partitions out.
+DO $do$
+DECLARE
+    template CONSTANT text := $$
 SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_10s
-    WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
+    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_LEVEL
+    WHERE COMPUTED time < (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
     UNION ALL
-    SELECT series_id, date_bin('10 s', time, 'epoch') AS time, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
-           (min(ARRAY[extract(epoch FROM time)::float8, value]))[2] AS first,
-           (max(ARRAY[extract(epoch FROM time)::float8, value]))[2] AS last
-    FROM samples WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
-    GROUP BY series_id, date_bin('10 s', time, 'epoch')
-) AS buckets;
-
-CREATE VIEW samples_1min AS
-SELECT series_id, time, count, min, max, sum, first, last,
-       CASE WHEN first = min AND last = max THEN last - first
-            WHEN last = max THEN last
-            ELSE max - first + last END AS increase
-FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_1min
-    WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
-    UNION ALL
-    SELECT series_id, date_bin('1 min', time, 'epoch') AS time, sum(count)::int8, min(min), max(max), sum(sum),
-           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-           (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
-    FROM samples_10s WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
-    GROUP BY series_id, date_bin('1 min', time, 'epoch')
-) AS buckets;
-
-CREATE VIEW samples_1h AS
-SELECT series_id, time, count, min, max, sum, first, last,
-       CASE WHEN first = min AND last = max THEN last - first
-            WHEN last = max THEN last
-            ELSE max - first + last END AS increase
-FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_1h
-    WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1h')
-    UNION ALL
-    SELECT series_id, date_bin('1 h', time, 'epoch') AS time, sum(count)::int8, min(min), max(max), sum(sum),
-           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-           (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
-    FROM samples_1min WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1h')
-    GROUP BY series_id, date_bin('1 h', time, 'epoch')
-) AS buckets;
-
--- The buckets that begin from `begin_at` to `end_at`, which is excluded: the same as the views have. The planner knows the
--- times of the samples behind the buckets, which the views hide from it, and leaves partitions out.
-CREATE FUNCTION samples_10s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_10s
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT series_id, time, count, min, max, sum, first, last,
-       CASE WHEN first = min AND last = max THEN last - first
-            WHEN last = max THEN last
-            ELSE max - first + last END AS increase
-FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_10s
-    WHERE time >= begin_at AND time < end_at
-        AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
-    UNION ALL
-    SELECT series_id, date_bin('10 s', time, 'epoch') AS time, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
-           (min(ARRAY[extract(epoch FROM time)::float8, value]))[2] AS first,
-           (max(ARRAY[extract(epoch FROM time)::float8, value]))[2] AS last
-    -- The sum of a time without time zone and an interval is immutable: the planner computes it.
-    FROM samples WHERE time >= begin_at AND time < (end_at AT TIME ZONE 'UTC' + interval '10 s') AT TIME ZONE 'UTC'
-        AND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_10s')
-        AND date_bin('10 s', time, 'epoch') >= begin_at AND date_bin('10 s', time, 'epoch') < end_at
-    GROUP BY series_id, date_bin('10 s', time, 'epoch')
+    SELECT series_id, BUCKET AS time, AGGREGATES,
+           (min(ARRAY[extract(epoch FROM time)::float8, FIRST]))[2] AS first,
+           (max(ARRAY[extract(epoch FROM time)::float8, LAST]))[2] AS last
+    FROM FINER WHERE BEHIND time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_LEVEL')
+    GROUP BY series_id, BUCKET
 ) AS buckets
 $$;
-
-CREATE FUNCTION samples_1min_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_1min
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT series_id, time, count, min, max, sum, first, last,
-       CASE WHEN first = min AND last = max THEN last - first
-            WHEN last = max THEN last
-            ELSE max - first + last END AS increase
-FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_1min
-    WHERE time >= begin_at AND time < end_at
-        AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
-    UNION ALL
-    SELECT series_id, date_bin('1 min', time, 'epoch') AS time, sum(count)::int8, min(min), max(max), sum(sum),
-           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-           (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
-    FROM samples_10s_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval '1 min') AT TIME ZONE 'UTC') AS part
-    WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1min')
-        AND date_bin('1 min', time, 'epoch') >= begin_at AND date_bin('1 min', time, 'epoch') < end_at
-    GROUP BY series_id, date_bin('1 min', time, 'epoch')
-) AS buckets
-$$;
-
-CREATE FUNCTION samples_1h_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_1h
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT series_id, time, count, min, max, sum, first, last,
-       CASE WHEN first = min AND last = max THEN last - first
-            WHEN last = max THEN last
-            ELSE max - first + last END AS increase
-FROM (
-    SELECT series_id, time, count, min, max, sum, first, last FROM rollup_1h
-    WHERE time >= begin_at AND time < end_at
-        AND time < (SELECT computed_before FROM rollup WHERE relation = 'samples_1h')
-    UNION ALL
-    SELECT series_id, date_bin('1 h', time, 'epoch') AS time, sum(count)::int8, min(min), max(max), sum(sum),
-           (min(ARRAY[extract(epoch FROM time)::float8, first]))[2],
-           (max(ARRAY[extract(epoch FROM time)::float8, last]))[2]
-    FROM samples_1min_between(begin_at, (end_at AT TIME ZONE 'UTC' + interval '1 h') AT TIME ZONE 'UTC') AS part
-    WHERE time >= (SELECT computed_before FROM rollup WHERE relation = 'samples_1h')
-        AND date_bin('1 h', time, 'epoch') >= begin_at AND date_bin('1 h', time, 'epoch') < end_at
-    GROUP BY series_id, date_bin('1 h', time, 'epoch')
-) AS buckets
-$$;
+    of_samples CONSTANT text := 'count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum';
+    of_buckets CONSTANT text := 'sum(count)::int8 AS count, min(min) AS min, max(max) AS max, sum(sum) AS sum';
+    level record;
+    query text;
+BEGIN
+    FOR level IN
+        SELECT name, finer, aggregates, first, last, format('date_bin(%L, time, ''epoch'')', width) AS bucket,
+               -- The sum of a time without time zone and an interval is immutable: the planner computes it.
+               format('(end_at AT TIME ZONE ''UTC'' + interval %L) AT TIME ZONE ''UTC''', width) AS behind_end
+        FROM (VALUES ('10s', '10 s', 'samples', of_samples, 'value', 'value'),
+                     ('1min', '1 min', 'samples_10s', of_buckets, 'first', 'last'),
+                     ('1h', '1 h', 'samples_1min', of_buckets, 'first', 'last'))
+            AS levels (name, width, finer, aggregates, first, last)
+    LOOP
+        query := replace(replace(template, 'LEVEL', level.name), 'BUCKET', level.bucket);
+        query := replace(replace(query, 'FIRST', level.first), 'LAST', level.last);
+        query := replace(query, 'AGGREGATES', level.aggregates);
+        EXECUTE format('CREATE VIEW samples_%s AS ', level.name)
+            || replace(replace(replace(query, 'COMPUTED', ''), 'BEHIND', ''), 'FINER', level.finer);
+        query := replace(query, 'COMPUTED', 'time >= begin_at AND time < end_at AND');
+        query := replace(query, 'BEHIND', format('%s >= begin_at AND %1$s < end_at AND', level.bucket));
+        query := replace(query, 'FINER WHERE', CASE level.finer
+            WHEN 'samples' THEN format('samples WHERE time >= begin_at AND time < %s AND', level.behind_end)
+            ELSE format('%s_between(begin_at, %s) AS part WHERE', level.finer, level.behind_end) END);
+        EXECUTE format('CREATE FUNCTION samples_%s_between(begin_at timestamptz, end_at timestamptz) RETURNS SETOF samples_%1$s
+            LANGUAGE sql STABLE PARALLEL SAFE AS %L', level.name, query);
+    END LOOP;
+END
+$do$;
 
 -- The parts of which the buckets of `samples_1min` consist: buckets that are computed, those of 10 s, and samples. `part_time` is the
 -- partitions' own time: a statement that bounds it reads no others, also if the bounds are known only when it runs.

@@ -41,6 +41,14 @@ FROM job JOIN job_node USING (job_key)
 WHERE job.owner = polymeter_user_name()
 $$;
 
+-- The nodes of the jobs that the user sees.
+CREATE VIEW polymeter_visible_job_node AS
+SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node, job_node.started, job_node.ended
+FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+UNION ALL
+SELECT job_key, job_id, job_started, job_ended, node, started, ended
+FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'));
+
 CREATE VIEW jobs WITH (security_barrier) AS
 SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
        name, display_id, time_limit_s, memory_bytes, gpus, restarts FROM (
@@ -56,13 +64,7 @@ SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queu
 ) AS visible;
 
 CREATE VIEW nodetime_by_job WITH (security_barrier) AS
-SELECT job_id, start_time, stop_time, node FROM (
-    SELECT job.job_id, job_node.started AS start_time, job_node.ended AS stop_time, job_node.node
-    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-    UNION ALL
-    SELECT job_id, started, ended, node
-    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-) AS visible;
+SELECT job_id, started AS start_time, ended AS stop_time, node FROM polymeter_visible_job_node;
 
 -- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node may have been
 -- set, therefore an hour more of the job's own.
@@ -73,14 +75,7 @@ SELECT job_id, start_time, stop_time, node FROM (
 CREATE VIEW metrics_by_job WITH (security_barrier) AS
 SELECT run.job_id, sample.time AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
-FROM (
-    SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node,
-           job_node.started, job_node.ended
-    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-    UNION ALL
-    SELECT job_key, job_id, job_started, job_ended, node, started, ended
-    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-) AS run
+FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
     SELECT run.started - interval '1 hour' AS job_lower,
            coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
@@ -149,14 +144,7 @@ CREATE VIEW metrics_by_job_summary WITH (security_barrier) AS
 SELECT run.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
        CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
-FROM (
-    SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node,
-           job_node.started, job_node.ended
-    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-    UNION ALL
-    SELECT job_key, job_id, job_started, job_ended, node, started, ended
-    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-) AS run
+FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
     SELECT run.started - interval '1 hour' AS job_lower,
            coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
@@ -228,28 +216,24 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
 CREATE VIEW metrics_by_device_summary AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
 
--- The units and kinds of metrics.
-CREATE VIEW metric_units AS SELECT metric AS metric_id, unit, kind FROM metric;
+-- The units and kinds of metrics. The names of metrics that users supplied are shown to those with jobs that have them.
+CREATE VIEW metric_units WITH (security_barrier) AS
+SELECT metric AS metric_id, unit, kind FROM metric
+WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT')) OR metric NOT LIKE 'user.%'
+    OR metric IN (SELECT series.metric FROM polymeter_own_jobs() AS own JOIN series ON series.job_key = own.job_key);
 
 -- Kwollect's promoted metrics are those that a job asked for. Here: what users' leases and requests sample at this time in
 -- jobs that run.
 CREATE VIEW promoted_metrics_job WITH (security_barrier) AS
 SELECT run.job_id, run.node, change.metric AS metric_id
-FROM (
-    SELECT job.job_key, job.job_id, job_node.node, job_node.started
-    FROM job_node JOIN job USING (job_key)
-    WHERE job_node.ended IS NULL AND (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-    UNION ALL
-    SELECT job_key, job_id, node, started FROM polymeter_own_job_nodes()
-    WHERE ended IS NULL AND NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-) AS run
+FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
     SELECT DISTINCT ON (metric) metric, cause, new_period_us, until FROM plan_change
     WHERE plan_change.node = run.node AND plan_change.time >= run.started - interval '1 hour'
         AND plan_change.job_key = run.job_key AND cause <> 'refused'
     ORDER BY metric, time DESC
 ) AS change
-WHERE change.cause IN ('lease', 'registration', 'governor') AND change.new_period_us IS NOT NULL
+WHERE run.ended IS NULL AND change.cause IN ('lease', 'registration', 'governor') AND change.new_period_us IS NOT NULL
     AND (change.until IS NULL OR change.until > now());
 
 CREATE VIEW promoted_metrics AS
@@ -292,7 +276,7 @@ BEGIN
     IF names <> '{}' THEN
         conditions := conditions || format(' AND device_id = ANY (%L::text[])', names);
     END IF;
-    IF metrics IS NOT NULL THEN
+    IF metrics <> '' THEN
         conditions := conditions || format(' AND metric_id = ANY (string_to_array(%L, '',''))', metrics);
     END IF;
     IF summary THEN
@@ -361,6 +345,11 @@ BEGIN
 END
 $$;
 
+-- Schedulers call this at the begin and the end of a job, so that Kwollect fills the table. The view is always current.
+CREATE FUNCTION update_promoted_metrics() RETURNS SETOF promoted_metrics LANGUAGE sql STABLE AS $$
+SELECT * FROM promoted_metrics
+$$;
+
 -- Kwollect has its functions in the schema `api`, which its PostgREST shows.
 DO $$
 BEGIN
@@ -378,7 +367,9 @@ BEGIN
          ''SELECT * FROM %1$I.get_metrics(job, nodes, devices, metrics, start_time, end_time, summary, as_rate)'';
          CREATE FUNCTION api.available_metrics(at timestamptz DEFAULT now(), params jsonb DEFAULT ''{}'')
          RETURNS TABLE (device_id text, metric_id text) LANGUAGE sql STABLE AS
-         ''SELECT * FROM %1$I.available_metrics(at, params)''',
+         ''SELECT * FROM %1$I.available_metrics(at, params)'';
+         CREATE FUNCTION api.update_promoted_metrics() RETURNS SETOF %1$I.promoted_metrics LANGUAGE sql STABLE AS
+         ''SELECT * FROM %1$I.update_promoted_metrics()''',
         current_schema());
 EXCEPTION
     WHEN insufficient_privilege OR duplicate_function THEN

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use polymeter_proto::ledger::{JobDetails, JobFacts, JobOwner};
+use polymeter_proto::ledger::JobOwner;
 use polymeter_proto::series::Identifier;
 
 use super::found::not_inserted;
@@ -45,27 +45,6 @@ const JOB_NODE: [Column; 6] = [
     ("session_id", ColumnType::Text),
     ("handle", ColumnType::Integer),
     ("session_started", ColumnType::Time),
-];
-
-const FACTS: [Column; 8] = [
-    ("key", ColumnType::Integer),
-    ("account", ColumnType::Text),
-    ("queue", ColumnType::Text),
-    ("nodes", ColumnType::Text),
-    ("cores", ColumnType::Integer),
-    ("state", ColumnType::Text),
-    ("exit_code", ColumnType::Integer),
-    ("exit_signal", ColumnType::Integer),
-];
-
-const DETAILS: [Column; 7] = [
-    ("key", ColumnType::Integer),
-    ("name", ColumnType::Text),
-    ("display_id", ColumnType::Text),
-    ("time_limit_s", ColumnType::Integer),
-    ("memory_bytes", ColumnType::Integer),
-    ("gpus", ColumnType::Integer),
-    ("restarts", ColumnType::Integer),
 ];
 
 const OWNER: [Column; 3] =
@@ -286,91 +265,6 @@ fn job_nodes<'a>(keyed: impl Iterator<Item = &'a Keyed<'a>>) -> Batch<'a> {
         ]
     };
     Batch::new(&JOB_NODE, keyed.map(row))
-}
-
-fn text(name: &Option<Identifier>) -> Value<'static> {
-    name.as_ref().map(ToString::to_string).into()
-}
-
-/// Returns a number; none for one that the database cannot hold, which is not plausible.
-fn integer(number: Option<u64>) -> Value<'static> {
-    number.and_then(|number| i64::try_from(number).ok()).into()
-}
-
-/// Stores facts that schedulers reported.
-pub(super) fn store_facts(
-    connection: &mut dyn Connection,
-    frames: &[&Accepted],
-) -> Result<(), DatabaseError> {
-    let all = frames.iter().flat_map(|frame| &frame.job_facts);
-    let keyed = all.filter_map(|(job, facts)| Some((*job.key.get()?, facts)));
-    for round in rounds(keyed, |(key, _)| *key) {
-        let row = |(key, facts): (i64, &'_ JobFacts)| {
-            [
-                key.into(),
-                text(&facts.account),
-                text(&facts.queue),
-                text(&facts.nodes),
-                facts.cores.into(),
-                text(&facts.state),
-                facts.exit_code.into(),
-                facts.exit_signal.into(),
-            ]
-        };
-        connection.execute_batch(
-            "UPDATE job SET account = coalesce(new.account, job.account), queue = coalesce(new.queue, job.queue),
-                 nodes = coalesce(new.nodes, job.nodes), cores = coalesce(new.cores, job.cores),
-                 state = coalesce(new.state, job.state),
-                 -- The exit status that came with a state is final: an epilog that knows no state does not change it.
-                 exit_code = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_code
-                                  ELSE coalesce(new.exit_code, job.exit_code) END,
-                 exit_signal = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_signal
-                                    ELSE coalesce(new.exit_signal, job.exit_signal) END
-             FROM {new} WHERE job.job_key = new.key",
-            &Batch::new(&FACTS, round.into_iter().map(row)),
-        )?;
-    }
-    Ok(())
-}
-
-/// Stores names and requested resources that schedulers reported.
-pub(super) fn store_details(
-    connection: &mut dyn Connection,
-    frames: &[&Accepted],
-) -> Result<(), DatabaseError> {
-    let all = frames.iter().flat_map(|frame| &frame.job_details);
-    let keyed = all.filter_map(|(job, details)| Some((*job.key.get()?, details)));
-    for round in rounds(keyed, |(key, _)| *key) {
-        update_details(connection, &round)?;
-    }
-    Ok(())
-}
-
-/// Adds details to jobs, each of which occurs once. A detail that is none leaves the stored one.
-fn update_details(
-    connection: &mut dyn Connection,
-    details: &[(i64, &JobDetails)],
-) -> Result<(), DatabaseError> {
-    let row = |(key, details): &(i64, &JobDetails)| {
-        [
-            (*key).into(),
-            details.name.as_ref().map(ToString::to_string).into(),
-            text(&details.display_id),
-            integer(details.time_limit_s),
-            integer(details.memory_bytes),
-            details.gpus.into(),
-            details.restarts.into(),
-        ]
-    };
-    connection.execute_batch(
-        "UPDATE job SET name = coalesce(new.name, job.name), display_id = coalesce(new.display_id, job.display_id),
-             time_limit_s = coalesce(new.time_limit_s, job.time_limit_s),
-             memory_bytes = coalesce(new.memory_bytes, job.memory_bytes), gpus = coalesce(new.gpus, job.gpus),
-             restarts = coalesce(new.restarts, job.restarts)
-         FROM {new} WHERE job.job_key = new.key",
-        &Batch::new(&DETAILS, details.iter().map(row)),
-    )?;
-    Ok(())
 }
 
 /// Stores owners that became known later. A known owner is never replaced: if two nodes disagree, the first

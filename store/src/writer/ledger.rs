@@ -35,7 +35,7 @@ impl LineChange {
     }
 }
 
-/// What identifies a line of a session: its handle of the job, and the source.
+/// The identity of a line: its session, its handle of the job, and its source.
 pub(super) type Identity = (SessionId, Option<i64>, Identifier);
 
 /// The changes that frames make.

@@ -24,35 +24,23 @@ const LINE: [Column; 5] = [
 
 const NAME: [Column; 1] = [("name", ColumnType::Text)];
 
-const NEW_LINE: [Column; 14] = [
-    ("session_key", ColumnType::Integer),
-    ("job_key", ColumnType::Integer),
-    ("handle", ColumnType::Integer),
-    ("source_id", ColumnType::Integer),
-    ("due", ColumnType::Integer),
-    ("taken", ColumnType::Integer),
-    ("late", ColumnType::Integer),
-    ("missed", ColumnType::Integer),
-    ("absent", ColumnType::Integer),
-    ("dropped", ColumnType::Integer),
-    ("skipped", ColumnType::Integer),
-    ("rejected", ColumnType::Integer),
-    ("quarantined", ColumnType::Integer),
-    ("stored", ColumnType::Integer),
+/// Columns of integers, by their names.
+macro_rules! integers {
+    ($($name:literal),+) => {
+        [$(($name, ColumnType::Integer)),+]
+    };
+}
+
+#[rustfmt::skip]
+const NEW_LINE: [Column; 14] = integers![
+    "session_key", "job_key", "handle", "source_id",
+    "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected", "quarantined", "stored"
 ];
 
-const CHANGE: [Column; 11] = [
-    ("ledger_id", ColumnType::Integer),
-    ("due", ColumnType::Integer),
-    ("taken", ColumnType::Integer),
-    ("late", ColumnType::Integer),
-    ("missed", ColumnType::Integer),
-    ("absent", ColumnType::Integer),
-    ("dropped", ColumnType::Integer),
-    ("stored", ColumnType::Integer),
-    ("skipped", ColumnType::Integer),
-    ("rejected", ColumnType::Integer),
-    ("quarantined", ColumnType::Integer),
+#[rustfmt::skip]
+const CHANGE: [Column; 11] = integers![
+    "ledger_id",
+    "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected", "quarantined", "stored"
 ];
 
 /// Returns the lines of `frames` without an id, without duplicates.
@@ -239,10 +227,10 @@ pub(super) fn update(
             tally(|tally| tally.missed),
             tally(|tally| tally.absent),
             tally(|tally| tally.dropped),
-            Value::count(change.stored),
             Value::count(change.skipped),
             Value::count(change.rejected),
             Value::count(change.quarantined),
+            Value::count(change.stored),
         ]
     };
     connection.execute_batch(
@@ -253,10 +241,10 @@ pub(super) fn update(
              missed = nullif(coalesce(new.missed, ledger_line.missed), 0),
              absent = nullif(coalesce(new.absent, ledger_line.absent), 0),
              dropped = nullif(coalesce(new.dropped, ledger_line.dropped), 0),
-             stored = nullif(coalesce(ledger_line.stored, 0) + new.stored, 0),
              skipped = nullif(coalesce(ledger_line.skipped, 0) + new.skipped, 0),
              rejected = nullif(coalesce(ledger_line.rejected, 0) + new.rejected, 0),
-             quarantined = nullif(coalesce(ledger_line.quarantined, 0) + new.quarantined, 0)
+             quarantined = nullif(coalesce(ledger_line.quarantined, 0) + new.quarantined, 0),
+             stored = nullif(coalesce(ledger_line.stored, 0) + new.stored, 0)
          FROM {new} WHERE ledger_line.ledger_id = new.ledger_id",
         &Batch::new(&CHANGE, changes.iter().map(row)),
     )?;

@@ -2,6 +2,7 @@
 //! backend.
 
 mod events;
+mod facts;
 mod found;
 mod ids;
 mod job_ends;
@@ -147,8 +148,8 @@ fn write(
         events::insert_marks(connection, &new)?;
         job_ends::lock_jobs(connection, &new)?;
         job_ends::end_jobs(connection, &job_ends::of_frames(&new))?;
-        jobs::store_facts(connection, &new)?;
-        jobs::store_details(connection, &new)?;
+        facts::store(connection, &new)?;
+        facts::store_details(connection, &new)?;
         jobs::store_owners(connection, &new)?;
         sessions::advance(connection, &progress, &pending, &seen)?;
         let is_new = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);

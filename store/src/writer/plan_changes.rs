@@ -44,7 +44,7 @@ const SETS: ListTables<5> = ListTables {
         SELECT set_id, position, metric, old_period_us, new_period_us FROM {new}",
 };
 
-/// What the changes of an event have in common.
+/// The part that all changes of an event share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event<'a> {
     at_us: i64,

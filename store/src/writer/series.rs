@@ -164,11 +164,15 @@ fn have_blocks(
         let (key, node) = place(place_series.first()?.1);
         Some([number.into(), key.into(), node.into(), Value::Null, Value::Null])
     });
+    // The first block is looked up in the index: for EXISTS a planner may read and hash all blocks of the store.
     let found = connection.query_batch(
-        "SELECT new.position FROM {new} WHERE EXISTS (
-             SELECT 1 FROM series_block WHERE series_block.job_key = new.job_key AND series_block.node = new.node)
-         OR new.job_key IS NULL AND EXISTS (
-             SELECT 1 FROM series_block WHERE series_block.job_key IS NULL AND series_block.node = new.node)",
+        "SELECT new.position FROM {new} WHERE coalesce((
+             SELECT series_block.first_id FROM series_block
+             WHERE series_block.job_key = new.job_key AND series_block.node = new.node LIMIT 1
+         ), (
+             SELECT series_block.first_id FROM series_block
+             WHERE new.job_key IS NULL AND series_block.job_key IS NULL AND series_block.node = new.node LIMIT 1
+         )) IS NOT NULL",
         &Batch::new(&SERIES, rows),
     )?;
     let mut have = vec![false; places.len()];

@@ -22,6 +22,10 @@ pub(crate) const FIRST_REGISTERED: u64 = 10_000_000;
 /// The number of series of the big and the medium job on each node.
 pub(crate) const LARGE_SERIES: usize = 50;
 
+/// The maximum number of samples in a frame of a past job: a minute of one that samples every second. A batch has no room for
+/// much more than ten times as many.
+const SAMPLES_PER_FRAME: u32 = 3_600;
+
 /// The number of users.
 const USERS: u64 = 40;
 
@@ -124,7 +128,10 @@ fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
             period: arguments.period,
             samples: arguments.samples,
             series: usize::from(arguments.series),
-            samples_per_frame: arguments.samples.div_ceil(2),
+            samples_per_frame: arguments
+                .samples
+                .div_ceil(2)
+                .min(SAMPLES_PER_FRAME / u32::from(arguments.series)),
         }
     };
     let mut jobs: Vec<_> = (0..arguments.jobs).map(job).collect();
@@ -171,6 +178,7 @@ mod tests {
             *free_us = job.end_us();
         }
         assert!(jobs.iter().all(|job| job.end_us() <= now_us));
+        assert!(jobs.iter().all(|job| job.samples_per_frame * 60 <= SAMPLES_PER_FRAME));
         assert_eq!(jobs.last().map(|job| job.nodes.clone()), Some(7..17));
     }
 }

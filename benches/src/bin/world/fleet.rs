@@ -17,7 +17,7 @@ use crate::template::Template;
 const NODES_PER_SOCKET: usize = 8;
 
 /// The number of frames of one agent that wait for their acknowledgement before the next ones are made.
-const IN_FLIGHT: usize = 16;
+const IN_FLIGHT: usize = 64;
 
 /// The timeout of one poll, in milliseconds.
 const POLL_MS: i64 = 20;

@@ -24,50 +24,48 @@ pub(crate) fn is_filled(store: &Store) -> bool {
     store.ask("SELECT count(*) FROM job").is_ok_and(|jobs| jobs != "0")
 }
 
-/// Measures the store, and prints the results as a table.
+/// Measures the store, and prints the results as a table, each row as soon as it is measured.
 pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
     let past = jobs_between(store, FIRST_JOB, BIG_JOB - 1)?;
     say(&format!("{}: {past} past jobs, up to {} runs each", store.kind(), arguments.runs));
     say("");
-    let mut results = Results { only: arguments.only.as_deref(), rows: Vec::new() };
-    reports(store, arguments, past, &mut results)?;
-    queries(store, arguments, past, &mut results)?;
+    table::head(&["measurement", "median", "shortest", "longest", "runs", "memory at most"]);
+    let results = Results { only: arguments.only.as_deref() };
+    reports(store, arguments, past, &results)?;
+    queries(store, arguments, past, &results)?;
     if arguments.registrations > 0 {
-        registration(store, arguments, &mut results)?;
+        registration(store, arguments, &results)?;
     }
     let runs = |value| Runs { seconds: vec![value], peak_kib: 0 };
     let of_metadata = runs(sizes.per_job_node);
     results.add("bytes of metadata per job and node", |value| format!("{value:.0}"), || Ok(of_metadata))?;
     let per_sample = runs(sizes.per_sample);
-    results.add("bytes per sample", |value| format!("{value:.2}"), || Ok(per_sample))?;
-    table::table(&["measurement", "median", "shortest", "longest", "runs", "memory at most"], &results.rows);
-    Ok(())
+    results.add("bytes per sample", |value| format!("{value:.2}"), || Ok(per_sample))
 }
 
 /// The results of the measurements.
 struct Results<'a> {
     /// The part of the names of the wanted measurements; none if all are wanted.
     only: Option<&'a str>,
-    rows: Vec<Vec<String>>,
 }
 
 impl Results<'_> {
-    /// Measures `what` if that is wanted.
+    /// Measures `what` if that is wanted, and prints it.
     fn add(
-        &mut self,
+        &self,
         what: &str,
         format: impl Fn(f64) -> String,
         measure: impl FnOnce() -> Result<Runs, Box<dyn Error>>,
     ) -> Result<(), Box<dyn Error>> {
         if self.only.is_none_or(|only| what.contains(only)) {
-            self.rows.push(cells(what, &measure()?, format));
+            table::row(&cells(what, &measure()?, format));
         }
         Ok(())
     }
 
-    /// Measures the duration of `what` if that is wanted.
+    /// Measures the duration of `what` if that is wanted, and prints it.
     fn add_duration(
-        &mut self,
+        &self,
         what: &str,
         measure: impl FnOnce() -> Result<Runs, Box<dyn Error>>,
     ) -> Result<(), Box<dyn Error>> {
@@ -91,7 +89,7 @@ fn reports(
     store: &Store,
     arguments: &Arguments,
     past: u64,
-    results: &mut Results<'_>,
+    results: &Results<'_>,
 ) -> Result<(), Box<dyn Error>> {
     let report = |job: u64| {
         let job = job.to_string();
@@ -117,7 +115,7 @@ fn queries(
     store: &Store,
     arguments: &Arguments,
     past: u64,
-    results: &mut Results<'_>,
+    results: &Results<'_>,
 ) -> Result<(), Box<dyn Error>> {
     let run = |sql: &str, rows: u64| reads::query(store, sql, rows, arguments.runs);
     let by_job = |job: u64| format!("SELECT timestamp, value FROM metrics_by_job WHERE job_id = '{job}'");
@@ -155,11 +153,7 @@ fn series_of_a_day(store: &Store) -> Result<String, Box<dyn Error>> {
     ))
 }
 
-fn registration(
-    store: &Store,
-    arguments: &Arguments,
-    results: &mut Results<'_>,
-) -> Result<(), Box<dyn Error>> {
+fn registration(store: &Store, arguments: &Arguments, results: &Results<'_>) -> Result<(), Box<dyn Error>> {
     let known = store.ask("SELECT count(*) FROM series")?;
     let what =
         format!("registration of jobs with {} series, jobs/s, with {known} known series", arguments.series);

@@ -11,7 +11,7 @@ use crate::{StoreError, limits};
 
 /// The parameters of every connection. JIT compiles for seconds what runs for milliseconds. The second one exists only to be
 /// read back: a connection pooler does not pass it on.
-const OPTIONS: &str = "-c jit=off -c polymeter.connection=direct";
+const OPTIONS: &str = "-c jit=off -c statement_timeout=0 -c polymeter.connection=direct";
 
 /// The error for a connection pooler.
 const POOLER: &str = "cannot use the database: a connection pooler such as PgBouncer is between this program and the server, and session state such as prepared statements and advisory locks would be lost; connect to the server's own port";
