@@ -45,14 +45,15 @@ const AGGREGATES: [(&str, u32); 3] = [("samples_10s", 180), ("samples_1min", 180
 const ALL: &str = "SELECT CAST(rollup.final_before AS text), CAST(now() - interval '5 min' AS text)
      FROM rollup WHERE relation = $1";
 
-/// Returns the range of the buckets of the aggregate `$1` that were completed since its last refresh, as text;
-/// no row if there are none, or if there was no refresh.
-const RECENT: &str = "SELECT CAST(refreshed AS text), CAST(complete AS text)
+/// Returns the range of the buckets of the aggregate `$1` that were completed since its last refresh, as text; no row if there are
+/// none. Before the first refresh that is all of them: a new store has rollups within minutes.
+const RECENT: &str = "SELECT CAST(CASE WHEN refreshed > '1970-01-01' THEN refreshed ELSE rollup.final_before END AS text), CAST(complete AS text)
      FROM timescaledb_information.continuous_aggregates
+     JOIN rollup ON rollup.relation = view_name
      JOIN _timescaledb_catalog.continuous_agg ON user_view_schema = view_schema AND user_view_name = view_name
      CROSS JOIN LATERAL (SELECT _timescaledb_functions.to_timestamp(_timescaledb_functions.cagg_watermark(mat_hypertable_id)) AS refreshed) AS mark
      CROSS JOIN LATERAL (SELECT now() - interval '5 min' AS complete) AS until
-     WHERE view_schema = current_schema() AND view_name = CAST($1 AS text) AND refreshed > '1970-01-01'
+     WHERE view_schema = current_schema() AND view_name = CAST($1 AS text)
          AND refreshed + CASE CAST($1 AS text) WHEN 'samples_10s' THEN interval '10 s' WHEN 'samples_1min' THEN interval '1 min' ELSE interval '1 h' END < complete";
 
 /// Refreshes the aggregates within the ranges that `range` returns. Each transaction refreshes a bounded number of buckets, the oldest

@@ -30,12 +30,13 @@ const DETAILS: [Column; 7] = [
     ("restarts", ColumnType::Integer),
 ];
 
-fn text(name: &Option<Identifier>) -> Value<'static> {
+/// Returns a name as a value.
+pub(super) fn text(name: &Option<Identifier>) -> Value<'static> {
     name.as_ref().map(ToString::to_string).into()
 }
 
 /// Returns a number; none for one that the database cannot hold, which is not plausible.
-fn integer(number: Option<u64>) -> Value<'static> {
+pub(super) fn integer(number: Option<u64>) -> Value<'static> {
     number.and_then(|number| i64::try_from(number).ok()).into()
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polymeter_proto::ledger::JobOwner;
 use polymeter_proto::series::Identifier;
 
+use super::facts::{integer, text};
 use super::found::not_inserted;
 use super::job_ends;
 use super::progress::distinct;
