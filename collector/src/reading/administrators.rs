@@ -46,9 +46,7 @@ mod tests {
     fn only_root_and_the_configured_read_all_jobs() {
         let administrators = Administrators::look_up(&["daemon".to_owned(), "no.such".to_owned()]);
         let daemon = uid_of("daemon").unwrap();
-        for (uid, access) in
-            [(0, Access::All), (daemon, Access::All), (54_321, Access::Owner(54_321))]
-        {
+        for (uid, access) in [(0, Access::All), (daemon, Access::All), (54_321, Access::Owner(54_321))] {
             assert_eq!(administrators.access(uid), access);
         }
         // The primary group counts as well.

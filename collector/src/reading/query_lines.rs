@@ -70,16 +70,14 @@ impl QueryLines {
                 self.buffer.extend(chunk.into_iter().take(count));
                 Ok(())
             }
-            Err(error) => match error.kind() {
-                ErrorKind::Interrupted => Ok(()),
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(NoLine::TimedOut),
-                _ => Err(NoLine::Closed),
-            },
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if is_stalled(&error) => Err(NoLine::TimedOut),
+            Err(_) => Err(NoLine::Closed),
         }
     }
 }
 
-/// Returns true if a write made no progress in time.
+/// Returns true if a read or a write made no progress in time.
 pub(super) fn is_stalled(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

@@ -62,11 +62,7 @@ impl ReadSessions {
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
-    pub(crate) fn start(
-        store: StoreUrl,
-        administrators: Administrators,
-        clock: Clock,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(store: StoreUrl, administrators: Administrators, clock: Clock) -> io::Result<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { store, administrators, clock, state, changed });
         let checked = Arc::clone(&shared);
@@ -142,11 +138,14 @@ impl Entry {
     /// Returns the means to end a session whose client is gone, or whose query takes too long.
     fn ended(&self, now: Duration) -> Option<(Arc<ClientStream>, Option<ReadCancel>)> {
         let stream = self.stream.as_ref()?;
-        let is_late = self
-            .query_began
-            .is_some_and(|began| now.saturating_sub(began) > limits::READ_QUERY_TIMEOUT);
+        let is_late =
+            self.query_began.is_some_and(|began| now.saturating_sub(began) > limits::READ_QUERY_TIMEOUT);
         if is_late {
-            warn!(uid = self.uid, "query cancelled: it took longer than {} s", limits::READ_QUERY_TIMEOUT.as_secs());
+            warn!(
+                uid = self.uid,
+                "query cancelled: it took longer than {} s",
+                limits::READ_QUERY_TIMEOUT.as_secs()
+            );
         }
         // A client that waits for rows sends nothing. Between queries the session's own read notices the end.
         let is_gone = self.query_began.is_some() && stream.is_closed();

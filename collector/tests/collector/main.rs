@@ -27,6 +27,7 @@ mod plans;
 mod postgres;
 mod postgrest;
 mod program;
+mod reading;
 mod retention;
 mod rollup_tables;
 mod rollups;
@@ -53,6 +54,7 @@ fn main() -> std::process::ExitCode {
         postgres::TESTS,
         postgrest::TESTS,
         program::TESTS,
+        reading::TESTS,
         retention::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
