@@ -8,9 +8,11 @@ use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Read, Rollup, SeriesRow, SeriesScope};
 
 use crate::hardware::Hardware;
-use crate::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
+use crate::model::{
+    LossReport, Outcome, Report, SCHEMA_VERSION, SeriesReport, SourceReport, Submission, Usage,
+};
 use crate::series::Summary;
-use crate::{history, resolution, series};
+use crate::{breakdown, history, resolution, series};
 use polymeter_proto::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
@@ -36,20 +38,32 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
+    let changes_of_series = series::by_series(&changes);
     let mut reports = Vec::new();
     for (row, summary) in rows.iter().zip(summaries) {
         let Some(summary) = summary else { continue };
-        let period = series::last_period(row, &changes);
+        let periods = series::periods(row, &changes_of_series, job.started_ns, end_ns);
         // A device has no line before the job uses it: its first value accumulated since the start of the
         // job.
         let starts_at_zero = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
-        reports.push(summary.report(row, period, starts_at_zero));
+        reports.push(summary.report(row, periods, starts_at_zero));
     }
     let losses = reader.losses(job.job_key)?.into_iter();
     let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
     let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
+    let by_node = breakdown::nodes(&job.nodes, &job.lost_nodes, |node| hardware.cpus(node), &reports);
+    let (steps, tasks) = breakdown::steps(&reports);
     Ok(Report {
+        schema_version: SCHEMA_VERSION,
         job: job.job_id.clone(),
+        submission: submission(job),
+        by_node,
+        steps,
+        tasks,
+        findings: Vec::new(),
+        scheduler: None,
+        started_us: job.started_ns.div_euclid(1000),
+        ended_us: job.ended_ns.map(|ended_ns| ended_ns.div_euclid(1000)),
         nodes: job.nodes.clone(),
         owner: job.owner.clone().or_else(|| job.owner_uid.map(|uid| format!("uid {uid}"))),
         wall_s: units::seconds_between(job.started_ns, end_ns),
@@ -153,6 +167,23 @@ impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
     }
 }
 
+/// Returns the facts that the scheduler reported.
+fn submission(job: &JobRow) -> Submission {
+    let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+    Submission {
+        name: job.name.clone(),
+        display_id: job.display_id.clone(),
+        cluster: job.cluster.clone(),
+        account: job.account.clone(),
+        queue: job.queue.clone(),
+        cores: count(job.cores),
+        gpus: count(job.gpus),
+        time_limit_s: count(job.time_limit_s),
+        memory_bytes: count(job.memory_bytes),
+        restarts: count(job.restarts),
+    }
+}
+
 fn total(ledger: &[LedgerRow]) -> Tally {
     let mut total = Tally::default();
     ledger.iter().for_each(|row| total.add(&row.tally));
@@ -163,7 +194,8 @@ fn loss(row: LossRow, started_ns: i64) -> LossReport {
     let LossRow { node, source, samples, reason, first_time_ns, last_time_ns, .. } = row;
     let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
     let (first_s, last_s) = (since_start(first_time_ns), since_start(last_time_ns));
-    LossReport { node, source, samples, reason, first_s, last_s }
+    let (first_us, last_us) = (first_time_ns.div_euclid(1000), last_time_ns.div_euclid(1000));
+    LossReport { node, source, samples, reason, first_s, last_s, first_us, last_us }
 }
 
 /// Computes the resource usage from the series. For each quantity, the first metric of a list that was sampled counts.

@@ -50,6 +50,11 @@ impl Hardware {
         Ok(Self { cpus })
     }
 
+    /// Returns the number of CPUs of a node, if it is that of the hardware.
+    pub(crate) fn cpus(&self, node: &str) -> Option<u64> {
+        self.cpus.get(node).filter(|(_, is_hard)| *is_hard).map(|(count, _)| *count)
+    }
+
     /// Returns the limit for the rates of a series; none for other quantities than CPU time.
     pub(crate) fn limit(&self, row: &SeriesRow) -> Option<Limit> {
         if row.unit != "nanoseconds" || !units::is_cpu_time(&row.metric) {

@@ -3,7 +3,7 @@
 use polymeter_proto::period::Period;
 use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};
 
-use crate::model::{MarkedInstant, Phase, PlanChange, RefusedRequest};
+use crate::model::{MarkedInstant, PeriodUse, Phase, PlanChange, RefusedRequest};
 use polymeter_proto::units;
 
 /// Sorts marks into phases and instants, in the order of their begin. An end belongs to the last open phase
@@ -11,15 +11,31 @@ use polymeter_proto::units;
 pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<MarkedInstant>) {
     let (mut phases, mut instants): (Vec<Phase>, Vec<MarkedInstant>) = (Vec::new(), Vec::new());
     for MarkRow { time_ns, node, name, kind, actor } in rows {
-        let at_s = units::seconds_between(started_ns, time_ns);
+        let (at_s, at_us) = (units::seconds_between(started_ns, time_ns), time_ns.div_euclid(1000));
         let is_open = |phase: &&mut Phase| phase.end_s.is_none() && phase.name == name && phase.node == node;
         match kind.as_str() {
-            "begin" => phases.push(Phase { name, node, begin_s: Some(at_s), end_s: None, actor }),
+            "begin" => phases.push(Phase {
+                name,
+                node,
+                begin_s: Some(at_s),
+                begin_us: Some(at_us),
+                end_s: None,
+                end_us: None,
+                actor,
+            }),
             "end" => match phases.iter_mut().rev().find(is_open) {
-                Some(phase) => phase.end_s = Some(at_s),
-                None => phases.push(Phase { name, node, begin_s: None, end_s: Some(at_s), actor }),
+                Some(phase) => (phase.end_s, phase.end_us) = (Some(at_s), Some(at_us)),
+                None => phases.push(Phase {
+                    name,
+                    node,
+                    begin_s: None,
+                    begin_us: None,
+                    end_s: Some(at_s),
+                    end_us: Some(at_us),
+                    actor,
+                }),
             },
-            _ => instants.push(MarkedInstant { name, node, at_s, actor }),
+            _ => instants.push(MarkedInstant { name, node, at_s, at_us, actor }),
         }
     }
     (phases, instants)
@@ -30,6 +46,7 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
     let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
     let change = |row: &PlanChangeRow| PlanChange {
         at_s: since_start(row.time_ns),
+        at_us: row.time_ns.div_euclid(1000),
         node: row.node.clone(),
         metric: row.metric.clone(),
         old: row.old_period_us.and_then(period),
@@ -37,6 +54,7 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
         cause: row.cause.clone(),
         actor: row.actor.clone(),
         until_s: row.until_ns.map(since_start),
+        until_us: row.until_ns.map(|until_ns| until_ns.div_euclid(1000)),
     };
     rows.iter().map(change).collect()
 }
@@ -45,6 +63,7 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
 pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<RefusedRequest> {
     let request = |row: RefusedRow| RefusedRequest {
         at_s: units::seconds_between(started_ns, row.time_ns),
+        at_us: row.time_ns.div_euclid(1000),
         node: row.node,
         request: row.request,
         period: row.period_us.and_then(period),
@@ -52,6 +71,35 @@ pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
         reason: row.reason,
     };
     rows.into_iter().map(request).collect()
+}
+
+/// Returns each period of a metric on a node between two times, and for how long it was in force. Successive uses of the same
+/// period count together.
+pub(crate) fn periods<'a>(
+    changes: impl Iterator<Item = &'a PlanChangeRow>,
+    started_ns: i64,
+    end_ns: i64,
+) -> Vec<PeriodUse> {
+    let mut uses: Vec<PeriodUse> = Vec::new();
+    let mut current: Option<(i64, Option<i64>)> = None;
+    let mut end = |from_ns: i64, until_ns: i64, period_us: Option<i64>| {
+        let seconds = units::seconds_between(from_ns.max(started_ns), until_ns.min(end_ns));
+        let Some(text) = period_us.and_then(period).filter(|_| seconds > 0.0) else { return };
+        match uses.iter_mut().find(|known| known.period == text) {
+            Some(known) => known.seconds += seconds,
+            None => uses.push(PeriodUse { period: text, seconds }),
+        }
+    };
+    for change in changes {
+        if let Some((from_ns, period_us)) = current {
+            end(from_ns, change.time_ns, period_us);
+        }
+        current = Some((change.time_ns, change.new_period_us));
+    }
+    if let Some((from_ns, period_us)) = current {
+        end(from_ns, end_ns, period_us);
+    }
+    uses
 }
 
 /// Formats a period; none if it is not valid.
@@ -99,6 +147,34 @@ mod tests {
             ]
         );
         assert_eq!(instants.iter().map(|instant| instant.at_s).collect::<Vec<_>>(), [2.0]);
+    }
+
+    #[test]
+    fn each_period_has_the_time_for_which_it_was_in_force() {
+        let change = |seconds: i64, old: Option<i64>, new: Option<i64>| PlanChangeRow {
+            time_ns: seconds * 1_000_000_000,
+            node: "n1".to_owned(),
+            metric: "cpu.usage".to_owned(),
+            old_period_us: old,
+            new_period_us: new,
+            cause: "lease".to_owned(),
+            actor: None,
+            until_ns: None,
+        };
+        let (second, fast) = (Some(1_000_000), Some(10_000));
+        let changes = [
+            change(99, None, second),
+            change(110, second, fast),
+            change(115, fast, second),
+            change(120, second, None),
+        ];
+        let found: Vec<_> = periods(changes.iter(), 100_000_000_000, 200_000_000_000)
+            .into_iter()
+            .map(|one| (one.period, one.seconds))
+            .collect();
+        assert_eq!(found, [("1s".to_owned(), 15.0), ("10ms".to_owned(), 5.0)]);
+        let open = periods(changes[..1].iter(), 100_000_000_000, 200_000_000_000);
+        assert_eq!(open, [PeriodUse { period: "1s".to_owned(), seconds: 100.0 }]);
     }
 
     #[test]

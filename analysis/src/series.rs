@@ -1,10 +1,12 @@
 //! The summary of one series. Pure.
 
+use std::collections::HashMap;
+
 use polymeter_store::reader::{BucketRow, PlanChangeRow, SeriesRow};
 
 use crate::curve::Curve;
 use crate::hardware::Limit;
-use crate::model::SeriesReport;
+use crate::model::{PeriodUse, SeriesReport};
 use crate::rates::{self, Rates};
 use crate::{buckets, history};
 use polymeter_proto::units;
@@ -14,13 +16,38 @@ fn is_of_step(row: &SeriesRow) -> bool {
     ["step", "task"].into_iter().any(|label| row.labels.get(label).is_some())
 }
 
-/// Returns the last period in force. Plan changes are recorded for the job's own series only.
-pub(crate) fn last_period(row: &SeriesRow, changes: &[PlanChangeRow]) -> Option<String> {
-    if is_of_step(row) {
-        return None;
+/// The periods of a series: the last one in force, and each with its time.
+#[derive(Debug, Default)]
+pub(crate) struct Periods {
+    last: Option<String>,
+    uses: Vec<PeriodUse>,
+}
+
+/// The changes of the plan of one metric on one node, by node and metric.
+pub(crate) type ChangesOfSeries<'a> = HashMap<(&'a str, &'a str), Vec<&'a PlanChangeRow>>;
+
+/// Sorts the changes of the plan by node and metric.
+pub(crate) fn by_series(changes: &[PlanChangeRow]) -> ChangesOfSeries<'_> {
+    let mut sorted = ChangesOfSeries::new();
+    for change in changes {
+        sorted.entry((change.node.as_str(), change.metric.as_str())).or_default().push(change);
     }
-    let change = changes.iter().rfind(|change| change.metric == row.metric && change.node == row.node)?;
-    change.new_period_us.and_then(history::period)
+    sorted
+}
+
+/// Returns the periods of a series between two times. Plan changes are recorded for the job's own series only.
+pub(crate) fn periods(
+    row: &SeriesRow,
+    changes: &ChangesOfSeries<'_>,
+    started_ns: i64,
+    end_ns: i64,
+) -> Periods {
+    let of_row = changes.get(&(row.node.as_str(), row.metric.as_str()));
+    let Some(changes) = of_row.filter(|_| !is_of_step(row)) else { return Periods::default() };
+    Periods {
+        last: changes.last().and_then(|change| change.new_period_us).and_then(history::period),
+        uses: history::periods(changes.iter().copied(), started_ns, end_ns),
+    }
 }
 
 /// The statistics of the samples of a series.
@@ -114,13 +141,8 @@ impl Summary {
     }
 
     /// Returns the report of the series. A counter that `starts_at_zero` had no line before its first sample.
-    pub(crate) fn report(
-        self,
-        row: &SeriesRow,
-        period: Option<String>,
-        starts_at_zero: bool,
-    ) -> SeriesReport {
-        let Self { samples, ends_ns: _, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
+    pub(crate) fn report(self, row: &SeriesRow, periods: Periods, starts_at_zero: bool) -> SeriesReport {
+        let Self { samples, ends_ns, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
         let is_counter = is_counter(row);
         let (rate_unit, factor) = rate_unit(row);
         let growth =
@@ -142,11 +164,16 @@ impl Summary {
             window_s: window_ns.map(|window_ns| units::seconds_between(0, window_ns)),
             is_clamped,
             samples,
-            period,
+            period: periods.last,
+            periods: periods.uses,
+            first_us: ends_ns.0.div_euclid(1000),
+            last_us: ends_ns.1.div_euclid(1000),
             min: min.chain(mean.filter(|_| is_counter)).reduce(f64::min),
             mean,
             max: max.chain(mean.filter(|_| is_counter && !is_clamped)).reduce(f64::max),
             growth,
+            step: row.labels.get("step").map(str::to_owned),
+            task: row.labels.get("task").map(str::to_owned),
             is_of_step: is_of_step(row),
             curve,
         }

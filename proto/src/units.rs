@@ -40,6 +40,24 @@ fn seconds_f64(seconds: f64) -> String {
     }
 }
 
+/// Formats a length of time in the units of a clock: `1 h 30 min`, `2 d 3 h`; below a minute with three significant digits.
+pub fn elapsed(seconds: f64) -> String {
+    if !(59.5..1e15).contains(&seconds) {
+        return seconds_f64(seconds);
+    }
+    let whole = seconds.round();
+    let parts = |large: f64, large_name: &str, small: f64, small_name: &str| {
+        let (count, rest) = ((whole / large).floor(), (whole % large / small).floor());
+        let rest = if rest > 0.0 { format!(" {rest:.0} {small_name}") } else { String::new() };
+        format!("{count:.0} {large_name}{rest}")
+    };
+    match whole {
+        _ if whole < 3600.0 => parts(60.0, "min", 1.0, "s"),
+        _ if whole < 86_400.0 => parts(3600.0, "h", 60.0, "min"),
+        _ => parts(86_400.0, "d", 3600.0, "h"),
+    }
+}
+
 /// Formats a number with three significant digits, and a decimal prefix from 10,000 on.
 pub fn number(value: f64) -> String {
     match value.abs() {
@@ -139,6 +157,22 @@ mod tests {
         assert_eq!(number(1234.0), "1234");
         assert_eq!(number(12_345.0), "12.3k");
         assert_eq!(number(0.25), "0.250");
+    }
+
+    #[test]
+    fn a_length_of_time_has_two_units() {
+        for (seconds, expected) in [
+            (0.0, "0 s"),
+            (0.05, "50 ms"),
+            (59.4, "59.4 s"),
+            (59.6, "1 min"),
+            (90.0, "1 min 30 s"),
+            (3600.0, "1 h"),
+            (5400.0, "1 h 30 min"),
+            (183_600.0, "2 d 3 h"),
+        ] {
+            assert_eq!(elapsed(seconds), expected);
+        }
     }
 
     #[test]

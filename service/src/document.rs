@@ -162,7 +162,11 @@ impl<'i> Section<'i> {
 
     /// Takes a table.
     pub fn section(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<Section<'i>> {
-        let value = self.take(key)?;
+        Self::of_value(key, self.take(key)?, reporter)
+    }
+
+    /// Returns the table that is the value of `key`.
+    pub fn of_value(key: &str, value: Spanned<DeValue<'i>>, reporter: &mut Reporter<'_>) -> Option<Self> {
         let span = value.span();
         let value = value.into_inner();
         let found = type_name(&value);

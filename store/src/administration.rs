@@ -13,6 +13,9 @@ use crate::{StoreError, StoreUrl};
 
 const HOUR_US: i64 = 3600 * 1_000_000;
 
+/// The time by which samples of a job, and the beginnings of their summaries, may lie before its start.
+const SAMPLES_BEFORE_US: i64 = 2 * HOUR_US;
+
 /// A connection that administers a store. Its user owns the store, or may change its tables.
 pub struct Administration {
     connection: Box<dyn Connection>,
@@ -109,6 +112,14 @@ impl Administration {
     pub fn release(&mut self, job_key: i64) -> Result<bool, StoreError> {
         const ACTION: &str = "release the job";
         self.connection.begin().context(ACTION)?;
+        // Its rows are left, from the time on at which it started.
+        let started = "SELECT started FROM kept_job JOIN job USING (job_key) WHERE job_key = $1";
+        let mut rows = self.connection.query(started, &[job_key.into()]).context(ACTION)?;
+        if let Some(started_ns) = rows.first_mut().map(Row::time_ns) {
+            let incomplete = "UPDATE retention SET complete_before = $1 WHERE complete_before > $1";
+            let begin = Value::time(started_ns / 1000 - SAMPLES_BEFORE_US);
+            self.connection.execute(incomplete, &[begin]).context(ACTION)?;
+        }
         let delete = "DELETE FROM kept_job WHERE job_key = $1";
         let deleted = self.connection.execute(delete, &[job_key.into()]).context(ACTION)?;
         self.connection.commit().context(ACTION)?;

@@ -81,6 +81,8 @@ pub(crate) struct MaintenanceSession {
     pub(crate) tasks: &'static [Task],
     /// The removal of old rows, which is one of the tasks.
     pub(crate) removal: &'static Removal,
+    /// The reason for which there are no tasks, with its remedy; none if there are some.
+    pub(crate) obstacle: Option<String>,
 }
 
 /// A task of the maintenance.

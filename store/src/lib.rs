@@ -21,6 +21,7 @@ mod labels;
 mod limits;
 mod maintenance;
 mod metadata_removal;
+mod node_records;
 mod options;
 mod postgres;
 pub mod reader;
@@ -29,6 +30,8 @@ mod retention;
 mod schema;
 mod sqlite;
 mod stop;
+#[cfg(test)]
+mod testing;
 mod url;
 mod value;
 mod writer;

@@ -1,5 +1,5 @@
-//! The removal of metadata: series, ledger lines, changes of plan, marks and losses of which retention left no row at any
-//! level. Jobs themselves stay, and ids are never used again.
+//! The removal of metadata: series, ledger lines, changes of plan, marks and losses of a time of which retention left no row at
+//! any level. Jobs themselves stay, and ids are never used again.
 //!
 //! As long as summaries of an hour are kept for ever, nothing is removed here.
 
@@ -8,10 +8,11 @@ use tracing::info;
 use crate::StoreError;
 use crate::backend::{Connection, Task};
 use crate::error::{Context, DatabaseError};
-use crate::removal::states;
-use crate::retention::{Level, LevelState};
+use crate::node_records::NodeRecords;
+use crate::removal::{Progress, progress};
+use crate::retention::Level;
 use crate::stop::Stop;
-use crate::value::{Row, Value};
+use crate::value::Value;
 
 /// Removes what no row refers to.
 pub(crate) const REMOVE: Task = Task { name: "remove metadata of old jobs", rounds: 60, run: remove };
@@ -24,26 +25,36 @@ const STEP_BLOCKS: u32 = 500;
 /// The time by which rows of a job may lie after its end, in microseconds.
 const MARGIN_US: i64 = 3600 * 1_000_000;
 
-/// The number of sessions that one transaction removes.
+/// The number of sessions that one transaction examines.
 const STEP_SESSIONS: u32 = 1000;
 
 /// The condition that a ledger line is of a session that has ended: an open one may count in it.
 const IS_OF_ENDED_SESSION: &str = "NOT EXISTS (SELECT 1 FROM session WHERE session.session_key = ledger_line.session_key AND ended IS NULL)";
 
-/// Returns the blocks after `$1` of jobs that ended before `$2`, and of nodes that no agent has sent for since.
-const BLOCKS: &str = "SELECT first_id, block.job_key, block.node,
-         CASE WHEN block.job_key IS NULL
-             THEN NOT EXISTS (SELECT 1 FROM session WHERE session.node = block.node AND (ended IS NULL OR last_seen >= $2))
-                 AND NOT EXISTS (SELECT 1 FROM kept_job JOIN job_node ON job_node.job_key = kept_job.job_key WHERE job_node.node = block.node)
-             ELSE EXISTS (SELECT 1 FROM job WHERE job.job_key = block.job_key AND job.ended < $2)
-                 AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = block.job_key AND (ended IS NULL OR ended >= $2))
-                 AND NOT EXISTS (SELECT 1 FROM kept_job WHERE kept_job.job_key = block.job_key)
+/// Returns the blocks after `$1` of jobs that ended before `$2`, and of nodes that no agent has sent for since. An OFFSET makes
+/// PostgreSQL look for the rows of each block, in place of all rows once.
+const BLOCKS: &str = "SELECT first_id, next_block.job_key, next_block.node,
+         CASE WHEN next_block.job_key IS NULL
+             THEN NOT EXISTS (SELECT 1 FROM session WHERE session.node = next_block.node AND (ended IS NULL OR last_seen >= $2) LIMIT 1 OFFSET 0)
+                 AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key IN (SELECT job_key FROM kept_job)
+                                     AND job_node.node = next_block.node LIMIT 1 OFFSET 0)
+             ELSE EXISTS (SELECT 1 FROM job WHERE job.job_key = next_block.job_key AND job.ended < $2 LIMIT 1 OFFSET 0)
+                 AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = next_block.job_key AND (ended IS NULL OR ended >= $2)
+                                 LIMIT 1 OFFSET 0)
+                 AND NOT EXISTS (SELECT 1 FROM kept_job WHERE kept_job.job_key = next_block.job_key)
          END
-     FROM (SELECT first_id, job_key, node FROM series_block WHERE first_id > $1 ORDER BY first_id LIMIT {limit}) AS block";
+     FROM (SELECT first_id, job_key, node FROM series_block WHERE first_id > $1 ORDER BY first_id LIMIT {limit}) AS next_block";
+
+/// Returns the sessions after `$1` that ended before `$2`, with the answer to whether no series of their jobs is left.
+const SESSIONS: &str = "SELECT session_key,
+         NOT EXISTS (SELECT 1 FROM ledger_line JOIN series_block ON series_block.job_key = ledger_line.job_key
+                     WHERE ledger_line.session_key = next_session.session_key LIMIT 1 OFFSET 0)
+     FROM (SELECT session_key FROM session WHERE session_key > $1 AND ended < $2 AND last_seen < $2
+           ORDER BY session_key LIMIT {limit}) AS next_session";
 
 /// Removes the metadata before the time up to which every level is gone.
 fn remove(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
-    let Some(before_us) = gone_before(&states(connection)?) else { return Ok(()) };
+    let Some(before_us) = gone_before(&progress(connection)?) else { return Ok(()) };
     let before_us = before_us - MARGIN_US;
     let mut last_id = i64::MIN;
     while !stop.is_requested() {
@@ -53,16 +64,20 @@ fn remove(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError
     if stop.is_requested() {
         return Ok(());
     }
+    for records in NodeRecords::ALL {
+        records.remove(connection, before_us, stop).context(ACTION)?;
+    }
     remove_sessions(connection, before_us, stop).context(ACTION)?;
     remove_lists(connection).context(ACTION)
 }
 
-/// Returns the time before which every level was removed; none if one of them was not.
-fn gone_before(states: &[LevelState]) -> Option<i64> {
-    let dropped = Level::ALL.map(|level| {
-        states.iter().find(|state| state.level == level).and_then(|state| state.dropped_before_us)
+/// Returns the time before which no row of any level is left; none if there is no such time.
+fn gone_before(levels: &[Progress]) -> Option<i64> {
+    let gone = Level::ALL.map(|level| {
+        let Progress { dropped_us, complete_us, .. } = levels.iter().find(|of| of.level == level)?;
+        dropped_us.zip(*complete_us).map(|(dropped_us, complete_us)| dropped_us.min(complete_us))
     });
-    dropped.into_iter().collect::<Option<Vec<_>>>()?.into_iter().min()
+    gone.into_iter().collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
 /// Removes the metadata of the jobs and nodes of the next blocks. Returns the last block that was examined; none at the end.
@@ -132,28 +147,28 @@ fn remove_sessions(
     before_us: i64,
     stop: &Stop,
 ) -> Result<(), DatabaseError> {
-    let old = format!(
-        "SELECT session_key FROM session WHERE ended < $1 AND last_seen < $1
-             AND NOT EXISTS (SELECT 1 FROM ledger_line JOIN series_block ON series_block.job_key = ledger_line.job_key
-                             WHERE ledger_line.session_key = session.session_key)
-         LIMIT {STEP_SESSIONS}"
-    );
+    let select = SESSIONS.replace("{limit}", &STEP_SESSIONS.to_string());
+    let mut last_key = i64::MIN;
     while !stop.is_requested() {
-        let keys: Vec<i64> =
-            connection.query(&old, &[Value::Time(before_us)])?.iter_mut().map(Row::integer).collect();
-        if keys.is_empty() {
-            break;
-        }
-        let is_old = (connection.dialect().is_one_of)(&keys);
         connection.begin()?;
-        // A session that sends again meanwhile is open, and stays.
-        connection.execute(
-            &format!("DELETE FROM ledger_line WHERE session_key {is_old} AND {IS_OF_ENDED_SESSION}"),
-            &[],
-        )?;
-        connection
-            .execute(&format!("DELETE FROM session WHERE session_key {is_old} AND ended IS NOT NULL"), &[])?;
+        let mut sessions = connection.query(&select, &[last_key.into(), Value::Time(before_us)])?;
+        let sessions: Vec<_> = sessions.iter_mut().map(|row| (row.integer(), row.boolean())).collect();
+        let is_old = sessions.iter().filter(|(_, is_old)| *is_old).map(|(key, _)| *key).collect::<Vec<_>>();
+        if !is_old.is_empty() {
+            let is_old = (connection.dialect().is_one_of)(&is_old);
+            // A session that sends again meanwhile is open, and stays.
+            connection.execute(
+                &format!("DELETE FROM ledger_line WHERE session_key {is_old} AND {IS_OF_ENDED_SESSION}"),
+                &[],
+            )?;
+            connection.execute(
+                &format!("DELETE FROM session WHERE session_key {is_old} AND ended IS NOT NULL"),
+                &[],
+            )?;
+        }
         connection.commit()?;
+        let Some((key, _)) = sessions.last() else { break };
+        last_key = *key;
     }
     Ok(())
 }
@@ -165,11 +180,15 @@ fn remove_lists(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
         ("series_shape", "series_shape_member", "shape_id", "series_block"),
         ("plan_change_set", "plan_change_set_member", "set_id", "plan_change_event"),
     ] {
-        let is_unused =
-            |table: &str| format!("NOT EXISTS (SELECT 1 FROM {user} WHERE {user}.{id} = {table}.{id})");
+        let without = |of: &str, other: &str| {
+            format!(
+                "DELETE FROM {of} WHERE NOT EXISTS (SELECT 1 FROM {other} WHERE {other}.{id} = {of}.{id})"
+            )
+        };
         connection.begin()?;
-        connection.execute(&format!("DELETE FROM {member} WHERE {}", is_unused(member)), &[])?;
-        connection.execute(&format!("DELETE FROM {table} WHERE {}", is_unused(table)), &[])?;
+        // A writer may begin to use a list at any moment: its members go after the list itself is gone.
+        connection.execute(&without(table, user), &[])?;
+        connection.execute(&without(member, table), &[])?;
         connection.commit()?;
     }
     Ok(())
@@ -178,23 +197,19 @@ fn remove_lists(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::retention::Keep;
 
     #[test]
     fn metadata_is_gone_with_the_last_level() {
-        let states = |dropped: [Option<i64>; 4]| {
-            Level::ALL
-                .into_iter()
-                .zip(dropped)
-                .map(|(level, dropped_before_us)| LevelState {
-                    level,
-                    keep: Keep::Forever,
-                    dropped_before_us,
-                })
-                .collect::<Vec<_>>()
+        let gone = |times: [(Option<i64>, Option<i64>); 4]| {
+            let progress = |(level, (dropped_us, complete_us))| Progress { level, dropped_us, complete_us };
+            gone_before(&Level::ALL.into_iter().zip(times).map(progress).collect::<Vec<_>>())
         };
-        assert_eq!(gone_before(&states([Some(9), Some(8), Some(7), None])), None);
-        assert_eq!(gone_before(&states([Some(9), Some(8), Some(7), Some(3)])), Some(3));
+        let same = |time| (Some(time), Some(time));
+        assert_eq!(gone([same(9), same(8), same(7), (None, None)]), None);
+        assert_eq!(gone([same(9), same(8), same(7), same(3)]), Some(3));
+        // A removal that was interrupted, and chunks that are longer than a day.
+        assert_eq!(gone([(Some(9), None), same(8), same(7), same(3)]), None);
+        assert_eq!(gone([(Some(9), Some(2)), same(8), same(7), (Some(3), Some(5))]), Some(2));
         assert_eq!(gone_before(&[]), None);
     }
 }

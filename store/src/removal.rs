@@ -10,7 +10,7 @@ use crate::backend::{Connection, Removal, Removed};
 use crate::error::Context;
 use crate::retention::{Cutoffs, Keep, Level, LevelState, Part, Retention};
 use crate::stop::Stop;
-use crate::value::Row;
+use crate::value::{Row, Value};
 
 /// Writes the policy into the store. Returns the previous one if it was another one.
 pub(crate) fn write(
@@ -27,6 +27,11 @@ pub(crate) fn write(
         let update = "UPDATE retention SET keep_days = CAST($2 AS bigint) WHERE relation = CAST($1 AS text)";
         let days = retention.of(level).days();
         connection.execute(update, &[level.relation().into(), days.into()]).context(ACTION)?;
+        if retention.of(level) > before.of(level) {
+            // Rows that the previous policy did not keep may be added from now on.
+            let update = "UPDATE retention SET complete_before = NULL WHERE relation = $1";
+            connection.execute(update, &[level.relation().into()]).context(ACTION)?;
+        }
     }
     connection.commit().context(ACTION)?;
     Ok(Some(before))
@@ -80,26 +85,80 @@ pub(crate) fn remove_before(
     cutoffs: &Cutoffs,
     mut each: impl FnMut(&Part, Removed),
 ) -> Result<(), StoreError> {
-    if cutoffs.is_empty() || (removal.due)(connection, cutoffs)?.is_empty() {
+    if cutoffs.is_empty() {
         return Ok(());
     }
-    (removal.prepare)(connection, stop)?;
-    // The completion of the rollups may have made further old parts.
-    for part in (removal.due)(connection, cutoffs)? {
-        if stop.is_requested() {
-            break;
-        }
-        let removed = (removal.remove)(connection, &part, stop)?;
-        if let Removed::Done { kept_rows } = removed {
-            let name = part.name.as_deref().unwrap_or("old rows");
-            let relation = part.level.relation();
-            if kept_rows > 0 {
-                info!("dropped {name} of {relation}, except for {kept_rows} rows of kept jobs");
-            } else {
-                info!("dropped {name} of {relation}");
+    let mut is_complete = true;
+    if !(removal.due)(connection, cutoffs)?.is_empty() {
+        (removal.prepare)(connection, stop)?;
+        // The completion of the rollups may have made further old parts.
+        for part in (removal.due)(connection, cutoffs)? {
+            if stop.is_requested() {
+                break;
             }
+            let removed = (removal.remove)(connection, &part, stop)?;
+            is_complete &= removed != Removed::Postponed;
+            log(&part, removed);
+            each(&part, removed);
         }
-        each(&part, removed);
+        (removal.finish)(connection, stop)?;
     }
-    (removal.finish)(connection, stop)
+    if is_complete && !stop.is_requested() {
+        record_complete(connection, cutoffs)?;
+    }
+    Ok(())
+}
+
+fn log(part: &Part, removed: Removed) {
+    let Removed::Done { kept_rows } = removed else { return };
+    let name = part.name.as_deref().unwrap_or("old rows");
+    let relation = part.level.relation();
+    if kept_rows > 0 {
+        info!("dropped {name} of {relation}, except for {kept_rows} rows of kept jobs");
+    } else {
+        info!("dropped {name} of {relation}");
+    }
+}
+
+/// Records that nothing is left before `done`, as far as the policy admits no older rows any more.
+fn record_complete(connection: &mut dyn Connection, done: &Cutoffs) -> Result<(), StoreError> {
+    const ACTION: &str = "record the end of the removal";
+    let policy = cutoffs(connection)?;
+    let recorded = progress(connection)?;
+    for level in Level::ALL {
+        let Some(before_us) = done.of(level).zip(policy.of(level)).map(|(done, policy)| done.min(policy))
+        else {
+            continue;
+        };
+        if recorded.iter().any(|of| of.level == level && of.complete_us >= Some(before_us)) {
+            continue;
+        }
+        let update = "UPDATE retention SET complete_before = $2 WHERE relation = $1";
+        connection.execute(update, &[level.relation().into(), Value::Time(before_us)]).context(ACTION)?;
+    }
+    Ok(())
+}
+
+/// The progress of the removal of a level, in microseconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) level: Level,
+    /// The time before which rows were removed, or are being removed; none if none were.
+    pub(crate) dropped_us: Option<i64>,
+    /// The time before which no row is left, except for those of kept jobs.
+    pub(crate) complete_us: Option<i64>,
+}
+
+/// Returns the progress of each level.
+pub(crate) fn progress(connection: &mut dyn Connection) -> Result<Vec<Progress>, StoreError> {
+    let select = "SELECT relation, dropped_before, complete_before FROM retention";
+    let rows = connection.query(select, &[]).context("read the retention policy")?;
+    let progress = |mut row: Row| {
+        Some(Progress {
+            level: Level::of_relation(&row.text())?,
+            dropped_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
+            complete_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
+        })
+    };
+    Ok(rows.into_iter().filter_map(progress).collect())
 }

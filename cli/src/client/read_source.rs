@@ -81,6 +81,11 @@ impl Source {
         if self.is_remote { "the collector's store" } else { "the store" }
     }
 
+    /// Returns true if the series of nodes are hidden: a collector shows them to administrators only.
+    pub(crate) fn hides_nodes(&self) -> bool {
+        self.is_remote && self.visible == Visible::Own
+    }
+
     /// Opens a store.
     pub(crate) fn of_store(store: &StoreUrl) -> Result<Self, Failure> {
         let reader = Reader::open(store).map_err(|error| store_failure("cannot read the store", &error))?;

@@ -1,14 +1,18 @@
 //! `polymeter report`: reports the resource usage of a stored job.
 
+use std::path::{Path, PathBuf};
+
+use polymeter_analysis::advice::{self, Advice};
 use polymeter_analysis::gather::gather;
+use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
 
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
-use crate::output::printable::printable_name;
-use crate::output::terminal;
+use crate::output::{style, terminal};
 use crate::report::choice::choose;
-use crate::report::render::{self, Detail};
+use crate::report::render::{self, Sections};
+use crate::report::step::keep_step;
 use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
@@ -25,13 +29,24 @@ pub(crate) struct ReportArguments {
     #[command(flatten)]
     source: ReadSource,
 
-    /// Include constant series, all events and the ledger by source.
+    /// Show everything: the first screen, all sections without limits, constant series, and the ledger by source.
     #[arg(long)]
     all: bool,
 
+    #[command(flatten)]
+    sections: Sections,
+
+    /// The directory of the site's rules for findings.
+    #[arg(long, value_name = "DIRECTORY", default_value = advice::DIRECTORY)]
+    advice: PathBuf,
+
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "jobstats")]
     json: bool,
+
+    /// Print the summary of Jobstats, `JS1:...`, which reportseff and job_defense_shield read.
+    #[arg(long)]
+    jobstats: bool,
 }
 
 impl ReportArguments {
@@ -46,41 +61,34 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let wanted = arguments.job.as_deref().or(arguments.job_option.as_deref());
     let chosen = choose(&mut source, wanted)?;
     let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(failed)?;
+    add_findings(&mut report, &arguments.advice);
     if let Some(step) = &chosen.step {
         keep_step(&mut report, step)?;
     }
+    print(&report, arguments)
+}
+
+/// Adds the findings. Faults of the site's rules are warnings: a user cannot correct them.
+fn add_findings(report: &mut Report, directory: &Path) {
+    let (advice, faults) = Advice::load(directory);
+    for fault in &faults.0 {
+        terminal::print_error(&format!("polymeter: file of rules ignored: {fault}\n"));
+    }
+    advice.advise(report);
+}
+
+fn print(report: &Report, arguments: &ReportArguments) -> Result<(), Failure> {
     if arguments.json {
-        return terminal::print_json(&report);
+        return terminal::print_json(report);
     }
-    let limit = terminal::width_limit(&std::io::stdout());
-    terminal::print(&render::text(&report, Detail::of(arguments.all), limit))
-}
-
-/// Keeps the series of one step.
-fn keep_step(report: &mut Report, step: &str) -> Result<(), Failure> {
-    let mut steps: Vec<String> =
-        report.series.iter().filter_map(|series| step_of(&series.labels).map(str::to_owned)).collect();
-    steps.sort();
-    steps.dedup();
-    if !steps.iter().any(|known| known == step) {
-        let names: Vec<_> = steps.iter().take(STEPS).map(|step| printable_name(step)).collect();
-        let (step, job) = (printable_name(step), printable_name(&report.job));
-        let remedy = if names.is_empty() {
-            "no steps of it were sampled".to_owned()
-        } else {
-            format!("its steps are {}", names.join(", "))
-        };
-        return Err(Failure::Failed(format!("unknown step `{step}` of job {job}: {remedy}")));
+    if arguments.jobstats {
+        let summary = jobstats::summary(report)
+            .map_err(|error| Failure::because("cannot make the summary of Jobstats", &error))?;
+        return terminal::print(&(summary + "\n"));
     }
-    report.series.retain(|series| step_of(&series.labels) == Some(step));
-    report.notes.push(format!("the series are those of step {step}; the totals are those of the job"));
-    Ok(())
-}
-
-/// The maximum number of steps that a refusal lists.
-const STEPS: usize = 10;
-
-/// Returns the step in labels in the form `key=value,...`.
-fn step_of(labels: &str) -> Option<&str> {
-    labels.split(',').find_map(|label| label.strip_prefix("step="))
+    let stdout = std::io::stdout();
+    let (limit, has_colours) = (terminal::width_limit(&stdout), style::has_colours(&stdout));
+    let text = render::chosen(report, arguments.sections, arguments.all, limit, has_colours);
+    // The texts of the report were made printable one by one; what is left are the colours.
+    terminal::print_raw(text.as_bytes())
 }

@@ -23,11 +23,13 @@ mod job_facts;
 mod ledger;
 mod metadata;
 mod metrics;
+mod operations;
 mod plans;
 mod postgres;
 mod postgrest;
 mod program;
 mod reading;
+mod removal_plans;
 mod retention;
 mod rollup_tables;
 mod rollups;
@@ -50,11 +52,13 @@ fn main() -> std::process::ExitCode {
         ledger::TESTS,
         metadata::TESTS,
         metrics::TESTS,
+        operations::TESTS,
         plans::TESTS,
         postgres::TESTS,
         postgrest::TESTS,
         program::TESTS,
         reading::TESTS,
+        removal_plans::TESTS,
         retention::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,

@@ -14,6 +14,7 @@ use crate::support::{Kind, TestEnvironment, now_us};
 
 scenarios! {
     version_6_is_migrated_row_by_row,
+    counts_outlive_their_session,
     jobs_share_the_lists_of_their_series_and_plans,
     collectors_register_the_same_series_once,
 }
@@ -123,6 +124,42 @@ fn version_6_is_migrated_row_by_row(environment: &mut TestEnvironment) {
     assert_eq!(environment.number(TWICE), 0);
     let next = "SELECT next_id - (SELECT max(series_id) FROM series) FROM series_counter";
     assert_eq!(environment.number(next), 1);
+}
+
+fn counts_outlive_their_session(environment: &mut TestEnvironment) {
+    make_empty_store_of_version(environment, 6);
+    insert_data_of_version_6(environment);
+    let time = |seconds: i64| match environment.kind {
+        Kind::Sqlite => format!("{}", (1_767_225_600 + seconds) * 1_000_000_000),
+        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", 1_767_225_600 + seconds),
+    };
+    let (begin, end) = (time(10), time(50));
+    // Sessions that are gone: of a job, of a node, and one that stored nothing.
+    environment.execute(&format!(
+        "INSERT INTO job (job_id, started, ended) VALUES ('j1', {begin}, {end});
+         INSERT INTO job_node (job_key, node, started, session_id) SELECT job_key, 'n1', started, '0000000000000079' FROM job;
+         INSERT INTO ledger (session_id, job_key, handle, source, due, taken, late, missed, absent, dropped, skipped, rejected, quarantined, stored)
+         VALUES ('0000000000000079', 1, 1, 'gone', 20, 10, 1, 9, 1, 1, 2, 3, 1, 2), ('0000000000000080', NULL, NULL, 'gone', 5, 5, 0, 0, 0, 0, 0, 0, 0, 5),
+             ('0000000000000081', 1, 1, 'gone', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)"
+    ));
+    let mut before = environment.lines(ROWS[2]);
+    assert_eq!(before.len(), 7);
+    environment.collector().stop().unwrap();
+    before.retain(|line| !line.contains("0000000000000081"));
+    assert_eq!(environment.lines(ROWS[2]), before);
+    let sessions = "SELECT node || '|' || agent_version || '|' || end_reason FROM session WHERE session_id > '0000000000000078' ORDER BY session_id";
+    assert_eq!(environment.lines(sessions), ["n1|unknown|silent", "unknown|unknown|silent"]);
+    assert_eq!(
+        environment.number("SELECT count(*) FROM session WHERE ended IS NOT NULL AND last_sequence = 0"),
+        2
+    );
+    // A report of the job counts them.
+    let ledger = environment.reader().ledger(1).unwrap();
+    let gone: Vec<_> = ledger.iter().filter(|row| row.source == "gone").collect();
+    assert_eq!(
+        gone.iter().map(|row| (row.node.as_str(), row.tally.due, row.stored)).collect::<Vec<_>>(),
+        [("n1", 20, 2)]
+    );
 }
 
 /// Sends a job on each of `nodes`, whose changes of plan are the same.

@@ -13,13 +13,13 @@ scenarios! {
 }
 
 /// The number of jobs: one after the other, each for ten minutes, over three weeks.
-const JOBS: i64 = 3000;
+pub(crate) const JOBS: i64 = 3000;
 
 /// The number of the job that is read. It runs at noon, so that it has one day.
 const NOON: i64 = 10 * 144 + 72;
 
 /// The tables with a row for each job, or several. `metric` and `schema_version` have few rows.
-const LARGE: [&str; 8] =
+pub(crate) const LARGE: [&str; 8] =
     ["job", "job_node", "series_block", "ledger_line", "plan_change_event", "mark", "loss", "session"];
 
 /// Returns the expression for the time that a number of seconds after the first job, in the store's form.
@@ -42,7 +42,7 @@ fn create_partitions(environment: &mut TestEnvironment) {
 }
 
 /// Fills the store with jobs.
-fn fill(environment: &mut TestEnvironment) {
+pub(crate) fn fill(environment: &mut TestEnvironment) {
     environment.collector().stop().unwrap();
     environment.accept_inserts();
     create_partitions(environment);

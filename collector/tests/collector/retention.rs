@@ -1,7 +1,7 @@
 //! Tests of retention: what is removed at which age, and what stays.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use polymeter_collector::{Collector, CollectorConfig};
@@ -40,9 +40,10 @@ const OF_DAY: i64 = 360;
 /// The series of a node, and those of a job.
 const SERIES: i64 = 3;
 
-/// Returns the beginning of the samples of a day: noon.
+/// Returns the beginning of the samples of a day: noon. A test that runs at midnight has the same days before and after.
 fn begin_us(days_ago: i64) -> i64 {
-    (now_us() / DAY_US - days_ago) * DAY_US + 12 * HOUR_US
+    static TODAY: OnceLock<i64> = OnceLock::new();
+    (TODAY.get_or_init(|| now_us() / DAY_US) - days_ago) * DAY_US + 12 * HOUR_US
 }
 
 /// Returns a configuration that accepts samples of every day, and leaves the policy of the store in force.

@@ -1,16 +1,19 @@
 //! Tests of the administration of the database: roles, writers of other users, and a dump that is restored.
 
 use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_store::{Keep, Retention, prune};
 
 use crate::postgres::{assert_counts, send_row, server};
 use crate::sql_roles::store_of_users;
 use crate::support::agent::Agent;
 use crate::support::sql::{query_in, text};
-use crate::support::{Kind, TestEnvironment, now_us};
+use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 
 polymeter_test_harness::tests![
     a_writer_stores_samples_on_postgresql,
     a_writer_stores_samples_on_timescaledb,
+    a_writer_leaves_maintenance_to_the_owner_on_postgresql,
+    a_writer_leaves_maintenance_to_the_owner_on_timescaledb,
     roles_are_created_later_by_an_administrator,
     databases_share_the_roles,
     a_dump_can_be_restored_on_postgresql,
@@ -40,6 +43,54 @@ fn assert_a_writer_stores_samples(kind: Kind) {
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_counts(&environment, "n1", 4);
+}
+
+fn a_writer_leaves_maintenance_to_the_owner_on_postgresql() {
+    assert_a_writer_leaves_maintenance(Kind::Postgres);
+}
+
+fn a_writer_leaves_maintenance_to_the_owner_on_timescaledb() {
+    assert_a_writer_leaves_maintenance(Kind::Timescale);
+}
+
+fn assert_a_writer_leaves_maintenance(kind: Kind) {
+    let mut environment = TestEnvironment::new(kind);
+    // The store keeps all at first.
+    let config = environment.config();
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, now_us() - 5 * 86_400 * 1_000_000, 0);
+    send_row(&mut agent, now_us(), 1);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 2);
+    let second = server(&mut environment);
+    second.query("CREATE ROLE second LOGIN IN ROLE polymeter_writer");
+    second.configure("log_min_messages = error\n");
+    second.restart();
+    let log = second.socket_directory().join("log");
+    let store = second.url().replace("user=postgres", "user=second").parse().unwrap();
+    let retention = Retention { samples: Keep::Days(2), ten_seconds: Keep::Days(2), ..Retention::FOREVER };
+    let config = CollectorConfig { store, retention: Some(retention), ..config };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    // The round of the maintenance writes the policy, and ends.
+    let policy = "SELECT count(*) FROM retention WHERE keep_days = 2";
+    let maintained = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+    wait_until("a round has ended", || {
+        environment.number(policy) == 2 && environment.number(maintained) == 0
+    });
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 2);
+    let errors = std::fs::read_to_string(log).unwrap();
+    assert!(!errors.contains("must be owner") && !errors.contains("permission denied"), "{errors}");
+    let error = prune(&config.store, None, |_, _| ()).unwrap_err().to_string();
+    assert!(error.contains("does not own the tables"), "{error}");
+    // A member of the owner's role may do all that the owner may.
+    environment.execute("GRANT postgres TO second");
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    wait_until("old samples are removed", || environment.number("SELECT count(*) FROM samples") == 3);
+    collector.stop().unwrap();
+    assert_eq!(environment.number("SELECT CAST(sum(count) AS bigint) FROM samples_1h"), 6);
 }
 
 fn roles_are_created_later_by_an_administrator() {

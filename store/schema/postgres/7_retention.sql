@@ -1,10 +1,12 @@
 -- Version 7 for PostgreSQL and TimescaleDB: what retention needs to know. Mirrors sqlite/7_retention.sql.
 
--- Rows of a relation are removed after `keep_days`, or never. `dropped_before`: older rows were removed, except for kept jobs.
+-- Rows of a relation are removed after `keep_days`, or never. `dropped_before`: older rows were removed, or
+-- are being removed, except for those of kept jobs. `complete_before`: none of them is left.
 CREATE TABLE retention (
     relation text PRIMARY KEY,
     keep_days int8,
-    dropped_before timestamptz
+    dropped_before timestamptz,
+    complete_before timestamptz
 );
 INSERT INTO retention (relation) VALUES ('samples'), ('samples_10s'), ('samples_1min'), ('samples_1h');
 

@@ -114,6 +114,19 @@ CREATE VIEW plan_change AS
 SELECT time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until, reason
 FROM plan_change_event JOIN plan_change_set_member ON plan_change_set_member.set_id = plan_change_event.set_id;
 
+-- A line that counts something is not lost with its session: the session is as its job says, or of an unknown node.
+INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, ended, end_reason)
+SELECT session_id,
+       coalesce((SELECT min(node) FROM job_node WHERE job_node.job_key = line.job_key AND job_node.session_id = line.session_id),
+                (SELECT min(node) FROM job_node WHERE job_node.job_key = line.job_key HAVING count(*) = 1), 'unknown'),
+       'unknown', coalesce(begun, 0), 0, coalesce(finished, 0), coalesce(finished, 0), 'silent'
+FROM (
+    SELECT session_id, min(ledger.job_key) AS job_key, min(job.started) AS begun, max(coalesce(job.ended, job.started)) AS finished
+    FROM ledger LEFT JOIN job ON job.job_key = ledger.job_key
+    WHERE due + taken + late + missed + absent + dropped + skipped + rejected + quarantined + stored > 0
+        AND NOT EXISTS (SELECT 1 FROM session WHERE session.session_id = ledger.session_id)
+    GROUP BY session_id
+) AS line;
 CREATE TABLE session_7 (
     session_key INTEGER PRIMARY KEY,
     session_id text NOT NULL UNIQUE,

@@ -4,7 +4,8 @@
 CREATE TABLE retention (
     relation text PRIMARY KEY,
     keep_days INTEGER,
-    dropped_before INTEGER
+    dropped_before INTEGER,
+    complete_before INTEGER
 );
 INSERT INTO retention (relation) VALUES ('samples'), ('samples_10s'), ('samples_1min'), ('samples_1h');
 

@@ -11,11 +11,14 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::StoreError;
-use crate::backend::{Backend, MaintenanceSession, Task};
+use crate::backend::{Backend, Connection, MaintenanceSession, Task};
 use crate::error::chain;
 use crate::removal;
 use crate::retention::Retention;
 use crate::stop::Stop;
+
+/// The number of rounds after which an obstacle is logged again: a day.
+const OBSTACLE_ROUNDS: u32 = 1440;
 
 /// The time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_secs(60);
@@ -111,10 +114,15 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
             }
         };
         stop.set_cancel(session.cancel.take());
-        if let Err(error) = write_retention(&mut session, retention) {
+        if let Err(error) = write_retention(&mut *session.connection, retention) {
             info!("database maintenance postponed: {}", chain(&error));
             stop.set_cancel(None);
             return;
+        }
+        if let Some(obstacle) = &session.obstacle
+            && round.is_multiple_of(OBSTACLE_ROUNDS)
+        {
+            warn!("{obstacle}");
         }
         let is_finished = run_tasks(session, round, stop, &mut done);
         stop.set_cancel(None);
@@ -125,15 +133,25 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
 }
 
 /// Writes a new policy for retention into the store. Without it nothing is removed.
-fn write_retention(session: &mut MaintenanceSession, retention: &NewRetention) -> Result<(), StoreError> {
-    let mut retention = retention.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(new) = *retention else { return Ok(()) };
-    if let Some(before) = removal::write(&mut *session.connection, &new)?
+///
+/// The database may not answer for long: the policy is not locked meanwhile, so that [`Maintenance::set_retention`] never waits.
+fn write_retention(
+    connection: &mut dyn Connection,
+    new_retention: &Mutex<Option<Retention>>,
+) -> Result<(), StoreError> {
+    let waiting = || new_retention.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = *waiting();
+    let Some(new) = new else { return Ok(()) };
+    if let Some(before) = removal::write(connection, &new)?
         && before != Retention::FOREVER
     {
         info!("the retention changed from {before} to {new}");
     }
-    *retention = None;
+    // A policy that was set meanwhile is written by the next round.
+    let mut waiting = waiting();
+    if *waiting == Some(new) {
+        *waiting = None;
+    }
     Ok(())
 }
 
@@ -157,4 +175,31 @@ fn run_tasks(session: MaintenanceSession, round: u32, stop: &Stop, done: &mut us
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retention::Keep;
+    use crate::sqlite;
+    use crate::testing::Observed;
+
+    #[test]
+    fn a_policy_can_be_set_while_another_one_is_written() {
+        let (_directory, connection) = sqlite::new_store();
+        let first = Retention { samples: Keep::Days(10), ..Retention::default() };
+        let second = Retention { samples: Keep::Days(20), ..Retention::default() };
+        let new: NewRetention = Arc::new(Mutex::new(Some(first)));
+        let mut connection = Observed::new(connection, |_, _, _| {
+            // It would wait for the database here if the policy were locked.
+            *new.try_lock().unwrap() = Some(second);
+        });
+        write_retention(&mut connection, &new).unwrap();
+        let mut connection = connection.into_inner();
+        assert_eq!(Retention::of_states(&removal::states(&mut *connection).unwrap()), first);
+        assert_eq!(*new.lock().unwrap(), Some(second), "the next round writes it");
+        write_retention(&mut *connection, &new).unwrap();
+        assert_eq!(*new.lock().unwrap(), None);
+        assert_eq!(Retention::of_states(&removal::states(&mut *connection).unwrap()), second);
+    }
 }

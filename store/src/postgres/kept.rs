@@ -12,10 +12,10 @@ use super::statement::DIALECT;
 const ACTION: &str = "keep the samples of jobs";
 
 /// Returns the time of the samples of each kept job.
-const JOBS: &str =
-    "SELECT job_key, min(started) - interval '1 h', max(coalesce(ended, now())) + interval '1 h'
-     FROM kept_job JOIN job_node USING (job_key) WHERE until IS NULL OR until > now()
-     GROUP BY job_key ORDER BY job_key";
+const JOBS: &str = "SELECT job_key, lower, upper FROM kept_job
+     CROSS JOIN LATERAL (SELECT min(started) - interval '1 h' AS lower, max(coalesce(ended, now())) + interval '1 h' AS upper
+                         FROM job_node WHERE job_node.job_key = kept_job.job_key) AS span
+     WHERE (until IS NULL OR until > now()) AND lower IS NOT NULL ORDER BY job_key";
 
 /// The condition that `row` is of one of the series that [`select_series`] selected.
 pub(super) const IS_KEPT: &str = "EXISTS (SELECT FROM kept_series WHERE kept_series.series_id = row.series_id
@@ -100,6 +100,7 @@ pub(super) fn select_series(
         ),
         &[],
     )?;
+    connection.execute("CREATE INDEX ON kept_series (series_id)", &[])?;
     connection.execute("ANALYZE kept_series", &[]).map(drop)
 }
 

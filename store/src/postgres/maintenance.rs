@@ -7,8 +7,8 @@ use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{continuous, partitions, reorder, retention, rollup_tables, timescale};
-use crate::backend::{MaintenanceSession, Task};
-use crate::error::Context;
+use crate::backend::{Connection, MaintenanceSession, Task};
+use crate::error::{Context, DatabaseError};
 use crate::metadata_removal;
 use crate::{StoreError, TimescaleMode};
 
@@ -66,15 +66,35 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
     let (running, settings) = (client.cancel_token(), settings.clone());
     let mut connection = PostgresConnection::new(runtime, client, Some(table));
     let has_tables = rollup_tables::exist(&mut connection).context("prepare the maintenance")?;
+    let obstacle = obstacle(&mut connection).context("prepare the maintenance")?;
     Ok(Some(MaintenanceSession {
         connection: Box::new(connection),
         cancel: Some(Box::new(move || cancel_statement(&settings, &running))),
         tasks: match table {
+            _ if obstacle.is_some() => &[],
             SampleTable::Partitions => &PARTITIONS,
             SampleTable::DirectCompress | SampleTable::Hypertable if has_tables => &PLAIN_HYPERTABLE,
             SampleTable::DirectCompress => &DIRECT_COMPRESS,
             SampleTable::Hypertable => &HYPERTABLE,
         },
         removal: &retention::REMOVAL,
+        obstacle,
     }))
+}
+
+/// Returns the reason for which this user cannot maintain the database; none if it can. Most tasks are for the owner of the
+/// tables: no privilege lets others refresh continuous aggregates, drop chunks or build indexes, and a procedure that commits
+/// cannot have the rights of its owner.
+fn obstacle(connection: &mut dyn Connection) -> Result<Option<String>, DatabaseError> {
+    let select = "SELECT pg_has_role(relowner, 'USAGE'), current_user::text, pg_get_userbyid(relowner)::text
+         FROM pg_class WHERE oid = 'samples'::regclass";
+    let mut rows = connection.query(select, &[])?;
+    let Some(row) = rows.first_mut() else { return Ok(None) };
+    let (is_owner, user, owner) = (row.boolean(), row.text(), row.text());
+    let obstacle = || {
+        format!(
+            "this collector does not maintain the database (summaries, compression, retention): its user {user} does not own the tables; let another collector run as {owner}, or GRANT {owner} TO {user}"
+        )
+    };
+    Ok((!is_owner).then(obstacle))
 }

@@ -66,8 +66,11 @@ pub(super) fn rows_of_hours(
     if !rollup_tables::exist(connection)? {
         return Ok(None);
     }
+    // The transaction reads through indexes.
+    connection.begin()?;
     let oldest = format!("SELECT min(time) FROM rollup_1h WHERE time < {}", time(before_us));
     let oldest_ns = connection.query(&oldest, &[])?.first_mut().and_then(Row::optional_time_ns);
+    connection.commit()?;
     Ok(oldest_ns.map(|oldest_ns| Part {
         level: Level::Hour,
         name: None,

@@ -164,6 +164,7 @@ fn remove_rows(
         let end_us = part.end_us.min(begin_us + STEP_US);
         let step = Part { begin_us, end_us, ..part.clone() };
         begin(connection).context(ACTION)?;
+        connection.execute("SET LOCAL enable_seqscan = off", &[]).context(ACTION)?;
         let kept_jobs = kept::jobs_of(connection, &step).context(ACTION)?;
         record(connection, part.level, end_us).context(ACTION)?;
         kept::select_series(connection, &step, &kept_jobs).context(ACTION)?;

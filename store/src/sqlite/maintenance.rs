@@ -27,6 +27,7 @@ pub(super) fn open(path: &Path) -> Result<Option<MaintenanceSession>, StoreError
         cancel: Some(Box::new(move || interrupt.interrupt())),
         tasks: &TASKS,
         removal: &retention::REMOVAL,
+        obstacle: None,
     }))
 }
 

@@ -15,6 +15,9 @@ const GROWTH_DAYS: i64 = 7;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
+/// The number of samples that were inserted together and one of which is probably not late.
+const TOGETHER: u32 = 100;
+
 /// Returns the space of the store in the file at `path`. The number of samples is that of the rowids between the oldest and the
 /// newest.
 pub(super) fn measure(
@@ -29,15 +32,19 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
     let page_bytes = number(connection, "PRAGMA page_size", &[])?;
     let bytes = number(connection, "PRAGMA page_count", &[])? * page_bytes;
     let free_bytes = number(connection, "PRAGMA freelist_count", &[])? * page_bytes;
-    let samples = number(connection, "SELECT coalesce(max(rowid) - min(rowid) + 1, 0) FROM samples", &[])?;
-    // The samples of the last days, at the mean size of a sample with its summaries.
-    let begin = Value::Time(now_us - GROWTH_DAYS * DAY_US);
-    let recent =
-        number(connection, "SELECT coalesce(sum(count), 0) FROM rollup_1h WHERE time >= $1", &[begin])?;
+    // One statement for both would read the whole table.
+    let first = number(connection, "SELECT coalesce(min(rowid), 1) FROM samples", &[])?;
+    let last = number(connection, "SELECT coalesce(max(rowid), 0) FROM samples", &[])?;
+    let samples = (last + 1).saturating_sub(first);
     let level = LevelSize {
         level: Level::Samples,
         bytes: bytes - free_bytes.min(bytes),
-        growth_bytes: growth(recent, samples, bytes - free_bytes.min(bytes)),
+        growth_bytes: if samples == 0 {
+            0.0
+        } else {
+            let of_day = samples_per_day(connection, first, last, now_us)?;
+            of_day * float(bytes - free_bytes.min(bytes)) / float(samples)
+        },
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok(Storage {
@@ -52,9 +59,38 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
     })
 }
 
+/// Returns the number of samples per day, the mean of the last days, at least one. Rowids are in the order of insertion, which is
+/// that of the times except for late samples.
+fn samples_per_day(
+    connection: &mut dyn Connection,
+    first: u64,
+    last: u64,
+    now_us: i64,
+) -> Result<f64, DatabaseError> {
+    let time_of = format!(
+        "SELECT max(time) FROM (SELECT time FROM samples WHERE rowid >= $1 ORDER BY rowid LIMIT {TOGETHER})"
+    );
+    let mut time_us = |rowid: u64| -> Result<i64, DatabaseError> {
+        let mut rows = connection.query(&time_of, &[rowid.cast_signed().into()])?;
+        Ok(rows.first_mut().map_or(0, Row::time_ns) / 1000)
+    };
+    let begin_us = (now_us - GROWTH_DAYS * DAY_US).max(time_us(first)?);
+    let (mut low, mut high) = (first, last + 1);
+    while low < high {
+        let middle = low.midpoint(high);
+        if time_us(middle)? >= begin_us {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let days = float((now_us - begin_us).max(DAY_US).cast_unsigned()) / float(DAY_US.cast_unsigned());
+    Ok(float(last + 1 - low) / days)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn growth(recent: u64, samples: u64, bytes: u64) -> f64 {
-    if samples == 0 { 0.0 } else { recent as f64 / GROWTH_DAYS as f64 * (bytes as f64 / samples as f64) }
+const fn float(number: u64) -> f64 {
+    number as f64
 }
 
 fn number(

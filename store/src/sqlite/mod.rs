@@ -1,5 +1,6 @@
 //! SQLite: one file, one writer.
 
+mod candidates;
 mod connection;
 mod diagnosis;
 mod displacement;
@@ -8,6 +9,8 @@ mod maintenance;
 mod measure;
 mod migrations;
 mod read_only;
+#[cfg(test)]
+mod removal_tests;
 mod retention;
 mod rollups;
 mod statement;
@@ -120,4 +123,14 @@ impl From<rusqlite::Error> for DatabaseError {
         };
         Self::new(kind, error)
     }
+}
+
+/// Creates a store for tests, which lasts as long as its directory.
+#[cfg(test)]
+pub(crate) fn new_store() -> (tempfile::TempDir, Box<dyn Connection>) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::new(directory.path().join("store.db"));
+    drop(store.open(&OpenOptions { may_create: true, ..OpenOptions::default() }).unwrap());
+    let connection = store.open_for_maintenance().unwrap().unwrap().connection;
+    (directory, connection)
 }

@@ -10,6 +10,7 @@ use crate::retention::{Cutoffs, Level, Part, PartKind};
 use crate::stop::Stop;
 use crate::value::{Row, Value};
 
+use super::candidates::{self, Candidates, KEPT};
 use super::rollups;
 
 /// Removes what the policy does not keep.
@@ -97,49 +98,35 @@ fn select_kept(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseErro
     ] {
         connection.execute(statement, &[])?;
     }
-    let kept = "SELECT job_key FROM kept_job WHERE until IS NULL OR until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
     connection.execute(
-        &format!("INSERT INTO temp.kept_series SELECT series_id, 0, 9223372036854775807 FROM series WHERE job_key IN ({kept})"),
+        &format!("INSERT INTO temp.kept_series SELECT series_id, 0, 9223372036854775807 FROM series WHERE job_key IN ({KEPT})"),
         &[],
     )?;
     connection.execute(
         &format!(
             "INSERT INTO temp.kept_series SELECT series_id, started - 3600000000000, coalesce(ended + 3600000000000, 9223372036854775807)
              FROM job_node JOIN series ON series.node = job_node.node AND series.job_key IS NULL
-             WHERE job_node.job_key IN ({kept})"
+             WHERE job_node.job_key IN ({KEPT})"
         ),
         &[],
     )?;
-    Ok(connection.query(&format!("{kept} ORDER BY job_key"), &[])?.iter_mut().map(Row::integer).collect())
+    Ok(connection.query(&format!("{KEPT} ORDER BY job_key"), &[])?.iter_mut().map(Row::integer).collect())
 }
 
-/// Returns the time of an old row of a level that can be deleted; none if there is none.
+/// Returns the time of the oldest row of a level that can be deleted; none if there is none.
 fn oldest(
     connection: &mut dyn Connection,
     level: Level,
     before_us: i64,
 ) -> Result<Option<i64>, DatabaseError> {
-    let table = table(level);
     let is_done = if level == Level::Samples { IS_NOT_NEWEST } else { "1" };
+    let is_due = format!("{is_done} AND {IS_NOT_KEPT}");
     let mut oldest_us: Option<i64> = None;
-    let mut series = next_series(connection, table, i64::MIN)?;
-    // Each step is two searches of an index: a join would read all rows of the table.
-    while let Some(id) = series {
-        let first = format!(
-            "SELECT min(time) FROM {table} AS old WHERE series_id = $1 AND time < $2 AND {is_done} AND {IS_NOT_KEPT}"
-        );
-        let mut rows = connection.query(&first, &[id.into(), Value::Time(before_us)])?;
-        let first_us = rows.first_mut().and_then(Row::optional_time_ns).map(|time_ns| time_ns / 1000);
+    for old in candidates::of_relation(connection, level.relation(), before_us)? {
+        let first_us = old.oldest(connection, table(level), &is_due)?;
         oldest_us = oldest_us.into_iter().chain(first_us).min();
-        series = next_series(connection, table, id)?;
     }
     Ok(oldest_us)
-}
-
-/// Returns the series after `id` that has rows in a table.
-fn next_series(connection: &mut dyn Connection, table: &str, id: i64) -> Result<Option<i64>, DatabaseError> {
-    let next = format!("SELECT min(series_id) FROM {table} WHERE series_id > $1");
-    Ok(connection.query(&next, &[id.into()])?.first_mut().and_then(Row::optional_integer))
 }
 
 /// Adds all samples to the rollups.
@@ -147,35 +134,41 @@ fn prepare(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
     rollups::add(connection, stop)
 }
 
-/// The progress of a removal: the series, and the time from which on its rows are left.
+/// The progress in a list of series: the number of the next one, and the time from which on its rows are left.
 struct Position {
-    series_id: i64,
+    number: usize,
     from_us: i64,
 }
 
 /// Deletes the rows of a level, series by series.
 fn remove(connection: &mut dyn Connection, part: &Part, stop: &Stop) -> Result<Removed, StoreError> {
-    let mut position = next_series(connection, table(part.level), i64::MIN)
-        .context(ACTION)?
-        .map(|series_id| Position { series_id, from_us: 0 });
-    while let Some(begin) = position {
-        if stop.is_requested_within(PAUSE) {
-            return Ok(Removed::Postponed);
+    for old in candidates::of_relation(connection, part.level.relation(), part.end_us).context(ACTION)? {
+        let mut last_block = i64::MIN;
+        while let Some((block, series)) = old.next_series(connection, last_block).context(ACTION)? {
+            last_block = block;
+            let mut position = Some(Position { number: 0, from_us: old.from_us });
+            while let Some(begin) = position {
+                if stop.is_requested_within(PAUSE) {
+                    return Ok(Removed::Postponed);
+                }
+                connection.begin().context(ACTION)?;
+                // A job may be kept since the last transaction.
+                select_kept(connection).context(ACTION)?;
+                record(connection, part).context(ACTION)?;
+                position = remove_step(connection, part, &old, &series, begin).context(ACTION)?;
+                connection.commit().context(ACTION)?;
+            }
         }
-        connection.begin().context(ACTION)?;
-        // A job may be kept since the last transaction.
-        select_kept(connection).context(ACTION)?;
-        record(connection, part).context(ACTION)?;
-        position = remove_step(connection, part, begin).context(ACTION)?;
-        connection.commit().context(ACTION)?;
     }
     Ok(Removed::Done { kept_rows: 0 })
 }
 
-/// Deletes a bounded number of rows from `position` on. Returns the next position; none at the end.
+/// Deletes a bounded number of rows of `series` from `position` on. Returns the next position; none at the end.
 fn remove_step(
     connection: &mut dyn Connection,
     part: &Part,
+    old: &Candidates,
+    series: &[i64],
     mut position: Position,
 ) -> Result<Option<Position>, DatabaseError> {
     let table = table(part.level);
@@ -188,17 +181,16 @@ fn remove_step(
     );
     let mut deleted = 0;
     for _ in 0..STEP_SERIES {
-        let range = [position.series_id.into(), Value::Time(position.from_us), Value::Time(part.end_us)];
+        let Some(id) = series.get(position.number) else { return Ok(None) };
+        let range = [(*id).into(), Value::Time(position.from_us), Value::Time(part.end_us)];
         let bound_ns = connection.query(&bound, &range)?.first_mut().and_then(Row::optional_time_ns);
         let to_us = bound_ns.map_or(part.end_us, |time_ns| time_ns / 1000);
-        let step = [position.series_id.into(), Value::Time(position.from_us), Value::Time(to_us)];
-        deleted += connection.execute(&delete, &step)?;
+        deleted += connection
+            .execute(&delete, &[(*id).into(), Value::Time(position.from_us), Value::Time(to_us)])?;
         position = if to_us < part.end_us {
             Position { from_us: to_us, ..position }
         } else {
-            let next = next_series(connection, table, position.series_id)?;
-            let Some(series_id) = next else { return Ok(None) };
-            Position { series_id, from_us: 0 }
+            Position { number: position.number + 1, from_us: old.from_us }
         };
         if deleted >= STEP_ROWS.cast_unsigned() {
             break;

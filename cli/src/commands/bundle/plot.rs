@@ -123,8 +123,8 @@ mod tests {
             mean: None,
             max: points.iter().map(|(_, value)| *value).reduce(f64::max),
             growth: None,
-            is_of_step: false,
             curve: Curve::of(&points),
+            ..SeriesReport::default()
         }
     }
 

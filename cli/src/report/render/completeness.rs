@@ -52,7 +52,7 @@ fn samples(report: &Report) -> String {
 
 /// Describes a loss, with its label.
 fn loss_text(loss: &LossReport) -> (&'static str, String) {
-    let LossReport { node, source, samples, reason, first_s, last_s } = loss;
+    let LossReport { node, source, samples, reason, first_s, last_s, .. } = loss;
     let (node, reason) = (printable_name(node), printable(reason));
     let interval = format!("from {first_s:.3} s to {last_s:.3} s");
     if loss.is_gap() {

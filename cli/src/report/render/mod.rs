@@ -3,15 +3,24 @@
 mod completeness;
 mod detail;
 mod events;
+mod groups;
 mod outcome;
 mod paragraph;
+pub(crate) mod screen;
+mod sections;
 mod series;
 mod usage;
 
 use crate::output::printable::{printable, printable_lines, printable_name};
+use crate::output::style;
 pub(crate) use detail::Detail;
 pub(crate) use paragraph::LABEL;
 use polymeter_analysis::model::Report;
+use polymeter_proto::text::abridged_list;
+pub(crate) use sections::Sections;
+
+/// The maximum number of nodes that the first line names.
+const NODES_MAX: usize = 8;
 
 /// Writes a report as text of at most `limit` columns, if there is a limit.
 pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -32,6 +41,28 @@ pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     printable_lines(&text).into_owned()
 }
 
+/// Writes the first screen; or the chosen sections; or, if `is_all`, the first screen and everything below it.
+pub(crate) fn chosen(
+    report: &Report,
+    sections: Sections,
+    is_all: bool,
+    limit: Option<usize>,
+    has_colours: bool,
+) -> String {
+    let detail = Detail::of(is_all);
+    if sections.is_any() {
+        return sections.text(report, detail, limit, has_colours);
+    }
+    let lines_max = if is_all { usize::MAX } else { screen::LINES };
+    let mut text = style::painted(&screen::lines(report, limit, lines_max), has_colours);
+    if is_all {
+        text.push('\n');
+        text.push_str(&printable_lines(&groups::all(report, limit)));
+        text.push_str(&self::text(report, detail, limit));
+    }
+    text
+}
+
 /// The first line: the job, its owner, its nodes and its final state.
 fn headline(report: &Report) -> String {
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
@@ -46,7 +77,10 @@ fn headline(report: &Report) -> String {
     };
     let (job, owner) = (printable_name(&report.job), printable(&owner));
     let nodes: Vec<_> = report.nodes.iter().map(|node| printable_name(node)).collect();
-    format!("job {job}{owner} on {}{state}\n", nodes.join(", "))
+    let nodes: Vec<&str> = nodes.iter().map(AsRef::as_ref).collect();
+    let nodes =
+        if nodes.is_empty() { String::new() } else { format!(" on {}", abridged_list(&nodes, NODES_MAX)) };
+    format!("job {job}{owner}{nodes}{state}\n")
 }
 
 #[cfg(test)]
@@ -81,8 +115,10 @@ mod tests {
             mean: Some(values.iter().sum::<f64>() / 4.0),
             max: values.iter().copied().reduce(f64::max),
             growth: is_counter.then_some(values.iter().sum::<f64>() * 1e9),
+            step: labels.strip_prefix("step=").map(str::to_owned),
             is_of_step: !labels.is_empty(),
             curve: Curve::of(&times.zip(values).collect::<Vec<_>>()),
+            ..SeriesReport::default()
         }
     }
 
@@ -96,6 +132,7 @@ mod tests {
             cause: cause.to_owned(),
             actor: (cause == "lease").then(|| "uid 1000".to_owned()),
             until_s: (cause == "lease").then_some(3.0),
+            ..PlanChange::default()
         }
     }
 
@@ -110,6 +147,7 @@ mod tests {
             reason: reason.to_owned(),
             first_s: 1.0,
             last_s: 2.5,
+            ..LossReport::default()
         };
         let mut report = Report {
             job: "4242".to_owned(),
@@ -158,13 +196,13 @@ mod tests {
                 node: "n1".to_owned(),
                 begin_s: Some(0.5),
                 end_s: Some(3.5),
-                actor: None,
+                ..Phase::default()
             }],
             marks: vec![MarkedInstant {
                 name: "checkpoint 1".to_owned(),
                 node: "n1".to_owned(),
                 at_s: 1.5,
-                actor: None,
+                ..MarkedInstant::default()
             }],
             plan_changes: vec![
                 change("cpu.usage", None, Some("1s"), "baseline"),
@@ -178,11 +216,13 @@ mod tests {
                 period: Some("100us".to_owned()),
                 actor: Some("uid 1000".to_owned()),
                 reason: "the shortest period allowed for io.read.bytes is 10ms".to_owned(),
+                ..RefusedRequest::default()
             }],
             measuring: None,
             notes: vec![
                 "some samples could not be stored before the end; the report may be incomplete".to_owned(),
             ],
+            ..Report::default()
         };
         report.add_kernel_totals(
             &KernelTotals {

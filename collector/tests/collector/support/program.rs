@@ -27,7 +27,14 @@ fn command() -> Command {
 
 /// Runs the program, and returns its exit status and its messages.
 pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = command().args(arguments).output().unwrap();
+    run_with(arguments, &[])
+}
+
+/// Runs the program with variables of the environment.
+pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = command();
+    let Output { status, stderr, .. } =
+        command.args(arguments).envs(variables.iter().copied()).output().unwrap();
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
@@ -48,7 +55,8 @@ impl RunningCollector {
             .split_once("listening at ")
             .and_then(|(_, rest)| rest.split(',').next())
             .unwrap_or_else(|| panic!("{first}"));
-        assert!(!endpoint.ends_with('*') && first.contains("SQLite"), "{first}");
+        let kind = if store.starts_with("sqlite:") { "SQLite" } else { "PostgreSQL" };
+        assert!(!endpoint.ends_with('*') && first.contains(kind), "{first}");
         Self { endpoint: endpoint.to_owned(), child, lines }
     }
 

@@ -211,7 +211,7 @@ impl Server {
     /// Returns a program of PostgreSQL's clients that connects to this server.
     pub fn client(&self, program: &str) -> Command {
         let mut command = self.command(program);
-        command.arg("-h").arg(self.directory.path());
+        command.arg("-h").arg(self.directory.path()).args(["-p", &self.port()]);
         command
     }
 

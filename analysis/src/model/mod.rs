@@ -1,21 +1,37 @@
 //! The contents of a report, and its JSON form.
 
+mod events;
+mod finding;
+mod parts;
+mod series;
+
 use polymeter_proto::ledger::Tally;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
-use crate::curve::Curve;
-use polymeter_proto::units;
+pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
+pub use finding::{Finding, Scheduler, Severity};
+pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
+pub use series::{PeriodUse, SeriesReport};
 
 /// The report of a job.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Report {
+    /// The version of this form: [`SCHEMA_VERSION`].
+    pub schema_version: u32,
     /// The scheduler's id of the job.
     pub job: String,
+    /// The facts that the scheduler reported about it.
+    #[serde(flatten)]
+    pub submission: Submission,
     /// Its nodes, sorted.
     pub nodes: Vec<String>,
     /// The name of its owner, or the numeric id.
     pub owner: Option<String>,
+    /// The time of the start, in microseconds since the epoch.
+    pub started_us: i64,
+    /// The time of the end, in microseconds since the epoch; none while it runs.
+    pub ended_us: Option<i64>,
     /// Seconds from the start to the end, or to the last sample of a running job.
     pub wall_s: f64,
     /// True if it ended on all nodes.
@@ -27,6 +43,17 @@ pub struct Report {
     pub outcome: Outcome,
     /// The resource usage.
     pub used: Usage,
+    /// The findings, the most severe first.
+    pub findings: Vec<Finding>,
+    /// The scheduler for whose directives the site asked.
+    #[serde(skip)]
+    pub scheduler: Option<Scheduler>,
+    /// The nodes, in the order of `nodes`.
+    pub by_node: Vec<NodeReport>,
+    /// The steps, sorted by name.
+    pub steps: Vec<StepReport>,
+    /// The tasks of steps that were sampled, sorted by step and name.
+    pub tasks: Vec<TaskReport>,
     /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they are computed
     /// from samples.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +88,34 @@ pub struct Report {
     pub measuring: Option<MeasuringCost>,
     /// Remarks on the origin of the numbers.
     pub notes: Vec<String>,
+}
+
+/// The version of the JSON form of a report. It is raised when a field is removed or changes its meaning; new fields do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The facts about a job that its scheduler reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Submission {
+    /// The name of the job.
+    pub name: Option<String>,
+    /// The id as the scheduler displays it, such as `4009_1` for a task of an array.
+    pub display_id: Option<String>,
+    /// The cluster.
+    pub cluster: Option<String>,
+    /// The account or project that it is charged to.
+    pub account: Option<String>,
+    /// The queue or partition.
+    pub queue: Option<String>,
+    /// The number of cores on all nodes.
+    pub cores: Option<u64>,
+    /// The number of GPUs on all nodes.
+    pub gpus: Option<u64>,
+    /// The time limit, in seconds.
+    pub time_limit_s: Option<u64>,
+    /// The requested memory on each node, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The number of times that the job was started again.
+    pub restarts: Option<u64>,
 }
 
 /// The final state of a job, as far as the scheduler reported it.
@@ -128,31 +183,6 @@ impl From<LedgerRow> for SourceReport {
     }
 }
 
-/// Samples that never reached the store.
-#[derive(Debug, Serialize)]
-pub struct LossReport {
-    /// The node.
-    pub node: String,
-    /// The source, if known.
-    pub source: Option<String>,
-    /// The number of samples; 0 for the reason `unknown`: the number of samples that a lost agent took is not
-    /// known.
-    pub samples: u64,
-    /// The reason.
-    pub reason: String,
-    /// The time of the oldest of them, in seconds since the start of the job.
-    pub first_s: f64,
-    /// The time of the newest of them, in seconds since the start of the job.
-    pub last_s: f64,
-}
-
-impl LossReport {
-    /// Returns true if it is an interval without any information.
-    pub fn is_gap(&self) -> bool {
-        self.reason == "unknown"
-    }
-}
-
 /// The resource usage of a job. Quantities that were not sampled are absent.
 #[derive(Debug, Default, Serialize)]
 pub struct Usage {
@@ -204,140 +234,6 @@ pub struct MeasuringCost {
     pub core_percent: f64,
 }
 
-/// The summary of one series.
-#[derive(Debug, Serialize)]
-pub struct SeriesReport {
-    /// The metric.
-    pub metric: String,
-    /// The labels, as `key=value,...`.
-    pub labels: String,
-    /// The node.
-    pub node: String,
-    /// The unit of the values.
-    pub unit: String,
-    /// `counter` or `gauge`.
-    pub kind: String,
-    /// The unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_unit: Option<&'static str>,
-    /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window_s: Option<f64>,
-    /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_clamped: bool,
-    /// The number of samples.
-    pub samples: u64,
-    /// The last period in force.
-    pub period: Option<String>,
-    /// The minimum of the values of a gauge, or of the rates of a counter in `rate_unit`.
-    pub min: Option<f64>,
-    /// The mean of the values of a gauge, or of the rates of a counter in `rate_unit`.
-    pub mean: Option<f64>,
-    /// The maximum of the values of a gauge, or of the rates of a counter in `rate_unit`.
-    pub max: Option<f64>,
-    /// The total increase of a counter.
-    pub growth: Option<f64>,
-    /// True if it belongs to a step or a task, whose values are contained in the job's own.
-    #[serde(skip)]
-    pub is_of_step: bool,
-    /// The values of a gauge, or the rates of a counter, over time.
-    #[serde(skip)]
-    pub curve: Curve,
-}
-
-impl SeriesReport {
-    /// The metric with its labels; with the node in front if the job has several.
-    pub fn name(&self, has_several_nodes: bool) -> String {
-        let labels = if self.labels.is_empty() { String::new() } else { format!("{{{}}}", self.labels) };
-        let node = if has_several_nodes { format!("{} ", self.node) } else { String::new() };
-        format!("{node}{}{labels}", self.metric)
-    }
-
-    /// Formats one of its points.
-    pub fn point_text(&self, value: Option<f64>) -> String {
-        match (value, self.rate_unit) {
-            (None, _) => "-".to_owned(),
-            (Some(value), Some(rate_unit)) => units::rate_in(rate_unit, value),
-            (Some(value), None) => units::value(&self.unit, value),
-        }
-    }
-
-    /// Returns true if its value changed, or it has too few samples to know.
-    pub fn has_changed(&self) -> bool {
-        match self.growth {
-            Some(growth) => growth != 0.0,
-            None => self.min != self.max || self.samples <= 2,
-        }
-    }
-}
-
-/// A phase that a user marked.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct Phase {
-    /// The name.
-    pub name: String,
-    /// The node.
-    pub node: String,
-    /// Seconds after the start of the job; none if only the end was marked.
-    pub begin_s: Option<f64>,
-    /// Seconds after the start of the job; none if only the begin was marked.
-    pub end_s: Option<f64>,
-    /// The user that requested it, if known.
-    pub actor: Option<String>,
-}
-
-/// An instant that a user marked.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct MarkedInstant {
-    /// The name.
-    pub name: String,
-    /// The node.
-    pub node: String,
-    /// Seconds after the start of the job.
-    pub at_s: f64,
-    /// The user that requested it, if known.
-    pub actor: Option<String>,
-}
-
-/// A change of a metric's period.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct PlanChange {
-    /// Seconds after the start of the job.
-    pub at_s: f64,
-    /// The node.
-    pub node: String,
-    /// The metric.
-    pub metric: String,
-    /// The previous period; none if the metric was not sampled.
-    pub old: Option<String>,
-    /// The new period; none if the metric is no longer sampled.
-    pub new: Option<String>,
-    /// The layer of the plan, or the event: `baseline`, `registration`, `lease`, `lease_end`, ...
-    pub cause: String,
-    /// The user that requested it, if known.
-    pub actor: Option<String>,
-    /// The end of a lease, in seconds after the start of the job.
-    pub until_s: Option<f64>,
-}
-
-/// A request of the submission that was refused.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct RefusedRequest {
-    /// Seconds after the start of the job.
-    pub at_s: f64,
-    /// The node.
-    pub node: String,
-    /// The selector, or the whole request as it was written if it cannot be parsed.
-    pub request: String,
-    /// The requested period.
-    pub period: Option<String>,
-    /// The user that requested it, if known.
-    pub actor: Option<String>,
-    /// The reason.
-    pub reason: String,
-}
-
 impl Report {
     /// Adds the exact totals of a command. With a cgroup they only fill in quantities that were not sampled,
     /// since they omit processes that were not waited for. Without a cgroup they replace the values of its
@@ -369,6 +265,18 @@ impl Report {
                     .to_owned(),
             );
         }
+    }
+
+    /// Returns the times of the start, and of the end or the last sample, in nanoseconds since the epoch.
+    pub fn time_ns(&self) -> (i64, i64) {
+        let last_us = || self.series.iter().map(|series| series.last_us).max();
+        let end_us = self.ended_us.or_else(last_us).unwrap_or(self.started_us);
+        (self.started_us.saturating_mul(1000), end_us.saturating_mul(1000))
+    }
+
+    /// Returns Slurm if the job has steps, which only Slurm's jobs have.
+    pub fn likely_scheduler(&self) -> Option<Scheduler> {
+        (!self.steps.is_empty()).then_some(Scheduler::Slurm)
     }
 
     /// Adds the CPU time that the measurement used.

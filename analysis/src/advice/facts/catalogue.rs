@@ -1,0 +1,225 @@
+//! The definitions of all facts. Pure.
+
+use crate::advice::expression::Type;
+
+/// The unit of a fact, which determines its form in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FactUnit {
+    /// A number without a unit.
+    Number,
+    /// A share, from 0 to 1 as a rule; `%` in a text.
+    Share,
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// Cores.
+    Cores,
+    /// Events per second.
+    PerSecond,
+    /// Degrees Celsius.
+    Celsius,
+    /// A text.
+    Text,
+    /// True or false.
+    Truth,
+}
+
+impl FactUnit {
+    /// Returns the type of the values.
+    pub const fn value_type(self) -> Type {
+        match self {
+            Self::Text => Type::Text,
+            Self::Truth => Type::Truth,
+            Self::Number
+            | Self::Share
+            | Self::Bytes
+            | Self::Seconds
+            | Self::Cores
+            | Self::PerSecond
+            | Self::Celsius => Type::Number,
+        }
+    }
+
+    /// Returns the name for documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Number => "number",
+            Self::Share => "share",
+            Self::Bytes => "bytes",
+            Self::Seconds => "seconds",
+            Self::Cores => "cores",
+            Self::PerSecond => "1/s",
+            Self::Celsius => "°C",
+            Self::Text => "text",
+            Self::Truth => "true or false",
+        }
+    }
+}
+
+/// The definition of a fact.
+#[derive(Debug, Clone, Copy)]
+pub struct FactDefinition {
+    /// The name.
+    pub name: &'static str,
+    /// The unit.
+    pub unit: FactUnit,
+    /// The meaning, in a sentence.
+    pub help: &'static str,
+}
+
+const fn fact(name: &'static str, unit: FactUnit, help: &'static str) -> FactDefinition {
+    FactDefinition { name, unit, help }
+}
+
+/// All facts.
+pub static FACTS: &[FactDefinition] = &[
+    fact(
+        "elapsed",
+        FactUnit::Seconds,
+        "Time from the start to the end, or to the last sample of a running job.",
+    ),
+    fact("time_limit", FactUnit::Seconds, "Time limit of the job."),
+    fact("time_limit_used", FactUnit::Share, "`elapsed` / `time_limit`."),
+    fact("ended", FactUnit::Truth, "True if the job ended."),
+    fact("state", FactUnit::Text, "Final state in the scheduler's terms, such as `COMPLETED`."),
+    fact("exit_code", FactUnit::Number, "Exit status of the job's script."),
+    fact("exit_signal", FactUnit::Number, "Signal that ended the job's script."),
+    fact("nodes", FactUnit::Number, "Number of nodes."),
+    fact("cores", FactUnit::Cores, "Cores of the job on all nodes."),
+    fact("cores_per_node", FactUnit::Cores, "`cores` / `nodes`."),
+    fact("node_cpus", FactUnit::Number, "CPUs of the smallest node, where they are known for all nodes."),
+    fact("gpus", FactUnit::Number, "GPUs of the job on all nodes."),
+    fact("memory_request", FactUnit::Bytes, "Memory that the job requested on each node."),
+    fact("cpu_time", FactUnit::Seconds, "CPU time on all nodes."),
+    fact("cores_used", FactUnit::Cores, "Mean number of cores in use: `cpu_time` / `elapsed`."),
+    fact("cpu_efficiency", FactUnit::Share, "`cores_used` / `cores`."),
+    fact("cores_peak", FactUnit::Cores, "Largest number of cores in use at a time, summed over the nodes."),
+    fact("busiest_node", FactUnit::Text, "Node with the most CPU time."),
+    fact("busiest_node_cores", FactUnit::Cores, "Mean number of cores in use on the busiest node."),
+    fact("busiest_node_efficiency", FactUnit::Share, "`busiest_node_cores` / `cores_per_node`."),
+    fact("idlest_node", FactUnit::Text, "Node with the least CPU time."),
+    fact("idlest_node_cores", FactUnit::Cores, "Mean number of cores in use on the idlest node."),
+    fact("idlest_node_efficiency", FactUnit::Share, "`idlest_node_cores` / `cores_per_node`."),
+    fact("idlest_node_share", FactUnit::Share, "CPU time of the idlest node / CPU time of the busiest node."),
+    fact("idle_nodes", FactUnit::Number, "Nodes with less than 5 % of the busiest node's CPU time."),
+    fact("node_imbalance", FactUnit::Number, "Largest CPU time of a node / mean over the nodes."),
+    fact("slowest_node_ratio", FactUnit::Number, "Largest CPU time of a node / median over the nodes."),
+    fact("ranks", FactUnit::Number, "Tasks of the step with the most tasks."),
+    fact(
+        "rank_imbalance",
+        FactUnit::Number,
+        "Largest CPU time of a task of this step / mean over its tasks.",
+    ),
+    fact("busiest_rank", FactUnit::Text, "Task of this step with the most CPU time."),
+    fact(
+        "threads_peak",
+        FactUnit::Number,
+        "Largest number of threads or processes at a time, summed over the nodes.",
+    ),
+    fact(
+        "throttled",
+        FactUnit::Share,
+        "Share of the enforcement periods in which the CPU limit stopped the job; the worst node.",
+    ),
+    fact(
+        "cpu_waiting",
+        FactUnit::Share,
+        "Share of the time in which some thread waited for a CPU; the worst node.",
+    ),
+    fact(
+        "cpu_pressure",
+        FactUnit::Share,
+        "Share of the time in which all threads waited for a CPU; the worst node.",
+    ),
+    fact(
+        "memory_pressure",
+        FactUnit::Share,
+        "Share of the time in which all threads waited for memory; the worst node.",
+    ),
+    fact(
+        "io_pressure",
+        FactUnit::Share,
+        "Share of the time in which all threads waited for I/O; the worst node.",
+    ),
+    fact(
+        "memory_used",
+        FactUnit::Bytes,
+        "Peak of anonymous and shared memory, without cache, on the node with the most; without a cgroup the resident memory of the processes.",
+    ),
+    fact("memory_used_node", FactUnit::Text, "Node with the most used memory."),
+    fact("memory_kind", FactUnit::Text, "Origin of `memory_used`."),
+    fact("memory_used_total", FactUnit::Bytes, "`memory_used` summed over the nodes."),
+    fact(
+        "memory_cache",
+        FactUnit::Bytes,
+        "Peak of the page cache without shared memory, on the node with the most.",
+    ),
+    fact(
+        "cgroup_memory_peak",
+        FactUnit::Bytes,
+        "Peak of the cgroup's memory, cache included, on the node with the most.",
+    ),
+    fact(
+        "memory_limit",
+        FactUnit::Bytes,
+        "Hard memory limit of the cgroup on a node, or the request per node; the lowest of all nodes.",
+    ),
+    fact("memory_used_share", FactUnit::Share, "`memory_used` / `memory_limit`."),
+    fact("memory_request_used", FactUnit::Share, "`memory_used` / `memory_request`."),
+    fact(
+        "memory_growth",
+        FactUnit::Number,
+        "Used memory in the last tenth of the time / in the second tenth, where it rises in every tenth between.",
+    ),
+    fact("oom_kills", FactUnit::Number, "Processes of the job that the OOM killer ended."),
+    fact("swap_peak", FactUnit::Bytes, "Peak of swap in use, on the node with the most."),
+    fact(
+        "major_faults_rate",
+        FactUnit::PerSecond,
+        "Page faults that needed I/O, per second of `elapsed`, on all nodes.",
+    ),
+    fact(
+        "tail_ratio",
+        FactUnit::Share,
+        "Cores in use in the last tenth of the time / mean of the time before.",
+    ),
+    fact("tail_cores", FactUnit::Cores, "Cores in use in the last tenth of the time."),
+    fact(
+        "collapse_ratio",
+        FactUnit::Share,
+        "Cores in use after / before the time at which this ratio is smallest; of tenths from 2 to 8.",
+    ),
+    fact("collapse_time", FactUnit::Seconds, "Time of the smallest `collapse_ratio`, since the start."),
+    fact("write_size_mean", FactUnit::Bytes, "Mean size of a write to a device."),
+    fact("write_operations", FactUnit::Number, "Writes to devices."),
+    fact("write_rate", FactUnit::PerSecond, "Writes to devices per second of `elapsed`."),
+    fact(
+        "metadata_rate",
+        FactUnit::PerSecond,
+        "Operations on metadata of file systems per second: metrics that end with `.metadata.operations`.",
+    ),
+    fact(
+        "gpu_utilization",
+        FactUnit::Share,
+        "Mean utilization of the GPUs: metric `gpu.utilization`, in percent.",
+    ),
+    fact("gpus_sampled", FactUnit::Number, "GPUs with samples of `gpu.utilization`."),
+    fact("unused_gpus", FactUnit::Number, "GPUs whose utilization was never above 1 %."),
+    fact("gpu_memory_used", FactUnit::Bytes, "Peak of a GPU's memory: metric `gpu.memory.used`."),
+    fact("gpu_memory_share", FactUnit::Share, "`gpu_memory_used` / the smallest `gpu.memory.total`."),
+    fact("gpu_temperature", FactUnit::Celsius, "Highest `gpu.temperature`."),
+    fact(
+        "thermal_throttling",
+        FactUnit::Share,
+        "Share of the time in which a processor was slowed because of its temperature: counters that end with `.throttled.thermal.time`; the worst.",
+    ),
+    fact("gap_share", FactUnit::Share, "Share of the time without contact to an agent, of all nodes."),
+    fact(
+        "lost_share",
+        FactUnit::Share,
+        "Samples that were due, available and are not stored / samples that were due and available.",
+    ),
+    fact("silent_nodes", FactUnit::Number, "Nodes without any sample."),
+    fact("measuring_cores", FactUnit::Cores, "Cores that the measurement used, where this is known."),
+];

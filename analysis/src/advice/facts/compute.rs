@@ -1,0 +1,218 @@
+//! The computation of the facts of a report. Pure.
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::units::to_f64;
+
+use super::values::{Facts, MetricFacts, ratio};
+use super::{balance, course};
+use crate::advice::expression::Value;
+use crate::model::{LossReport, NodeReport, Report, SeriesReport};
+use crate::resources::of_metric;
+
+/// The utilization up to which a GPU is unused, in percent.
+const UNUSED_GPU_PERCENT: f64 = 1.0;
+
+/// Computes the facts of a report.
+pub(super) fn facts(report: &Report) -> Facts {
+    let mut facts = Facts::default();
+    let series: Vec<&SeriesReport> = report.series.iter().filter(|series| !series.is_of_step).collect();
+    add_job(&mut facts, report);
+    add_cpu(&mut facts, report, &series);
+    add_memory(&mut facts, report, &series);
+    add_pressure(&mut facts, report, &series);
+    balance::add(&mut facts, report);
+    course::add(&mut facts, report, &series);
+    add_io(&mut facts, &series);
+    add_gpus(&mut facts, &series);
+    add_completeness(&mut facts, report);
+    for (metric, statistics) in statistics(&series) {
+        facts.set_metric(metric, statistics);
+    }
+    facts
+}
+
+fn add_job(facts: &mut Facts, report: &Report) {
+    let submission = &report.submission;
+    let nodes = to_f64(report.nodes.len() as u64);
+    let cores = submission.cores.map(to_f64).filter(|cores| *cores > 0.0);
+    let time_limit = submission.time_limit_s.map(to_f64).filter(|limit| *limit > 0.0);
+    let elapsed = Some(report.wall_s).filter(|elapsed| *elapsed > 0.0);
+    facts.set_number("elapsed", elapsed);
+    facts.set_number("time_limit", time_limit);
+    facts.set_number("time_limit_used", ratio(elapsed, time_limit));
+    facts.set("ended", Some(Value::Truth(report.ended)));
+    facts.set_text("state", report.outcome.state.clone());
+    facts.set_number("exit_code", report.outcome.exit_code.map(signed));
+    facts.set_number("exit_signal", report.outcome.exit_signal.map(signed));
+    facts.set_number("nodes", (nodes > 0.0).then_some(nodes));
+    facts.set_number("cores", cores);
+    facts.set_number("cores_per_node", ratio(cores, Some(nodes)));
+    facts.set_number("gpus", submission.gpus.map(to_f64));
+    facts.set_number("memory_request", submission.memory_bytes.map(to_f64).filter(|bytes| *bytes > 0.0));
+    let cpus: Option<Vec<u64>> = report.by_node.iter().map(|node| node.cpus).collect();
+    facts.set_number("node_cpus", cpus.and_then(|cpus| cpus.into_iter().min()).map(to_f64));
+}
+
+fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
+    let of_nodes = |value: fn(&NodeReport) -> Option<f64>| -> Option<f64> {
+        // A sum without all nodes would be too small.
+        report.by_node.iter().map(value).collect::<Option<Vec<f64>>>().map(|values| values.into_iter().sum())
+    };
+    let cpu_s = report.used.cpu_s;
+    let cores_used = ratio(cpu_s, facts.number("elapsed"));
+    facts.set_number("cpu_time", cpu_s);
+    facts.set_number("cores_used", cores_used);
+    facts.set_number("cpu_efficiency", ratio(cores_used, facts.number("cores")));
+    if !report.by_node.is_empty() {
+        facts.set_number("cores_peak", of_nodes(|node| node.used.cores_max));
+    }
+    let threads: Vec<f64> = ["process.threads", "pids.current"]
+        .iter()
+        .map(|metric| of_metric(series, metric).filter_map(|series| series.max).collect::<Vec<f64>>())
+        .find(|peaks| !peaks.is_empty())
+        .unwrap_or_default();
+    facts.set_number("threads_peak", threads.into_iter().reduce(|sum, peak| sum + peak));
+}
+
+fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
+    let nodes = || report.by_node.iter();
+    let fullest = nodes().filter_map(|node| node.used.memory_bytes.map(|bytes| (bytes, node)));
+    let fullest = fullest.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    facts.set_number("memory_used", fullest.map(|(bytes, _)| bytes));
+    facts.set_text("memory_used_node", fullest.map(|(_, node)| node.node.clone()));
+    facts
+        .set_text("memory_kind", fullest.and_then(|(_, node)| node.used.memory_kind).map(|kind| kind.text()));
+    let all: Option<Vec<f64>> = nodes().map(|node| node.used.memory_bytes).collect();
+    let total = all.filter(|all| !all.is_empty()).map(|all| all.into_iter().sum());
+    facts.set_number("memory_used_total", total);
+    facts.set_number("memory_cache", most(nodes().map(|node| node.used.cache_bytes)));
+    facts.set_number("cgroup_memory_peak", most(nodes().map(|node| node.used.cgroup_peak_bytes)));
+    let limit = nodes().filter_map(|node| node.used.memory_limit_bytes).reduce(f64::min);
+    facts.set_number("memory_limit", limit.or(facts.number("memory_request")));
+    facts.set_number("memory_used_share", ratio(facts.number("memory_used"), facts.number("memory_limit")));
+    facts.set_number(
+        "memory_request_used",
+        ratio(facts.number("memory_used"), facts.number("memory_request")),
+    );
+    // Version 1 counts a kill in the cgroup of the step only.
+    let kills = |is_of_step: bool| {
+        let of_kind = report.series.iter().filter(|series| series.is_of_step == is_of_step);
+        let kills = of_kind.filter(|series| series.metric == "memory.events.oom_kill");
+        kills.filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
+    };
+    facts.set_number("oom_kills", most([kills(false), kills(true)].into_iter()));
+    let swap = ["memory.swap.current", "memory.swap"];
+    facts.set_number("swap_peak", crate::resources::highest(series, &swap));
+    let faults = report.used.page_faults_major;
+    facts.set_number("major_faults_rate", ratio(faults, facts.number("elapsed")));
+}
+
+fn add_pressure(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
+    let share = |metric: &str| {
+        // The mean of the rate of waiting time, in seconds per second.
+        of_metric(series, metric).filter_map(|series| series.mean).reduce(f64::max)
+    };
+    facts.set_number("cpu_waiting", share("cpu.pressure.some.total"));
+    facts.set_number("cpu_pressure", share("cpu.pressure.full.total"));
+    facts.set_number("memory_pressure", share("memory.pressure.full.total"));
+    facts.set_number("io_pressure", share("io.pressure.full.total"));
+    let growth = |metric: &str, node: &str| {
+        of_metric(series, metric)
+            .filter(|series| series.node == node)
+            .filter_map(|series| series.growth)
+            .next()
+    };
+    let throttled = report.nodes.iter().map(|node| {
+        ratio(
+            growth("cpu.throttled.periods", node),
+            growth("cpu.periods", node).filter(|periods| *periods > 0.0),
+        )
+    });
+    facts.set_number("throttled", most(throttled));
+}
+
+fn add_io(facts: &mut Facts, series: &[&SeriesReport]) {
+    let growth = |metric: &str| {
+        of_metric(series, metric).filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
+    };
+    let writes = growth("io.write.operations");
+    facts.set_number("write_operations", writes);
+    facts.set_number("write_rate", ratio(writes, facts.number("elapsed")));
+    facts.set_number(
+        "write_size_mean",
+        ratio(growth("io.write.bytes"), writes.filter(|writes| *writes > 0.0)),
+    );
+    let metadata = series.iter().filter(|series| series.metric.ends_with(".metadata.operations"));
+    let operations = metadata.filter_map(|series| series.growth).reduce(|sum, growth| sum + growth);
+    facts.set_number("metadata_rate", ratio(operations, facts.number("elapsed")));
+    let thermal = series.iter().filter(|series| series.metric.ends_with(".throttled.thermal.time"));
+    facts.set_number("thermal_throttling", thermal.filter_map(|series| series.mean).reduce(f64::max));
+}
+
+fn add_gpus(facts: &mut Facts, series: &[&SeriesReport]) {
+    let utilization = || of_metric(series, "gpu.utilization");
+    let gpus = utilization().count();
+    if gpus > 0 {
+        facts.set_number("gpus_sampled", Some(to_f64(gpus as u64)));
+        let means: Vec<f64> = utilization().filter_map(|series| series.mean).collect();
+        let count = to_f64(means.len() as u64);
+        facts.set_number("gpu_utilization", ratio(Some(means.iter().sum::<f64>() / 100.0), Some(count)));
+        let unused = utilization().filter(|series| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT));
+        facts.set_number("unused_gpus", Some(to_f64(unused.count() as u64)));
+    }
+    let used = crate::resources::highest(series, &["gpu.memory.used"]);
+    let total = of_metric(series, "gpu.memory.total").filter_map(|series| series.min).reduce(f64::min);
+    facts.set_number("gpu_memory_used", used);
+    facts.set_number("gpu_memory_share", ratio(used, total));
+    facts.set_number("gpu_temperature", crate::resources::highest(series, &["gpu.temperature"]));
+}
+
+fn add_completeness(facts: &mut Facts, report: &Report) {
+    let nodes_s = facts.number("elapsed").zip(facts.number("nodes")).map(|(elapsed, nodes)| elapsed * nodes);
+    let gaps = report.losses.iter().filter(|loss| loss.is_gap()).map(LossReport::duration_s);
+    facts.set_number("gap_share", ratio(Some(gaps.sum()), nodes_s).map(|share| share.min(1.0)));
+    let ledger = &report.ledger;
+    let available = ledger.due.saturating_sub(ledger.absent);
+    // Samples that were deleted later were not lost.
+    let counts =
+        [ledger.missed, ledger.dropped, report.skipped, report.rejected, report.quarantined, report.unknown];
+    let lost: u64 = counts.iter().sum();
+    facts.set_number("lost_share", ratio(Some(to_f64(lost)), (available > 0).then(|| to_f64(available))));
+    let silent = report.by_node.iter().filter(|node| node.samples == 0).count();
+    if !report.by_node.is_empty() {
+        facts.set_number("silent_nodes", Some(to_f64(silent as u64)));
+    }
+    facts.set_number("measuring_cores", report.measuring.as_ref().map(|cost| cost.core_percent / 100.0));
+}
+
+/// Computes the statistics of each metric.
+fn statistics<'a>(series: &[&'a SeriesReport]) -> BTreeMap<&'a str, MetricFacts> {
+    let mut by_metric: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
+    for series in series {
+        by_metric.entry(&series.metric).or_default().push(series);
+    }
+    let facts = |series: Vec<&SeriesReport>| {
+        let means: Vec<f64> = series.iter().filter_map(|series| series.mean).collect();
+        let growth = series.iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth);
+        MetricFacts {
+            mean: ratio(Some(means.iter().sum()), Some(to_f64(means.len() as u64))),
+            lowest: series.iter().filter_map(|series| series.min).reduce(f64::min),
+            highest: series.iter().filter_map(|series| series.max).reduce(f64::max),
+            growth,
+            // The mean rate of a counter, in the unit of its rates.
+            rate: growth.map(|_| means.iter().sum()),
+        }
+    };
+    by_metric.into_iter().map(|(metric, series)| (metric, facts(series))).collect()
+}
+
+/// Returns the largest of the known numbers.
+fn most(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.flatten().reduce(f64::max)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exit statuses and signals are small")]
+const fn signed(value: i64) -> f64 {
+    value as f64
+}

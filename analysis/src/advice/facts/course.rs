@@ -1,0 +1,57 @@
+//! The facts about the course of a job over time. Pure.
+
+use polymeter_proto::units::to_f64;
+
+use super::values::{Facts, ratio};
+use crate::model::{Report, SeriesReport};
+use crate::resources::{CPU_TIME, first_of, of_metric, parts};
+
+/// The number of parts into which the time of a job is divided.
+const PARTS: usize = 10;
+
+/// Adds the facts. They are unknown if a part of the time has no sample.
+pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
+    if let Some(cores) = sum(report, &first_of(series, &CPU_TIME)) {
+        add_activity(facts, report, &cores);
+    }
+    let anonymous: Vec<&SeriesReport> = of_metric(series, "memory.anon").collect();
+    let used =
+        if anonymous.is_empty() { of_metric(series, "process.memory.resident").collect() } else { anonymous };
+    if let Some(used) = sum(report, &used) {
+        let rises = used.iter().zip(used.iter().skip(1)).skip(1).all(|(before, after)| after > before);
+        let growth = rises.then(|| ratio(used.last().copied(), used.get(1).copied())).flatten();
+        facts.set_number("memory_growth", growth);
+    }
+}
+
+/// Returns the sum of the means of series in each part of the time; none if a part has no sample.
+fn sum(report: &Report, series: &[&SeriesReport]) -> Option<Vec<f64>> {
+    let (begin_ns, end_ns) = report.time_ns();
+    let mut sums: Vec<Option<f64>> = vec![None; PARTS];
+    for series in series {
+        for (sum, mean) in sums.iter_mut().zip(parts(&series.curve, begin_ns, end_ns, PARTS)) {
+            *sum = sum.zip(mean).map(|(sum, mean)| sum + mean).or(*sum).or(mean);
+        }
+    }
+    sums.into_iter().collect()
+}
+
+/// Returns the mean; none of no numbers.
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / to_f64(values.len() as u64))
+}
+
+fn add_activity(facts: &mut Facts, report: &Report, cores: &[f64]) {
+    if let Some((last, before)) = cores.split_last() {
+        facts.set_number("tail_cores", Some(*last));
+        facts.set_number("tail_ratio", ratio(Some(*last), mean(before)));
+    }
+    let splits = (2..=8).filter_map(|part: usize| {
+        let (before, after) = cores.split_at_checked(part)?;
+        Some((ratio(mean(after), mean(before))?, part))
+    });
+    let Some((collapse, part)) = splits.min_by(|(one, _), (other, _)| one.total_cmp(other)) else { return };
+    facts.set_number("collapse_ratio", Some(collapse));
+    let share = to_f64(part as u64) / to_f64(PARTS as u64);
+    facts.set_number("collapse_time", Some(report.wall_s * share));
+}

@@ -1,0 +1,41 @@
+//! The facts about a job that the conditions of rules use. Pure.
+
+mod balance;
+mod catalogue;
+mod compute;
+mod course;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use catalogue::{FACTS, FactDefinition, FactUnit};
+pub use values::{Facts, MetricFacts};
+
+use super::expression::{Scope, Type};
+use crate::model::Report;
+
+impl Facts {
+    /// Computes the facts from a report.
+    pub fn of(report: &Report) -> Self {
+        compute::facts(report)
+    }
+}
+
+/// The names of all facts.
+#[derive(Debug, Clone, Copy)]
+pub struct FactScope;
+
+impl Scope for FactScope {
+    fn type_of(&self, name: &str) -> Option<Type> {
+        definition(name).map(|definition| definition.unit.value_type())
+    }
+
+    fn names(&self) -> Vec<&str> {
+        FACTS.iter().map(|definition| definition.name).collect()
+    }
+}
+
+/// Returns the definition of a fact.
+pub fn definition(name: &str) -> Option<&'static FactDefinition> {
+    FACTS.iter().find(|definition| definition.name == name)
+}

@@ -1,0 +1,131 @@
+//! Advice: rules whose conditions are tested on the facts about a job, and the findings that result.
+//!
+//! Rules are data: [`RULES`] is compiled in, and files of a site change thresholds, disable rules and add others.
+
+pub mod expression;
+pub mod facts;
+mod file;
+mod reference;
+pub mod rule;
+pub mod template;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polymeter_service::document::{Faults, read_text};
+
+pub use reference::reference;
+
+use facts::Facts;
+use file::RuleSet;
+use rule::Rule;
+
+use crate::model::{Finding, Report, Scheduler, Severity};
+
+/// The built-in rules.
+pub const RULES: &str = include_str!("rules.toml");
+
+/// The directory of a site's rules.
+pub const DIRECTORY: &str = "/etc/polymeter/advice.d";
+
+/// The maximum number of files that are read.
+const FILES_MAX: usize = 100;
+
+/// The rules that apply to jobs.
+#[derive(Debug, Clone)]
+pub struct Advice {
+    rules: Vec<Rule>,
+    scheduler: Option<Scheduler>,
+}
+
+impl Advice {
+    /// Returns the built-in rules.
+    pub fn built_in() -> Self {
+        Self::of(&built_in_set())
+    }
+
+    /// Returns the built-in rules with the changes of the files `*.toml` in `directory`, in the order of their names. A file with
+    /// faults is ignored, and its faults are returned. A directory that does not exist has no files.
+    pub fn load(directory: &Path) -> (Self, Faults) {
+        let mut faults = Faults::default();
+        let mut set = built_in_set();
+        for path in files(directory, &mut faults) {
+            let found = match read_text(&path) {
+                Ok(text) => {
+                    let (next, found) = set.with(&path, &text);
+                    set = next;
+                    found
+                }
+                Err(found) => found,
+            };
+            faults.0.extend(found.0);
+        }
+        (Self::of(&set), faults)
+    }
+
+    fn of(set: &RuleSet) -> Self {
+        Self { rules: set.rules(), scheduler: set.scheduler }
+    }
+
+    /// Returns the rules, in the order of the files.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns the scheduler that the files name.
+    pub const fn scheduler(&self) -> Option<Scheduler> {
+        self.scheduler
+    }
+
+    /// Replaces the findings of a report. Totals and costs must have been added to it before.
+    pub fn advise(&self, report: &mut Report) {
+        report.findings = self.findings(&Facts::of(report));
+        report.scheduler = self.scheduler.or_else(|| report.likely_scheduler());
+    }
+
+    /// Applies the rules. The most severe findings are first.
+    pub fn findings(&self, facts: &Facts) -> Vec<Finding> {
+        let found: Vec<(&Rule, Finding)> =
+            self.rules.iter().filter_map(|rule| Some((rule, rule.apply(facts)?))).collect();
+        let is_suppressed =
+            |rule: &Rule| found.iter().any(|(other, _)| rule.suppressed_by.contains(&other.id));
+        let mut findings: Vec<Finding> = found
+            .iter()
+            .filter(|(rule, _)| !is_suppressed(rule))
+            .map(|(_, finding)| finding.clone())
+            .collect();
+        findings.sort_by_key(|finding| std::cmp::Reverse::<Severity>(finding.severity));
+        findings
+    }
+}
+
+/// Returns the built-in rules. A test shows that they have no faults.
+fn built_in_set() -> RuleSet {
+    RuleSet::default().with(Path::new("rules.toml"), RULES).0
+}
+
+/// Returns the files of a directory, sorted by name.
+fn files(directory: &Path, faults: &mut Faults) -> Vec<PathBuf> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            faults.add(directory.display().to_string(), format_args!("cannot read the directory: {error}"));
+            return Vec::new();
+        }
+    };
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|name| name == "toml")).collect();
+    paths.sort();
+    if paths.len() > FILES_MAX {
+        faults.add(
+            directory.display().to_string(),
+            format_args!("only the first {FILES_MAX} of {} files are read", paths.len()),
+        );
+        paths.truncate(FILES_MAX);
+    }
+    paths
+}

@@ -1,0 +1,97 @@
+//! A rule, which makes findings. Pure.
+
+use std::collections::BTreeMap;
+
+use super::expression::{Expression, Lookup, Scope, Statistic, Type, Value};
+use super::facts::{FactScope, Facts};
+use super::template::Template;
+use crate::model::{Finding, Scheduler, Severity};
+
+/// A rule.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The id.
+    pub id: String,
+    /// The severity of its findings.
+    pub severity: Severity,
+    /// The condition as it was written.
+    pub condition: String,
+    /// The parsed condition.
+    pub when: Expression,
+    /// The thresholds that the condition and the texts use, by name.
+    pub thresholds: BTreeMap<String, f64>,
+    /// The shortest job to which it applies, in seconds.
+    pub elapsed_min_s: f64,
+    /// The final states of jobs to which it does not apply.
+    pub except_states: Vec<String>,
+    /// The rules whose findings suppress its own.
+    pub suppressed_by: Vec<String>,
+    /// The finding in a sentence.
+    pub sentence: Template,
+    /// The figures on which it is based.
+    pub evidence: Template,
+    /// The command or directive for next time.
+    pub remedies: BTreeMap<Scheduler, Template>,
+}
+
+impl Rule {
+    /// Applies the rule; none if its condition is not known to be true.
+    pub(super) fn apply(&self, facts: &Facts) -> Option<Finding> {
+        let is_excepted =
+            facts.text("state").is_some_and(|state| self.except_states.iter().any(|one| one == state));
+        let is_long = self.elapsed_min_s <= 0.0
+            || facts.number("elapsed").is_some_and(|elapsed| elapsed >= self.elapsed_min_s);
+        let lookup = RuleLookup { facts, thresholds: &self.thresholds };
+        if is_excepted || !is_long || !self.when.is_true(&lookup) {
+            return None;
+        }
+        let names = self.when.names().iter().map(String::as_str).chain(self.evidence.names());
+        let figures = names.filter_map(|name| match lookup.value(name) {
+            Some(Value::Number(number)) => Some((name.to_owned(), number)),
+            _ => None,
+        });
+        let remedies = self.remedies.iter();
+        Some(Finding {
+            severity: self.severity,
+            id: self.id.clone(),
+            sentence: self.sentence.text(&lookup),
+            evidence: self.evidence.text(&lookup),
+            figures: figures.collect(),
+            remedies: remedies
+                .filter_map(|(scheduler, text)| Some((*scheduler, text.known_text(&lookup)?)))
+                .collect(),
+        })
+    }
+}
+
+/// The facts, and the thresholds of one rule.
+struct RuleLookup<'a> {
+    facts: &'a Facts,
+    thresholds: &'a BTreeMap<String, f64>,
+}
+
+impl Lookup for RuleLookup<'_> {
+    fn value(&self, name: &str) -> Option<Value> {
+        self.thresholds.get(name).map(|number| Value::Number(*number)).or_else(|| self.facts.value(name))
+    }
+
+    fn metric(&self, statistic: Statistic, metric: &str) -> Option<f64> {
+        self.facts.metric(statistic, metric)
+    }
+}
+
+/// The names of the facts, and of the thresholds of one rule.
+pub(super) struct RuleScope<'a> {
+    pub(super) thresholds: &'a BTreeMap<String, f64>,
+}
+
+impl Scope for RuleScope<'_> {
+    fn type_of(&self, name: &str) -> Option<Type> {
+        self.thresholds.get(name).map(|_| Type::Number).or_else(|| FactScope.type_of(name))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let thresholds = self.thresholds.keys().map(String::as_str);
+        thresholds.chain(super::facts::FACTS.iter().map(|definition| definition.name)).collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! The events of a job in a report: marks, changes of the plan, refused requests, losses.
+
+use serde::Serialize;
+
+/// A phase that a user marked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Phase {
+    /// The name.
+    pub name: String,
+    /// The node.
+    pub node: String,
+    /// Seconds after the start of the job; none if only the end was marked.
+    pub begin_s: Option<f64>,
+    /// The time of the begin, in microseconds since the epoch.
+    pub begin_us: Option<i64>,
+    /// Seconds after the start of the job; none if only the begin was marked.
+    pub end_s: Option<f64>,
+    /// The time of the end, in microseconds since the epoch.
+    pub end_us: Option<i64>,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
+}
+
+/// An instant that a user marked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct MarkedInstant {
+    /// The name.
+    pub name: String,
+    /// The node.
+    pub node: String,
+    /// Seconds after the start of the job.
+    pub at_s: f64,
+    /// The time, in microseconds since the epoch.
+    pub at_us: i64,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
+}
+
+/// A change of a metric's period.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PlanChange {
+    /// Seconds after the start of the job.
+    pub at_s: f64,
+    /// The time, in microseconds since the epoch.
+    pub at_us: i64,
+    /// The node.
+    pub node: String,
+    /// The metric.
+    pub metric: String,
+    /// The previous period; none if the metric was not sampled.
+    pub old: Option<String>,
+    /// The new period; none if the metric is no longer sampled.
+    pub new: Option<String>,
+    /// The layer of the plan, or the event: `baseline`, `registration`, `lease`, `lease_end`, ...
+    pub cause: String,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
+    /// The end of a lease, in seconds after the start of the job.
+    pub until_s: Option<f64>,
+    /// The end of a lease, in microseconds since the epoch.
+    pub until_us: Option<i64>,
+}
+
+/// A request of the submission that was refused.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct RefusedRequest {
+    /// Seconds after the start of the job.
+    pub at_s: f64,
+    /// The time, in microseconds since the epoch.
+    pub at_us: i64,
+    /// The node.
+    pub node: String,
+    /// The selector, or the whole request as it was written if it cannot be parsed.
+    pub request: String,
+    /// The requested period.
+    pub period: Option<String>,
+    /// The user that requested it, if known.
+    pub actor: Option<String>,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Samples that never reached the store.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LossReport {
+    /// The node.
+    pub node: String,
+    /// The source, if known.
+    pub source: Option<String>,
+    /// The number of samples; 0 for the reason `unknown`: the number of samples that a lost agent took is not
+    /// known.
+    pub samples: u64,
+    /// The reason.
+    pub reason: String,
+    /// The time of the oldest of them, in seconds since the start of the job.
+    pub first_s: f64,
+    /// The time of the newest of them, in seconds since the start of the job.
+    pub last_s: f64,
+    /// The time of the oldest of them, in microseconds since the epoch.
+    pub first_us: i64,
+    /// The time of the newest of them, in microseconds since the epoch.
+    pub last_us: i64,
+}
+
+impl LossReport {
+    /// Returns the length of the interval, in seconds.
+    pub fn duration_s(&self) -> f64 {
+        (self.last_s - self.first_s).max(0.0)
+    }
+
+    /// Returns true if it is an interval without any information.
+    pub fn is_gap(&self) -> bool {
+        self.reason == "unknown"
+    }
+}

@@ -1,0 +1,88 @@
+//! A finding about a job. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The severity of a finding, the most severe last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// A remark.
+    Note,
+    /// Resources were wasted, or the job was slower than necessary.
+    Warning,
+    /// The job failed, or most of its resources were wasted.
+    Critical,
+}
+
+impl Severity {
+    /// All severities, the most severe first.
+    pub const ALL: [Self; 3] = [Self::Critical, Self::Warning, Self::Note];
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// The schedulers for which a rule may have a remedy. `Any` is for all others, and for an unknown one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheduler {
+    /// Any scheduler.
+    Any,
+    /// Slurm.
+    Slurm,
+    /// OAR.
+    Oar,
+}
+
+impl Scheduler {
+    /// All schedulers.
+    pub const ALL: [Self; 3] = [Self::Any, Self::Slurm, Self::Oar];
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Slurm => "slurm",
+            Self::Oar => "oar",
+        }
+    }
+}
+
+/// The result of a rule about a job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// The severity.
+    pub severity: Severity,
+    /// The id of the rule.
+    pub id: String,
+    /// The finding in a sentence.
+    pub sentence: String,
+    /// The figures on which it is based, as text.
+    pub evidence: String,
+    /// The facts and thresholds of the condition and the evidence that are numbers.
+    pub figures: BTreeMap<String, f64>,
+    /// The command or directive for next time, by scheduler.
+    pub remedies: BTreeMap<Scheduler, String>,
+}
+
+impl Finding {
+    /// Returns the remedy for a scheduler; if it is unknown or has none, that for all schedulers, or else those of all.
+    pub fn remedy(&self, scheduler: Option<Scheduler>) -> Option<String> {
+        let own = scheduler.and_then(|scheduler| self.remedies.get(&scheduler));
+        if let Some(found) = own.or_else(|| self.remedies.get(&Scheduler::Any)) {
+            return Some(found.clone());
+        }
+        let others = self.remedies.iter().filter(|_| scheduler.is_none());
+        let named: Vec<String> =
+            others.map(|(scheduler, text)| format!("{}: {text}", scheduler.name())).collect();
+        (!named.is_empty()).then(|| named.join("; "))
+    }
+}

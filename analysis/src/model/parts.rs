@@ -1,0 +1,102 @@
+//! The parts of a report by node, step and task.
+
+use serde::Serialize;
+
+/// The origin of a figure of used memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Anonymous and shared memory of the cgroup, without the page cache.
+    AnonymousAndShared,
+    /// Resident memory, summed over the processes; shared pages count for each of them.
+    Resident,
+}
+
+impl MemoryKind {
+    /// Returns its name.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::AnonymousAndShared => "anon + shmem",
+            Self::Resident => "resident",
+        }
+    }
+
+    /// Returns its description.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::AnonymousAndShared => "anonymous + shared, without cache",
+            Self::Resident => "resident, sum of processes",
+        }
+    }
+}
+
+/// Used resources. Quantities that were not sampled are absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Resources {
+    /// CPU time, in seconds.
+    pub cpu_s: Option<f64>,
+    /// The largest number of cores in use at a time, over the windows of the counter.
+    pub cores_max: Option<f64>,
+    /// The peak of used memory, in bytes; its origin is in `memory_kind`.
+    pub memory_bytes: Option<f64>,
+    /// The origin of `memory_bytes`.
+    pub memory_kind: Option<MemoryKind>,
+    /// The peak of the page cache without shared memory, in bytes.
+    pub cache_bytes: Option<f64>,
+    /// The peak of the cgroup's memory, in bytes, with page cache and kernel memory.
+    pub cgroup_peak_bytes: Option<f64>,
+    /// The lowest hard limit of the cgroup's memory, in bytes.
+    pub memory_limit_bytes: Option<f64>,
+    /// Bytes read from devices.
+    pub read_bytes: Option<f64>,
+    /// Bytes written to devices.
+    pub written_bytes: Option<f64>,
+}
+
+/// A node of a job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct NodeReport {
+    /// The node.
+    pub node: String,
+    /// The number of its CPUs, if known.
+    pub cpus: Option<u64>,
+    /// The number of stored samples.
+    pub samples: u64,
+    /// True if the agent was lost, so that the end of the job there is unknown.
+    pub is_lost: bool,
+    /// The used resources.
+    #[serde(flatten)]
+    pub used: Resources,
+}
+
+/// A step of a job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct StepReport {
+    /// The step.
+    pub step: String,
+    /// The number of its nodes.
+    pub nodes: u64,
+    /// The number of its tasks that were sampled.
+    pub tasks: u64,
+    /// The time of its first sample, in microseconds since the epoch.
+    pub first_us: i64,
+    /// The time of its last sample, in microseconds since the epoch.
+    pub last_us: i64,
+    /// The used resources, summed over the nodes.
+    #[serde(flatten)]
+    pub used: Resources,
+}
+
+/// A task of a step.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TaskReport {
+    /// The step.
+    pub step: String,
+    /// The task.
+    pub task: String,
+    /// The node.
+    pub node: String,
+    /// The used resources.
+    #[serde(flatten)]
+    pub used: Resources,
+}

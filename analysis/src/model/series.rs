@@ -1,0 +1,95 @@
+//! The summary of one series in a report.
+
+use polymeter_proto::units;
+use serde::Serialize;
+
+use crate::curve::Curve;
+
+/// A period of a metric and the time for which it was in force.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PeriodUse {
+    /// The period.
+    pub period: String,
+    /// The time for which it was in force, in seconds.
+    pub seconds: f64,
+}
+
+/// The summary of one series.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SeriesReport {
+    /// The metric.
+    pub metric: String,
+    /// The labels, as `key=value,...`.
+    pub labels: String,
+    /// The node.
+    pub node: String,
+    /// The unit of the values.
+    pub unit: String,
+    /// `counter` or `gauge`.
+    pub kind: String,
+    /// The unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_unit: Option<&'static str>,
+    /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_s: Option<f64>,
+    /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_clamped: bool,
+    /// The number of samples.
+    pub samples: u64,
+    /// The last period in force.
+    pub period: Option<String>,
+    /// Each period that was in force and for how long, in the order of their begin.
+    pub periods: Vec<PeriodUse>,
+    /// The time of the first sample, in microseconds since the epoch.
+    pub first_us: i64,
+    /// The time of the last sample, in microseconds since the epoch.
+    pub last_us: i64,
+    /// The minimum of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    pub min: Option<f64>,
+    /// The mean of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    pub mean: Option<f64>,
+    /// The maximum of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    pub max: Option<f64>,
+    /// The total increase of a counter.
+    pub growth: Option<f64>,
+    /// The step to which it belongs, if any.
+    #[serde(skip)]
+    pub step: Option<String>,
+    /// The task to which it belongs, if any.
+    #[serde(skip)]
+    pub task: Option<String>,
+    /// True if it belongs to a step or a task, whose values are contained in the job's own.
+    #[serde(skip)]
+    pub is_of_step: bool,
+    /// The values of a gauge, or the rates of a counter, over time.
+    #[serde(skip)]
+    pub curve: Curve,
+}
+
+impl SeriesReport {
+    /// The metric with its labels; with the node in front if the job has several.
+    pub fn name(&self, has_several_nodes: bool) -> String {
+        let labels = if self.labels.is_empty() { String::new() } else { format!("{{{}}}", self.labels) };
+        let node = if has_several_nodes { format!("{} ", self.node) } else { String::new() };
+        format!("{node}{}{labels}", self.metric)
+    }
+
+    /// Formats one of its points.
+    pub fn point_text(&self, value: Option<f64>) -> String {
+        match (value, self.rate_unit) {
+            (None, _) => "-".to_owned(),
+            (Some(value), Some(rate_unit)) => units::rate_in(rate_unit, value),
+            (Some(value), None) => units::value(&self.unit, value),
+        }
+    }
+
+    /// Returns true if its value changed, or it has too few samples to know.
+    pub fn has_changed(&self) -> bool {
+        match self.growth {
+            Some(growth) => growth != 0.0,
+            None => self.min != self.max || self.samples <= 2,
+        }
+    }
+}

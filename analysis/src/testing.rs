@@ -1,0 +1,89 @@
+//! Series and reports for tests.
+
+use crate::breakdown;
+use crate::curve::Curve;
+use crate::model::{Report, SeriesReport, Submission};
+
+/// The start of a job, in seconds since the epoch.
+pub(crate) const START_S: i64 = 1_000_000;
+
+/// The time between two samples, in seconds.
+pub(crate) const PERIOD_S: i64 = 60;
+
+/// Returns points from the start of a job on.
+fn points(values: &[f64]) -> Vec<(i64, f64)> {
+    let time_ns = |number: i64| (START_S + number * PERIOD_S) * 1_000_000_000;
+    (0..).map(time_ns).zip(values.iter().copied()).collect()
+}
+
+fn series(metric: &str, kind: &str, values: &[f64]) -> SeriesReport {
+    let points = points(values);
+    SeriesReport {
+        metric: metric.to_owned(),
+        node: "n1".to_owned(),
+        kind: kind.to_owned(),
+        samples: values.len() as u64,
+        min: values.iter().copied().reduce(f64::min),
+        mean: Some(values.iter().sum::<f64>() / f64::from(u32::try_from(values.len()).unwrap())),
+        max: values.iter().copied().reduce(f64::max),
+        first_us: START_S * 1_000_000,
+        last_us: points.last().unwrap().0 / 1000,
+        curve: Curve::of(&points),
+        ..SeriesReport::default()
+    }
+}
+
+/// Returns the series of a gauge.
+pub(crate) fn gauge(metric: &str, values: &[f64]) -> SeriesReport {
+    series(metric, "gauge", values)
+}
+
+/// Returns the series of a counter with these rates, in 1e9 per second, each of which lasts for a second.
+pub(crate) fn counter(metric: &str, rates: &[f64]) -> SeriesReport {
+    SeriesReport { growth: Some(rates.iter().sum::<f64>() * 1e9), ..series(metric, "counter", rates) }
+}
+
+/// Returns the series of a counter with these rates, in 1e9 per second, over all of the job's time.
+pub(crate) fn busy(node: &str, cores: &[f64]) -> SeriesReport {
+    let growth = cores.iter().sum::<f64>() * 60.0 * 1e9;
+    on(node, SeriesReport { growth: Some(growth), ..series("cpu.usage", "counter", cores) })
+}
+
+/// Moves a series to a node.
+pub(crate) fn on(node: &str, series: SeriesReport) -> SeriesReport {
+    SeriesReport { node: node.to_owned(), ..series }
+}
+
+/// Moves a series to a step or a task.
+pub(crate) fn labelled(series: SeriesReport, labels: &str) -> SeriesReport {
+    let label = |key: &str| labels.split(',').find_map(|label| label.strip_prefix(key)).map(str::to_owned);
+    let (step, task) = (label("step="), label("task="));
+    SeriesReport { labels: labels.to_owned(), step, task, is_of_step: true, ..series }
+}
+
+/// Returns the report of a completed job of `minutes`, on the nodes of its series with `cores` on all of them.
+pub(crate) fn report(minutes: u32, cores: u64, series: Vec<SeriesReport>) -> Report {
+    let mut nodes: Vec<String> = series.iter().map(|series| series.node.clone()).collect();
+    nodes.sort();
+    nodes.dedup();
+    let by_node = breakdown::nodes(&nodes, &[], |_| Some(64), &series);
+    let (steps, tasks) = breakdown::steps(&series);
+    let of_job = series.iter().filter(|series| !series.is_of_step && series.metric == "cpu.usage");
+    let cpu_ns = of_job.filter_map(|series| series.growth).reduce(|sum, growth| sum + growth);
+    let mut report = Report {
+        nodes,
+        by_node,
+        steps,
+        tasks,
+        ended: true,
+        wall_s: f64::from(minutes) * 60.0,
+        started_us: START_S * 1_000_000,
+        ended_us: Some((START_S + i64::from(minutes) * 60) * 1_000_000),
+        submission: Submission { cores: Some(cores), ..Submission::default() },
+        series,
+        ..Report::default()
+    };
+    report.outcome.state = Some("COMPLETED".to_owned());
+    report.used.cpu_s = cpu_ns.map(|ns| ns / 1e9);
+    report
+}

@@ -1,0 +1,160 @@
+//! Tests of the removal of rows: which series it visits, and that no statement reads a large table from begin to end.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use super::retention::REMOVAL;
+use crate::backend::Connection;
+use crate::metadata_removal;
+use crate::removal::{remove_due, write};
+use crate::retention::{Keep, Retention};
+use crate::stop::Stop;
+use crate::testing::Observed;
+use crate::value::{Row, Value};
+
+/// The tables that a statement may read as a whole: they have a row for each level of resolution, kept job or list that jobs
+/// share, or are made by the statement itself.
+const SMALL: [&str; 13] = [
+    "buckets",
+    "retention",
+    "rollup",
+    "kept_job",
+    "delta",
+    "json_each",
+    "next_block",
+    "next_session",
+    "CONSTANT",
+    "series_shape",
+    "series_shape_member",
+    "plan_change_set",
+    "plan_change_set_member",
+];
+
+/// Two old jobs, one of which is kept, and one that was; a job of today; their nodes. The day is the number of days before now.
+const JOBS: &str = "
+    CREATE TEMP TABLE run AS
+        SELECT column1 AS job_key, column2 AS node, (strftime('%s', 'now') - column3 * 86400) * 1000000000 AS started
+        FROM (VALUES (1, 'n1', 100), (2, 'n1', 90), (3, 'n2', 80), (4, 'n2', 0));
+    INSERT INTO node SELECT DISTINCT node, 0 FROM run;
+    INSERT INTO job (job_key, job_id, started, ended) SELECT job_key, job_key, started, started + 1000000000 FROM run;
+    INSERT INTO job_node (job_key, node, started, ended) SELECT job_key, node, started, started + 1000000000 FROM run;
+    INSERT INTO series_shape VALUES (1, 'a');
+    INSERT INTO series_shape_member VALUES (1, 0, 'm1', '{}'), (1, 1, 'm2', '{}');
+    INSERT INTO series_block SELECT job_key * 10, 1, job_key, node, job_key FROM run;
+    INSERT INTO series_block VALUES (100, 1, NULL, 'n1', NULL), (110, 1, NULL, 'n2', NULL);
+    INSERT INTO samples SELECT started, first_id + position, 1 FROM run JOIN series_block USING (job_key), series_shape_member ORDER BY 1, 2;
+    INSERT INTO samples SELECT started, first_id + position, 1 FROM run JOIN series_block USING (node), series_shape_member
+        WHERE series_block.job_key IS NULL ORDER BY 1, 2;
+    INSERT INTO kept_job VALUES (2, 0, NULL, 1), (3, 0, 1, 1);
+    INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, ended) SELECT job_key, node, '', started, 1, started, started FROM run;
+    INSERT INTO ledger_source VALUES (1, 'stat');
+    INSERT INTO ledger_line (session_key, job_key, source_id) SELECT session_key, session_key, 1 FROM session;
+    INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time) SELECT started, node, '1', 1, 'clock', started, started FROM run;
+    INSERT INTO mark (time, node, name) SELECT started, node, 'm' FROM run;
+    INSERT INTO plan_change_set VALUES (1, 'a');
+    INSERT INTO plan_change_set_member VALUES (1, 0, 'm1', NULL, 1);
+    INSERT INTO plan_change_event (time, set_id, node, cause) SELECT started, 1, node, 'baseline' FROM run;";
+
+/// What an observed connection did.
+#[derive(Default)]
+struct Observations {
+    /// The statements that read a large table as a whole, with their plans.
+    scans: Vec<String>,
+    /// The series of which samples were deleted, if there were any.
+    series: BTreeSet<i64>,
+    statements: usize,
+}
+
+impl Observations {
+    fn add(&mut self, connection: &mut dyn Connection, statement: &str, parameters: &[Value<'_>]) {
+        self.statements += 1;
+        if let (true, Some(Value::Integer(series_id))) =
+            (statement.starts_with("DELETE FROM samples AS old"), parameters.first())
+        {
+            self.series.insert(*series_id);
+        }
+        if ["CREATE", "PRAGMA"].iter().any(|begin| statement.starts_with(begin)) {
+            return;
+        }
+        let plan = connection.query(&format!("EXPLAIN QUERY PLAN {statement}"), parameters).unwrap();
+        let lines = plan.into_iter().map(|mut row| {
+            let _ids: [i64; 3] = std::array::from_fn(|_| row.integer());
+            row.text()
+        });
+        let lines: Vec<String> = lines.collect();
+        let is_scan = |line: &String| {
+            let table = line.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
+            table.is_some_and(|table| !SMALL.contains(&table) && !table.starts_with("temp."))
+        };
+        if lines.iter().any(is_scan) {
+            self.scans.push(format!("{statement}\n{}", lines.join("\n")));
+        }
+    }
+}
+
+/// A store with the jobs, and the observations of its connection.
+fn store() -> (tempfile::TempDir, Observed<'static>, Arc<Mutex<Observations>>) {
+    let (directory, connection) = super::new_store();
+    let path = directory.path().join("store.db");
+    rusqlite::Connection::open(path).unwrap().execute_batch(JOBS).unwrap();
+    let observations = Arc::new(Mutex::new(Observations::default()));
+    let observer = Arc::clone(&observations);
+    let connection = Observed::new(connection, move |connection, statement, parameters| {
+        observer.lock().unwrap().add(connection, statement, parameters);
+    });
+    (directory, connection, observations)
+}
+
+fn number(connection: &mut dyn Connection, select: &str) -> i64 {
+    connection.query(select, &[]).unwrap().first_mut().map_or(0, Row::integer)
+}
+
+const TEN_DAYS: Keep = Keep::Days(10);
+
+#[test]
+fn no_large_table_is_read_as_a_whole() {
+    let (_directory, mut connection, observations) = store();
+    let connection = &mut connection;
+    let all = Retention { samples: TEN_DAYS, ten_seconds: TEN_DAYS, minute: TEN_DAYS, hour: TEN_DAYS };
+    write(connection, &all).unwrap();
+    for _ in 0..2 {
+        remove_due(connection, &Stop::default(), &REMOVAL).unwrap();
+        (metadata_removal::REMOVE.run)(connection, &Stop::default()).unwrap();
+    }
+    let seen = std::mem::take(&mut *observations.lock().unwrap());
+    assert!(seen.statements > 100, "{}", seen.statements);
+    assert!(seen.scans.is_empty(), "{}", seen.scans.join("\n\n"));
+    // Job 2 is kept, as are its node's samples while it ran; job 4 and its node's samples are of today.
+    for table in ["samples", "rollup_10s", "rollup_1h"] {
+        assert_eq!(number(connection, &format!("SELECT count(*) FROM {table}")), 8, "{table}");
+    }
+    let jobs = "SELECT sum(job_key) FROM series_block WHERE job_key IS NOT NULL";
+    assert_eq!(number(connection, jobs), 2 + 3 + 4, "an exemption that ended keeps the names of the series");
+    // The record of the kept job's node stays, and that of today; so does the last change of plan before the limit.
+    assert_eq!(number(connection, "SELECT count(*) FROM mark"), 3);
+    assert_eq!(number(connection, "SELECT count(*) FROM plan_change_event"), 3);
+}
+
+#[test]
+fn a_removal_visits_the_jobs_that_have_become_old() {
+    let (_directory, mut connection, observations) = store();
+    let connection = &mut connection;
+    let visited = || std::mem::take(&mut observations.lock().unwrap().series);
+    let keep = |days| Retention { samples: Keep::Days(days), ..Retention::FOREVER };
+    let removed_with = |connection: &mut dyn Connection, days| {
+        write(connection, &keep(days)).unwrap();
+        remove_due(connection, &Stop::default(), &REMOVAL).unwrap();
+        visited()
+    };
+    // Job 1 and all nodes.
+    assert_eq!(removed_with(connection, 95), [10, 11, 100, 101, 110, 111].into());
+    assert_eq!(removed_with(connection, 95), [].into(), "nothing has become old since");
+    // Job 3, and not job 1 again. Job 2 is kept.
+    assert_eq!(removed_with(connection, 75), [30, 31, 100, 101, 110, 111].into());
+    assert_eq!(number(connection, "SELECT count(*) FROM samples"), 8);
+    // Without the exemption job 2 is removed.
+    connection.execute("DELETE FROM kept_job", &[]).unwrap();
+    connection.execute("UPDATE retention SET complete_before = 1", &[]).unwrap();
+    assert!(removed_with(connection, 75).is_superset(&[20, 21].into()));
+    assert_eq!(number(connection, "SELECT count(*) FROM samples"), 4);
+}
