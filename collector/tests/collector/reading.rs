@@ -294,7 +294,8 @@ fn garbage_ends_only_its_session(environment: &mut TestEnvironment) {
     let all = Query::Jobs(JobFilter { limit: 10, ..JobFilter::default() });
     assert_eq!(count(&client.ask(&all).0), 1);
     // Times and ids at the ends of their ranges are valid, and have no rows.
-    for span_ns in [i64::MIN..i64::MAX, i64::MAX..i64::MIN, 0..0] {
+    for (start, end) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (0, 0)] {
+        let span_ns = start..end;
         let series = [i64::MIN, -1, 0, i64::MAX].into_iter().collect();
         let query = Query::Samples { of: SeriesOwner::Job(i64::MAX), series, span_ns };
         assert_eq!(count(&client.ask(&query).0), 0);
