@@ -31,6 +31,7 @@ mod program;
 mod reading;
 mod removal_plans;
 mod retention;
+mod retention_year;
 mod rollup_tables;
 mod rollups;
 mod sample_table;
@@ -60,6 +61,7 @@ fn main() -> std::process::ExitCode {
         reading::TESTS,
         removal_plans::TESTS,
         retention::TESTS,
+        retention_year::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
         sample_table::TESTS,
