@@ -13,6 +13,14 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
+    /// Returns its name.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::AnonymousAndShared => "anon + shmem",
+            Self::Resident => "resident",
+        }
+    }
+
     /// Returns its description.
     pub const fn text(self) -> &'static str {
         match self {

@@ -1,14 +1,19 @@
 //! `polymeter report`: reports the resource usage of a stored job.
 
+use std::path::{Path, PathBuf};
+
+use polymeter_analysis::advice::{self, Advice};
+use polymeter_analysis::gather::gather;
+use polymeter_analysis::jobstats;
+use polymeter_analysis::model::Report;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
 use crate::failure::Failure;
-use crate::output::terminal;
+use crate::output::{style, terminal};
 use crate::report::choice::choose;
-use crate::report::render::{self, Detail};
+use crate::report::render::{self, Sections};
 use crate::store_failure::store_failure;
-use polymeter_analysis::gather::gather;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArguments {
@@ -20,13 +25,24 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
-    /// Include constant series, all events and the ledger by source.
+    /// Show everything: the first screen, all sections without limits, constant series, and the ledger by source.
     #[arg(long)]
     all: bool,
 
+    #[command(flatten)]
+    sections: Sections,
+
+    /// The directory of the site's rules for findings.
+    #[arg(long, value_name = "DIRECTORY", default_value = advice::DIRECTORY)]
+    advice: PathBuf,
+
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "jobstats")]
     json: bool,
+
+    /// Print the summary of Jobstats, `JS1:...`, which reportseff and job_defense_shield read.
+    #[arg(long)]
+    jobstats: bool,
 }
 
 impl ReportArguments {
@@ -39,10 +55,32 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let mut reader = Reader::open(&arguments.store).map_err(failed)?;
     let job = choose(&mut reader, arguments.job.as_deref(), &arguments.store)?;
-    let report = gather(&mut reader, &job, None).map_err(failed)?;
-    if arguments.json {
-        return terminal::print_json(&report);
+    let mut report = gather(&mut reader, &job, None).map_err(failed)?;
+    add_findings(&mut report, &arguments.advice);
+    print(&report, arguments)
+}
+
+/// Adds the findings. Faults of the site's rules are warnings: a user cannot correct them.
+fn add_findings(report: &mut Report, directory: &Path) {
+    let (advice, faults) = Advice::load(directory);
+    for fault in &faults.0 {
+        terminal::print_error(&format!("polymeter: file of rules ignored: {fault}\n"));
     }
-    let limit = terminal::width_limit(&std::io::stdout());
-    terminal::print(&render::text(&report, Detail::of(arguments.all), limit))
+    advice.advise(report);
+}
+
+fn print(report: &Report, arguments: &ReportArguments) -> Result<(), Failure> {
+    if arguments.json {
+        return terminal::print_json(report);
+    }
+    if arguments.jobstats {
+        let summary = jobstats::summary(report)
+            .map_err(|error| Failure::because("cannot make the summary of Jobstats", &error))?;
+        return terminal::print(&(summary + "\n"));
+    }
+    let stdout = std::io::stdout();
+    let (limit, has_colours) = (terminal::width_limit(&stdout), style::has_colours(&stdout));
+    let text = render::chosen(report, arguments.sections, arguments.all, limit, has_colours);
+    // The texts of the report were made printable one by one; what is left are the colours.
+    terminal::print_raw(text.as_bytes())
 }

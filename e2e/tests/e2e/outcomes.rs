@@ -186,7 +186,7 @@ fn refused_requests_are_recorded() {
         let output = command.args(["report", "--store", &store, "--job", "9"]).args(more).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(report(&[]).contains("slower"), "{}", report(&[]));
+    assert!(report(&["--plan"]).contains("slower"), "{}", report(&["--plan"]));
     let json: Value = serde_json::from_str(&report(&["--json"])).unwrap();
     assert_eq!(json["refused_requests"].as_array().unwrap().len(), 3, "{json}");
     fixture.agent.daemon.terminate();

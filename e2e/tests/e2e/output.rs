@@ -215,7 +215,7 @@ fn untrusted_text_is_escaped() {
     drop(database);
 
     let is_safe = |text: &str| text.chars().all(|character| character == '\n' || !character.is_control());
-    let report = text(&run(&["report", "--store", &store, "--job", &job]).stdout);
+    let report = text(&run(&["report", "--store", &store, "--job", &job, "--all"]).stdout);
     assert!(is_safe(&report) && !report.contains(['\u{202e}', '\u{200b}', '\u{2028}']), "{report:?}");
     for written in
         ["evil\\u{202e}txt", "no\\u{200b}thing", "two\\u{2028}lines", "esc\\u{1b}[31m", "\\u{a}root"]

@@ -7,24 +7,33 @@ use polymeter_analysis::model::{MarkedInstant, Phase, PlanChange, RefusedRequest
 
 /// Lays out the events; empty if there are none.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let has_several_nodes = report.nodes.len() > 1;
-    let mut text = String::new();
-    let tables = [
-        mark_rows(report, has_several_nodes),
-        change_rows(&report.plan_changes, detail, has_several_nodes),
-        refused_rows(&report.refused_requests),
-    ];
-    for rows in tables.into_iter().filter(|rows| rows.len() > 1) {
-        let lines_max = detail.lines_max().saturating_add(1);
-        let hidden = rows.len().saturating_sub(lines_max);
-        let rows: Vec<_> = rows.into_iter().take(lines_max).collect();
-        text.push_str(&indented_table_within(&rows, limit));
-        if hidden > 0 {
-            text.push_str(&format!("  ({hidden} more; `polymeter report --all` shows them)\n"));
-        }
-        text.push('\n');
+    marks(report, detail, limit) + &plan(report, detail, limit)
+}
+
+/// Lays out the marks; empty if there are none.
+pub(super) fn marks(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    table(mark_rows(report, report.nodes.len() > 1), detail, limit)
+}
+
+/// Lays out the changes of the plan and the refused requests; empty if there are none.
+pub(super) fn plan(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let changes = change_rows(&report.plan_changes, detail, report.nodes.len() > 1);
+    table(changes, detail, limit) + &table(refused_rows(&report.refused_requests), detail, limit)
+}
+
+/// Lays out rows below a head; empty if there are none.
+fn table(rows: Vec<Vec<String>>, detail: Detail, limit: Option<usize>) -> String {
+    if rows.len() < 2 {
+        return String::new();
     }
-    text
+    let lines_max = detail.lines_max().saturating_add(1);
+    let hidden = rows.len().saturating_sub(lines_max);
+    let rows: Vec<_> = rows.into_iter().take(lines_max).collect();
+    let mut text = indented_table_within(&rows, limit);
+    if hidden > 0 {
+        text.push_str(&format!("  ({hidden} more; `polymeter report --all` shows them)\n"));
+    }
+    text + "\n"
 }
 
 fn on_node(node: &str, has_several_nodes: bool) -> String {

@@ -3,15 +3,24 @@
 mod completeness;
 mod detail;
 mod events;
+mod groups;
 mod outcome;
 mod paragraph;
+pub(crate) mod screen;
+mod sections;
 mod series;
 mod usage;
 
 use crate::output::printable::{printable, printable_lines, printable_name};
+use crate::output::style;
 pub(crate) use detail::Detail;
 pub(crate) use paragraph::LABEL;
 use polymeter_analysis::model::Report;
+use polymeter_proto::text::abridged_list;
+pub(crate) use sections::Sections;
+
+/// The maximum number of nodes that the first line names.
+const NODES_MAX: usize = 8;
 
 /// Writes a report as text of at most `limit` columns, if there is a limit.
 pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -32,6 +41,28 @@ pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     printable_lines(&text).into_owned()
 }
 
+/// Writes the first screen; or the chosen sections; or, if `is_all`, the first screen and everything below it.
+pub(crate) fn chosen(
+    report: &Report,
+    sections: Sections,
+    is_all: bool,
+    limit: Option<usize>,
+    has_colours: bool,
+) -> String {
+    let detail = Detail::of(is_all);
+    if sections.is_any() {
+        return sections.text(report, detail, limit, has_colours);
+    }
+    let lines_max = if is_all { usize::MAX } else { screen::LINES };
+    let mut text = style::painted(&screen::lines(report, limit, lines_max), has_colours);
+    if is_all {
+        text.push('\n');
+        text.push_str(&printable_lines(&groups::all(report, limit)));
+        text.push_str(&self::text(report, detail, limit));
+    }
+    text
+}
+
 /// The first line: the job, its owner, its nodes and its final state.
 fn headline(report: &Report) -> String {
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
@@ -46,7 +77,10 @@ fn headline(report: &Report) -> String {
     };
     let (job, owner) = (printable_name(&report.job), printable(&owner));
     let nodes: Vec<_> = report.nodes.iter().map(|node| printable_name(node)).collect();
-    format!("job {job}{owner} on {}{state}\n", nodes.join(", "))
+    let nodes: Vec<&str> = nodes.iter().map(AsRef::as_ref).collect();
+    let nodes =
+        if nodes.is_empty() { String::new() } else { format!(" on {}", abridged_list(&nodes, NODES_MAX)) };
+    format!("job {job}{owner}{nodes}{state}\n")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::output::chart::sparkline;
 use crate::output::layout::distinct_names;
 use crate::output::printable::printable;
 use crate::output::{table, terminal, units};
-use polymeter_analysis::model::{Report, SeriesReport};
+use polymeter_analysis::model::{PeriodUse, Report, SeriesReport};
 use polymeter_analysis::rates;
 
 /// The minimum and maximum widths of a chart.
@@ -20,6 +20,9 @@ const NAME_MIN: usize = 12;
 
 /// The width of the indentation, and of the gap between two columns.
 const GAP: usize = 2;
+
+/// The maximum number of periods of a series that are listed; of the others it states the number.
+const PERIODS: usize = 3;
 
 /// The maximum number of metrics that a remark names; of the others it states the number.
 const NAMED: usize = 4;
@@ -50,7 +53,7 @@ fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<
     let row = |series: &&SeriesReport| {
         vec![
             printable(&series.name(report.nodes.len() > 1)).into_owned(),
-            series.period.clone().unwrap_or_else(|| "-".to_owned()),
+            periods(series),
             series.samples.to_string(),
             series.point_text(series.min),
             series.point_text(series.mean),
@@ -77,6 +80,21 @@ fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<
         }
     }
     rows
+}
+
+/// Lists each period that was in force, and for how long if there were several.
+fn periods(series: &SeriesReport) -> String {
+    match series.periods.as_slice() {
+        [] => series.period.clone().unwrap_or_else(|| "-".to_owned()),
+        [only] => only.period.clone(),
+        several => {
+            let one = |used: &PeriodUse| format!("{} for {}", used.period, units::elapsed(used.seconds));
+            let listed: Vec<String> = several.iter().take(PERIODS).map(one).collect();
+            let hidden = several.len().saturating_sub(PERIODS);
+            let others = if hidden > 0 { format!(", {hidden} others") } else { String::new() };
+            listed.join(", ") + &others
+        }
+    }
 }
 
 /// Fits the names into `room` columns, and returns true if charts fit beside them. Charts are omitted if
@@ -141,6 +159,21 @@ fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_period_is_listed_with_its_time() {
+        let used = |period: &str, seconds: f64| PeriodUse { period: period.to_owned(), seconds };
+        let of = |periods: Vec<PeriodUse>| {
+            super::periods(&SeriesReport {
+                periods,
+                period: Some("2s".to_owned()),
+                ..SeriesReport::default()
+            })
+        };
+        assert_eq!((of(Vec::new()), of(vec![used("1s", 9.0)])), ("2s".to_owned(), "1s".to_owned()));
+        let several = vec![used("1s", 3000.0), used("10ms", 60.0), used("5s", 1.5), used("1min", 2.0)];
+        assert_eq!(of(several), "1s for 50 min, 10ms for 1 min, 5s for 1.50 s, 1 others");
+    }
 
     #[test]
     fn names_keep_their_differences() {

@@ -1,0 +1,158 @@
+//! The summary that Jobstats stores in Slurm's AdminComment, for the programs that read it. Pure.
+//!
+//! Its form is `JS1:` and the Base64 form of gzip-compressed JSON. Jobstats writes `JS1:None` for a job without data.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+
+use crate::model::{NodeReport, Report, SeriesReport};
+
+/// What precedes the summary.
+const PREFIX: &str = "JS1:";
+
+/// The summary of a job.
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    nodes: BTreeMap<&'a str, Node<'a>>,
+    /// The elapsed time, in seconds.
+    total_time: u64,
+    gpus: u64,
+}
+
+/// The summary of a node. Jobstats omits the maps of a node without GPUs.
+#[derive(Debug, Serialize)]
+struct Node<'a> {
+    /// The cores of the job.
+    cpus: u64,
+    /// The memory of the job, in bytes.
+    total_memory: u64,
+    /// The used memory, in bytes.
+    used_memory: u64,
+    /// CPU time, in seconds.
+    total_time: f64,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    gpu_total_memory: BTreeMap<&'a str, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    gpu_used_memory: BTreeMap<&'a str, u64>,
+    /// In percent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    gpu_utilization: BTreeMap<&'a str, f64>,
+}
+
+/// Returns the summary. Only nodes with known CPU time, memory and cores are in it; without any it is `JS1:None`.
+///
+/// # Errors
+/// Returns an error if the JSON cannot be written.
+pub fn summary(report: &Report) -> io::Result<String> {
+    let nodes: BTreeMap<&str, Node<'_>> =
+        report.by_node.iter().filter_map(|node| Some((node.node.as_str(), of_node(report, node)?))).collect();
+    if nodes.is_empty() {
+        return Ok(format!("{PREFIX}None"));
+    }
+    let summary =
+        Summary { nodes, total_time: whole(report.wall_s), gpus: report.submission.gpus.unwrap_or_default() };
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(serde_json::to_string(&summary)?.as_bytes())?;
+    Ok(format!("{PREFIX}{}", STANDARD.encode(encoder.finish()?)))
+}
+
+fn of_node<'a>(report: &'a Report, node: &NodeReport) -> Option<Node<'a>> {
+    let count = report.nodes.len() as u64;
+    let cores = report.submission.cores.filter(|_| count > 0).map(|cores| cores.div_ceil(count));
+    let limit = report.submission.memory_bytes.or(node.used.memory_limit_bytes.map(whole));
+    let series: Vec<&'a SeriesReport> =
+        report.series.iter().filter(|series| !series.is_of_step && series.node == node.node).collect();
+    Some(Node {
+        cpus: cores?,
+        total_memory: limit?,
+        used_memory: whole(node.used.memory_bytes?),
+        total_time: (node.used.cpu_s? * 10.0).round() / 10.0,
+        gpu_total_memory: by_gpu(&series, "gpu.memory.total", |series| series.max.map(whole)),
+        gpu_used_memory: by_gpu(&series, "gpu.memory.used", |series| series.max.map(whole)),
+        gpu_utilization: by_gpu(&series, "gpu.utilization", |series| {
+            series.mean.map(|mean| (mean * 10.0).round() / 10.0)
+        }),
+    })
+}
+
+fn by_gpu<'a, T>(
+    series: &[&'a SeriesReport],
+    metric: &str,
+    value: fn(&SeriesReport) -> Option<T>,
+) -> BTreeMap<&'a str, T> {
+    let series: Vec<&'a SeriesReport> =
+        series.iter().copied().filter(|series| series.metric == metric).collect();
+    let gpu =
+        |series: &'a SeriesReport| series.labels.split(',').find_map(|label| label.strip_prefix("gpu="));
+    series.into_iter().filter_map(|series| Some((gpu(series)?, value(series)?))).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::SeriesReport;
+    use crate::testing::{busy, gauge, report};
+
+    fn decoded(summary: &str) -> Value {
+        let bytes = STANDARD.decode(summary.strip_prefix("JS1:").unwrap()).unwrap();
+        let mut text = String::new();
+        GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn the_summary_can_be_decoded() {
+        let gpu =
+            |metric: &str, value: f64| SeriesReport { labels: "gpu=3".to_owned(), ..gauge(metric, &[value]) };
+        let mut report = report(
+            60,
+            16,
+            vec![
+                busy("n1", &[8.0; 60]),
+                gauge("memory.anon", &[5e9]),
+                gpu("gpu.utilization", 61.25),
+                gpu("gpu.memory.used", 2e9),
+                gpu("gpu.memory.total", 8e10),
+            ],
+        );
+        report.submission.memory_bytes = Some(32_000_000_000);
+        report.submission.gpus = Some(1);
+        assert_eq!(
+            decoded(&summary(&report).unwrap()),
+            json!({
+                "nodes": {"n1": {
+                    "cpus": 16,
+                    "total_memory": 32_000_000_000_u64,
+                    "used_memory": 5_000_000_000_u64,
+                    "total_time": 28_800.0,
+                    "gpu_total_memory": {"3": 80_000_000_000_u64},
+                    "gpu_used_memory": {"3": 2_000_000_000_u64},
+                    "gpu_utilization": {"3": 61.3},
+                }},
+                "total_time": 3600,
+                "gpus": 1,
+            })
+        );
+    }
+
+    #[test]
+    fn a_job_without_data_has_none() {
+        assert_eq!(summary(&Report::default()).unwrap(), "JS1:None");
+    }
+}

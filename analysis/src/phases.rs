@@ -1,0 +1,133 @@
+//! The resources that a job used in the phases that users marked. Pure.
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::units;
+use serde::Serialize;
+
+use crate::curve::Curve;
+use crate::model::{Phase, Report, SeriesReport};
+use crate::resources::{CPU_TIME, first_of, of_metric};
+
+/// The totals of all phases of one name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PhaseTotals {
+    /// The name.
+    pub name: String,
+    /// The number of phases with begin and end, on all nodes.
+    pub count: u64,
+    /// Their duration, in seconds.
+    pub duration_s: f64,
+    /// CPU time of the job on the phases' nodes, in seconds; of phases for which it is known.
+    pub cpu_s: Option<f64>,
+    /// The mean number of cores in use, of phases for which it is known.
+    pub cores_mean: Option<f64>,
+    /// The peak of anonymous memory on a node, in bytes.
+    pub memory_bytes: Option<f64>,
+    /// Bytes written to devices.
+    pub written_bytes: Option<f64>,
+}
+
+/// The points of a curve in a time.
+struct Window {
+    mean: f64,
+    max: f64,
+}
+
+/// Returns the points of a curve in a time; none if there are none.
+fn window(curve: &Curve, begin_us: i64, end_us: i64) -> Option<Window> {
+    let time = begin_us.saturating_mul(1000)..end_us.saturating_mul(1000);
+    let inside = curve.intervals().iter().filter(|interval| time.contains(&interval.time_ns));
+    let (mut sum, mut count, mut max) = (0.0, 0, f64::NEG_INFINITY);
+    for interval in inside.filter(|interval| interval.sum.is_finite()) {
+        sum += interval.sum;
+        count += interval.count;
+        max = max.max(interval.max);
+    }
+    (count > 0).then(|| Window { mean: sum / units::to_f64(count), max })
+}
+
+/// Computes the totals by name, those with the longest duration first.
+pub fn totals(report: &Report) -> Vec<PhaseTotals> {
+    let mut by_node: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
+    for series in report.series.iter().filter(|series| !series.is_of_step) {
+        by_node.entry(&series.node).or_default().push(series);
+    }
+    let mut totals: BTreeMap<&str, (PhaseTotals, f64)> = BTreeMap::new();
+    for phase in &report.phases {
+        let (Some(begin_us), Some(end_us)) = (phase.begin_us, phase.end_us) else { continue };
+        let entry = totals.entry(&phase.name).or_default();
+        let series = by_node.get(phase.node.as_str()).map(Vec::as_slice).unwrap_or_default();
+        add(entry, phase, series, begin_us, end_us);
+    }
+    let finish = |(name, (totals, known_s)): (&str, (PhaseTotals, f64))| {
+        let cores_mean = totals.cpu_s.filter(|_| known_s > 0.0).map(|cpu_s| cpu_s / known_s);
+        PhaseTotals { name: name.to_owned(), cores_mean, ..totals }
+    };
+    let mut totals: Vec<PhaseTotals> = totals.into_iter().map(finish).collect();
+    totals.sort_by(|one, other| other.duration_s.total_cmp(&one.duration_s));
+    totals
+}
+
+/// Adds a phase to the totals, and to the duration for which the CPU time is known.
+fn add(
+    (totals, known_s): &mut (PhaseTotals, f64),
+    phase: &Phase,
+    series: &[&SeriesReport],
+    begin_us: i64,
+    end_us: i64,
+) {
+    let length_s = phase.begin_s.zip(phase.end_s).map_or(0.0, |(begin_s, end_s)| end_s - begin_s);
+    totals.count += 1;
+    totals.duration_s += length_s;
+    let of_job = |series: &SeriesReport| window(&series.curve, begin_us, end_us);
+    let cores = first_of(series, &CPU_TIME).into_iter().filter_map(of_job).map(|window| window.mean);
+    if let Some(cores) = cores.reduce(|sum, cores| sum + cores) {
+        *known_s += length_s;
+        totals.cpu_s = Some(totals.cpu_s.unwrap_or_default() + cores * length_s);
+    }
+    let memory = of_metric(series, "memory.anon").filter_map(of_job).map(|window| window.max);
+    totals.memory_bytes = memory.chain(totals.memory_bytes).reduce(f64::max);
+    let written = of_metric(series, "io.write.bytes").filter_map(of_job).map(|window| window.mean * length_s);
+    if let Some(written) = written.reduce(|sum, written| sum + written) {
+        totals.written_bytes = Some(totals.written_bytes.unwrap_or_default() + written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{START_S, busy, gauge, report};
+
+    #[test]
+    fn phases_of_one_name_are_added() {
+        let cores: Vec<f64> = (0..60).map(|minute| if minute < 30 { 2.0 } else { 6.0 }).collect();
+        let memory: Vec<f64> = (0..60).map(f64::from).collect();
+        let mut report = report(60, 8, vec![busy("n1", &cores), gauge("memory.anon", &memory)]);
+        let phase = |name: &str, begin_s: f64, end_s: f64, begin: i64, end: i64| Phase {
+            name: name.to_owned(),
+            node: "n1".to_owned(),
+            begin_s: Some(begin_s),
+            begin_us: Some((START_S + begin) * 1_000_000),
+            end_s: Some(end_s),
+            end_us: Some((START_S + end) * 1_000_000),
+            actor: None,
+        };
+        report.phases = vec![
+            phase("solve", 0.0, 600.0, 0, 600),
+            phase("write", 1200.0, 1260.0, 1200, 1260),
+            phase("solve", 1800.0, 2400.0, 1800, 2400),
+            Phase { end_us: None, ..phase("open", 0.0, 1.0, 0, 1) },
+            phase("later", 9000.0, 9001.0, 9000, 9001),
+        ];
+        let totals = totals(&report);
+        let names: Vec<_> =
+            totals.iter().map(|totals| (totals.name.as_str(), totals.count, totals.duration_s)).collect();
+        assert_eq!(names, [("solve", 2, 1200.0), ("write", 1, 60.0), ("later", 1, 1.0)]);
+        assert_eq!(
+            (totals[0].cpu_s, totals[0].cores_mean, totals[0].memory_bytes),
+            (Some(4800.0), Some(4.0), Some(39.0))
+        );
+        assert_eq!((totals[2].cpu_s, totals[2].cores_mean, totals[2].memory_bytes), (None, None, None));
+    }
+}

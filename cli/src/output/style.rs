@@ -1,0 +1,86 @@
+//! Colours of text in a terminal.
+
+use std::io::IsTerminal;
+
+use super::printable::printable;
+
+/// The style of a part of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Warning,
+    Critical,
+}
+
+impl Style {
+    /// Returns the sequence that selects the style: ECMA-48, SGR.
+    const fn sequence(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Bold => "\u{1b}[1m",
+            Self::Dim => "\u{1b}[2m",
+            Self::Good => "\u{1b}[32m",
+            Self::Warning => "\u{1b}[33m",
+            Self::Critical => "\u{1b}[1;31m",
+        }
+    }
+}
+
+/// The sequence that selects the terminal's default.
+const RESET: &str = "\u{1b}[0m";
+
+/// A line of parts with styles.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Line(Vec<(Style, String)>);
+
+impl Line {
+    /// Returns a line of one part.
+    pub(crate) fn of(style: Style, text: impl Into<String>) -> Self {
+        Self(vec![(style, text.into())])
+    }
+
+    /// Returns the line with a further part.
+    pub(crate) fn with(mut self, style: Style, text: impl Into<String>) -> Self {
+        self.0.push((style, text.into()));
+        self
+    }
+}
+
+/// Writes lines, with characters that control a terminal escaped in their texts; with sequences for the styles if `has_colours`.
+pub(crate) fn painted(lines: &[Line], has_colours: bool) -> String {
+    let part = |(style, text): &(Style, String)| {
+        let text = printable(text);
+        match style.sequence() {
+            "" => text.into_owned(),
+            _ if !has_colours || text.is_empty() => text.into_owned(),
+            sequence => format!("{sequence}{text}{RESET}"),
+        }
+    };
+    let line = |line: &Line| {
+        let text: String = line.0.iter().map(part).collect();
+        format!("{}\n", text.trim_end())
+    };
+    lines.iter().map(line).collect()
+}
+
+/// Returns true if text for `stream` has colours: it is a terminal that understands them, and NO_COLOR is not set.
+pub(crate) fn has_colours(stream: &impl IsTerminal) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_styles_bring_sequences() {
+        let lines = [Line::of(Style::Critical, "evil\u{1b}[2J").with(Style::Plain, " x  "), Line::default()];
+        assert_eq!(painted(&lines, false), "evil\\u{1b}[2J x\n\n");
+        assert_eq!(painted(&lines, true), "\u{1b}[1;31mevil\\u{1b}[2J\u{1b}[0m x\n\n");
+    }
+}

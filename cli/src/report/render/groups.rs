@@ -1,0 +1,266 @@
+//! Tables of nodes, steps, tasks and phases: all rows, or those at both ends and the distribution. Pure.
+
+use polymeter_analysis::model::{Report, Resources, StepReport, TaskReport};
+use polymeter_analysis::phases;
+use polymeter_proto::units;
+
+use super::detail::Detail;
+use super::paragraph;
+use crate::output::table::head;
+
+/// The number of rows at each end of a table.
+const ENDS: usize = 10;
+
+/// A row of a table: its name cells, and the resources.
+struct Group<'a> {
+    names: Vec<String>,
+    used: &'a Resources,
+}
+
+/// Lays out all nodes, and the steps, tasks and phases if there are any.
+pub(super) fn all(report: &Report, limit: Option<usize>) -> String {
+    let tables = [
+        Some(nodes(report, Detail::All, limit)),
+        (!report.steps.is_empty()).then(|| steps(report, Detail::All, limit)),
+        (!report.tasks.is_empty()).then(|| tasks(report, Detail::All, limit)),
+        (!report.phases.is_empty()).then(|| phases(report, Detail::All, limit)),
+    ];
+    tables.into_iter().flatten().map(|table| table + "\n").collect()
+}
+
+/// Lays out the nodes.
+pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let group = |node: &'_ polymeter_analysis::model::NodeReport| {
+        let cpus = node.cpus.map_or_else(|| "-".to_owned(), |cpus| cpus.to_string());
+        vec![node.node.clone(), cpus]
+    };
+    let groups = report.by_node.iter().map(|node| Group { names: group(node), used: &node.used }).collect();
+    let mut text = table(&["node", "CPUs"], groups, report.wall_s, detail, limit);
+    let known: Vec<(f64, &str)> =
+        report.by_node.iter().filter_map(|node| Some((node.used.cpu_s?, node.node.as_str()))).collect();
+    text.push_str(&imbalance("node", &known, limit));
+    let kind = report.by_node.iter().find_map(|node| node.used.memory_kind);
+    if let Some(kind) = kind {
+        text.push_str(&paragraph::remark(&format!("memory: {}", kind.text()), limit));
+    }
+    text
+}
+
+/// Lays out the steps.
+pub(super) fn steps(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    if report.steps.is_empty() {
+        return paragraph::remark("no step was sampled", limit);
+    }
+    let names = |step: &StepReport| {
+        let duration_s = units::seconds_between(step.first_us, step.last_us) * 1000.0;
+        vec![step.step.clone(), step.nodes.to_string(), step.tasks.to_string(), units::elapsed(duration_s)]
+    };
+    let groups = report.steps.iter().map(|step| Group { names: names(step), used: &step.used }).collect();
+    table(&["step", "nodes", "tasks", "time"], groups, report.wall_s, detail, limit)
+}
+
+/// Lays out the tasks of steps, and the imbalance of each step with several.
+pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    if report.tasks.is_empty() {
+        return paragraph::remark("no task was sampled", limit);
+    }
+    let names = |task: &TaskReport| vec![format!("{}.{}", task.step, task.task), task.node.clone()];
+    let groups = report.tasks.iter().map(|task| Group { names: names(task), used: &task.used }).collect();
+    let mut text = table(&["task", "node"], groups, report.wall_s, detail, limit);
+    let steps = report.tasks.chunk_by(|one, other| one.step == other.step).take(detail.lines_max());
+    for tasks in steps.filter(|tasks| tasks.len() > 1) {
+        let Some(first) = tasks.first() else { continue };
+        let known: Vec<(f64, &str)> =
+            tasks.iter().filter_map(|task| Some((task.used.cpu_s?, task.task.as_str()))).collect();
+        text.push_str(&imbalance(&format!("step {}, task", first.step), &known, limit));
+    }
+    text
+}
+
+/// Lays out the totals of the phases.
+pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let totals = phases::totals(report);
+    let mut rows = vec![head(["phase", "times", "duration", "share", "cores used", "memory", "written"])];
+    for phase in totals.iter().take(detail.lines_max()) {
+        let share = if report.wall_s > 0.0 { 100.0 * phase.duration_s / report.wall_s } else { 0.0 };
+        rows.push(vec![
+            phase.name.clone(),
+            phase.count.to_string(),
+            units::elapsed(phase.duration_s),
+            units::value("percent", share),
+            number(phase.cores_mean, |cores| format!("{cores:.2}")),
+            number(phase.memory_bytes, |bytes| units::value("bytes", bytes)),
+            number(phase.written_bytes, |bytes| units::value("bytes", bytes)),
+        ]);
+    }
+    if totals.is_empty() {
+        return paragraph::remark("no phase has a begin and an end", limit);
+    }
+    let mut text = paragraph::indented_table_within(&rows, limit);
+    let hidden = totals.len().saturating_sub(detail.lines_max());
+    if hidden > 0 {
+        text.push_str(&paragraph::remark(
+            &format!("{hidden} more; `polymeter report --all` shows them"),
+            limit,
+        ));
+    }
+    text
+}
+
+fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
+/// Lays out groups, sorted by their CPU time. Of many the first and the last are listed, and the distribution of all.
+fn table(
+    names: &[&str],
+    mut groups: Vec<Group<'_>>,
+    wall_s: f64,
+    detail: Detail,
+    limit: Option<usize>,
+) -> String {
+    let cpu_s = |group: &Group<'_>| group.used.cpu_s.unwrap_or(f64::NEG_INFINITY);
+    let is_long = detail == Detail::Summary && groups.len() > 2 * ENDS;
+    if is_long {
+        groups.sort_by(|one, other| cpu_s(other).total_cmp(&cpu_s(one)));
+    }
+    let columns = ["cores used", "memory", "cache", "read", "written"];
+    let row = |group: &Group<'_>| {
+        let bytes = |value: Option<f64>| number(value, |bytes| units::value("bytes", bytes));
+        let used = group.used;
+        let cores = used.cpu_s.filter(|_| wall_s > 0.0).map(|cpu_s| cpu_s / wall_s);
+        let mut cells = group.names.clone();
+        cells.extend([
+            number(cores, |cores| format!("{cores:.2}")),
+            bytes(used.memory_bytes),
+            bytes(used.cache_bytes),
+            bytes(used.read_bytes),
+            bytes(used.written_bytes),
+        ]);
+        cells
+    };
+    let mut rows: Vec<Vec<String>> =
+        vec![names.iter().chain(&columns).map(|name| (*name).to_owned()).collect()];
+    let (first, last) = if is_long { (ENDS, groups.len() - ENDS) } else { (groups.len(), groups.len()) };
+    rows.extend(groups.iter().take(first).map(row));
+    if is_long {
+        rows.push(vec!["…".to_owned()]);
+    }
+    rows.extend(groups.iter().skip(last).map(row));
+    let mut text = paragraph::indented_table_within(&rows, limit);
+    if is_long {
+        let hidden = format!("{} between are not shown; `polymeter report --all` shows them", last - first);
+        text.push_str(&paragraph::remark(&hidden, limit));
+        text.push_str(&distribution(&groups, wall_s, limit));
+    }
+    text
+}
+
+/// Describes the distribution of the cores in use and of the memory over groups.
+fn distribution(groups: &[Group<'_>], wall_s: f64, limit: Option<usize>) -> String {
+    let of = |name: &str, values: Vec<f64>, text: &dyn Fn(f64) -> String| {
+        let mut values = values;
+        values.sort_by(f64::total_cmp);
+        let at = |percent: usize| values.get((values.len().saturating_sub(1) * percent + 50) / 100).copied();
+        let points: Option<Vec<String>> = [0, 10, 50, 90, 100]
+            .into_iter()
+            .map(|percent| Some(format!("{} {}", percentile(percent), text(at(percent)?))))
+            .collect();
+        points.map(|points| format!("{name} of {}: {}", values.len(), points.join(", ")))
+    };
+    let cores =
+        groups.iter().filter_map(|group| Some(group.used.cpu_s? / wall_s)).filter(|cores| cores.is_finite());
+    let memory = groups.iter().filter_map(|group| group.used.memory_bytes);
+    let lines = [
+        of("cores used", cores.collect(), &|cores| format!("{cores:.2}")),
+        of("memory", memory.collect(), &|bytes| units::value("bytes", bytes)),
+    ];
+    lines.into_iter().flatten().map(|line| paragraph::remark(&line, limit)).collect()
+}
+
+const fn percentile(percent: usize) -> &'static str {
+    match percent {
+        0 => "min",
+        10 => "10 %",
+        50 => "median",
+        90 => "90 %",
+        _ => "max",
+    }
+}
+
+/// Describes the imbalance of the CPU time: the largest over the mean, and both ends.
+fn imbalance(kind: &str, known: &[(f64, &str)], limit: Option<usize>) -> String {
+    let most = known.iter().max_by(|(one, _), (other, _)| one.total_cmp(other));
+    let least = known.iter().min_by(|(one, _), (other, _)| one.total_cmp(other));
+    let mean = known.iter().map(|(cpu_s, _)| cpu_s).sum::<f64>() / units::to_f64(known.len() as u64);
+    let (Some((most_s, most)), Some((least_s, least))) = (most, least) else { return String::new() };
+    if known.len() < 2 || mean <= 0.0 {
+        return String::new();
+    }
+    let text = format!(
+        "imbalance of CPU time, max / mean: {:.2}; most: {kind} {most} with {}, least: {kind} {least} with {}",
+        most_s / mean,
+        units::elapsed(*most_s),
+        units::elapsed(*least_s)
+    );
+    paragraph::remark(&text, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_analysis::model::NodeReport;
+
+    use super::*;
+
+    fn report(nodes: u32) -> Report {
+        let node = |number: u32| NodeReport {
+            node: format!("n{number:04}"),
+            cpus: Some(64),
+            used: Resources {
+                cpu_s: Some(f64::from(number) * 100.0),
+                memory_bytes: Some(1_073_741_824.0),
+                ..Resources::default()
+            },
+            ..NodeReport::default()
+        };
+        let step = |number: u32| StepReport {
+            step: number.to_string(),
+            nodes: 1,
+            last_us: 5_000_000,
+            used: Resources { cpu_s: Some(f64::from(number)), ..Resources::default() },
+            ..StepReport::default()
+        };
+        Report {
+            by_node: (1..=nodes).map(node).collect(),
+            steps: (0..10 * nodes).map(step).collect(),
+            wall_s: 100.0,
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn many_nodes_are_shown_by_both_ends() {
+        let text = nodes(&report(1000), Detail::Summary, Some(80));
+        assert!(text.lines().count() < 32, "{text}");
+        assert!(
+            text.contains("(980 between are not shown")
+                && text.contains("  n1000 ")
+                && text.contains("  n0001 "),
+            "{text}"
+        );
+        assert!(text.contains("cores used of 1000: min 1.00, 10 % 101.00, median 501.00"), "{text}");
+        assert!(text.contains("max / mean: 2.00; most: node n1000"), "{text}");
+        assert_eq!(nodes(&report(1000), Detail::All, None).lines().count(), 1002);
+        let steps = steps(&report(1000), Detail::Summary, Some(80));
+        assert!(steps.lines().count() < 30 && steps.contains("(9980 between are not shown"), "{steps}");
+    }
+
+    #[test]
+    fn few_nodes_keep_their_order() {
+        let text = nodes(&report(3), Detail::Summary, None);
+        let names: Vec<_> =
+            text.lines().skip(1).take(3).map(|line| line.split_whitespace().next().unwrap()).collect();
+        assert_eq!(names, ["n0001", "n0002", "n0003"]);
+        assert!(tasks(&report(3), Detail::Summary, None).contains("no task was sampled"));
+    }
+}
