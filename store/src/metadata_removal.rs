@@ -45,6 +45,12 @@ const BLOCKS: &str = "SELECT first_id, next_block.job_key, next_block.node,
          END
      FROM (SELECT first_id, job_key, node FROM series_block WHERE first_id > $1 ORDER BY first_id LIMIT {limit}) AS next_block";
 
+/// Locks the nodes that have series of their own in the blocks after `$1`.
+const LOCK_NODES: &str = "SELECT node FROM node
+     WHERE node IN (SELECT node FROM (SELECT job_key, node FROM series_block WHERE first_id > $1 ORDER BY first_id LIMIT {limit}) AS next_block
+                    WHERE job_key IS NULL)
+     ORDER BY node{for_update}";
+
 /// Returns the sessions after `$1` that ended before `$2`, with the answer to whether no series of their jobs is left.
 const SESSIONS: &str = "SELECT session_key,
          NOT EXISTS (SELECT 1 FROM ledger_line JOIN series_block ON series_block.job_key = ledger_line.job_key
@@ -88,9 +94,11 @@ fn remove_step(
 ) -> Result<Option<i64>, StoreError> {
     let select = BLOCKS.replace("{limit}", &STEP_BLOCKS.to_string());
     let parameters = [last_id.into(), Value::Time(before_us)];
-    // A node that sends again after this decision must find its series: SQLite excludes its writer until the commit, in
-    // PostgreSQL only milliseconds are left.
+    // A node that sends again after the decision must find its series, or register them anew: a writer inserts the session before
+    // it searches for series, and waits here for the node's row.
     connection.begin().context(ACTION)?;
+    let lock = LOCK_NODES.replace("{limit}", &STEP_BLOCKS.to_string());
+    connection.query(&lock, &[last_id.into()]).context(ACTION)?;
     let blocks = connection.query(&select, &parameters).context(ACTION)?;
     let mut next_id = None;
     let (mut ids, mut jobs, mut nodes) = (Vec::new(), Vec::new(), Vec::new());

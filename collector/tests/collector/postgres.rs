@@ -16,6 +16,7 @@ polymeter_test_harness::tests![
     frames_are_stored_once_across_server_restarts,
     stop_without_a_server_acknowledges_nothing,
     a_deadlock_is_retried,
+    a_node_that_returns_during_a_removal_keeps_its_series,
     two_collectors_share_a_database,
     two_collectors_agree_on_the_ids_of_series,
     a_refused_frame_does_not_stop_others,
@@ -150,6 +151,45 @@ fn two_collectors_agree_on_the_ids_of_series() {
         collector.stop().unwrap();
     }
     assert_counts(&environment, "n1", 2);
+}
+
+fn a_node_that_returns_during_a_removal_keeps_its_series() {
+    /// Removes the node's series as retention does, and commits when the collector waits for it.
+    const REMOVAL: &str = "BEGIN; SELECT node FROM node WHERE node = 'n1' FOR UPDATE;
+        DO $$ BEGIN
+            FOR attempt IN 1..500 LOOP
+                EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE NOT granted);
+                PERFORM pg_sleep(0.01);
+            END LOOP;
+        END $$;
+        DELETE FROM series_block WHERE node = 'n1'
+            AND NOT EXISTS (SELECT FROM session WHERE session.node = 'n1' AND ended IS NULL);
+        COMMIT;";
+    const IS_LOCKED: &str = "SELECT EXISTS (SELECT FROM pg_locks WHERE granted AND mode = 'RowShareLock'
+        AND relation = 'node'::regclass AND pid <> pg_backend_pid())";
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, begin_us, 0);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 2);
+    let server = &*server(&mut environment);
+    server.query("UPDATE session SET ended = now()");
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.query(REMOVAL));
+        wait_until("the removal has its lock", || server.query(IS_LOCKED) == "t");
+        send_row(&mut agent, begin_us + 1_000_000, 1);
+    });
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    let orphans = "SELECT count(*) FROM samples WHERE time > to_timestamp(0) AND NOT EXISTS (
+        SELECT FROM series WHERE series.series_id = samples.series_id)";
+    // The samples of before the removal, which real retention would have removed first, are left without series.
+    assert_eq!(server.query(orphans), server.query("SELECT (count(*) / 2)::text FROM samples"));
+    assert_eq!(server.query("SELECT count(*) FROM series_block"), "1");
 }
 
 fn two_collectors_share_a_database() {

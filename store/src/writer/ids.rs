@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::found::{not_inserted, set_ids};
-use super::progress::key_of;
+use super::progress::{self, key_of};
 use super::transaction::transaction;
 use super::{series, sessions};
 use crate::accepted::{Accepted, SeriesRecord};
@@ -25,6 +25,11 @@ pub(super) fn assign(
         |series: &SeriesRecord| key_of(series.job.as_ref()).is_some_and(|key| new_jobs.contains(&key));
     let known: Vec<_> = series.iter().filter(|series| !is_new(series)).cloned().collect();
     if !known.is_empty() {
+        // Retention removes series of nodes without an open session, and locks the nodes meanwhile.
+        transaction(connection, |connection| {
+            sessions::insert(connection, &progress::sessions(frames), seen)?;
+            series::share_nodes(connection, &known)
+        })?;
         // In a transaction the planner is bound to the indexes.
         let numbered: Vec<_> = known.iter().enumerate().collect();
         let found = transaction(connection, |connection| series::find(connection, &numbered))?;

@@ -125,7 +125,7 @@ pub(super) fn insert(
         return Ok(Vec::new());
     }
     // No unique index prevents that connections register the same series in two blocks.
-    lock_nodes(connection, series)?;
+    lock_nodes(connection, series, "{for_update}")?;
     insert_metrics(connection, series)?;
     let numbered: Vec<_> = series.iter().enumerate().collect();
     let places: Vec<_> = numbered.chunk_by(|(_, a), (_, b)| place(a) == place(b)).collect();
@@ -140,8 +140,20 @@ pub(super) fn insert(
     Ok(ids)
 }
 
-/// Locks the rows of the nodes of `series` until the end of the transaction.
-fn lock_nodes(connection: &mut dyn Connection, series: &[Arc<SeriesRecord>]) -> Result<(), DatabaseError> {
+/// Locks the rows of the nodes of `series` until the end of the transaction, so that retention does not remove their series
+/// meanwhile.
+pub(super) fn share_nodes(
+    connection: &mut dyn Connection,
+    series: &[Arc<SeriesRecord>],
+) -> Result<(), DatabaseError> {
+    lock_nodes(connection, series, "{for_key_share}")
+}
+
+fn lock_nodes(
+    connection: &mut dyn Connection,
+    series: &[Arc<SeriesRecord>],
+    lock: &str,
+) -> Result<(), DatabaseError> {
     if connection.dialect().for_update.is_empty() {
         return Ok(());
     }
@@ -149,7 +161,7 @@ fn lock_nodes(connection: &mut dyn Connection, series: &[Arc<SeriesRecord>]) -> 
     nodes.sort_unstable();
     nodes.dedup();
     connection.query_batch(
-        "SELECT node FROM node WHERE node IN (SELECT node FROM {new}) ORDER BY node{for_update}",
+        &format!("SELECT node FROM node WHERE node IN (SELECT node FROM {{new}}) ORDER BY node{lock}"),
         &Batch::new(&NODE, nodes.into_iter().map(|node| [node.into()])),
     )?;
     Ok(())
