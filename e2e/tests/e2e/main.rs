@@ -31,6 +31,7 @@ mod oar;
 mod operation;
 mod outcomes;
 mod output;
+mod reading;
 mod remote;
 mod run;
 mod sampling;
@@ -62,6 +63,7 @@ fn main() -> std::process::ExitCode {
         operation::TESTS,
         outcomes::TESTS,
         output::TESTS,
+        reading::TESTS,
         remote::TESTS,
         run::TESTS,
         sampling::TESTS,
