@@ -1,8 +1,8 @@
 //! `polymeter report`: reports the resource usage of a stored job.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use polymeter_analysis::advice::{self, Advice};
+use polymeter_analysis::advice;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
@@ -12,6 +12,7 @@ use polymeter_store::reader::Reader;
 use crate::failure::Failure;
 use crate::output::{style, terminal};
 use crate::report::choice::choose;
+use crate::report::findings::add_findings;
 use crate::report::render::{self, Sections};
 use crate::store_failure::store_failure;
 
@@ -58,15 +59,6 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let mut report = gather(&mut reader, &job, None).map_err(failed)?;
     add_findings(&mut report, &arguments.advice);
     print(&report, arguments)
-}
-
-/// Adds the findings. Faults of the site's rules are warnings: a user cannot correct them.
-fn add_findings(report: &mut Report, directory: &Path) {
-    let (advice, faults) = Advice::load(directory);
-    for fault in &faults.0 {
-        terminal::print_error(&format!("polymeter: file of rules ignored: {fault}\n"));
-    }
-    advice.advise(report);
 }
 
 fn print(report: &Report, arguments: &ReportArguments) -> Result<(), Failure> {

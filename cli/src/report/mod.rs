@@ -1,4 +1,5 @@
 //! The report of a job: the choice of the job, and the report as text.
 
 pub(crate) mod choice;
+pub(crate) mod findings;
 pub(crate) mod render;
