@@ -10,11 +10,11 @@ export DEBIAN_FRONTEND = noninteractive
 BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
 # The tests also require a PostgreSQL server, Python for the second decoder of the protocol and for the examples, MUNGE, and
 # iproute2 for links between network namespaces. PgBouncer must be refused.
-TEST_PACKAGES := postgresql-15 pgbouncer python3 munge iproute2
+TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -45,6 +45,16 @@ test-quick: deps ## Run the tests that need neither root nor servers, nor the bu
 	$(CARGO) test --workspace --locked --lib --bins
 	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
 	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
+
+# The libraries come from the Python package index.
+FRAMES := $(TARGET)/frames
+$(FRAMES)/bin/python: | test-deps
+	python3 -m venv $(FRAMES)
+	$(FRAMES)/bin/pip install --quiet --disable-pip-version-check pandas pyarrow polars duckdb
+test-frames: $(FRAMES)/bin/python ## Read exported jobs with pandas, polars and DuckDB (from the Python package index)
+	$(CARGO) build --workspace --locked
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,data-frames" POLYMETER_FRAMES_PYTHON=$(abspath $(FRAMES))/bin/python \
+	    $(CARGO) test --locked --workspace --test e2e -- export::data_frame
 
 # A cluster of two nodes on this machine. Requires root and cgroup version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --

@@ -21,6 +21,7 @@
 mod basics;
 pub mod cgroup;
 pub mod daemons;
+pub mod data_frames;
 pub mod disk;
 mod environment;
 pub mod fixture;

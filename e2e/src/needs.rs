@@ -4,7 +4,7 @@ use std::path::Path;
 
 use polymeter_test_harness::{is_required, skip};
 
-use crate::{cgroup, disk, munge, network, oar, slurm};
+use crate::{cgroup, data_frames, disk, munge, network, oar, slurm};
 
 /// A feature of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,7 @@ pub enum Need {
     Cgroup2,
     Blkio,
     Perf,
+    DataFrames,
     Mounts,
     Network,
     Munge,
@@ -30,6 +31,7 @@ impl Need {
             Self::Cgroup2 => "cgroup2",
             Self::Blkio => "blkio",
             Self::Perf => "perf",
+            Self::DataFrames => "data-frames",
             Self::Mounts => "mounts",
             Self::Network => "network",
             Self::Munge => "munge",
@@ -49,6 +51,7 @@ impl Need {
             Self::Mounts => disk::missing(),
             Self::Network => network::Network::create().err(),
             Self::Munge => munge::missing(),
+            Self::DataFrames => data_frames::missing(),
             Self::Oar => oar::missing(),
             // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.
             Self::Slurm if !is_required(self.name()) => Some("`make test-slurm` runs it".to_owned()),

@@ -88,6 +88,9 @@ fn remove_step(
 ) -> Result<Option<i64>, StoreError> {
     let select = BLOCKS.replace("{limit}", &STEP_BLOCKS.to_string());
     let parameters = [last_id.into(), Value::Time(before_us)];
+    // A node that sends again after this decision must find its series: SQLite excludes its writer until the commit, in
+    // PostgreSQL only milliseconds are left.
+    connection.begin().context(ACTION)?;
     let blocks = connection.query(&select, &parameters).context(ACTION)?;
     let mut next_id = None;
     let (mut ids, mut jobs, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
@@ -104,6 +107,7 @@ fn remove_step(
         }
     }
     if ids.is_empty() {
+        connection.commit().context(ACTION)?;
         return Ok(next_id);
     }
     jobs.dedup();
@@ -112,7 +116,7 @@ fn remove_step(
     Ok(next_id)
 }
 
-/// Removes blocks of series, and what is recorded about their jobs and nodes, in one transaction.
+/// Removes blocks of series, and what is recorded about their jobs and nodes, and commits the transaction.
 fn remove_of(
     connection: &mut dyn Connection,
     blocks: &[i64],
@@ -121,7 +125,6 @@ fn remove_of(
     before_us: i64,
 ) -> Result<(), DatabaseError> {
     let is_one_of = connection.dialect().is_one_of;
-    connection.begin()?;
     connection.execute(&format!("DELETE FROM series_block WHERE first_id {}", is_one_of(blocks)), &[])?;
     if !jobs.is_empty() {
         let lines =

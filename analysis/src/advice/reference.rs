@@ -6,7 +6,7 @@ use super::rule::Rule;
 use crate::model::{Scheduler, Severity};
 
 /// What precedes the rules.
-const HEAD: &str = include_str!("reference.md");
+const HEAD: &str = include_str!("reference.txt");
 
 /// Returns docs/reference/advice.md.
 pub fn reference(rules: &[Rule]) -> String {

@@ -15,6 +15,8 @@ pub(crate) enum LeftOutCommand {
     #[command(hide = true, disable_help_flag = true)]
     Bundle(IgnoredArguments),
     #[command(hide = true, disable_help_flag = true)]
+    Export(IgnoredArguments),
+    #[command(hide = true, disable_help_flag = true)]
     Keygen(IgnoredArguments),
     #[command(hide = true, disable_help_flag = true)]
     Store(IgnoredArguments),
@@ -40,6 +42,7 @@ impl LeftOutCommand {
             Self::Run(_) => ErrorFormat::Text,
             Self::Report(arguments)
             | Self::Bundle(arguments)
+            | Self::Export(arguments)
             | Self::Keygen(arguments)
             | Self::Store(arguments)
             | Self::Keep(arguments) => ErrorFormat::of(has_json(arguments)),
@@ -52,6 +55,7 @@ impl LeftOutCommand {
             Self::Run(_) => ("run the command", "this build contains no agent and no collector"),
             Self::Report(_) => ("report", "this build has no store access"),
             Self::Bundle(_) => ("make or verify a bundle", "this build has no store access"),
+            Self::Export(_) => ("export the job", "this build has no store access"),
             Self::Store(_) => ("examine the store", "this build has no store access"),
             Self::Keep(_) => ("keep the job", "this build has no store access"),
             Self::Keygen(_) => ("create keys", "this build contains no libzmq"),

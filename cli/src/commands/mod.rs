@@ -3,6 +3,8 @@
 #[cfg(feature = "local")]
 mod bundle;
 mod completions;
+#[cfg(feature = "local")]
+mod export;
 mod job;
 mod jobs;
 #[cfg(feature = "local")]
@@ -65,6 +67,9 @@ enum Command {
     /// Export a job to a directory: samples, plan, losses, machine information and instructions to repeat the run.
     #[cfg(feature = "local")]
     Bundle(bundle::BundleArguments),
+    /// Write the samples of a stored job into a file: Parquet, CSV or JSON lines.
+    #[cfg(feature = "local")]
+    Export(export::ExportArguments),
     /// List the metrics and their origins.
     Metrics(metrics::MetricsArguments),
     /// Show the status of this node's agent: samples due, taken, late and missed, and their cost.
@@ -126,13 +131,15 @@ impl Command {
             #[cfg(feature = "local")]
             Self::Report(arguments) => ErrorFormat::of(arguments.is_json()),
             #[cfg(feature = "local")]
+            Self::Export(arguments) if arguments.is_json() => ErrorFormat::Json,
+            #[cfg(feature = "local")]
             Self::Keygen(arguments) => ErrorFormat::of(arguments.is_json()),
             #[cfg(feature = "local")]
             Self::Store(arguments) => ErrorFormat::of(arguments.is_json()),
             #[cfg(feature = "local")]
             Self::Keep(arguments) => ErrorFormat::of(arguments.is_json()),
             #[cfg(feature = "local")]
-            Self::Run(_) | Self::Bundle(_) => ErrorFormat::Text,
+            Self::Run(_) | Self::Bundle(_) | Self::Export(_) => ErrorFormat::Text,
             #[cfg(not(feature = "local"))]
             Self::LeftOut(command) => command.error_format(),
             Self::Metrics(arguments) => ErrorFormat::of(arguments.is_json()),
@@ -159,6 +166,8 @@ impl Command {
             Self::Report(arguments) => report::execute(&arguments)?,
             #[cfg(feature = "local")]
             Self::Bundle(arguments) => bundle::execute(&arguments)?,
+            #[cfg(feature = "local")]
+            Self::Export(arguments) => export::execute(&arguments)?,
             #[cfg(feature = "local")]
             Self::Keygen(arguments) => keygen::execute(&arguments)?,
             #[cfg(feature = "local")]

@@ -1,6 +1,8 @@
 //! Output to terminals, files and other programs: text made safe, tables, numbers and one-line charts.
 
 pub(crate) mod chart;
+#[cfg(feature = "local")]
+pub(crate) mod file_name;
 pub(crate) mod layout;
 pub(crate) mod printable;
 #[cfg(feature = "local")]

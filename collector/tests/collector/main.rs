@@ -30,6 +30,7 @@ mod postgrest;
 mod program;
 mod removal_plans;
 mod retention;
+mod retention_year;
 mod rollup_tables;
 mod rollups;
 mod sample_table;
@@ -58,6 +59,7 @@ fn main() -> std::process::ExitCode {
         program::TESTS,
         removal_plans::TESTS,
         retention::TESTS,
+        retention_year::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
         sample_table::TESTS,

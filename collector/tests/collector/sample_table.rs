@@ -13,6 +13,7 @@ polymeter_test_harness::tests![
     views_on_timescaledb,
     partitions_are_created_ahead,
     closed_partitions_get_their_index,
+    a_partition_is_closed_an_hour_after_its_day,
     recent_samples_are_found_by_their_time,
     samples_of_a_commit_are_ordered,
     rows_are_compressed_as_they_arrive,
@@ -87,6 +88,22 @@ fn closed_partitions_get_their_index() {
     let open =
         server(&mut environment).query("SELECT count(*) FROM pg_indexes WHERE indexname LIKE 'samples%brin'");
     assert!(open.parse::<u32>().unwrap() >= 3, "{open}");
+}
+
+fn a_partition_is_closed_an_hour_after_its_day() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    environment.collector().stop().unwrap();
+    let server = server(&mut environment);
+    let day = "(now() AT TIME ZONE 'UTC')::date - ago";
+    server.query(&format!("SELECT polymeter_create_partition({day}) FROM generate_series(-1, 3) AS ago"));
+    // In one statement, so that all of it sees the same time.
+    let wrong = server.query(&format!(
+        "SELECT ago FROM generate_series(-1, 3) AS ago
+         LEFT JOIN polymeter_partition_to_close ON partition = 'samples_' || to_char({day}, 'YYYYMMDD')
+         WHERE (partition IS NOT NULL) <> (now() AT TIME ZONE 'UTC' >= {day} + interval '25 h')"
+    ));
+    assert_eq!(wrong, "");
+    assert_eq!(server.query("SELECT count(*) BETWEEN 2 AND 3 FROM polymeter_partition_to_close"), "t");
 }
 
 fn recent_samples_are_found_by_their_time() {

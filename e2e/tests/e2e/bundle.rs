@@ -99,7 +99,8 @@ fn samples_of_file(path: &Path) -> Vec<Sample> {
     let rows = reader.get_row_iter(None).unwrap().map(|row| {
         let row = row.unwrap();
         let fields: Vec<&Field> = row.get_column_iter().map(|(_, field)| field).collect();
-        let [Field::TimestampMicros(time_us), job, node, metric, labels, Field::Double(value)] = fields[..]
+        let [Field::TimestampMicros(time_us), job, node, metric, _, labels, Field::Double(value)] =
+            fields[..]
         else {
             panic!("a row has other columns: {row}")
         };

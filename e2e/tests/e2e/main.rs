@@ -20,6 +20,7 @@ mod delivery;
 mod documents;
 mod everyday;
 mod examples;
+mod export;
 mod faults;
 mod final_samples;
 mod full_disk;
@@ -50,6 +51,7 @@ fn main() -> std::process::ExitCode {
         documents::TESTS,
         everyday::TESTS,
         examples::TESTS,
+        export::TESTS,
         faults::TESTS,
         final_samples::TESTS,
         full_disk::TESTS,

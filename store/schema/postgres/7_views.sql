@@ -97,6 +97,21 @@ CROSS JOIN LATERAL (
     SELECT NULL, NULL WHERE false AND bounds.unhashable IS NULL
 ) AS sample;
 
+-- The times of the user's own jobs on their nodes, and, without a job, the times of nodes: each once even if several jobs shared
+-- a node. Minutes of nodes are whole. OFFSET 0 keeps the planner from computing the times for each series.
+CREATE VIEW polymeter_own_time AS
+SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
+       coalesce(ended, now()) + interval '1 hour' AS minute_upper, NULL::json AS unhashable
+FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+UNION ALL
+SELECT NULL, NULL, node, lower(span), upper(span), upper(span) - interval '1 min', NULL
+FROM (
+    SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    GROUP BY node
+) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
+OFFSET 0;
+
 -- All samples; for users those of their own jobs, each once even if several of their jobs shared a node.
 CREATE VIEW metrics WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
@@ -106,19 +121,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
     FROM samples JOIN series USING (series_id) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL
     SELECT sample.time, series.node, series.metric, sample.value, series.labels
-    FROM (
-        SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
-               NULL::json AS unhashable
-        FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-        UNION ALL
-        SELECT NULL, NULL, node, lower(span), upper(span), NULL
-        FROM (
-            SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
-            FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-            GROUP BY node
-        ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
-        OFFSET 0
-    ) AS run
+    FROM polymeter_own_time AS run
     CROSS JOIN LATERAL (
         SELECT series_id, node, metric, labels || jsonb_build_object('job_id', run.job_id) AS labels
         FROM series WHERE series.job_key = run.job_key AND series.node = run.node
@@ -181,19 +184,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
     UNION ALL
     SELECT bucket.time, series.node, series.metric,
            CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
-    FROM (
-        SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
-               NULL::json AS unhashable
-        FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-        UNION ALL
-        SELECT NULL, NULL, node, lower(span), upper(span) - interval '1 min', NULL
-        FROM (
-            SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
-            FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-            GROUP BY node
-        ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
-        OFFSET 0
-    ) AS run
+    FROM polymeter_own_time AS run
     CROSS JOIN LATERAL (
         SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
         FROM series JOIN metric ON metric.metric = series.metric
@@ -205,8 +196,8 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
     ) AS series
     CROSS JOIN LATERAL (
         SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
-        WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.upper
-            AND part.part_time >= run.lower AND part.part_time < run.upper + interval '1 min'
+        WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.minute_upper
+            AND part.part_time >= run.lower AND part.part_time < run.minute_upper + interval '1 min'
         GROUP BY time
         UNION ALL
         SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL

@@ -47,78 +47,88 @@ FROM samples_1min AS bucket
 JOIN series ON series.series_id = bucket.series_id
 JOIN metric ON metric.metric = series.metric;
 
--- The same of a job. A condition on the job reaches each part: the buckets that are computed, with the samples behind them, and
--- the minutes whose samples are all behind, each found by its first one.
+-- The minutes of `rollup_1min`, with the samples behind them.
+CREATE VIEW polymeter_computed_minute AS
+SELECT series_id, time,
+       max(bucket.max, coalesce((
+           SELECT max(value) FROM samples
+           WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')), bucket.max)) AS max,
+       (SELECT (bucket.sum + coalesce(sum(value), 0)) / (bucket.count + count(value)) FROM samples
+           WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+FROM rollup_1min AS bucket;
+
+-- The minutes whose samples are all behind, each found by its first sample, whose time is `part_time`.
+CREATE VIEW polymeter_recent_minute AS
+SELECT series_id, part.time AS part_time, part.time - part.time % 60000000000 AS time,
+       (SELECT max(value) FROM samples
+           WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+               AND samples.time < part.time - part.time % 60000000000 + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS max,
+       (SELECT avg(value) FROM samples
+           WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+               AND samples.time < part.time - part.time % 60000000000 + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+FROM samples AS part
+WHERE part.value IS NOT NULL AND part.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+    AND NOT EXISTS (
+        SELECT 1 FROM rollup_1min AS bucket
+        WHERE bucket.series_id = part.series_id AND bucket.time = part.time - part.time % 60000000000)
+    AND NOT EXISTS (
+        SELECT 1 FROM samples
+        WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+            AND samples.time <= part.time AND samples.value IS NOT NULL
+            AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+            AND (samples.time < part.time OR samples.rowid < part.rowid));
+
+-- The same of a job. A condition on the job reaches each part: the minutes that are computed, and those behind.
 CREATE VIEW metrics_by_job_summary AS
 SELECT job.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
-       (SELECT CASE metric.kind WHEN 'counter' THEN max(bucket.max, coalesce(max(value), bucket.max))
-                    ELSE (bucket.sum + coalesce(sum(value), 0)) / (bucket.count + count(value)) END
-            FROM samples
-            WHERE samples.series_id = series.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
-                 AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS value,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END AS value,
        series.labels, job.started AS start_time, job.ended AS stop_time
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN metric ON metric.metric = series.metric
-JOIN rollup_1min AS bucket ON bucket.series_id = series.series_id
+JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started - 3600000000000
     AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, part.time - part.time % 60000000000, series.node, series.metric,
-       (SELECT CASE metric.kind WHEN 'counter' THEN max(value) ELSE avg(value) END FROM samples
-            WHERE samples.series_id = series.series_id AND samples.time >= part.time - part.time % 60000000000 AND samples.time < part.time - part.time % 60000000000 + 60000000000
-                 AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')),
+SELECT job.job_id, bucket.time, series.node, series.metric,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
 JOIN metric ON metric.metric = series.metric
-JOIN samples AS part ON part.series_id = series.series_id AND part.value IS NOT NULL
-    AND part.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
-    AND part.time >= job_node.started - 3600000000000 AND part.time - part.time % 60000000000 >= job_node.started - 3600000000000
-    AND part.time - part.time % 60000000000 <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
-WHERE NOT EXISTS (SELECT 1 FROM rollup_1min AS bucket WHERE bucket.series_id = series.series_id AND bucket.time = part.time - part.time % 60000000000)
-    AND NOT EXISTS (
-        SELECT 1 FROM samples
-        WHERE samples.series_id = series.series_id AND samples.time >= part.time - part.time % 60000000000 AND samples.time <= part.time AND samples.value IS NOT NULL
-            AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
-            AND (samples.time < part.time OR samples.rowid < part.rowid))
+JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.part_time >= job_node.started - 3600000000000
+    AND bucket.time >= job_node.started - 3600000000000
+    AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
 SELECT job.job_id, bucket.time, series.node, series.metric,
-       (SELECT CASE metric.kind WHEN 'counter' THEN max(bucket.max, coalesce(max(value), bucket.max))
-                    ELSE (bucket.sum + coalesce(sum(value), 0)) / (bucket.count + count(value)) END
-            FROM samples
-            WHERE samples.series_id = series.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
-                 AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')),
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
-JOIN rollup_1min AS bucket ON bucket.series_id = series.series_id
+JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started
     AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, part.time - part.time % 60000000000, series.node, series.metric,
-       (SELECT CASE metric.kind WHEN 'counter' THEN max(value) ELSE avg(value) END FROM samples
-            WHERE samples.series_id = series.series_id AND samples.time >= part.time - part.time % 60000000000 AND samples.time < part.time - part.time % 60000000000 + 60000000000
-                 AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')),
+SELECT job.job_id, bucket.time, series.node, series.metric,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
-JOIN samples AS part ON part.series_id = series.series_id AND part.value IS NOT NULL
-    AND part.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
-    AND part.time >= job_node.started AND part.time - part.time % 60000000000 >= job_node.started
-    AND part.time - part.time % 60000000000 <= coalesce(job_node.ended - 60000000000, 9223372036854775807)
-WHERE NOT EXISTS (SELECT 1 FROM rollup_1min AS bucket WHERE bucket.series_id = series.series_id AND bucket.time = part.time - part.time % 60000000000)
-    AND NOT EXISTS (
-        SELECT 1 FROM samples
-        WHERE samples.series_id = series.series_id AND samples.time >= part.time - part.time % 60000000000 AND samples.time <= part.time AND samples.value IS NOT NULL
-            AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
-            AND (samples.time < part.time OR samples.rowid < part.rowid));
+JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.part_time >= job_node.started
+    AND bucket.time >= job_node.started
+    AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807);
 
 CREATE VIEW metrics_by_device_summary AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;

@@ -36,9 +36,16 @@ pub(super) fn complete(connection: &mut dyn Connection, stop: &Stop) -> Result<(
 
 const REFRESHING: &str = "refresh the rollups";
 
-/// The aggregates, each computed from the one before, with the number of buckets that one transaction
-/// refreshes: half an hour of samples at most.
-const AGGREGATES: [(&str, u32); 3] = [("samples_10s", 180), ("samples_1min", 180), ("samples_1h", 168)];
+/// The aggregates, each computed from the one before, with the number of buckets that one transaction refreshes at least (half an
+/// hour of samples), and at most (a day, a week of hours). A transaction costs tens of milliseconds whatever it refreshes.
+const AGGREGATES: [(&str, u64, u64); 3] =
+    [("samples_10s", 180, 8640), ("samples_1min", 180, 1440), ("samples_1h", 168, 168)];
+
+/// The size of the samples that one transaction refreshes: a few million if they are compressed.
+const BATCH_BYTES: u64 = 16 << 20;
+
+/// Returns the size of the largest day of samples.
+const DAY_BYTES: &str = "SELECT coalesce(max(total_bytes), 0)::int8 FROM chunks_detailed_size('samples')";
 
 /// Returns the range of all buckets of the aggregate `$1` that may change, as text: to those that are complete
 /// except for samples that are still on their way, which takes minutes.
@@ -66,10 +73,14 @@ fn refresh(connection: &mut dyn Connection, stop: &Stop, range: &str) -> Result<
         .context(REFRESHING)?
         .first_mut()
         .is_some_and(Row::boolean);
-    for (aggregate, buckets) in AGGREGATES {
+    let mut day_bytes = connection.query(DAY_BYTES, &[]).context(REFRESHING)?;
+    let day_bytes = day_bytes.first_mut().map_or(0, Row::count).max(1);
+    for (aggregate, at_least, at_most) in AGGREGATES {
         if stop.is_requested() {
             break;
         }
+        // Small days are refreshed at once: a year of them would take hours by the half hour.
+        let buckets = (at_most * BATCH_BYTES / day_bytes).clamp(at_least, at_most);
         let mut ranges = connection.query(range, &[aggregate.into()]).context(REFRESHING)?;
         let Some(range) = ranges.first_mut() else { continue };
         let begin = range.optional_text().map_or_else(|| "NULL".to_owned(), |begin| format!("'{begin}'"));

@@ -31,8 +31,11 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     ),
 ];
 
-/// The functions and views that manage the partitions of `samples`, in addition to version 1.
-const PARTITIONS: &str = include_str!("../../schema/postgres/partitions_1.sql");
+/// The functions and views that manage the partitions of `samples`, in addition to these versions.
+const PARTITIONS: [(i32, &str); 2] = [
+    (1, include_str!("../../schema/postgres/partitions_1.sql")),
+    (7, include_str!("../../schema/postgres/partitions_7.sql")),
+];
 
 /// The placeholder in version 1 for the clause that makes `samples` a partitioned table.
 const PARTITIONING: &str = "/* PARTITIONING */";
@@ -83,8 +86,8 @@ pub(super) async fn migrate(
             .replace(WIDENING, &widening)
             .replace(ROLLUPS, rollups);
         transaction.batch_execute(&migration).await.context(ACTION)?;
-        if partitioned && version == 1 {
-            transaction.batch_execute(PARTITIONS).await.context(ACTION)?;
+        for (_, statements) in PARTITIONS.iter().filter(|(since, _)| partitioned && *since == version) {
+            transaction.batch_execute(statements).await.context(ACTION)?;
         }
         transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.context(ACTION)?;
     }

@@ -10,14 +10,15 @@ use serde::Serialize;
 use super::directory::{BundleDirectory, io_failure};
 use super::machine::MachineInfo;
 use super::provenance::{DESCRIPTION, Provenance};
-use super::samples::SamplesError;
 use super::{plot, readme, samples, tables};
 use crate::failure::Failure;
+use crate::output::file_name::file_name_of;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::report::findings::add_findings;
 use crate::report::render::{self, Detail};
+use crate::samples_file::SamplesError;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
 
@@ -75,7 +76,9 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     let file = directory.create_file(samples::NAME)?;
     let (samples, series) = samples::write(reader, job, file).map_err(|error| match error {
         SamplesError::Store(error) => failed(error),
-        SamplesError::Write(error) => Failure::because("cannot write the samples", &error),
+        error @ (SamplesError::Write(_) | SamplesError::Stopped) => {
+            Failure::because("cannot write the samples", &error)
+        }
     })?;
     for (name, text) in tables::tables(reader, job, &series)? {
         directory.add_text(name, &text)?;
@@ -105,21 +108,4 @@ pub(super) fn add_origin(
     directory.add_json("machine.json", &MachineInfo::read(Path::new("/")))?;
     directory.add_text("README.md", &readme(&provenance))?;
     directory.add_manifest()
-}
-
-/// Converts a job's id to a part of a file name.
-fn file_name_of(job_id: &str) -> String {
-    let is_allowed = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_');
-    job_id.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_cannot_lead_to_another_directory() {
-        assert_eq!(file_name_of("../4242[1]"), ".._4242_1_");
-        assert_eq!(file_name_of("run-1.batch_2"), "run-1.batch_2");
-    }
 }

@@ -16,7 +16,7 @@ const FILES: [(&str, &str); 12] = [
     ("plot.svg", "the job's series over time"),
     (
         "samples.parquet",
-        "every sample: time (UTC, microseconds), job_id, node, metric, labels (a JSON object), value; rows without job_id are the node's own samples while the job ran",
+        "every sample: time (UTC, microseconds), job_id, node, metric, unit, labels (a JSON object), value; rows without job_id are the node's own samples while the job ran",
     ),
     ("series.csv", "unit, kind and number of samples of every series"),
     ("plan_changes.csv", "changes of periods, with time, reason and actor"),

@@ -1,5 +1,7 @@
 //! `polymeter store prune`: removes what retention does not keep.
 
+use std::io::IsTerminal;
+
 use polymeter_store::{Administration, Part, Pruned, StoreUrl, prune};
 use serde::Serialize;
 
@@ -70,9 +72,21 @@ pub(super) fn execute(arguments: &PruneArguments) -> Result<(), Failure> {
         let mut store = Administration::open(&arguments.store).map_err(failed)?;
         lines.extend(store.due(before_us).map_err(failed)?.iter().map(|part| Line::new(part, "due")));
     } else {
+        // A person who waits sees the progress; the table follows.
+        let shows_progress = !arguments.json && std::io::stderr().is_terminal();
+        if shows_progress {
+            terminal::print_error("completing the summaries of old samples, which may take minutes ...\n");
+        }
         let add = |part: &Part, pruned| {
             let state = if pruned == Pruned::Postponed { "postponed" } else { "removed" };
-            lines.push(Line::new(part, state));
+            let line = Line::new(part, state);
+            if shows_progress {
+                terminal::print_error(&format!(
+                    "{state} {} from {} to {}\n",
+                    line.relation, line.from, line.to
+                ));
+            }
+            lines.push(line);
         };
         prune(&arguments.store, before_us, add).map_err(failed)?;
     }

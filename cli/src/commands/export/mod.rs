@@ -1,0 +1,159 @@
+//! `polymeter export`: writes the samples of a job into one file.
+
+mod output;
+mod progress;
+
+use std::path::PathBuf;
+
+use polymeter_proto::name::Selector;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::{JobRow, Read, Reader, SeriesRow, SeriesScope};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::printable::printable_name;
+use crate::output::terminal;
+use crate::report::choice::choose;
+use crate::samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
+use crate::store_failure::store_failure;
+use output::Output;
+use progress::Progress;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArguments {
+    /// The job's id; of several jobs with the same id the last.
+    #[arg(value_name = "JOB")]
+    job: String,
+
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
+    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
+    store: StoreUrl,
+
+    /// The format. Default: that of the output's extension, else parquet.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// The file; - for the standard output. Default: job-ID with the format's extension.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+
+    /// Export these metrics only, such as cpu.*; may be repeated.
+    #[arg(long = "metric", value_name = "METRIC")]
+    metrics: Vec<Selector>,
+
+    /// Export series of these nodes only; may be repeated.
+    #[arg(long = "node", value_name = "NODE")]
+    nodes: Vec<String>,
+
+    /// Also export the series of the job's nodes while it ran there, which concern all jobs of a node.
+    #[arg(long)]
+    with_nodes: bool,
+
+    /// Print JSON: the file, its format, the number of samples.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ExportArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    fn selects(&self, row: &SeriesRow) -> bool {
+        let has_metric =
+            self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(&row.metric));
+        has_metric && (self.nodes.is_empty() || self.nodes.contains(&row.node))
+    }
+}
+
+/// The result, as JSON.
+#[derive(Debug, Serialize)]
+struct Exported<'a> {
+    job: &'a str,
+    file: Option<String>,
+    format: &'a str,
+    samples: u64,
+}
+
+pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
+    let failed = |error| store_failure("cannot read the store", &error);
+    let mut reader = Reader::open(&arguments.store).map_err(failed)?;
+    let job = choose(&mut reader, Some(&arguments.job), &arguments.store)?;
+    let mut output =
+        Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
+    let stored = reader.ledger(job.job_key).map_err(failed)?.iter().map(|row| row.stored).sum();
+    let progress = Progress::new(stored);
+    let properties = vec![("polymeter.job".to_owned(), job_properties(&job).to_string())];
+    let writer = output.format().writer(output.take_file()?, properties);
+    let written = writer.map_err(SamplesError::from).and_then(|writer| {
+        write_file(writer, |encoder| fill(arguments, &mut reader, &job, encoder, &progress))
+    });
+    progress.finish();
+    let samples = match written {
+        Ok(samples) => samples,
+        // As after `head`.
+        Err(SamplesError::Write(error)) if error.is_broken_pipe() && output.is_stdout() => return Ok(()),
+        Err(SamplesError::Store(error)) => return Err(failed(error)),
+        Err(error) => {
+            return Err(Failure::because(&format!("cannot write {}", output.name()), &error));
+        }
+    };
+    output.keep()?;
+    print(arguments, &job, &output, samples)
+}
+
+fn fill(
+    arguments: &ExportArguments,
+    reader: &mut dyn Read,
+    job: &JobRow,
+    encoder: &mut Encoder,
+    progress: &Progress,
+) -> Result<(), SamplesError> {
+    let series_of = |reader: &mut dyn Read, of: SeriesScope<'_>| -> Result<_, SamplesError> {
+        let rows = reader.series(of)?.into_iter().filter(|row| arguments.selects(row));
+        Ok(written_series(rows.collect()))
+    };
+    let of_job = SeriesScope::Job(job.job_key);
+    let mut series = series_of(reader, of_job)?;
+    let show = |samples| progress.show(samples);
+    add_samples(encoder, reader, (of_job, Some(&job.job_id)), &mut series, &job.sampled_ns, show)?;
+    if !arguments.with_nodes {
+        return Ok(());
+    }
+    let span_ns = job.started_ns..job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
+    for node in &job.nodes {
+        let of_node = SeriesScope::Node(node);
+        let mut series = series_of(reader, of_node)?;
+        add_samples(encoder, reader, (of_node, None), &mut series, &span_ns, show)?;
+    }
+    Ok(())
+}
+
+/// Returns the description of the job that is stored in the file.
+fn job_properties(job: &JobRow) -> serde_json::Value {
+    json!({
+        "job_id": job.job_id, "display_id": job.display_id, "name": job.name, "cluster": job.cluster,
+        "owner": job.owner, "owner_uid": job.owner_uid, "account": job.account, "queue": job.queue,
+        "nodes": job.nodes, "cores": job.cores, "gpus": job.gpus, "started_ns": job.started_ns,
+        "ended_ns": job.ended_ns, "state": job.state, "exit_code": job.exit_code,
+        "exit_signal": job.exit_signal,
+    })
+}
+
+fn print(arguments: &ExportArguments, job: &JobRow, output: &Output, samples: u64) -> Result<(), Failure> {
+    let format = output.format().extension();
+    if output.is_stdout() {
+        return Ok(());
+    }
+    if arguments.json {
+        let file = Some(output.name());
+        return terminal::print_json(&Exported { job: &job.job_id, file, format, samples });
+    }
+    let (job_id, file) = (printable_name(&job.job_id), output.name());
+    terminal::print(&format!("{samples} samples of job {job_id} in {file}\n"))
+}

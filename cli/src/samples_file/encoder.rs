@@ -1,0 +1,76 @@
+//! The thread that writes a file while its samples are read.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use super::rows::{Rows, SeriesTexts};
+use super::writer::{RowWriter, WriteError};
+
+/// The number of rows that are handed over together: 4 MB. In Parquet they are a row group.
+const ROWS: usize = 250_000;
+
+/// The number of parts that wait for the thread.
+const WAITING: usize = 1;
+
+/// A file that is being written by a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    parts: SyncSender<Rows>,
+    thread: JoinHandle<Result<(), WriteError>>,
+    rows: Rows,
+    written: u64,
+}
+
+impl Encoder {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Returns an error if the system cannot start a thread.
+    pub(crate) fn start(writer: Box<dyn RowWriter>) -> Result<Self, WriteError> {
+        let (parts, received) = sync_channel(WAITING);
+        let name = "encoder".to_owned();
+        let thread = thread::Builder::new().name(name).spawn(move || write_all(writer, &received))?;
+        Ok(Self { parts, thread, rows: Rows::default(), written: 0 })
+    }
+
+    /// Adds a sample. Successive samples of a series must share its texts. Returns false if the file cannot be written: the
+    /// caller stops, and [`Encoder::finish`] returns the error.
+    #[must_use]
+    pub(crate) fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) -> bool {
+        self.rows.add(series, time_us, value);
+        self.rows.len() < ROWS || self.hand_over()
+    }
+
+    /// Returns the number of samples that were handed over to be written.
+    pub(crate) const fn written(&self) -> u64 {
+        self.written
+    }
+
+    fn hand_over(&mut self) -> bool {
+        let rows = mem::take(&mut self.rows);
+        self.written += rows.len() as u64;
+        rows.len() == 0 || self.parts.send(rows).is_ok()
+    }
+
+    /// Writes the rest, and completes the file. Returns the number of samples in it.
+    ///
+    /// # Errors
+    /// Returns the error for which the file could not be written.
+    pub(crate) fn finish(mut self) -> Result<u64, WriteError> {
+        // If the thread has ended, its error says why.
+        self.hand_over();
+        let Self { parts, thread, written, .. } = self;
+        drop(parts);
+        thread.join().unwrap_or(Err(WriteError::Thread))?;
+        Ok(written)
+    }
+}
+
+fn write_all(mut writer: Box<dyn RowWriter>, parts: &Receiver<Rows>) -> Result<(), WriteError> {
+    for rows in parts {
+        writer.write(&rows)?;
+    }
+    writer.finish()
+}

@@ -1,0 +1,54 @@
+//! The formats.
+
+use std::io::Write;
+
+use super::json_lines::JsonLinesWriter;
+use super::parquet::ParquetWriter;
+use super::text::CsvWriter;
+use super::writer::{RowWriter, WriteError};
+
+/// The format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Apache Parquet, compressed with zstd.
+    Parquet,
+    /// Comma-separated values with a head line.
+    Csv,
+    /// A JSON object on each line.
+    Jsonl,
+}
+
+impl Format {
+    /// All formats.
+    pub(super) const ALL: [Self; 3] = [Self::Parquet, Self::Csv, Self::Jsonl];
+
+    /// Returns the extension of its files.
+    pub(crate) const fn extension(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+        }
+    }
+
+    /// Returns the format of files with this extension.
+    pub(crate) fn with_extension(extension: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.extension() == extension)
+    }
+
+    /// Returns a writer of this format. `properties` are stored in formats that have a place for them.
+    ///
+    /// # Errors
+    /// Returns an error if the head of the file cannot be written.
+    pub(crate) fn writer(
+        self,
+        output: impl Write + Send + 'static,
+        properties: Vec<(String, String)>,
+    ) -> Result<Box<dyn RowWriter>, WriteError> {
+        Ok(match self {
+            Self::Parquet => Box::new(ParquetWriter::new(output, properties)?),
+            Self::Csv => Box::new(CsvWriter::new(output)?),
+            Self::Jsonl => Box::new(JsonLinesWriter::new(output)),
+        })
+    }
+}

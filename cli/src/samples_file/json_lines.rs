@@ -1,0 +1,59 @@
+//! Samples as JSON lines.
+//!
+//! ```json
+//! {"time":"2026-11-22T12:34:56.000001Z","job_id":"4242","node":"n1","metric":"cpu.usage","unit":"nanoseconds","labels":{},"value":1.5}
+//! ```
+
+use std::io::{self, BufWriter, Write};
+
+use serde_json::Value;
+
+use super::rows::{Rows, SeriesTexts};
+use super::text::TimeText;
+use super::writer::{RowWriter, WriteError};
+
+/// The size of the output's buffer.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// A writer of JSON lines. A value that is no number in JSON, such as NaN, is null.
+pub(super) struct JsonLinesWriter<W: Write> {
+    output: BufWriter<W>,
+    time: TimeText,
+}
+
+impl<W: Write> JsonLinesWriter<W> {
+    pub(super) fn new(output: W) -> Self {
+        Self { output: BufWriter::with_capacity(BUFFER_BYTES, output), time: TimeText::default() }
+    }
+}
+
+impl<W: Write + Send> RowWriter for JsonLinesWriter<W> {
+    fn write(&mut self, rows: &Rows) -> Result<(), WriteError> {
+        for (series, samples) in rows.series() {
+            let texts = texts(series);
+            for (time_us, value) in samples {
+                self.output.write_all(b"{\"time\":\"")?;
+                self.time.write(&mut self.output, time_us)?;
+                self.output.write_all(texts.as_bytes())?;
+                serde_json::to_writer(&mut self.output, &value).map_err(io::Error::from)?;
+                self.output.write_all(b"}\n")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        Ok(self.output.flush()?)
+    }
+}
+
+/// Returns the members between the time and the value.
+fn texts(series: &SeriesTexts) -> String {
+    let SeriesTexts { job_id, node, metric, unit, labels } = series;
+    let text = |text: &str| Value::from(text).to_string();
+    let job_id = job_id.as_deref().map_or_else(|| "null".to_owned(), text);
+    let (node, metric, unit) = (text(node), text(metric), text(unit));
+    format!(
+        "\",\"job_id\":{job_id},\"node\":{node},\"metric\":{metric},\"unit\":{unit},\"labels\":{labels},\"value\":"
+    )
+}

@@ -1,0 +1,218 @@
+//! `polymeter export`: the files contain the stored samples, and appear only when they are complete.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use polymeter_e2e::{Need, data_frames, program, require, stored, tests};
+use polymeter_store::reader::{Reader, SeriesScope};
+use serde_json::Value;
+use tempfile::TempDir;
+
+tests![
+    exports_have_all_samples_in_every_format,
+    an_export_selects_metrics_and_nodes,
+    an_export_leaves_other_files_alone,
+    data_frame_libraries_read_an_export,
+];
+
+/// A job that ran under `polymeter run`.
+struct Stored {
+    directory: TempDir,
+    job_id: String,
+}
+
+impl Stored {
+    fn make() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("run.db");
+        let output = program("polymeter")
+            .args(["run", "--every", "10ms", "-m", "agent.*=50ms", "-o"])
+            .arg(&database)
+            .args(["--", "sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; sleep 0.3"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut stored = Self { directory, job_id: String::new() };
+        stored.job_id = stored::jobs(&mut stored.reader()).pop().unwrap().job_id;
+        stored
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::open(&self.store().parse().unwrap()).unwrap()
+    }
+
+    fn store(&self) -> String {
+        format!("sqlite:{}", self.path("run.db").display())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = program("polymeter");
+        command.args(["export", &self.job_id, "--store", &self.store()]).args(arguments);
+        command.current_dir(self.directory.path());
+        command
+    }
+
+    fn export(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Returns the metric and the bits of the value of each sample of the job, sorted.
+    fn samples(&self) -> Vec<(String, u64)> {
+        let mut reader = self.reader();
+        let job = stored::jobs(&mut reader).pop().unwrap();
+        let mut samples = Vec::new();
+        for series in reader.series(SeriesScope::Job(job.job_key)).unwrap() {
+            let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
+            samples.extend(points.iter().map(|(_, value)| (series.metric.clone(), value.to_bits())));
+        }
+        samples.sort_unstable();
+        samples
+    }
+
+    fn entries(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.directory.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| !name.starts_with("run.db"));
+        names.sort_unstable();
+        names
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn exports_have_all_samples_in_every_format() {
+    let stored = Stored::make();
+    let expected = stored.samples();
+    assert!(expected.len() > 50, "{} samples", expected.len());
+
+    let output = stored.export(&["--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let exported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&exported["format"], &exported["samples"]), (&"parquet".into(), &expected.len().into()));
+    let file = stored.path(&format!("job-{}.parquet", stored.job_id));
+    let mut found = samples_of_parquet(&file);
+    found.sort_unstable();
+    assert_eq!(found, expected);
+
+    let output = stored.export(&["--output", "x.jsonl"]);
+    assert!(text(&output.stdout).starts_with(&format!("{} samples of job ", expected.len())));
+    let mut found: Vec<_> =
+        fs::read_to_string(stored.path("x.jsonl")).unwrap().lines().map(of_json).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+
+    let output = stored.export(&["--format", "csv", "-o", "-"]);
+    let csv = text(&output.stdout);
+    let mut found: Vec<_> = csv.lines().skip(1).map(of_csv).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    assert_eq!(stored.entries(), [format!("job-{}.parquet", stored.job_id), "x.jsonl".to_owned()]);
+}
+
+fn samples_of_parquet(path: &Path) -> Vec<(String, u64)> {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+    let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    let rows = reader.get_row_iter(None).unwrap().map(|row| {
+        let row = row.unwrap();
+        let field = |name: &str| {
+            row.get_column_iter().find(|(column, _)| *column == name).map(|(_, field)| field.clone()).unwrap()
+        };
+        let (Field::Str(metric), Field::Double(value)) = (field("metric"), field("value")) else {
+            panic!("a row has other columns: {row}")
+        };
+        (metric, value.to_bits())
+    });
+    rows.collect()
+}
+
+fn of_json(line: &str) -> (String, u64) {
+    let sample: Value = serde_json::from_str(line).unwrap();
+    (sample["metric"].as_str().unwrap().to_owned(), sample["value"].as_f64().unwrap().to_bits())
+}
+
+fn of_csv(line: &str) -> (String, u64) {
+    let value: f64 = line.rsplit(',').next().unwrap().parse().unwrap();
+    (line.split(',').nth(3).unwrap().to_owned(), value.to_bits())
+}
+
+fn an_export_selects_metrics_and_nodes() {
+    let stored = Stored::make();
+    let expected = stored.samples().iter().filter(|(metric, _)| metric.contains("cpu.")).count();
+    let lines = |arguments: &[&str]| {
+        let mut all = vec!["--format", "jsonl", "-o", "-"];
+        all.extend(arguments);
+        let output = stored.export(&all);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).lines().count()
+    };
+    assert_eq!(lines(&["--metric", "cpu.*", "--metric", "process.cpu.*"]), expected);
+    let node = stored::jobs(&mut stored.reader()).pop().unwrap().nodes.pop().unwrap();
+    assert_eq!(lines(&["--node", &node]), stored.samples().len());
+    assert_eq!(lines(&["--node", "elsewhere"]), 0);
+    assert!(lines(&["--with-nodes"]) > stored.samples().len());
+}
+
+fn an_export_leaves_other_files_alone() {
+    let stored = Stored::make();
+    fs::write(stored.path("mine.csv"), "mine").unwrap();
+    let refused = stored.export(&["-o", "mine.csv"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("--force"), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(stored.path("mine.csv")).unwrap(), "mine");
+    assert!(stored.export(&["-o", "mine.csv", "--force"]).status.success());
+    assert!(fs::read_to_string(stored.path("mine.csv")).unwrap().starts_with("time,"));
+
+    let refused = stored.export(&["-o", "no/such/directory.csv"]);
+    assert!(text(&refused.stderr).contains("cannot write no/such/directory.csv"));
+    let full = stored.command(&["--format", "csv", "-o", "-"]).stdout(full_device()).output().unwrap();
+    assert_eq!(full.status.code(), Some(1));
+    assert!(text(&full.stderr).contains("No space left"), "{}", text(&full.stderr));
+
+    // A reader that goes away is no failure.
+    let mut child = stored.command(&["--format", "csv", "-o", "-"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+    let mut unknown = program("polymeter");
+    unknown.args(["export", "no-such-job", "--store", &stored.store()]);
+    assert!(!unknown.output().unwrap().status.success());
+    assert_eq!(stored.entries(), ["mine.csv"], "nothing incomplete is left");
+}
+
+fn full_device() -> fs::File {
+    fs::OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+fn data_frame_libraries_read_an_export() {
+    require(&[Need::DataFrames]);
+    let stored = Stored::make();
+    assert!(stored.export(&["-o", "job.parquet"]).status.success());
+    let count = |metric: &str| stored.samples().iter().filter(|(name, _)| name == metric).count();
+    let metric =
+        stored.samples().iter().map(|(name, _)| name.clone()).find(|name| name.ends_with("cpu.usage"));
+    let metric = metric.unwrap();
+    for library in ["pandas", "polars", "duckdb"] {
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../examples/export_{library}.py"));
+        let output = Command::new(data_frames::python())
+            .arg(example)
+            .arg(stored.path("job.parquet"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{library}: {}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        let has_count = |line: &&str| line.contains(&metric) && line.contains(&format!("{}", count(&metric)));
+        assert!(printed.lines().any(|line| has_count(&line)), "{library}: {printed}");
+    }
+}
