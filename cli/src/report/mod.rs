@@ -3,3 +3,4 @@
 pub(crate) mod choice;
 pub(crate) mod findings;
 pub(crate) mod render;
+pub(crate) mod step;
