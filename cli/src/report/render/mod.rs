@@ -63,7 +63,8 @@ pub(crate) fn chosen(
     if sections.is_any() {
         return sections.text(report, detail, limit, has_colours);
     }
-    let lines_max = if is_all { usize::MAX } else { screen::LINES };
+    // A file or a pipe has no screen.
+    let lines_max = if is_all || limit.is_none() { usize::MAX } else { screen::LINES };
     let mut text = style::painted(&screen::lines(report, limit, lines_max), has_colours);
     if is_all {
         text.push('\n');

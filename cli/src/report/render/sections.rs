@@ -61,7 +61,7 @@ impl Sections {
     ) -> String {
         let mut parts = Vec::new();
         if self.findings {
-            let lines: Vec<Line> = screen::findings(report, limit.unwrap_or(screen::COLUMNS), usize::MAX);
+            let lines: Vec<Line> = screen::findings(report, limit.unwrap_or(usize::MAX), usize::MAX);
             parts.push(painted(&lines, has_colours));
         }
         let mut add = |is_chosen: bool, text: &dyn Fn() -> String| {
