@@ -42,6 +42,55 @@ impl FromStr for Date {
     }
 }
 
+/// A time, written as a date, `2026-11-22T14:30` in UTC, or an age such as `12h` or `7d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PointInTime {
+    /// Microseconds since the epoch.
+    At(i64),
+    /// Microseconds before now.
+    Ago(i64),
+}
+
+impl PointInTime {
+    /// Returns the time, in nanoseconds since the epoch.
+    pub(crate) const fn time_ns(self, now_us: i64) -> i64 {
+        let time_us = match self {
+            Self::At(time_us) => time_us,
+            Self::Ago(age_us) => now_us.saturating_sub(age_us),
+        };
+        time_us.saturating_mul(1000)
+    }
+}
+
+impl FromStr for PointInTime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = || {
+            let text = Text::of(text);
+            format!(
+                "invalid time `{text}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or 7d"
+            )
+        };
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let age = [("min", 60), ("h", 3_600), ("d", 86_400)].into_iter().find_map(|(unit, seconds)| {
+            let number = text.strip_suffix(unit).filter(|number| digits(number))?;
+            number.parse::<i64>().ok()?.checked_mul(seconds * 1_000_000)
+        });
+        if let Some(age_us) = age {
+            return Ok(Self::Ago(age_us));
+        }
+        let (day, clock) = text.split_once('T').unwrap_or((text, "00:00"));
+        let date: Date = day.parse().map_err(|_invalid_date| invalid())?;
+        let minutes = clock.trim_end_matches('Z').split_once(':').and_then(|(hour, minute)| {
+            let is_clock = [hour, minute].iter().all(|part| part.len() == 2 && digits(part));
+            let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
+            (is_clock && hour < 24 && minute < 60).then_some(hour * 60 + minute)
+        });
+        Ok(Self::At(date.begin_us + minutes.ok_or_else(invalid)? * 60_000_000))
+    }
+}
+
 /// Returns the date of a time in UTC.
 pub(crate) fn date(time_us: i64) -> String {
     rfc3339(time_us).chars().take(10).collect()
@@ -67,6 +116,35 @@ mod tests {
             assert_eq!(parsed.begin_us % DAY_US, 0);
         }
         assert_eq!("1970-01-02".parse(), Ok(Date { begin_us: DAY_US }));
+    }
+
+    #[test]
+    fn times_are_dates_with_or_without_a_clock_and_ages() {
+        let day_us = Date::from_str("2026-11-22").unwrap().begin_us;
+        let hour_us = 3_600_000_000;
+        for (text, expected) in [
+            ("2026-11-22", PointInTime::At(day_us)),
+            ("2026-11-22T14:30", PointInTime::At(day_us + 14 * hour_us + hour_us / 2)),
+            ("2026-11-22T00:00Z", PointInTime::At(day_us)),
+            ("12h", PointInTime::Ago(12 * hour_us)),
+            ("7d", PointInTime::Ago(7 * DAY_US)),
+            ("90min", PointInTime::Ago(hour_us * 3 / 2)),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        assert_eq!(PointInTime::Ago(DAY_US).time_ns(day_us), (day_us - DAY_US) * 1000);
+        for text in [
+            "",
+            "h",
+            "-1d",
+            "7 d",
+            "2026-11-22T",
+            "2026-11-22T24:00",
+            "2026-11-22T1:00",
+            "99999999999999999d",
+        ] {
+            assert!(text.parse::<PointInTime>().unwrap_err().contains("YYYY-MM-DD"), "{text}");
+        }
     }
 
     #[test]

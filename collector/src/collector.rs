@@ -18,6 +18,7 @@ use crate::error::{CollectorStartError, ThreadPanicked};
 use crate::keys::CollectorKeyFiles;
 use crate::metrics::{self, Metrics};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
+use crate::reading::{Administrators, ReadSessions};
 use crate::receiver::{self, Receiver};
 use crate::settings::{self, SharedSettings};
 use crate::shutdown::Shutdown;
@@ -97,8 +98,7 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let control = Control::start(listeners, links, clock).map_err(CollectorStartError::Thread)?;
-        let (control, agent_answers) = control.unzip();
+        let (control, agent_answers) = start_control(config, listeners, links, clock)?.unzip();
         let receiver = Receiver {
             socket,
             waker: waker.clone(),
@@ -198,6 +198,20 @@ fn serve_metrics(
 ) -> Result<metrics::Server, CollectorStartError> {
     metrics::Server::start(address, Arc::clone(metrics))
         .map_err(|source| CollectorStartError::Metrics { address, source })
+}
+
+/// Starts control, and the sessions in which users read.
+fn start_control(
+    config: &CollectorConfig,
+    listeners: Listeners,
+    links: CoordinatorLinks,
+    clock: Clock,
+) -> Result<Option<control::Started>, CollectorStartError> {
+    let sessions = || {
+        let administrators = Administrators::look_up(&config.control.administrators);
+        ReadSessions::start(config.store.clone(), administrators, clock)
+    };
+    Control::start(listeners, links, sessions, clock).map_err(CollectorStartError::Thread)
 }
 
 /// State that all writers share.

@@ -5,6 +5,7 @@
 //!            ^                                |
 //!            +------------ answers -----------+
 //! users --> control --> receiver --> agents, and back the same way
+//!                +--> reading --> store
 //! ```
 //!
 //! The invariant: acknowledged data are committed, and committed exactly once. Agents keep the frames that
@@ -28,6 +29,7 @@ mod memory;
 pub mod messages;
 mod metrics;
 mod queues;
+mod reading;
 mod receiver;
 pub mod refusal;
 mod settings;

@@ -245,3 +245,24 @@ pub const SINK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The maximum number of messages about one sink in an interval.
 pub const SINK_LOG_LINES: u32 = 4;
+
+/// Sessions of reading at once. Each has a thread and a connection to the store.
+pub const READ_SESSIONS: usize = 16;
+
+/// Sessions of reading of one user at once, so that no user excludes others.
+pub const READ_SESSIONS_PER_USER: usize = 2;
+
+/// The time within which a client must send its next query: longer than a report computes between two queries.
+pub const READ_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time without progress after which a client that does not read its rows is disconnected.
+pub const READ_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time for one query, after which its statement is cancelled. It holds a snapshot of the database, which keeps old rows.
+pub const READ_QUERY_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The interval at which sessions of reading are checked: for queries that take too long, and for clients that are gone.
+pub const READ_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Bytes of queries that are read at once.
+pub const READ_CHUNK_BYTES: usize = 64 * 1024;

@@ -82,6 +82,7 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         ("control_socket", control.socket != running.control.socket),
         ("pending_requests_file", control.pending_requests_file != running.control.pending_requests_file),
         ("scheduler_user", control.scheduler_user != running.control.scheduler_user),
+        ("administrators", control.administrators != running.control.administrators),
         ("control_listen, auth, unmunge_path, munge_socket", network(wanted) != network(running)),
         ("key", key(wanted) != key(running)),
         ("authorised_agents", keys.is_some() && agents(wanted) != agents(running)),

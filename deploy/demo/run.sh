@@ -77,7 +77,7 @@ agent="" collector=""
 rm -f "$data/scratch"
 give_back
 
-"$bin/polymeter" report --store "$store" --job "$job"
+"$bin/polymeter" report --store "$store" "$job"
 echo
 echo "The samples are in $data/demo.db. To show the report again:"
-echo "    $bin/polymeter report --store $store --job $job"
+echo "    $bin/polymeter report --store $store $job"

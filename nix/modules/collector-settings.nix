@@ -67,6 +67,10 @@ in
   scheduler_user =
     optional types.str "slurm"
       "The user that may report how jobs ended, besides root: the user of the scheduler's controller.";
+  administrators = optional (types.listOf types.str) [
+    "alice"
+    "@hpc-admin"
+  ] "The users, and groups behind an @, that may read the reports of all jobs, besides root.";
   auth = optional (types.enum [
     "none"
     "munge"

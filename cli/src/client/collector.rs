@@ -8,10 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use polymeter_proto::control::{CollectorAnswer, JobAnswer, Request, sign};
+#[cfg(feature = "local")]
+use polymeter_proto::control::{ReadAccess, ReadRequest, ReadSession};
 
 use super::agent::{is_not_running, is_timeout};
 use super::configuration::{CollectorConfig, CollectorEndpoint};
 use super::munge;
+use super::stream::Stream;
 use crate::failure::Failure;
 
 /// The maximum time to connect.
@@ -57,7 +60,7 @@ impl Collector {
             .map_err(|error| Failure::because("cannot write the request", &error))?;
         match self.answer(&line)? {
             CollectorAnswer::Nodes(answer) => Ok(answer),
-            CollectorAnswer::Done {} => Err(unexpected()),
+            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) => Err(unexpected()),
             CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
         }
     }
@@ -66,39 +69,73 @@ impl Collector {
     pub(crate) fn send(&self, line: &str) -> Result<(), Failure> {
         match self.answer(line)? {
             CollectorAnswer::Done {} => Ok(()),
-            CollectorAnswer::Nodes(_) => Err(unexpected()),
+            CollectorAnswer::Nodes(_) | CollectorAnswer::Reading(_) => Err(unexpected()),
             CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
         }
     }
 
+    /// Begins a session of reading. Returns the connection, and the jobs that the session sees.
+    #[cfg(feature = "local")]
+    pub(super) fn read(&self) -> Result<(BufReader<Stream>, ReadAccess), Failure> {
+        let (answer, stream) = self.answer_on(ReadRequest::LINE)?;
+        match answer {
+            CollectorAnswer::Reading(session) if session.version == ReadSession::VERSION => {
+                Ok((stream, session.access))
+            }
+            CollectorAnswer::Refused(refusal) if refusal.field.as_deref() == Some("verb") => {
+                Err(Failure::Failed(format!(
+                    "cannot read through the collector at {}: it is of an older version, without the verb `read`; update it, or read the store with --store",
+                    self.config.endpoint
+                )))
+            }
+            CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
+            CollectorAnswer::Reading(_) | CollectorAnswer::Nodes(_) | CollectorAnswer::Done {} => {
+                Err(unexpected())
+            }
+        }
+    }
+
+    /// Returns the address of the collector.
+    #[cfg(feature = "local")]
+    pub(super) const fn endpoint(&self) -> &CollectorEndpoint {
+        &self.config.endpoint
+    }
+
     fn answer(&self, line: &str) -> Result<CollectorAnswer, Failure> {
+        self.answer_on(line).map(|(answer, _)| answer)
+    }
+
+    /// Returns the answer to a request, and the connection.
+    fn answer_on(&self, line: &str) -> Result<(CollectorAnswer, BufReader<Stream>), Failure> {
         let answer = match &self.config.endpoint {
             CollectorEndpoint::Socket(path) => ask_socket(path, line),
             CollectorEndpoint::Tcp(address) => self.ask_tcp(address, line),
         };
-        let answer = answer.map_err(|error| {
+        let (answer, stream) = answer.map_err(|error| {
             let remedy = if is_not_running(&error) { "; check its address, and that it runs" } else { "" };
             let endpoint = &self.config.endpoint;
             Failure::Unreachable(format!("cannot reach the collector at {endpoint}: {error}{remedy}"))
         })?;
-        serde_json::from_str(&answer).map_err(|error| {
+        let answer = serde_json::from_str(&answer).map_err(|error| {
             Failure::Failed(format!(
                 "cannot read the collector's answer: {error}; check that collector and command have the same version"
             ))
-        })
+        })?;
+        Ok((answer, stream))
     }
 
-    fn ask_tcp(&self, address: &str, line: &str) -> io::Result<String> {
-        let mut stream = connect(address)?;
-        stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        let mut read = BufReader::new(stream.try_clone()?);
+    fn ask_tcp(&self, address: &str, line: &str) -> io::Result<(String, BufReader<Stream>)> {
+        let stream = Stream::Tcp(connect(address)?);
+        stream.set_read_timeout(GREETING_TIMEOUT)?;
+        stream.set_write_timeout(ANSWER_TIMEOUT)?;
+        let mut read = BufReader::new(stream);
         let greeting = read_greeting(&mut read)?;
         let signed = sign(&greeting, line).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
         let credential = munge::credential(self.config.munge_socket.as_deref(), &signed)?;
-        stream.write_all(&credential)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        read_line(&mut read, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))
+        read.get_mut().write_all(&credential)?;
+        read.get_mut().set_read_timeout(ANSWER_TIMEOUT)?;
+        let answer = read_line(&mut read, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))?;
+        Ok((answer, read))
     }
 }
 
@@ -108,11 +145,13 @@ fn unexpected() -> Failure {
     Failure::Failed(message.to_owned())
 }
 
-fn ask_socket(path: &Path, line: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+fn ask_socket(path: &Path, line: &str) -> io::Result<(String, BufReader<Stream>)> {
+    let mut stream = Stream::Unix(UnixStream::connect(path)?);
+    stream.set_read_timeout(ANSWER_TIMEOUT)?;
     stream.write_all(format!("{line}\n").as_bytes())?;
-    read_line(&mut BufReader::new(stream), ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))
+    let mut read = BufReader::new(stream);
+    let answer = read_line(&mut read, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))?;
+    Ok((answer, read))
 }
 
 /// Reads the greeting of a collector.
@@ -137,7 +176,7 @@ fn read_greeting(stream: &mut impl BufRead) -> io::Result<String> {
 }
 
 /// Replaces the system's text for a timeout, "resource temporarily unavailable".
-fn timed_out(error: io::Error, timeout: Duration) -> io::Error {
+pub(super) fn timed_out(error: io::Error, timeout: Duration) -> io::Error {
     if !is_timeout(&error) {
         return error;
     }

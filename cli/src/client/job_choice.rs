@@ -12,6 +12,11 @@ use crate::own_cgroups::OwnCgroups;
 /// The variables in which schedulers pass a job its id.
 const VARIABLES: [&str; 2] = ["SLURM_JOB_ID", "OAR_JOB_ID"];
 
+/// Returns the job that a scheduler started this command in.
+pub(crate) fn scheduler_job() -> Option<String> {
+    VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()))
+}
+
 /// Options that choose a job or the node.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobChoice {
@@ -35,9 +40,7 @@ impl JobChoice {
         if self.node {
             return Ok(None);
         }
-        let of_scheduler =
-            || VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()));
-        if let Some(job) = self.job.clone().or_else(of_scheduler) {
+        if let Some(job) = self.job.clone().or_else(scheduler_job) {
             return Ok(Some(job));
         }
         let status = ask_status(socket, &Request::Jobs(JobsRequest {})).map_err(|failure| match failure {

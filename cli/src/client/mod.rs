@@ -1,8 +1,14 @@
-//! The client side of the control protocol: requests to this node's agent, and through the collector to all nodes of a job.
+//! The client side of the control protocol: requests to this node's agent, and through the collector to all nodes of a job;
+//! and reading through the collector.
 
 pub(crate) mod agent;
 pub(crate) mod collector;
 pub(crate) mod configuration;
 pub(crate) mod job_choice;
 pub(crate) mod munge;
+#[cfg(feature = "local")]
+pub(crate) mod read_source;
+#[cfg(feature = "local")]
+mod remote_reader;
+mod stream;
 pub(crate) mod target;

@@ -5,6 +5,7 @@ use polymeter_store::{Administration, Level, StoreUrl};
 use serde::Serialize;
 
 use crate::calendar::{Date, date};
+use crate::client::read_source::Source;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
@@ -118,7 +119,10 @@ fn choose_one(reader: &mut Reader, arguments: &KeepArguments) -> Result<JobRow, 
             printable_name(&arguments.job)
         ))),
         // Suggests similar ids.
-        (None, None) => choose(reader, Some(&arguments.job), &arguments.store),
+        (None, None) => {
+            let mut source = Source::of_store(&arguments.store)?;
+            choose(&mut source, Some(&arguments.job)).map(|chosen| chosen.job)
+        }
     }
 }
 

@@ -74,7 +74,7 @@ enum Command {
     Metrics(metrics::MetricsArguments),
     /// Show the status of this node's agent: samples due, taken, late and missed, and their cost.
     Status(status::StatusArguments),
-    /// List the jobs that this node's agent tracks.
+    /// List the jobs that this node's agent tracks, or stored jobs that have ended.
     Jobs(jobs::JobsArguments),
     /// Show the sampled metrics of a job, their periods and the reasons.
     Plan(plan::PlanArguments),

@@ -6,24 +6,28 @@ use polymeter_analysis::advice::{self, Advice};
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
-use polymeter_store::StoreUrl;
-use polymeter_store::reader::Reader;
 
+use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::{style, terminal};
 use crate::report::choice::choose;
 use crate::report::render::{self, Sections};
+use crate::report::step::keep_step;
 use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArguments {
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
-
-    /// The job's id; of several jobs with the same id the last. Default: the job that started last.
-    #[arg(long, value_name = "ID")]
+    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
+    /// the last. Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
+    #[arg(value_name = "JOB")]
     job: Option<String>,
+
+    /// The former way to name the job.
+    #[arg(long = "job", value_name = "ID", hide = true, conflicts_with = "job")]
+    job_option: Option<String>,
+
+    #[command(flatten)]
+    source: ReadSource,
 
     /// Show everything: the first screen, all sections without limits, constant series, and the ledger by source.
     #[arg(long)]
@@ -53,10 +57,14 @@ impl ReportArguments {
 
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
-    let mut reader = Reader::open(&arguments.store).map_err(failed)?;
-    let job = choose(&mut reader, arguments.job.as_deref(), &arguments.store)?;
-    let mut report = gather(&mut reader, &job, None).map_err(failed)?;
+    let mut source = arguments.source.open()?;
+    let wanted = arguments.job.as_deref().or(arguments.job_option.as_deref());
+    let chosen = choose(&mut source, wanted)?;
+    let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(failed)?;
     add_findings(&mut report, &arguments.advice);
+    if let Some(step) = &chosen.step {
+        keep_step(&mut report, step)?;
+    }
     print(&report, arguments)
 }
 

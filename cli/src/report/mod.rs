@@ -2,3 +2,4 @@
 
 pub(crate) mod choice;
 pub(crate) mod render;
+pub(crate) mod step;

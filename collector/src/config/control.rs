@@ -22,6 +22,7 @@ pub(super) struct RawControl {
     munge_socket: Option<AbsolutePath>,
     pending_requests_file: Option<AbsolutePath>,
     scheduler_user: Option<UserName>,
+    administrators: Vec<String>,
     /// The file and line of `control_listen`.
     listen_place: String,
 }
@@ -45,6 +46,7 @@ impl RawControl {
             munge_socket: root.parse("munge_socket", reporter, str::parse),
             pending_requests_file: root.parse("pending_requests_file", reporter, str::parse),
             scheduler_user: root.parse("scheduler_user", reporter, str::parse),
+            administrators: administrators(root, reporter),
             listen_place: listen_place.unwrap_or_default(),
         }
     }
@@ -70,8 +72,21 @@ impl RawControl {
             network: self.control_listen.map(|address| NetworkConfig { address: address.0, unmunge }),
             pending_requests_file: path(self.pending_requests_file),
             scheduler_user: self.scheduler_user.map(|user| user.0),
+            administrators: self.administrators,
         }
     }
+}
+
+/// Takes the names of users, and of groups with a leading `@`.
+fn administrators(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<String> {
+    let mut administrators = Vec::new();
+    for (name, span) in root.strings("administrators", reporter).unwrap_or_default() {
+        match Identifier::try_from(name.strip_prefix('@').unwrap_or(&name)) {
+            Ok(_) => administrators.push(name),
+            Err(error) => reporter.fault(&span, format_args!("`administrators`: {error}")),
+        }
+    }
+    administrators
 }
 
 /// The authentication of users of other machines.

@@ -45,6 +45,7 @@ use self::pending_file::PendingFile;
 pub use self::pending_file::requests;
 use crate::limits;
 use crate::messages::AgentAnswer;
+use crate::reading::ReadSessions;
 
 /// Checks that a line is a request for agents, which may still refuse it.
 ///
@@ -66,6 +67,8 @@ pub struct ControlConfig {
     pub pending_requests_file: Option<PathBuf>,
     /// The user that may report final states of jobs, besides root.
     pub scheduler_user: Option<String>,
+    /// The users, and groups with a leading `@`, that may read all jobs, besides root.
+    pub administrators: Vec<String>,
 }
 
 /// The listener for other machines.
@@ -140,6 +143,7 @@ impl Listeners {
 #[derive(Debug)]
 pub(crate) struct Control {
     thread: JoinHandle<()>,
+    sessions: ReadSessions,
     stop: oneshot::Sender<()>,
 }
 
@@ -151,31 +155,35 @@ impl Control {
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,
+        sessions: impl FnOnce() -> io::Result<ReadSessions>,
         clock: Clock,
     ) -> io::Result<Option<Started>> {
         if listeners.is_empty() {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let sessions = sessions()?;
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
         let pending_file = listeners.requests.clone().map(PendingFile::at);
         let coordinator = Arc::new(Coordinator::new(links, clock, pending_file, listeners.scheduler_uid));
+        let sessions_of_listeners = sessions.clone();
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listeners, coordinator, received) => {}
+                    () = serve(listeners, coordinator, received, sessions_of_listeners) => {}
                     // The stop was requested, or its sender was dropped.
                     _ = stopped => {}
                 }
             });
         };
         let thread = Builder::new().name("control".to_owned()).spawn(work)?;
-        Ok(Some((Self { thread, stop }, answers)))
+        Ok(Some((Self { thread, sessions, stop }, answers)))
     }
 
-    /// Ends the thread. Returns false if it panicked.
+    /// Ends the thread and all sessions of reading. Returns false if the thread panicked.
     pub(crate) fn stop(self) -> bool {
+        self.sessions.stop();
         // This fails only if the thread has already ended.
         self.stop.send(()).ok();
         self.thread.join().is_ok()
@@ -186,12 +194,13 @@ async fn serve(
     listeners: Listeners,
     coordinator: Arc<Coordinator>,
     mut answers: mpsc::Receiver<AgentAnswer>,
+    sessions: ReadSessions,
 ) {
     if let Some(listener) = listeners.local {
-        tokio::spawn(guard(unix_listener::serve(listener, Arc::clone(&coordinator))));
+        tokio::spawn(guard(unix_listener::serve(listener, Arc::clone(&coordinator), sessions.clone())));
     }
     if let Some((listener, unmunge)) = listeners.network {
-        tokio::spawn(guard(munge_listener::serve(listener, unmunge, Arc::clone(&coordinator))));
+        tokio::spawn(guard(munge_listener::serve(listener, unmunge, Arc::clone(&coordinator), sessions)));
     }
     loop {
         tokio::select! {

@@ -2,13 +2,13 @@
 //!
 //! The collector begins with a nonce. The request is the payload of a MUNGE credential, after a fixed text
 //! and the nonce, so that a credential is not accepted if it was made for another purpose or collector, or
-//! was intercepted. One request per connection.
+//! was intercepted. One request per connection, or a session of reading.
 
 use std::io;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 
-use polymeter_proto::control::{CollectorAnswer, Refusal, greeting, signed_request};
+use polymeter_proto::control::{CollectorAnswer, ReadRequest, Refusal, greeting, signed_request};
 use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -20,6 +20,7 @@ use super::line_io;
 use super::munge::Unmunge;
 use super::nonce::nonce;
 use crate::limits;
+use crate::reading::{ClientStream, ReadSessions, serve as serve_reading};
 
 /// Listens at `address`, HOST:PORT.
 pub(super) fn listen(address: &str) -> io::Result<StdListener> {
@@ -33,6 +34,7 @@ pub(super) async fn serve(
     listener: StdListener,
     unmunge: Unmunge,
     coordinator: Arc<Coordinator>,
+    sessions: ReadSessions,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let unmunges = Arc::new(Semaphore::new(limits::UNMUNGE_PROCESSES));
@@ -42,9 +44,10 @@ pub(super) async fn serve(
         let Some((stream, _)) = accept(listener.accept().await).await else { continue };
         let (coordinator, unmunge, unmunges) =
             (Arc::clone(&coordinator), unmunge.clone(), Arc::clone(&unmunges));
+        let sessions = sessions.clone();
         tokio::spawn(async move {
             // An error of a connection concerns only its client, which has disconnected.
-            serve_connection(stream, &unmunge, &unmunges, &coordinator).await.ok();
+            serve_connection(stream, (&unmunge, &unmunges), &coordinator, &sessions).await.ok();
             drop(place);
         });
     }
@@ -52,25 +55,35 @@ pub(super) async fn serve(
 
 async fn serve_connection(
     stream: TcpStream,
-    unmunge: &Unmunge,
-    unmunges: &Semaphore,
+    (unmunge, unmunges): (&Unmunge, &Semaphore),
     coordinator: &Arc<Coordinator>,
+    sessions: &ReadSessions,
 ) -> io::Result<()> {
-    let (read, mut write) = stream.into_split();
+    let mut stream = BufReader::new(stream);
     let nonce = nonce()?;
-    line_io::write(&mut write, greeting(&nonce).as_bytes()).await?;
-    let answer = match line_io::read(&mut BufReader::new(read), limits::CREDENTIAL_BYTES).await? {
+    line_io::write(&mut stream, greeting(&nonce).as_bytes()).await?;
+    let answer = match line_io::read(&mut stream, limits::CREDENTIAL_BYTES).await? {
         Ok(None) => return Ok(()),
         Err(refusal) => CollectorAnswer::Refused(refusal),
         Ok(Some(credential)) => match authenticate(&credential, &nonce, unmunge, unmunges).await {
-            Ok((uid, request)) => coordinator.answer(uid, &request).await,
+            Ok((uid, request)) => match ReadRequest::parse(&request) {
+                None => coordinator.answer(uid, &request).await,
+                Some(read) => match read.and_then(|_| sessions.acquire(uid)) {
+                    Ok(permit) => {
+                        let received = stream.buffer().to_vec();
+                        let stream = stream.into_inner().into_std()?;
+                        return serve_reading(permit, ClientStream::Tcp(stream), received);
+                    }
+                    Err(refusal) => CollectorAnswer::Refused(refusal),
+                },
+            },
             Err(refusal) => {
                 info!(error = %refusal.message, "cannot accept a request");
                 CollectorAnswer::Refused(refusal)
             }
         },
     };
-    line_io::write(&mut write, &answer.to_line()).await
+    line_io::write(&mut stream, &answer.to_line()).await
 }
 
 /// Returns the user and the request in a credential.

@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use polymeter_proto::control::{CollectorAnswer, Refusal};
+use polymeter_proto::control::{CollectorAnswer, ReadRequest, Refusal};
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
 
@@ -15,6 +15,7 @@ use super::connection_limits::{ConnectionLimits, accept};
 use super::coordinator::Coordinator;
 use super::line_io;
 use crate::limits;
+use crate::reading::{ClientStream, ReadSessions, serve as serve_reading};
 
 /// Opens the socket at `path`. A stale socket without a listener, left by a killed collector, is replaced.
 pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
@@ -36,17 +37,22 @@ pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
 }
 
 /// Serves requests until the runtime ends.
-pub(super) async fn serve(listener: StdListener, coordinator: Arc<Coordinator>) -> io::Result<()> {
+pub(super) async fn serve(
+    listener: StdListener,
+    coordinator: Arc<Coordinator>,
+    sessions: ReadSessions,
+) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     let mut limits = ConnectionLimits::default();
     loop {
         let Some((stream, _)) = accept(listener.accept().await).await else { continue };
         let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
-        let (coordinator, permit) = (Arc::clone(&coordinator), limits.acquire(uid));
+        let (coordinator, sessions) = (Arc::clone(&coordinator), sessions.clone());
+        let permit = limits.acquire(uid);
         tokio::spawn(async move {
             // An error of a connection concerns only its client, which has disconnected.
             match permit {
-                Some(_permit) => serve_connection(stream, uid, &coordinator).await.ok(),
+                Some(_permit) => serve_connection(stream, uid, &coordinator, &sessions).await.ok(),
                 None => refuse(stream).await.ok(),
             };
         });
@@ -58,20 +64,33 @@ async fn refuse(mut stream: UnixStream) -> io::Result<()> {
     line_io::write(&mut stream, &CollectorAnswer::Refused(busy).to_line()).await
 }
 
-async fn serve_connection(stream: UnixStream, uid: u32, coordinator: &Arc<Coordinator>) -> io::Result<()> {
+async fn serve_connection(
+    stream: UnixStream,
+    uid: u32,
+    coordinator: &Arc<Coordinator>,
+    sessions: &ReadSessions,
+) -> io::Result<()> {
     // The collector's own user has the rights of root.
     let uid = if uid == rustix::process::geteuid().as_raw() { 0 } else { uid };
-    let (read, mut write) = stream.into_split();
-    let mut lines = BufReader::new(read);
+    let mut stream = BufReader::new(stream);
     loop {
-        match line_io::read(&mut lines, limits::REQUEST_BYTES).await? {
+        let answer = match line_io::read(&mut stream, limits::REQUEST_BYTES).await? {
             Ok(None) => return Ok(()),
-            Ok(Some(request)) => {
-                line_io::write(&mut write, &coordinator.answer(uid, &request).await.to_line()).await?
-            }
+            Ok(Some(request)) => match ReadRequest::parse(&request) {
+                None => coordinator.answer(uid, &request).await,
+                Some(read) => match read.and_then(|_| sessions.acquire(uid)) {
+                    Ok(permit) => {
+                        let received = stream.buffer().to_vec();
+                        let stream = stream.into_inner().into_std()?;
+                        return serve_reading(permit, ClientStream::Unix(stream), received);
+                    }
+                    Err(refusal) => CollectorAnswer::Refused(refusal),
+                },
+            },
             Err(refusal) => {
-                return line_io::write(&mut write, &CollectorAnswer::Refused(refusal).to_line()).await;
+                return line_io::write(&mut stream, &CollectorAnswer::Refused(refusal).to_line()).await;
             }
-        }
+        };
+        line_io::write(&mut stream, &answer.to_line()).await?;
     }
 }

@@ -28,6 +28,7 @@ mod plans;
 mod postgres;
 mod postgrest;
 mod program;
+mod reading;
 mod removal_plans;
 mod retention;
 mod retention_year;
@@ -57,6 +58,7 @@ fn main() -> std::process::ExitCode {
         postgres::TESTS,
         postgrest::TESTS,
         program::TESTS,
+        reading::TESTS,
         removal_plans::TESTS,
         retention::TESTS,
         retention_year::TESTS,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::fields::{self, Fields, identifier, invalid};
+use super::reading::ReadSession;
 use super::refusal::Refusal;
 use super::registry::VERBS;
 use super::verb::Remote;
@@ -29,6 +30,8 @@ pub enum CollectorAnswer {
     Nodes(JobAnswer),
     /// The request was executed by the collector itself.
     Done {},
+    /// A session of reading begins: queries may follow, in the form of [`crate::read`].
+    Reading(ReadSession),
     /// The request is refused by the collector, and was not sent to any agent.
     Refused(Refusal),
 }

@@ -23,11 +23,11 @@ const SHOWN_CHARACTERS: usize = 64;
 
 /// The fields of one request.
 #[derive(Debug)]
-pub(crate) struct Fields(Map<String, Value>);
+pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
     /// Parses the object that `line` holds.
-    pub(crate) fn parse(line: &[u8]) -> Result<Self, Refusal> {
+    pub(super) fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let value: Value = serde_json::from_slice(line)
             .map_err(|error| Refusal::new("malformed", None, &format!("invalid JSON: {error}")))?;
         let Value::Object(mut fields) = value else {
@@ -40,7 +40,7 @@ impl Fields {
     }
 
     /// Takes the field `verb`.
-    pub(crate) fn take_verb(&mut self) -> Result<String, Refusal> {
+    pub(super) fn take_verb(&mut self) -> Result<String, Refusal> {
         match self.0.remove("verb") {
             Some(Value::String(verb)) => Ok(verb),
             Some(_) => Err(invalid("verb", &"expected a string, such as \"status\"")),
@@ -49,7 +49,7 @@ impl Fields {
     }
 
     /// Deserializes the fields. Unknown fields are refused, so that a misspelt one is noticed.
-    pub(crate) fn into_request<T: DeserializeOwned>(self, example: &str) -> Result<T, Refusal> {
+    pub(super) fn into_request<T: DeserializeOwned>(self, example: &str) -> Result<T, Refusal> {
         for (name, value) in &self.0 {
             let entries = value.as_array().map(Vec::len).or_else(|| value.as_object().map(Map::len));
             if entries.is_some_and(|entries| entries > ENTRIES) {

@@ -7,6 +7,7 @@
 
 mod collector;
 mod fields;
+mod reading;
 mod refusal;
 mod registry;
 mod verb;
@@ -15,8 +16,8 @@ mod verbs;
 pub use self::collector::{
     CollectorAnswer, JobAnswer, NodeAnswer, RoutedRequest, StateRequest, greeting, sign, signed_request,
 };
-pub(crate) use self::fields::Fields;
 pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_identifier, selectors};
+pub use self::reading::{ReadAccess, ReadRequest, ReadSession};
 pub use self::refusal::{PredictedCost, Refusal, UnavailableGroup};
 pub use self::registry::*;
 pub use self::verb::{Access, Remote, Verb, VerbInfo};

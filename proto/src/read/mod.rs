@@ -6,13 +6,12 @@
 //! {"query":"marks","job_key":7}            -> error
 //! ```
 //!
-//! `docs/reference/control.md` describes the session.
+//! [`ReadRequest`](crate::control::ReadRequest) begins a session; `docs/reference/control.md` describes it.
 
 mod frame;
 mod id_ranges;
 mod query;
 mod rows;
-mod session;
 
 pub use self::frame::{Frame, FrameTooLong, LENGTH_BYTES, ReadError, frame_length};
 pub use self::id_ranges::IdRanges;
@@ -21,4 +20,3 @@ pub use self::rows::{
     BucketRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock,
     SampleRow, SeriesRow,
 };
-pub use self::session::{ReadAccess, ReadRequest, ReadSession, VERSION};

@@ -16,6 +16,9 @@ pub struct JobFilter {
     /// The scheduler's id; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
+    /// The id as the scheduler prints it, such as `4009_1`; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_id: Option<String>,
     /// The store's key; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_key: Option<i64>,
@@ -58,6 +61,7 @@ impl Default for JobFilter {
     fn default() -> Self {
         Self {
             job_id: None,
+            display_id: None,
             job_key: None,
             owner: None,
             owner_uid: None,

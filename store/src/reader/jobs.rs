@@ -108,6 +108,7 @@ fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
     let (before_ns, before_key) = filter.before.unzip();
     let with_parameter = [
         ("job_id = ?", text(&filter.job_id)),
+        ("display_id = ?", text(&filter.display_id)),
         ("job_key = ?", filter.job_key.map(Value::Integer)),
         ("owner = ?", text(&filter.owner)),
         ("owner_uid = ?", filter.owner_uid.map(Value::Integer)),

@@ -3,19 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polymeter_store::StoreUrl;
-use polymeter_store::reader::{JobRow, Read, Reader};
+use polymeter_store::reader::{JobRow, Read};
 use serde::Serialize;
 
 use super::directory::{BundleDirectory, io_failure};
 use super::machine::MachineInfo;
 use super::provenance::{DESCRIPTION, Provenance};
 use super::{plot, readme, samples, tables};
+use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::file_name::file_name_of;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
-use crate::report::choice::choose;
+use crate::report::choice::{ChosenJob, choose};
 use crate::report::render::{self, Detail};
 use crate::samples_file::SamplesError;
 use polymeter_analysis::gather::gather;
@@ -23,7 +23,7 @@ use polymeter_analysis::gather::gather;
 /// The job to export, and the options.
 pub(super) struct BundleRequest<'a> {
     pub(super) job: &'a str,
-    pub(super) store: &'a StoreUrl,
+    pub(super) source: &'a ReadSource,
     pub(super) out: Option<&'a Path>,
     pub(super) description: Option<&'a Path>,
 }
@@ -45,9 +45,18 @@ struct JobInfo<'a> {
 /// Makes the bundle and prints the number of samples.
 pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
-    let mut reader = Reader::open(request.store).map_err(failed)?;
-    let job = choose(&mut reader, Some(request.job), request.store)?;
-    let changes = reader.plan_changes(job.job_key).map_err(failed)?;
+    let mut source = request.source.open()?;
+    let ChosenJob { job, step } = choose(&mut source, Some(request.job))?;
+    if step.is_some() {
+        let job = printable_name(&job.job_id);
+        return Err(Failure::Usage(format!("cannot make a bundle of a step: name the job, {job}")));
+    }
+    if source.hides_nodes() {
+        terminal::print_error(
+            "polymeter: the bundle has no series of nodes: the collector shows them to administrators only\n",
+        );
+    }
+    let changes = source.reader.plan_changes(job.job_key).map_err(failed)?;
     let default_out = || PathBuf::from(format!("bundle-{}", file_name_of(request.job)));
     let out = request.out.map_or_else(default_out, Path::to_owned);
     let directory = BundleDirectory::create(&out)?;
@@ -55,8 +64,8 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
         fs::copy(description, directory.file(DESCRIPTION))
             .map_err(|error| io_failure("copy", description, &error))?;
     }
-    let samples = add_job(&directory, &mut reader, &job)?;
-    add_origin(&directory, Some(request.store.to_string()), |provenance| {
+    let samples = add_job(&directory, source.reader.as_mut(), &job)?;
+    add_origin(&directory, Some(source.name), |provenance| {
         readme::of_job(&job.job_id, provenance, &changes)
     })?;
     let job_id = printable_name(&job.job_id);

@@ -12,8 +12,7 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-use polymeter_store::StoreUrl;
-
+use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::terminal;
 use directory::BundleDirectory;
@@ -28,9 +27,8 @@ pub(crate) struct BundleArguments {
     #[arg(required = true, value_name = "JOB")]
     job: Option<String>,
 
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
+    #[command(flatten)]
+    source: ReadSource,
 
     /// The directory to create. Default: bundle-JOB.
     #[arg(long, value_name = "DIR")]
@@ -64,7 +62,7 @@ pub(crate) fn execute(arguments: &BundleArguments) -> Result<(), Failure> {
         (None, Some(job)) => {
             let request = make::BundleRequest {
                 job,
-                store: &arguments.store,
+                source: &arguments.source,
                 out: arguments.out.as_deref(),
                 description: arguments.description.as_deref(),
             };

@@ -6,15 +6,15 @@ mod progress;
 use std::path::PathBuf;
 
 use polymeter_proto::name::Selector;
-use polymeter_store::StoreUrl;
-use polymeter_store::reader::{JobRow, Read, Reader, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
-use crate::report::choice::choose;
+use crate::report::choice::{ChosenJob, choose};
 use crate::samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use crate::store_failure::store_failure;
 use output::Output;
@@ -22,13 +22,13 @@ use progress::Progress;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArguments {
-    /// The job's id; of several jobs with the same id the last.
+    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
+    /// the last.
     #[arg(value_name = "JOB")]
     job: String,
 
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
+    #[command(flatten)]
+    source: ReadSource,
 
     /// The format. Default: that of the output's extension, else parquet.
     #[arg(long, value_name = "FORMAT")]
@@ -64,10 +64,11 @@ impl ExportArguments {
         self.json
     }
 
-    fn selects(&self, row: &SeriesRow) -> bool {
+    fn selects(&self, row: &SeriesRow, step: Option<&str>) -> bool {
         let has_metric =
             self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(&row.metric));
-        has_metric && (self.nodes.is_empty() || self.nodes.contains(&row.node))
+        let has_step = step.is_none_or(|step| row.labels.get("step") == Some(step));
+        has_metric && has_step && (self.nodes.is_empty() || self.nodes.contains(&row.node))
     }
 }
 
@@ -82,16 +83,21 @@ struct Exported<'a> {
 
 pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
-    let mut reader = Reader::open(&arguments.store).map_err(failed)?;
-    let job = choose(&mut reader, Some(&arguments.job), &arguments.store)?;
+    let mut source = arguments.source.open()?;
+    if arguments.with_nodes && source.hides_nodes() {
+        let message = "cannot export the series of nodes: the collector shows them to administrators only; omit --with-nodes";
+        return Err(Failure::Failed(message.to_owned()));
+    }
+    let chosen = choose(&mut source, Some(&arguments.job))?;
+    let (job, reader) = (&chosen.job, source.reader.as_mut());
     let mut output =
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
     let stored = reader.ledger(job.job_key).map_err(failed)?.iter().map(|row| row.stored).sum();
     let progress = Progress::new(stored);
-    let properties = vec![("polymeter.job".to_owned(), job_properties(&job).to_string())];
+    let properties = vec![("polymeter.job".to_owned(), job_properties(job).to_string())];
     let writer = output.format().writer(output.take_file()?, properties);
     let written = writer.map_err(SamplesError::from).and_then(|writer| {
-        write_file(writer, |encoder| fill(arguments, &mut reader, &job, encoder, &progress))
+        write_file(writer, |encoder| fill(arguments, reader, &chosen, encoder, &progress))
     });
     progress.finish();
     let samples = match written {
@@ -104,22 +110,22 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
         }
     };
     output.keep()?;
-    print(arguments, &job, &output, samples)
+    print(arguments, job, &output, samples)
 }
 
 fn fill(
     arguments: &ExportArguments,
     reader: &mut dyn Read,
-    job: &JobRow,
+    ChosenJob { job, step }: &ChosenJob,
     encoder: &mut Encoder,
     progress: &Progress,
 ) -> Result<(), SamplesError> {
-    let series_of = |reader: &mut dyn Read, of: SeriesScope<'_>| -> Result<_, SamplesError> {
-        let rows = reader.series(of)?.into_iter().filter(|row| arguments.selects(row));
-        Ok(written_series(rows.collect()))
+    let series_of = |reader: &mut dyn Read, of: SeriesScope<'_>, step: Option<&str>| {
+        let rows = reader.series(of)?.into_iter().filter(|row| arguments.selects(row, step));
+        Ok::<_, SamplesError>(written_series(rows.collect()))
     };
     let of_job = SeriesScope::Job(job.job_key);
-    let mut series = series_of(reader, of_job)?;
+    let mut series = series_of(reader, of_job, step.as_deref())?;
     let show = |samples| progress.show(samples);
     add_samples(encoder, reader, (of_job, Some(&job.job_id)), &mut series, &job.sampled_ns, show)?;
     if !arguments.with_nodes {
@@ -128,7 +134,7 @@ fn fill(
     let span_ns = job.started_ns..job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
     for node in &job.nodes {
         let of_node = SeriesScope::Node(node);
-        let mut series = series_of(reader, of_node)?;
+        let mut series = series_of(reader, of_node, None)?;
         add_samples(encoder, reader, (of_node, None), &mut series, &span_ns, show)?;
     }
     Ok(())

@@ -22,6 +22,7 @@ pub(crate) mod agent;
 mod inserts;
 pub(crate) mod openmetrics;
 pub(crate) mod program;
+pub(crate) mod reading;
 #[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
 pub(crate) mod server;
 pub(crate) mod sql;

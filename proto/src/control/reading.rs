@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Fields, Refusal};
-
-/// The version of the queries and their rows.
-pub const VERSION: u32 = 1;
+use super::fields::Fields;
+use super::refusal::Refusal;
 
 /// The verb of [`ReadRequest`].
 const READ: &str = "read";
@@ -42,10 +40,15 @@ pub enum ReadAccess {
 /// The answer to [`ReadRequest`]: queries may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadSession {
-    /// The version of the queries and their rows: [`VERSION`].
+    /// The version of the queries and their rows: [`Self::VERSION`].
     pub version: u32,
     /// The jobs that the session sees.
     pub access: ReadAccess,
+}
+
+impl ReadSession {
+    /// The version of the queries and their rows in [`crate::read`].
+    pub const VERSION: u32 = 1;
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `polymeter jobs`: the jobs that this node's agent tracks.
+//! The jobs that this node's agent tracks.
 
 use polymeter_proto::control::{JobsRequest, Request, SubjectStatus};
 use polymeter_proto::ledger::Tally;
@@ -8,22 +8,11 @@ use crate::failure::Failure;
 use crate::output::table::{head, table_within};
 use crate::output::terminal;
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct JobsArguments {
-    #[command(flatten)]
-    agent: AgentOptions,
-}
-
-impl JobsArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.agent.json
-    }
-}
-
-pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
-    let mut status = ask_status(&arguments.agent.socket, &Request::Jobs(JobsRequest {}))?;
+/// Prints the jobs that the agent tracks.
+pub(super) fn execute(agent: &AgentOptions) -> Result<(), Failure> {
+    let mut status = ask_status(&agent.socket, &Request::Jobs(JobsRequest {}))?;
     status.subjects.retain(|subject| subject.job.is_some());
-    if arguments.is_json() {
+    if agent.json {
         terminal::print_json(&status.subjects)
     } else {
         terminal::print(&text(&status.subjects, terminal::width_limit(&std::io::stdout())))

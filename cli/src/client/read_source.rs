@@ -1,0 +1,107 @@
+//! The source of stored data: a store, or the collector that writes to it.
+
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::control::ReadAccess;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::{Read, Reader};
+
+use super::collector::Collector;
+use super::configuration::CollectorEndpoint;
+use super::remote_reader::RemoteReader;
+use crate::failure::Failure;
+use crate::store_failure::store_failure;
+
+/// The store that is read if neither an option nor a configuration names a source.
+const DEFAULT_FILE: &str = "polymeter.db";
+
+/// Options of a command that reads stored data.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReadSource {
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE. Default: the collector; without one, sqlite:polymeter.db.
+    #[arg(long, value_name = "STORE")]
+    store: Option<StoreUrl>,
+
+    /// Read through this collector: tcp://HOST:PORT, or its socket. Default: POLYMETER_COLLECTOR, /etc/polymeter/client.toml, or
+    /// the collector of this machine.
+    #[arg(long, value_name = "COLLECTOR", conflicts_with = "store")]
+    collector: Option<CollectorEndpoint>,
+
+    /// The socket of munged, if it is not munge's default.
+    #[arg(long, value_name = "PATH", conflicts_with = "store")]
+    munge_socket: Option<PathBuf>,
+}
+
+/// An open source.
+pub(crate) struct Source {
+    /// The reader.
+    pub(crate) reader: Box<dyn Read>,
+    /// Its address, without a password.
+    pub(crate) name: String,
+    is_remote: bool,
+    /// The jobs that can be seen.
+    pub(crate) visible: Visible,
+}
+
+/// The jobs that a source shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visible {
+    /// All jobs.
+    All,
+    /// The user's jobs. A database may hide others, a collector does.
+    Own,
+}
+
+impl ReadSource {
+    /// Returns true if an option chooses a source.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.store.is_some() || self.collector.is_some() || self.munge_socket.is_some()
+    }
+
+    /// Opens the source.
+    pub(crate) fn open(&self) -> Result<Source, Failure> {
+        if let Some(store) = &self.store {
+            return Source::of_store(store);
+        }
+        if let Some(collector) = Collector::find(self.collector.as_ref(), self.munge_socket.as_deref())? {
+            return Source::of_collector(&collector);
+        }
+        if Path::new(DEFAULT_FILE).exists() {
+            return Source::of_store(&StoreUrl::sqlite(DEFAULT_FILE));
+        }
+        Err(Failure::NotRunning(format!(
+            "cannot find stored jobs: no collector is configured, and there is no {DEFAULT_FILE} here; name the collector with --collector, POLYMETER_COLLECTOR or /etc/polymeter/client.toml, or a store with --store"
+        )))
+    }
+}
+
+impl Source {
+    /// Returns what contains the jobs, for messages.
+    pub(crate) const fn place(&self) -> &'static str {
+        if self.is_remote { "the collector's store" } else { "the store" }
+    }
+
+    /// Returns true if the series of nodes are hidden: a collector shows them to administrators only.
+    pub(crate) fn hides_nodes(&self) -> bool {
+        self.is_remote && self.visible == Visible::Own
+    }
+
+    /// Opens a store.
+    pub(crate) fn of_store(store: &StoreUrl) -> Result<Self, Failure> {
+        let reader = Reader::open(store).map_err(|error| store_failure("cannot read the store", &error))?;
+        // A user with read access to a file can read all of it. A database may hide the jobs of others.
+        let sees_all = rustix::process::geteuid().is_root() || store.file().is_some();
+        let visible = if sees_all { Visible::All } else { Visible::Own };
+        Ok(Self { reader: Box::new(reader), name: store.to_string(), is_remote: false, visible })
+    }
+
+    fn of_collector(collector: &Collector) -> Result<Self, Failure> {
+        let (reader, access) = RemoteReader::connect(collector)?;
+        let visible = match access {
+            ReadAccess::All => Visible::All,
+            ReadAccess::Own => Visible::Own,
+        };
+        let name = collector.endpoint().to_string();
+        Ok(Self { reader: Box::new(reader), name, is_remote: true, visible })
+    }
+}

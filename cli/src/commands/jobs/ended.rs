@@ -1,0 +1,237 @@
+//! The stored jobs that have ended.
+
+use polymeter_proto::units::seconds_between;
+use polymeter_service::clock::{realtime_us, rfc3339};
+use polymeter_store::reader::{JobFilter, JobRow};
+use serde::Serialize;
+
+use crate::calendar::PointInTime;
+use crate::client::read_source::{ReadSource, Visible};
+use crate::failure::Failure;
+use crate::output::table::{head, table_within};
+use crate::output::terminal;
+use crate::store_failure::store_failure;
+
+/// Options that choose stored jobs.
+#[derive(Debug, clap::Args)]
+pub(super) struct EndedJobs {
+    /// List the stored jobs that have ended, the one that started last first. Users see their own.
+    #[arg(long)]
+    ended: bool,
+
+    /// With --ended: the jobs of this user, by name or numeric id.
+    #[arg(long, value_name = "USER", requires = "ended")]
+    user: Option<String>,
+
+    /// With --ended: the jobs of this account.
+    #[arg(long, value_name = "NAME", requires = "ended")]
+    account: Option<String>,
+
+    /// With --ended: the jobs of this queue or partition.
+    #[arg(long, value_name = "NAME", requires = "ended", visible_alias = "partition")]
+    queue: Option<String>,
+
+    /// With --ended: the jobs with this final state, such as FAILED.
+    #[arg(long, value_name = "STATE", requires = "ended")]
+    state: Option<String>,
+
+    /// With --ended: the jobs that ran on this node.
+    #[arg(long, value_name = "NODE", requires = "ended")]
+    node: Option<String>,
+
+    /// With --ended: the jobs that ended at this time or later: YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or
+    /// 7d.
+    #[arg(long, value_name = "TIME", requires = "ended")]
+    since: Option<PointInTime>,
+
+    /// With --ended: the jobs that started before this time.
+    #[arg(long, value_name = "TIME", requires = "ended")]
+    until: Option<PointInTime>,
+
+    /// With --ended: at most this number of jobs. Default: 100.
+    #[arg(long, value_name = "N", requires = "ended", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: Option<u32>,
+
+    #[command(flatten)]
+    source: ReadSource,
+}
+
+/// The number of jobs that are listed without `--limit`.
+const LIMIT: u32 = 100;
+
+/// A job in JSON.
+#[derive(Debug, Serialize)]
+struct EndedJob<'a> {
+    /// The id, as the scheduler prints it.
+    job: &'a str,
+    /// The job's own id.
+    job_id: &'a str,
+    name: Option<&'a str>,
+    user: Option<&'a str>,
+    uid: Option<i64>,
+    account: Option<&'a str>,
+    queue: Option<&'a str>,
+    nodes: &'a [String],
+    cores: Option<i64>,
+    gpus: Option<i64>,
+    state: Option<&'a str>,
+    exit_code: Option<i64>,
+    exit_signal: Option<i64>,
+    started: String,
+    ended: Option<String>,
+    elapsed_s: Option<f64>,
+}
+
+impl EndedJobs {
+    /// Returns true if stored jobs are wanted.
+    pub(super) fn is_wanted(&self) -> Result<bool, Failure> {
+        if !self.ended && self.source.is_given() {
+            let message =
+                "cannot list the jobs of a store: only those that have ended can be listed; add --ended";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        Ok(self.ended)
+    }
+
+    fn filter(&self, now_us: i64) -> JobFilter {
+        let owner_uid = self.user.as_ref().and_then(|user| user.parse::<u32>().ok()).map(i64::from);
+        JobFilter {
+            owner: self.user.clone().filter(|_| owner_uid.is_none()),
+            owner_uid,
+            account: self.account.clone(),
+            queue: self.queue.clone(),
+            state: self.state.clone(),
+            node: self.node.clone(),
+            is_ended: Some(true),
+            since_ns: self.since.map(|since| since.time_ns(now_us)),
+            until_ns: self.until.map(|until| until.time_ns(now_us)),
+            limit: self.limit.unwrap_or(LIMIT),
+            ..JobFilter::default()
+        }
+    }
+}
+
+/// Prints the jobs.
+pub(super) fn execute(arguments: &EndedJobs, is_json: bool) -> Result<(), Failure> {
+    let mut source = arguments.source.open()?;
+    let jobs = source.reader.jobs(&arguments.filter(realtime_us()));
+    let jobs = jobs.map_err(|error| store_failure("cannot read the store", &error))?;
+    if is_json {
+        return terminal::print_json(&jobs.iter().map(json).collect::<Vec<_>>());
+    }
+    let limit = terminal::width_limit(&std::io::stdout());
+    terminal::print(&text(&jobs, source.visible, limit))
+}
+
+fn shown_id(job: &JobRow) -> &str {
+    job.display_id.as_deref().unwrap_or(&job.job_id)
+}
+
+fn json(job: &JobRow) -> EndedJob<'_> {
+    EndedJob {
+        job: shown_id(job),
+        job_id: &job.job_id,
+        name: job.name.as_deref(),
+        user: job.owner.as_deref(),
+        uid: job.owner_uid,
+        account: job.account.as_deref(),
+        queue: job.queue.as_deref(),
+        nodes: &job.nodes,
+        cores: job.cores,
+        gpus: job.gpus,
+        state: job.state.as_deref(),
+        exit_code: job.exit_code,
+        exit_signal: job.exit_signal,
+        started: rfc3339(job.started_ns / 1000),
+        ended: job.ended_ns.map(|ended_ns| rfc3339(ended_ns / 1000)),
+        elapsed_s: job.ended_ns.map(|ended_ns| seconds_between(job.started_ns, ended_ns)),
+    }
+}
+
+/// Lays out the jobs as a table.
+fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>) -> String {
+    if jobs.is_empty() {
+        let of_user = if visible == Visible::Own { "none of your jobs" } else { "no job" };
+        return format!("{of_user} has ended that matches\n");
+    }
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |job: &JobRow| {
+        let owner = job.owner.clone().or_else(|| job.owner_uid.map(|uid| uid.to_string()));
+        let state = match (&job.state, job.lost_nodes.is_empty()) {
+            (None, false) => "lost".to_owned(),
+            (state, _) => text(state),
+        };
+        vec![
+            shown_id(job).to_owned(),
+            text(&job.name),
+            text(&owner),
+            text(&job.queue),
+            job.nodes.len().to_string(),
+            state,
+            job.ended_ns.map_or_else(|| "-".to_owned(), minute),
+            job.ended_ns.map_or_else(|| "-".to_owned(), |ended_ns| elapsed(ended_ns - job.started_ns)),
+        ]
+    };
+    let head = head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", "ENDED (UTC)", "ELAPSED"]);
+    table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
+}
+
+/// Returns the month, day, hour and minute of a time.
+fn minute(time_ns: i64) -> String {
+    let text = rfc3339(time_ns / 1000);
+    text.chars().skip(5).take(11).map(|c| if c == 'T' { ' ' } else { c }).collect()
+}
+
+/// Returns a duration as schedulers print it: days, hours, minutes and seconds.
+fn elapsed(ns: i64) -> String {
+    let seconds = ns.max(0) / 1_000_000_000;
+    let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
+    let clock = format!("{hours:02}:{:02}:{:02}", seconds / 60 % 60, seconds % 60);
+    if days > 0 { format!("{days}-{clock}") } else { clock }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::snapshot;
+
+    /// 2026-11-22T14:30:00Z.
+    const START_NS: i64 = 1_795_357_800_000_000_000;
+
+    fn job(id: &str, seconds: i64, more: serde_json::Value) -> JobRow {
+        let mut job = json!({
+            "job_key": 1, "job_id": id, "started_ns": START_NS, "ended_ns": START_NS + seconds * 1_000_000_000,
+            "sampled_ns": {"start": 0, "end": 9}, "lost_nodes": [], "nodes": ["n1", "n2"],
+        });
+        job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(job).unwrap()
+    }
+
+    #[test]
+    fn ended_jobs_are_laid_out_as_recorded() {
+        let jobs = [
+            job(
+                "4010",
+                93_784,
+                json!({"display_id": "4009_1", "name": "lattice-boltzmann", "owner": "zoe", "account": "physics",
+                    "queue": "long", "state": "COMPLETED"}),
+            ),
+            job("4008", 59, json!({"owner_uid": 1000, "queue": "short", "state": "OUT_OF_MEMORY"})),
+            job("4007", 3_600, json!({"lost_nodes": ["n2"]})),
+        ];
+        snapshot::check("jobs-ended", &text(&jobs, Visible::All, Some(80)));
+        let widest = text(&jobs, Visible::All, Some(80)).lines().map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= 80);
+        assert_eq!(text(&[], Visible::Own, None), "none of your jobs has ended that matches\n");
+        let value = serde_json::to_value(json_of(&jobs[0])).unwrap();
+        assert_eq!((&value["job"], &value["job_id"]), (&json!("4009_1"), &json!("4010")));
+        assert_eq!(value["ended"], json!("2026-11-23T16:33:04.000000Z"));
+        assert_eq!(value["elapsed_s"], json!(93_784.0));
+    }
+
+    fn json_of(job: &JobRow) -> EndedJob<'_> {
+        super::json(job)
+    }
+}

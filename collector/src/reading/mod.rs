@@ -1,0 +1,20 @@
+//! Reading for users: reports of their own jobs, without access to the database.
+//!
+//! ```text
+//! control (listeners) -- an authenticated connection --> sessions -- a thread each --> guard --> store
+//! ```
+//!
+//! A session has its own thread and its own read-only connection to the store. Rows go from the database to the socket block
+//! by block: while the client does not read, the database waits. Nothing here is shared with the writers.
+
+mod administrators;
+mod query_lines;
+mod serve;
+mod session;
+mod sessions;
+mod stream;
+
+pub(crate) use self::administrators::Administrators;
+pub(crate) use self::serve::serve;
+pub(crate) use self::sessions::ReadSessions;
+pub(crate) use self::stream::ClientStream;

@@ -1,0 +1,34 @@
+//! The thread of a session.
+
+use std::io;
+
+use tracing::{debug, info};
+
+use super::session::{Session, SessionEnd};
+use super::sessions::ReadPermit;
+use super::stream::ClientStream;
+use crate::limits;
+use crate::thread::spawn;
+
+/// Serves a session on a thread of its own. `received` was read from the connection before.
+///
+/// # Errors
+/// Returns an error if the connection is broken, or the thread cannot be started.
+pub(crate) fn serve(permit: ReadPermit, stream: ClientStream, received: Vec<u8>) -> io::Result<()> {
+    stream.prepare(limits::READ_STALL_TIMEOUT)?;
+    let input = stream.try_clone()?;
+    if !permit.connect(stream.try_clone()?) {
+        return Ok(());
+    }
+    // It is not joined: a session ends with its connection.
+    drop(spawn("reader", move || {
+        let uid = permit.uid;
+        let end = Session::new(permit, stream).serve(input, received);
+        if end == SessionEnd::Disconnected {
+            debug!(uid, "reading ended");
+        } else {
+            info!(uid, reason = %end, "reading ended");
+        }
+    })?);
+    Ok(())
+}
