@@ -5,7 +5,7 @@ use polymeter_analysis::model::{Finding, MemoryKind, Report, Severity};
 use polymeter_proto::units;
 use polymeter_service::clock::rfc3339;
 
-use super::headline;
+use super::headline::headline;
 use crate::output::layout::{left_aligned, wrapped};
 use crate::output::style::{Line, Style};
 

@@ -3,7 +3,8 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::{completeness, events, groups, headline, screen, series};
+use super::headline::headline;
+use super::{completeness, events, groups, screen, series};
 use crate::output::printable::printable_lines;
 use crate::output::style::{Line, painted};
 
