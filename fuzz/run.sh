@@ -15,7 +15,11 @@ cd "$(dirname "$0")"
 seconds=${1:-60}
 shift || true
 targets=("$@")
+<<<<<<< HEAD
 [ ${#targets[@]} -gt 0 ] || targets=(configuration connections control frame ingest kernel_text message reading spool)
+=======
+[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message spool)
+>>>>>>> main
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build
@@ -30,6 +34,7 @@ cargo build --quiet --release --locked --target "$host"
 # Prints the directory of real inputs for a target.
 real_inputs() {
     case $1 in
+    advice) echo ../analysis/src/advice ;;
     configuration) echo ../deploy ;;
     frame | message) echo ../proto/tests/golden ;;
     spool) echo corpus/ingest ;;

@@ -236,3 +236,55 @@ fn a_missing_directory_has_no_files() {
     let (advice, faults) = Advice::load(Path::new("/nonexistent/advice.d"));
     assert_eq!((advice.rules().len(), faults), (Advice::built_in().rules().len(), Faults::default()));
 }
+
+#[test]
+fn the_page_of_the_rules_is_current() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/advice.md");
+    let text = reference(Advice::built_in().rules());
+    if std::env::var_os("POLYMETER_BLESS").is_some() {
+        return fs::write(page, text).unwrap();
+    }
+    let current = fs::read_to_string(page).unwrap_or_default();
+    assert!(
+        current == text,
+        "{page} is old: run POLYMETER_BLESS=1 cargo test -p polymeter-analysis the_page_of_the_rules"
+    );
+}
+
+#[test]
+fn the_example_of_a_site_is_valid() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/advice.md");
+    let page = fs::read_to_string(page).unwrap();
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+    assert!(!examples.is_empty());
+    let mut set = built_in_set();
+    for example in examples {
+        let (next, faults) = set.with(Path::new("advice.md"), example);
+        assert_eq!(faults.to_string(), "", "{example}");
+        set = next;
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_rule_or_a_fault(noise in "\\PC{0,40}", line in 0..400_usize, at in 0..80_usize, byte in 0..=255_u8) {
+        // The built-in rules with a piece of noise somewhere.
+        let mut lines: Vec<String> = RULES.lines().map(str::to_owned).collect();
+        let count = lines.len();
+        let line = &mut lines[line % count];
+        let at = line.char_indices().map(|(at, _)| at).nth(at).unwrap_or(line.len());
+        line.insert_str(at, &noise);
+        let (advice, faults) = Advice::with_file(Path::new("a"), &lines.join("\n"));
+        proptest::prop_assert!(faults.0.iter().all(|fault| fault.place.starts_with("a:")), "{}", faults);
+        let mut facts = Facts::default();
+        for (number, fact) in facts::FACTS.iter().enumerate().filter(|(number, _)| (usize::from(byte) >> (number % 8)) & 1 == 1) {
+            let number = Value::Number(to_f64(number as u64) - 20.0);
+            let values = [number, Value::Truth(true), Value::Text("COMPLETED".to_owned())];
+            assert!(values.into_iter().any(|value| facts.set(fact.name, Some(value))));
+        }
+        for finding in advice.findings(&facts) {
+            proptest::prop_assert!(finding.figures.values().all(|figure| figure.is_finite()));
+        }
+    }
+}
