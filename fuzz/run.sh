@@ -15,11 +15,7 @@ cd "$(dirname "$0")"
 seconds=${1:-60}
 shift || true
 targets=("$@")
-<<<<<<< HEAD
-[ ${#targets[@]} -gt 0 ] || targets=(configuration connections control frame ingest kernel_text message reading spool)
-=======
-[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message spool)
->>>>>>> main
+[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message reading spool)
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build
