@@ -23,6 +23,7 @@ mod examples;
 mod export;
 mod faults;
 mod final_samples;
+mod first_screen;
 mod full_disk;
 mod jobs;
 mod leases;
@@ -55,6 +56,7 @@ fn main() -> std::process::ExitCode {
         export::TESTS,
         faults::TESTS,
         final_samples::TESTS,
+        first_screen::TESTS,
         full_disk::TESTS,
         jobs::TESTS,
         leases::TESTS,

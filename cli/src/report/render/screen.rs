@@ -69,6 +69,7 @@ fn job(report: &Report, columns: usize) -> Vec<Line> {
     let nodes = report.nodes.len() as u64;
     let cores = match submission.cores {
         None => "unknown cores".to_owned(),
+        Some(cores) if nodes == 1 => count(cores, "core"),
         Some(cores) if nodes > 0 && cores % nodes == 0 => format!("{} each", count(cores / nodes, "core")),
         Some(cores) => format!("{} in all", count(cores, "core")),
     };
@@ -167,7 +168,7 @@ const fn plain(_: f64) -> Style {
 /// Draws a meter; without a bar if the share is unknown.
 fn meter(label: &str, share: Option<f64>, style: fn(f64) -> Style, text: &str, columns: usize) -> Line {
     let label = Line::of(Style::Plain, left_aligned(label, LABEL));
-    let before = if share.is_some() { LABEL + METER + 9 } else { LABEL };
+    let before = if share.is_some() { LABEL + METER + 10 } else { LABEL };
     let text = shortened(text, columns.saturating_sub(before).max(TEXT_MIN));
     match share {
         None => label.with(Style::Plain, text),
@@ -175,7 +176,9 @@ fn meter(label: &str, share: Option<f64>, style: fn(f64) -> Style, text: &str, c
             let full = filled(share);
             let bar = "█".repeat(full);
             let rest = "░".repeat(METER - full);
-            let percent = format!(" {:>6}  ", units::value("percent", (share * 1000.0).round() / 10.0));
+            let percent = share * 100.0;
+            let digits = usize::from(percent < 9.95);
+            let percent = format!(" {percent:>5.digits$} %  ");
             label
                 .with(style(share), bar)
                 .with(Style::Dim, rest)
