@@ -32,6 +32,7 @@ mod oar;
 mod operation;
 mod outcomes;
 mod output;
+mod reading;
 mod remote;
 mod run;
 mod sampling;
@@ -64,6 +65,7 @@ fn main() -> std::process::ExitCode {
         operation::TESTS,
         outcomes::TESTS,
         output::TESTS,
+        reading::TESTS,
         remote::TESTS,
         run::TESTS,
         sampling::TESTS,
