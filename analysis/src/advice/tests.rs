@@ -22,16 +22,19 @@ struct Edge {
     fact: String,
     speaks: f64,
     silent: f64,
+    /// Further facts.
+    #[serde(default)]
+    with: BTreeMap<String, toml::Value>,
 }
 
 fn cases() -> BTreeMap<String, Case> {
     toml::from_str(include_str!("rules_test.toml")).unwrap()
 }
 
-fn facts(case: &Case, edge: Option<(&str, f64)>) -> Facts {
+fn facts(case: &Case, edge: &Edge, number: f64) -> Facts {
     let mut facts = Facts::default();
     facts.set("elapsed", Some(Value::Number(3600.0)));
-    for (name, value) in &case.facts {
+    for (name, value) in case.facts.iter().chain(&edge.with) {
         let whole = || value.as_integer().map(|whole| to_f64(whole.try_into().unwrap()));
         let value = match (value.as_bool(), value.as_str()) {
             (Some(truth), _) => Value::Truth(truth),
@@ -40,9 +43,7 @@ fn facts(case: &Case, edge: Option<(&str, f64)>) -> Facts {
         };
         assert!(facts.set(name, Some(value)), "unknown fact {name}");
     }
-    if let Some((name, value)) = edge {
-        assert!(facts.set(name, Some(Value::Number(value))), "unknown fact {name}");
-    }
+    assert!(facts.set(&edge.fact, Some(Value::Number(number))), "unknown fact {}", edge.fact);
     facts
 }
 
@@ -77,7 +78,7 @@ fn each_rule_is_tested_on_both_sides_of_each_threshold() {
                 apart <= NEAR * edge.speaks.abs().max(edge.silent.abs()).max(1.0 / NEAR),
                 "{name}: far apart"
             );
-            let found = |value| ids(&advice, &facts(case, Some((&edge.fact, value))));
+            let found = |value| ids(&advice, &facts(case, edge, value));
             assert!(found(edge.speaks).contains(&rule.id), "{name}: silent, found {:?}", found(edge.speaks));
             assert!(!found(edge.silent).contains(&rule.id), "{name}: speaks");
         }
@@ -96,7 +97,7 @@ fn moving_a_threshold_moves_the_edge() {
                 let (set, faults) = built_in_set().with(Path::new("a.toml"), &text);
                 assert_eq!(faults.to_string(), "", "{id}");
                 let advice = Advice::of(&set);
-                let speaks = |value| ids(&advice, &facts(&case, Some((&edge.fact, value)))).contains(&id);
+                let speaks = |value| ids(&advice, &facts(&case, edge, value)).contains(&id);
                 same += usize::from(speaks(edge.speaks) == speaks(edge.silent));
             }
             assert!(same >= 1, "{id}: {} has no effect", edge.threshold);
