@@ -15,7 +15,7 @@ cd "$(dirname "$0")"
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(configuration connections control frame ingest kernel_text message spool)
+[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message reading spool)
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build
@@ -30,6 +30,7 @@ cargo build --quiet --release --locked --target "$host"
 # Prints the directory of real inputs for a target.
 real_inputs() {
     case $1 in
+    advice) echo ../analysis/src/advice ;;
     configuration) echo ../deploy ;;
     frame | message) echo ../proto/tests/golden ;;
     spool) echo corpus/ingest ;;

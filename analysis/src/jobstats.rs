@@ -50,8 +50,18 @@ struct Node<'a> {
 /// # Errors
 /// Returns an error if the JSON cannot be written.
 pub fn summary(report: &Report) -> io::Result<String> {
+    let mut gpus: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
+    for series in
+        report.series.iter().filter(|series| !series.is_of_step && series.metric.starts_with("gpu."))
+    {
+        gpus.entry(&series.node).or_default().push(series);
+    }
+    let of_node = |node: &NodeReport| {
+        let series = gpus.get(node.node.as_str()).map(Vec::as_slice).unwrap_or_default();
+        of_node(report, node, series)
+    };
     let nodes: BTreeMap<&str, Node<'_>> =
-        report.by_node.iter().filter_map(|node| Some((node.node.as_str(), of_node(report, node)?))).collect();
+        report.by_node.iter().filter_map(|node| Some((node.node.as_str(), of_node(node)?))).collect();
     if nodes.is_empty() {
         return Ok(format!("{PREFIX}None"));
     }
@@ -62,20 +72,19 @@ pub fn summary(report: &Report) -> io::Result<String> {
     Ok(format!("{PREFIX}{}", STANDARD.encode(encoder.finish()?)))
 }
 
-fn of_node<'a>(report: &'a Report, node: &NodeReport) -> Option<Node<'a>> {
+/// Summarises a node, whose series of GPUs are given.
+fn of_node<'a>(report: &Report, node: &NodeReport, series: &[&'a SeriesReport]) -> Option<Node<'a>> {
     let count = report.nodes.len() as u64;
     let cores = report.submission.cores.filter(|_| count > 0).map(|cores| cores.div_ceil(count));
     let limit = report.submission.memory_bytes.or(node.used.memory_limit_bytes.map(whole));
-    let series: Vec<&'a SeriesReport> =
-        report.series.iter().filter(|series| !series.is_of_step && series.node == node.node).collect();
     Some(Node {
         cpus: cores?,
         total_memory: limit?,
         used_memory: whole(node.used.memory_bytes?),
         total_time: (node.used.cpu_s? * 10.0).round() / 10.0,
-        gpu_total_memory: by_gpu(&series, "gpu.memory.total", |series| series.max.map(whole)),
-        gpu_used_memory: by_gpu(&series, "gpu.memory.used", |series| series.max.map(whole)),
-        gpu_utilization: by_gpu(&series, "gpu.utilization", |series| {
+        gpu_total_memory: by_gpu(series, "gpu.memory.total", |series| series.max.map(whole)),
+        gpu_used_memory: by_gpu(series, "gpu.memory.used", |series| series.max.map(whole)),
+        gpu_utilization: by_gpu(series, "gpu.utilization", |series| {
             series.mean.map(|mean| (mean * 10.0).round() / 10.0)
         }),
     })

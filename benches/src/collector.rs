@@ -60,6 +60,11 @@ impl Collector {
         &self.endpoint
     }
 
+    /// Returns the id of the process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Returns the CPU time, memory and descriptors that the process has used.
     ///
     /// # Errors

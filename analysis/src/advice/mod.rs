@@ -65,6 +65,13 @@ impl Advice {
         (Self::of(&set), faults)
     }
 
+    /// Returns the built-in rules with the changes of one file, whose text is given; without them and with the faults if there are
+    /// any.
+    pub fn with_file(path: &Path, text: &str) -> (Self, Faults) {
+        let (set, faults) = built_in_set().with(path, text);
+        (Self::of(&set), faults)
+    }
+
     fn of(set: &RuleSet) -> Self {
         Self { rules: set.rules(), scheduler: set.scheduler }
     }

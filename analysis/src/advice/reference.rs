@@ -5,9 +5,12 @@ use super::facts::FACTS;
 use super::rule::Rule;
 use crate::model::{Scheduler, Severity};
 
-/// Returns the tables of docs/reference/advice.md in Markdown.
+/// What precedes the rules.
+const HEAD: &str = include_str!("reference.txt");
+
+/// Returns docs/reference/advice.md.
 pub fn reference(rules: &[Rule]) -> String {
-    let mut text = String::from("## Rules\n\n");
+    let mut text = format!("{HEAD}## Rules\n\n");
     for severity in Severity::ALL {
         for rule in rules.iter().filter(|rule| rule.severity == severity) {
             text.push_str(&of_rule(rule));

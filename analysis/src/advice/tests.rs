@@ -22,16 +22,19 @@ struct Edge {
     fact: String,
     speaks: f64,
     silent: f64,
+    /// Further facts.
+    #[serde(default)]
+    with: BTreeMap<String, toml::Value>,
 }
 
 fn cases() -> BTreeMap<String, Case> {
     toml::from_str(include_str!("rules_test.toml")).unwrap()
 }
 
-fn facts(case: &Case, edge: Option<(&str, f64)>) -> Facts {
+fn facts(case: &Case, edge: &Edge, number: f64) -> Facts {
     let mut facts = Facts::default();
     facts.set("elapsed", Some(Value::Number(3600.0)));
-    for (name, value) in &case.facts {
+    for (name, value) in case.facts.iter().chain(&edge.with) {
         let whole = || value.as_integer().map(|whole| to_f64(whole.try_into().unwrap()));
         let value = match (value.as_bool(), value.as_str()) {
             (Some(truth), _) => Value::Truth(truth),
@@ -40,9 +43,7 @@ fn facts(case: &Case, edge: Option<(&str, f64)>) -> Facts {
         };
         assert!(facts.set(name, Some(value)), "unknown fact {name}");
     }
-    if let Some((name, value)) = edge {
-        assert!(facts.set(name, Some(Value::Number(value))), "unknown fact {name}");
-    }
+    assert!(facts.set(&edge.fact, Some(Value::Number(number))), "unknown fact {}", edge.fact);
     facts
 }
 
@@ -77,7 +78,7 @@ fn each_rule_is_tested_on_both_sides_of_each_threshold() {
                 apart <= NEAR * edge.speaks.abs().max(edge.silent.abs()).max(1.0 / NEAR),
                 "{name}: far apart"
             );
-            let found = |value| ids(&advice, &facts(case, Some((&edge.fact, value))));
+            let found = |value| ids(&advice, &facts(case, edge, value));
             assert!(found(edge.speaks).contains(&rule.id), "{name}: silent, found {:?}", found(edge.speaks));
             assert!(!found(edge.silent).contains(&rule.id), "{name}: speaks");
         }
@@ -96,7 +97,7 @@ fn moving_a_threshold_moves_the_edge() {
                 let (set, faults) = built_in_set().with(Path::new("a.toml"), &text);
                 assert_eq!(faults.to_string(), "", "{id}");
                 let advice = Advice::of(&set);
-                let speaks = |value| ids(&advice, &facts(&case, Some((&edge.fact, value)))).contains(&id);
+                let speaks = |value| ids(&advice, &facts(&case, edge, value)).contains(&id);
                 same += usize::from(speaks(edge.speaks) == speaks(edge.silent));
             }
             assert!(same >= 1, "{id}: {} has no effect", edge.threshold);
@@ -235,4 +236,56 @@ fn a_file_with_a_fault_is_rejected_as_a_whole() {
 fn a_missing_directory_has_no_files() {
     let (advice, faults) = Advice::load(Path::new("/nonexistent/advice.d"));
     assert_eq!((advice.rules().len(), faults), (Advice::built_in().rules().len(), Faults::default()));
+}
+
+#[test]
+fn the_page_of_the_rules_is_current() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/advice.md");
+    let text = reference(Advice::built_in().rules());
+    if std::env::var_os("POLYMETER_BLESS").is_some() {
+        return fs::write(page, text).unwrap();
+    }
+    let current = fs::read_to_string(page).unwrap_or_default();
+    assert!(
+        current == text,
+        "{page} is old: run POLYMETER_BLESS=1 cargo test -p polymeter-analysis the_page_of_the_rules"
+    );
+}
+
+#[test]
+fn the_example_of_a_site_is_valid() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/advice.md");
+    let page = fs::read_to_string(page).unwrap();
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+    assert!(!examples.is_empty());
+    let mut set = built_in_set();
+    for example in examples {
+        let (next, faults) = set.with(Path::new("advice.md"), example);
+        assert_eq!(faults.to_string(), "", "{example}");
+        set = next;
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_rule_or_a_fault(noise in "\\PC{0,40}", line in 0..400_usize, at in 0..80_usize, byte in 0..=255_u8) {
+        // The built-in rules with a piece of noise somewhere.
+        let mut lines: Vec<String> = RULES.lines().map(str::to_owned).collect();
+        let count = lines.len();
+        let line = &mut lines[line % count];
+        let at = line.char_indices().map(|(at, _)| at).nth(at).unwrap_or(line.len());
+        line.insert_str(at, &noise);
+        let (advice, faults) = Advice::with_file(Path::new("a"), &lines.join("\n"));
+        proptest::prop_assert!(faults.0.iter().all(|fault| fault.place.starts_with("a:")), "{}", faults);
+        let mut facts = Facts::default();
+        for (number, fact) in facts::FACTS.iter().enumerate().filter(|(number, _)| (usize::from(byte) >> (number % 8)) & 1 == 1) {
+            let number = Value::Number(to_f64(number as u64) - 20.0);
+            let values = [number, Value::Truth(true), Value::Text("COMPLETED".to_owned())];
+            assert!(values.into_iter().any(|value| facts.set(fact.name, Some(value))));
+        }
+        for finding in advice.findings(&facts) {
+            proptest::prop_assert!(finding.figures.values().all(|figure| figure.is_finite()));
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! `polymeter report`: reports the resource usage of a stored job.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use polymeter_analysis::advice::{self, Advice};
+use polymeter_analysis::advice;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
@@ -11,6 +11,7 @@ use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::{style, terminal};
 use crate::report::choice::choose;
+use crate::report::findings::add_findings;
 use crate::report::render::{self, Sections};
 use crate::report::step::keep_step;
 use crate::store_failure::store_failure;
@@ -66,15 +67,6 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
         keep_step(&mut report, step)?;
     }
     print(&report, arguments)
-}
-
-/// Adds the findings. Faults of the site's rules are warnings: a user cannot correct them.
-fn add_findings(report: &mut Report, directory: &Path) {
-    let (advice, faults) = Advice::load(directory);
-    for fault in &faults.0 {
-        terminal::print_error(&format!("polymeter: file of rules ignored: {fault}\n"));
-    }
-    advice.advise(report);
 }
 
 fn print(report: &Report, arguments: &ReportArguments) -> Result<(), Failure> {

@@ -87,7 +87,10 @@ fn unknown(source: &mut Source, wanted: &str) -> Result<Failure, StoreError> {
     } else {
         String::new()
     };
-    let or_hidden = if source.visible == Visible::Own { ", or not yours" } else { "" };
     let (wanted, place) = (printable_name(wanted), source.place());
-    Ok(Failure::Failed(format!("unknown job `{wanted}`{or_hidden}: {place} does not contain it{suggestion}")))
+    let cause = match source.visible {
+        Visible::All => format!(": {place} does not contain it"),
+        Visible::Own => ", or not yours".to_owned(),
+    };
+    Ok(Failure::Failed(format!("unknown job `{wanted}`{cause}{suggestion}")))
 }

@@ -25,6 +25,8 @@ pub(crate) fn keep_step(report: &mut Report, step: &str) -> Result<(), Failure> 
         return Err(Failure::Failed(format!("unknown step `{step}` of job {job}: {remedy}")));
     }
     report.series.retain(|series| step_of(&series.labels) == Some(step));
+    report.steps.retain(|known| known.step == step);
+    report.tasks.retain(|known| known.step == step);
     report.notes.push(format!("the series are those of step {step}; all other figures are those of the job"));
     Ok(())
 }

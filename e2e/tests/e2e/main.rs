@@ -24,6 +24,7 @@ mod examples;
 mod export;
 mod faults;
 mod final_samples;
+mod first_screen;
 mod full_disk;
 mod jobs;
 mod leases;
@@ -32,6 +33,7 @@ mod oar;
 mod operation;
 mod outcomes;
 mod output;
+mod reading;
 mod remote;
 mod run;
 mod sampling;
@@ -56,6 +58,7 @@ fn main() -> std::process::ExitCode {
         export::TESTS,
         faults::TESTS,
         final_samples::TESTS,
+        first_screen::TESTS,
         full_disk::TESTS,
         jobs::TESTS,
         leases::TESTS,
@@ -64,6 +67,7 @@ fn main() -> std::process::ExitCode {
         operation::TESTS,
         outcomes::TESTS,
         output::TESTS,
+        reading::TESTS,
         remote::TESTS,
         run::TESTS,
         sampling::TESTS,

@@ -243,7 +243,7 @@ fn reports_fit_eighty_columns() {
     let (store, _) = store(directory.path());
     // A terminal of 80 columns, if the machine has `script`, which creates one.
     let command = format!(
-        "stty cols 80; '{}' report --all --store '{store}'",
+        "stty cols 80; NO_COLOR=1 '{}' report --all --store '{store}'",
         program("polymeter").get_program().display()
     );
     let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();

@@ -20,7 +20,7 @@ pub(super) fn facts(report: &Report) -> Facts {
     add_job(&mut facts, report);
     add_cpu(&mut facts, report, &series);
     add_memory(&mut facts, report, &series);
-    add_pressure(&mut facts, report, &series);
+    add_pressure(&mut facts, &series);
     balance::add(&mut facts, report);
     course::add(&mut facts, report, &series);
     add_io(&mut facts, &series);
@@ -108,7 +108,7 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     facts.set_number("major_faults_rate", ratio(faults, facts.number("elapsed")));
 }
 
-fn add_pressure(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
+fn add_pressure(facts: &mut Facts, series: &[&SeriesReport]) {
     let share = |metric: &str| {
         // The mean of the rate of waiting time, in seconds per second.
         of_metric(series, metric).filter_map(|series| series.mean).reduce(f64::max)
@@ -117,18 +117,13 @@ fn add_pressure(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     facts.set_number("cpu_pressure", share("cpu.pressure.full.total"));
     facts.set_number("memory_pressure", share("memory.pressure.full.total"));
     facts.set_number("io_pressure", share("io.pressure.full.total"));
-    let growth = |metric: &str, node: &str| {
-        of_metric(series, metric)
-            .filter(|series| series.node == node)
-            .filter_map(|series| series.growth)
-            .next()
+    let by_node = |metric: &str| -> BTreeMap<String, f64> {
+        let growth =
+            of_metric(series, metric).filter_map(|series| Some((series.node.clone(), series.growth?)));
+        growth.collect()
     };
-    let throttled = report.nodes.iter().map(|node| {
-        ratio(
-            growth("cpu.throttled.periods", node),
-            growth("cpu.periods", node).filter(|periods| *periods > 0.0),
-        )
-    });
+    let (throttled, periods) = (by_node("cpu.throttled.periods"), by_node("cpu.periods"));
+    let throttled = throttled.iter().map(|(node, count)| ratio(Some(*count), periods.get(node).copied()));
     facts.set_number("throttled", most(throttled));
 }
 

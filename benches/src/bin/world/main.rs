@@ -9,6 +9,7 @@ mod fleet;
 mod measure;
 mod node;
 mod reads;
+mod remote;
 mod sizes;
 mod template;
 

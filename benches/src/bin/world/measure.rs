@@ -10,6 +10,7 @@ use crate::arguments::Arguments;
 use crate::calendar::{BIG_JOB, DAY_US, FIRST_JOB, FIRST_REGISTERED, LARGE_SERIES, MEDIUM_JOB};
 use crate::fill;
 use crate::reads::{self, Runs};
+use crate::remote;
 use crate::sizes::Sizes;
 
 /// The maximum number of runs of the measurement of registration.
@@ -33,6 +34,7 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
     let results = Results { only: arguments.only.as_deref() };
     reports(store, arguments, past, &results)?;
     queries(store, arguments, past, &results)?;
+    through_the_collector(store, arguments, &results)?;
     if arguments.registrations > 0 {
         registration(store, arguments, &results)?;
     }
@@ -109,6 +111,29 @@ fn reports(
     let bundle = ["bundle", &job, "--store", store.url(), "--out", &directory];
     let what = format!("bundle of {} samples", u64::from(arguments.medium_seconds) * large);
     results.add_duration(&what, || reads::command(&bundle, arguments.runs, remove))
+}
+
+/// The number of values that are read to measure the memory of the collector.
+const STREAMED_VALUES: u64 = 10_000_000;
+
+fn through_the_collector(
+    store: &Store,
+    arguments: &Arguments,
+    results: &Results<'_>,
+) -> Result<(), Box<dyn Error>> {
+    const NAME: &str = "through the collector";
+    if results.only.is_some_and(|only| !NAME.contains(only)) {
+        return Ok(());
+    }
+    let seconds = |value| format!("{value:.4} s");
+    let medium = remote::values(store, MEDIUM_JOB, u64::MAX, arguments.runs)?;
+    let count = medium.count;
+    table::row(&cells(&format!("{count} values, directly from the store"), &medium.direct, seconds));
+    table::row(&cells(&format!("{count} values, {NAME}"), &medium.through, seconds));
+    let big = remote::values(store, BIG_JOB, STREAMED_VALUES, 1)?;
+    let what = format!("growth of the collector by {} values, in MiB", big.count);
+    table::row(&cells(&what, &big.growth_mib, |mib| format!("{mib:.1}")));
+    Ok(())
 }
 
 fn queries(

@@ -16,8 +16,10 @@ use crate::output::file_name::file_name_of;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
+use crate::report::findings::add_findings;
 use crate::report::render::{self, Detail};
 use crate::samples_file::SamplesError;
+use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
 
 /// The job to export, and the options.
@@ -75,7 +77,8 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
 /// Adds the stored data of the job. Returns the number of samples.
 fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> Result<u64, Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
-    let report = gather(reader, job, None).map_err(failed)?;
+    let mut report = gather(reader, job, None).map_err(failed)?;
+    add_findings(&mut report, Path::new(DIRECTORY));
     directory.add_text("report.txt", &render::text(&report, Detail::All, None))?;
     directory.add_json("report.json", &report)?;
     directory.add_text(plot::NAME, &plot::render(&report, job.started_ns))?;

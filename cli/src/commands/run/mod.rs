@@ -28,9 +28,11 @@ use polymeter_store::reader::Reader;
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
+use crate::report::findings::add_findings;
 use crate::report::render::{self, Detail, LABEL};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
+use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::model::KernelTotals;
 use signals::CaughtSignals;
@@ -210,6 +212,7 @@ fn report(
     report.notes.extend(notes);
     // The process contains sampler, collector and store, but not the command.
     report.add_measuring_cost(Duration::from_nanos(clock::process_cpu_ns()).as_secs_f64());
+    add_findings(&mut report, Path::new(DIRECTORY));
     if arguments.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::because("cannot write the report", &error))?;

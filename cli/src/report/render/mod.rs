@@ -4,6 +4,7 @@ mod completeness;
 mod detail;
 mod events;
 mod groups;
+mod headline;
 mod outcome;
 mod paragraph;
 pub(crate) mod screen;
@@ -11,21 +12,30 @@ mod sections;
 mod series;
 mod usage;
 
-use crate::output::printable::{printable, printable_lines, printable_name};
+use crate::output::printable::printable_lines;
 use crate::output::style;
 pub(crate) use detail::Detail;
+use headline::headline;
 pub(crate) use paragraph::LABEL;
-use polymeter_analysis::model::Report;
-use polymeter_proto::text::abridged_list;
+use polymeter_analysis::model::{Finding, Report};
 pub(crate) use sections::Sections;
-
-/// The maximum number of nodes that the first line names.
-const NODES_MAX: usize = 8;
 
 /// Writes a report as text of at most `limit` columns, if there is a limit.
 pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let mut text = headline(report);
-    text.push_str(&usage::text(report));
+    let finding = |finding: &Finding| {
+        let remedy = finding
+            .remedy(report.scheduler)
+            .map_or_else(String::new, |remedy| format!("; next time: {remedy}"));
+        let text = format!("{} {}{remedy}", finding.sentence, finding.evidence);
+        paragraph::paragraph(finding.severity.name(), &text, limit)
+    };
+    let findings: String = report.findings.iter().map(finding).collect();
+    printable_lines(&(headline(report) + &findings)).into_owned() + &details(report, detail, limit)
+}
+
+/// Writes everything but the first line and the findings.
+fn details(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let mut text = usage::text(report);
     for note in &report.notes {
         text.push_str(&paragraph::paragraph("note", note, limit));
     }
@@ -53,39 +63,25 @@ pub(crate) fn chosen(
     if sections.is_any() {
         return sections.text(report, detail, limit, has_colours);
     }
-    let lines_max = if is_all { usize::MAX } else { screen::LINES };
+    // A file or a pipe has no screen.
+    let lines_max = if is_all || limit.is_none() { usize::MAX } else { screen::LINES };
     let mut text = style::painted(&screen::lines(report, limit, lines_max), has_colours);
     if is_all {
         text.push('\n');
         text.push_str(&printable_lines(&groups::all(report, limit)));
-        text.push_str(&self::text(report, detail, limit));
+        text.push_str(&details(report, detail, limit));
     }
     text
 }
 
-/// The first line: the job, its owner, its nodes and its final state.
-fn headline(report: &Report) -> String {
-    let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
-    let outcome = outcome::outcome_text(&report.outcome);
-    let state = match (report.ended, report.lost_nodes.as_slice(), outcome) {
-        (false, _, _) => ", still running".to_owned(),
-        (true, [], None) => String::new(),
-        (true, lost, None) => {
-            format!(", final state unknown: lost contact with the agent on {}", lost.join(", "))
-        }
-        (true, _, Some(outcome)) => format!(": {outcome}"),
-    };
-    let (job, owner) = (printable_name(&report.job), printable(&owner));
-    let nodes: Vec<_> = report.nodes.iter().map(|node| printable_name(node)).collect();
-    let nodes: Vec<&str> = nodes.iter().map(AsRef::as_ref).collect();
-    let nodes =
-        if nodes.is_empty() { String::new() } else { format!(" on {}", abridged_list(&nodes, NODES_MAX)) };
-    format!("job {job}{owner}{nodes}{state}\n")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use polymeter_analysis::advice::Advice;
+    use polymeter_analysis::model::{NodeReport, PeriodUse, StepReport, TaskReport};
     use polymeter_proto::ledger::Tally;
+    use serde_json::Value;
 
     use super::*;
     use crate::snapshot;
@@ -256,5 +252,56 @@ mod tests {
             "job 4242 of zoe on n1, final state unknown: lost contact with the agent on n1\n"
         );
         assert_eq!(headline(&Report { ended: false, ..lost }), "job 4242 of zoe on n1, still running\n");
+    }
+
+    /// A report in which every key of the JSON form occurs.
+    fn full_report() -> Report {
+        let mut report = report();
+        report.rollup_s = Some(10.0);
+        report.by_node = vec![NodeReport { node: "n1".to_owned(), ..NodeReport::default() }];
+        report.steps = vec![StepReport::default()];
+        report.tasks = vec![TaskReport::default()];
+        for series in &mut report.series {
+            series.is_clamped = true;
+            series.periods = vec![PeriodUse { period: "1s".to_owned(), seconds: 4.0 }];
+        }
+        Advice::built_in().advise(&mut report);
+        report
+    }
+
+    /// Adds the paths of all keys of a value, such as `series[].metric`. The keys of maps with arbitrary names are left out.
+    fn add_paths(paths: &mut BTreeSet<String>, path: &str, value: &Value) {
+        const MAPS: [&str; 2] = ["findings[].figures", "findings[].remedies"];
+        match value {
+            Value::Object(map) if !MAPS.contains(&path) => {
+                for (key, value) in map {
+                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    paths.insert(path.clone());
+                    add_paths(paths, &path, value);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| add_paths(paths, &format!("{path}[]"), item)),
+            Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_key_of_the_json_form_is_documented() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/report.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let keys = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(key, _)| key.to_owned()));
+        let documented: BTreeSet<String> = keys.collect();
+        let mut paths = BTreeSet::new();
+        add_paths(&mut paths, "", &serde_json::to_value(full_report()).unwrap());
+        let missing: Vec<_> = paths.difference(&documented).collect();
+        let unknown: Vec<_> = documented.difference(&paths).collect();
+        assert!(
+            missing.is_empty() && unknown.is_empty(),
+            "not in docs/reference/report.md: {missing:?}; only there: {unknown:?}"
+        );
+        let version = format!("`schema_version` {}", polymeter_analysis::model::SCHEMA_VERSION);
+        assert!(page.contains(&version), "the page is about another version");
     }
 }

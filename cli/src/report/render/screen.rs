@@ -5,17 +5,19 @@ use polymeter_analysis::model::{Finding, MemoryKind, Report, Severity};
 use polymeter_proto::units;
 use polymeter_service::clock::rfc3339;
 
-use super::headline;
-use crate::output::layout::{left_aligned, wrapped};
+use super::headline::headline;
+use crate::output::layout::{left_aligned, shortened, wrapped};
 use crate::output::style::{Line, Style};
 
-/// The lines and columns of the smallest terminal that shows the whole screen.
+/// The lines of the smallest terminal that shows the whole screen; it has 80 columns.
 pub(crate) const LINES: usize = 24;
-pub(super) const COLUMNS: usize = 80;
 
 /// The columns of a label, and of a meter.
 const LABEL: usize = 10;
 const METER: usize = 20;
+
+/// The maximum number of notes.
+const NOTES: usize = 2;
 
 /// The minimum width of wrapped text.
 const TEXT_MIN: usize = 16;
@@ -27,9 +29,10 @@ const LOW: (f64, f64) = (0.8, 0.65);
 /// The share of a limit above which a meter is a warning, and above which it is critical.
 const HIGH: (f64, f64) = (0.9, 0.95);
 
-/// Lays out the first screen. Findings that do not fit `lines_max` lines are counted.
+/// Lays out the first screen. Lines are wrapped if the number of columns is limited. Findings that do not fit `lines_max` lines
+/// are counted.
 pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -> Vec<Line> {
-    let columns = columns.unwrap_or(COLUMNS);
+    let columns = columns.unwrap_or(usize::MAX);
     let facts = Facts::of(report);
     let mut lines = job(report, columns);
     lines.push(Line::default());
@@ -66,6 +69,7 @@ fn job(report: &Report, columns: usize) -> Vec<Line> {
     let nodes = report.nodes.len() as u64;
     let cores = match submission.cores {
         None => "unknown cores".to_owned(),
+        Some(cores) if nodes == 1 => count(cores, "core"),
         Some(cores) if nodes > 0 && cores % nodes == 0 => format!("{} each", count(cores / nodes, "core")),
         Some(cores) => format!("{} in all", count(cores, "core")),
     };
@@ -108,11 +112,11 @@ type Row = (&'static str, Option<f64>, fn(f64) -> Style, String);
 fn meters(report: &Report, facts: &Facts, columns: usize) -> Vec<Line> {
     let number = |name: &str| facts.number(name);
     let unknown = || "unknown".to_owned();
-    let cores = |cores: f64| format!("{cores:.1}");
+    let cores = |cores: f64| if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") };
     let bytes = |bytes: f64| units::value("bytes", bytes);
     let cpu = match (number("cores_used"), number("cores")) {
         (Some(used), Some(all)) => format!("{} of {all:.0} cores in use on average", cores(used)),
-        (Some(used), None) => format!("{} cores in use on average; number of cores unknown", cores(used)),
+        (Some(used), None) => format!("{} of unknown cores in use on average", cores(used)),
         (None, _) => unknown(),
     };
     let memory = number("memory_used").map_or_else(unknown, |used| {
@@ -164,15 +168,17 @@ const fn plain(_: f64) -> Style {
 /// Draws a meter; without a bar if the share is unknown.
 fn meter(label: &str, share: Option<f64>, style: fn(f64) -> Style, text: &str, columns: usize) -> Line {
     let label = Line::of(Style::Plain, left_aligned(label, LABEL));
-    let room = columns.saturating_sub(LABEL + METER + 9).max(TEXT_MIN);
-    let text = crate::output::layout::shortened(text, room);
+    let before = if share.is_some() { LABEL + METER + 10 } else { LABEL };
+    let text = shortened(text, columns.saturating_sub(before).max(TEXT_MIN));
     match share {
         None => label.with(Style::Plain, text),
         Some(share) => {
             let full = filled(share);
             let bar = "█".repeat(full);
             let rest = "░".repeat(METER - full);
-            let percent = format!(" {:>6}  ", units::value("percent", (share * 1000.0).round() / 10.0));
+            let percent = share * 100.0;
+            let digits = usize::from(percent < 9.95);
+            let percent = format!(" {percent:>5.digits$} %  ");
             label
                 .with(style(share), bar)
                 .with(Style::Dim, rest)
@@ -239,11 +245,15 @@ fn completeness(report: &Report, facts: &Facts, columns: usize) -> Vec<Line> {
         format!(", no contact for {} of the time", units::value("percent", (gap * 1e4).round() / 100.0))
     });
     let cost = report.measuring.as_ref().map_or_else(
-        || "cost of measuring unknown".to_owned(),
+        || "cost of measuring: unknown".to_owned(),
         |cost| format!("measuring used {:.2} % of a core", cost.core_percent),
     );
     let text = format!("{stored} samples stored, {lost}{gap}; {cost}");
-    labelled("data", Style::Plain, &[(Style::Plain, text)], columns)
+    let mut lines = labelled("data", Style::Plain, &[(Style::Plain, text)], columns);
+    for note in report.notes.iter().take(NOTES) {
+        lines.extend(labelled("note", Style::Plain, &[(Style::Plain, note.clone())], columns));
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::{completeness, events, groups, headline, screen, series};
+use super::headline::headline;
+use super::{completeness, events, groups, screen, series};
 use crate::output::printable::printable_lines;
 use crate::output::style::{Line, painted};
 
@@ -60,7 +61,7 @@ impl Sections {
     ) -> String {
         let mut parts = Vec::new();
         if self.findings {
-            let lines: Vec<Line> = screen::findings(report, limit.unwrap_or(screen::COLUMNS), usize::MAX);
+            let lines: Vec<Line> = screen::findings(report, limit.unwrap_or(usize::MAX), usize::MAX);
             parts.push(painted(&lines, has_colours));
         }
         let mut add = |is_chosen: bool, text: &dyn Fn() -> String| {

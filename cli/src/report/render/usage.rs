@@ -17,7 +17,9 @@ pub(super) fn text(report: &Report) -> String {
         rows.push(("CPU time", format!("{cpu_s:.3} s{parts}, {cores:.2} cores used")));
     }
     if let Some(peak) = used.peak_memory_bytes {
-        rows.push(("peak memory", bytes(peak)));
+        let has_cgroup = report.by_node.iter().any(|node| node.used.cgroup_peak_bytes.is_some());
+        let kind = if has_cgroup { "cgroup, cache included" } else { "resident" };
+        rows.push(("peak memory", format!("{} ({kind})", bytes(peak))));
     }
     if let (Some(read), Some(written)) = (used.read_bytes, used.written_bytes) {
         rows.push(("I/O", format!("{} read, {} written", bytes(read), bytes(written))));
