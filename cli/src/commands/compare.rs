@@ -5,9 +5,8 @@ use polymeter_analysis::gather::gather;
 use polymeter_analysis::model::Report;
 use polymeter_proto::name::Selector;
 use polymeter_proto::units;
-use polymeter_store::StoreUrl;
-use polymeter_store::reader::Reader;
 
+use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
 use crate::output::table::{head, table};
 use crate::output::terminal;
@@ -35,9 +34,8 @@ pub(crate) struct CompareArguments {
     #[arg(long)]
     group: bool,
 
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
+    #[command(flatten)]
+    source: ReadSource,
 
     /// Compare these metrics only, such as cpu.*; may be repeated.
     #[arg(long = "metric", value_name = "METRIC")]
@@ -75,10 +73,9 @@ pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
             ));
         }
     }
-    let mut reader =
-        Reader::open(&arguments.store).map_err(|error| store_failure("cannot read the store", &error))?;
-    let a = reports(arguments, &mut reader, &arguments.a)?;
-    let b = reports(arguments, &mut reader, &arguments.b)?;
+    let mut source = arguments.source.open()?;
+    let a = reports(&mut source, &arguments.a)?;
+    let b = reports(&mut source, &arguments.b)?;
     let mut comparison = compare(&a, &b);
     comparison.rows.retain(|row| arguments.selects(row));
     if arguments.json {
@@ -87,18 +84,14 @@ pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
     terminal::print(&text(&comparison, arguments.all))
 }
 
-fn reports(
-    arguments: &CompareArguments,
-    reader: &mut Reader,
-    ids: &[String],
-) -> Result<Vec<Report>, Failure> {
+fn reports(source: &mut Source, ids: &[String]) -> Result<Vec<Report>, Failure> {
     let mut reports: Vec<Report> = Vec::new();
     for id in ids {
-        let job = choose(reader, Some(id), &arguments.store)?;
+        let job = choose(source, Some(id))?.job;
         if reports.iter().any(|report| report.job == job.job_id) {
             return Err(Failure::Usage(format!("cannot compare: job {id} is named twice on one side")));
         }
-        let report = gather(reader, &job, None);
+        let report = gather(source.reader.as_mut(), &job, None);
         reports.push(report.map_err(|error| store_failure("cannot read the store", &error))?);
     }
     Ok(reports)
