@@ -14,7 +14,11 @@ fuzz_target!(|data: &[u8]| {
     // Every second fact is known; numbers come from the input.
     let mut facts = Facts::default();
     for (fact, byte) in FACTS.iter().zip(data.iter().cycle()).filter(|(_, byte)| **byte % 2 == 0) {
-        let value = [Value::Number(f64::from(*byte) - 100.0), Value::Truth(true), Value::Text("COMPLETED".to_owned())];
+        let value = [
+            Value::Number(f64::from(*byte) - 100.0),
+            Value::Truth(true),
+            Value::Text("COMPLETED".to_owned()),
+        ];
         value.into_iter().any(|value| facts.set(fact.name, Some(value)));
     }
     match Expression::parse(text, &FactScope) {
