@@ -9,7 +9,7 @@ use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::{Reader, SeriesScope};
 use polymeter_store::{StoreError, StoreUrl};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::geteuid;
 
 use crate::postgres::{assert_counts, send_row, server};
 use crate::support::agent::Agent;
@@ -226,9 +226,8 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
-            kill_process(pid, Signal::QUIT).ok();
-        }
+        // A shell in the background makes its programs ignore other signals.
+        self.process.kill().ok();
         self.process.wait().ok();
     }
 }

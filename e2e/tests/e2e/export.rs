@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -171,6 +172,10 @@ fn an_export_leaves_other_files_alone() {
     assert!(text(&refused.stderr).contains("--force"), "{}", text(&refused.stderr));
     assert_eq!(fs::read_to_string(stored.path("mine.csv")).unwrap(), "mine");
     assert!(stored.export(&["-o", "mine.csv", "--force"]).status.success());
+    fs::write(stored.path("plain"), "").unwrap();
+    let mode = |name: &str| fs::metadata(stored.path(name)).unwrap().permissions().mode();
+    assert_eq!(mode("mine.csv"), mode("plain"), "the user's mask applies");
+    fs::remove_file(stored.path("plain")).unwrap();
     assert!(fs::read_to_string(stored.path("mine.csv")).unwrap().starts_with("time,"));
 
     let refused = stored.export(&["-o", "no/such/directory.csv"]);

@@ -53,7 +53,13 @@ pub struct JobFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<(i64, i64)>,
     /// The maximum number of jobs.
+    #[serde(default = "page")]
     pub limit: u32,
+}
+
+/// Returns the number of jobs on a page of a client that names none.
+const fn page() -> u32 {
+    limits::QUERY_JOBS
 }
 
 /// The first page of all jobs.

@@ -1,15 +1,19 @@
 //! The output of an export: a file that appears when it is complete, or the standard output.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempPath;
 
 use crate::failure::Failure;
 use crate::output::file_name::file_name_of;
 use crate::output::printable::printable;
 use crate::samples_file::Format;
+
+/// The mode of a new file, before the user's mask applies.
+const MODE: u32 = 0o666;
 
 /// The output of an export.
 #[derive(Debug)]
@@ -54,8 +58,10 @@ impl Output {
             )));
         }
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        let created =
-            NamedTempFile::with_prefix_in(".polymeter-export-", directory.unwrap_or(Path::new(".")));
+        let created = tempfile::Builder::new()
+            .prefix(".polymeter-export-")
+            .permissions(Permissions::from_mode(MODE))
+            .tempfile_in(directory.unwrap_or(Path::new(".")));
         let (file, incomplete) = created.map_err(|error| cannot_write(&path, &error))?.into_parts();
         let (incomplete, file) = (Some(incomplete), Some(file));
         Ok(Self { format, path: Some(path), is_replaced, incomplete, file })

@@ -19,7 +19,7 @@ pub(super) struct DetailOptions {
     #[arg(long, value_name = "ID")]
     display_id: Option<String>,
 
-    /// The time limit: seconds, [HOURS:]MINUTES:SECONDS, DAYS-HOURS:MINUTES:SECONDS or UNLIMITED. Default:
+    /// The time limit: seconds, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS:MINUTES:SECONDS or UNLIMITED. Default:
     /// OAR_JOB_WALLTIME_SECONDS.
     #[arg(long, value_name = "TIME")]
     time_limit: Option<String>,
