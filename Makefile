@@ -9,12 +9,12 @@ export DEBIAN_FRONTEND = noninteractive
 # The programs require libzmq with CURVE, and SQLite a C compiler.
 BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
 # The tests also require a PostgreSQL server, Python for the second decoder of the protocol and for the examples, MUNGE, and
-# iproute2 for links between network namespaces. PgBouncer must be refused.
-TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2
+# iproute2 for links between network namespaces, Chromium (and a font) for the page of a report. PgBouncer must be refused.
+TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 chromium fonts-dejavu-core
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -60,19 +60,22 @@ test-frames: $(FRAMES)/bin/python ## Read exported jobs with pandas, polars and 
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
 test-slurm: slurm-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
 	$(CARGO) build --workspace --locked
-	$(SLURM_TEST) slurm::
+	$(SLURM_TEST) slurm:: slurm_comment:: slurm_findings::
 
 # Jobs in the cgroups that OAR's own script creates. The script is extracted from Debian's package; OAR is not installed.
 OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
 test-oar: test-deps $(OAR_SCRIPT) ## Run the tests with the cgroups of a real OAR (root, cgroup v1)
 	$(CARGO) build --workspace --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(abspath $(OAR_SCRIPT)) \
-	    $(CARGO) test --locked --workspace --test e2e -- oar::
+	    $(CARGO) test --locked --workspace --test e2e -- oar:: oar_states::
 
 $(OAR_SCRIPT):
 	@mkdir -p $(TARGET)/oar
 	cd $(TARGET)/oar && { apt-get -qq download oar-server || { $(SUDO) apt-get -qq update && apt-get -qq download oar-server; }; }
 	cd $(TARGET)/oar && dpkg-deb -x oar-server_*.deb .
+
+test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
+	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib --test ebpf
 
 test-qemu: release ## Run a job on pure cgroup v2 in a virtual machine (a minute or two)
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
@@ -82,11 +85,16 @@ slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the cover
 	$(CARGO) build --workspace --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-experiment" $(SLURM_TEST) slurm::prolog_cost_and_final_sample_coverage
 
+slurm-findings: slurm-deps ## Compare the findings about jobs of full length under Slurm with their faults (two hours)
+	$(CARGO) build --workspace --locked
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-findings" $(SLURM_TEST) slurm_findings::findings_match_the_faults_of_jobs_of_full_length
+
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p polymeter-agent --features ebpf --all-targets --locked -- -D warnings
 	@deploy/install-packages.sh g++
 	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
 
@@ -113,6 +121,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(TARGET)/debug/world --quick --measure
 	$(SUDO) $(TARGET)/debug/gather --quick
+	$(SUDO) $(TARGET)/debug/idle --quick
 	$(SUDO) $(TARGET)/debug/jitter --quick
 	$(SUDO) $(TARGET)/debug/overhead --quick
 	$(SUDO) $(TARGET)/debug/control --quick
@@ -122,7 +131,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 
 FUZZ_SECONDS ?= 60
-fuzz: deps ## Run every fuzz target for FUZZ_SECONDS (60), two at a time
+fuzz: deps ## Run every fuzz target for FUZZ_SECONDS (60; 0: only build them), two at a time
 	@deploy/install-packages.sh g++
 	fuzz/run.sh $(FUZZ_SECONDS)
 

@@ -23,6 +23,7 @@ pub(crate) fn nodes(
             cpus: cpus(node),
             samples: series.iter().map(|series| series.samples).sum(),
             is_lost: lost.contains(node),
+            energy_joules: None,
             used: resources::of(series),
         }
     };

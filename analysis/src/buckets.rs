@@ -1,5 +1,7 @@
 //! The intervals of a rollup of one series. Pure.
 
+use std::ops::Range;
+
 use polymeter_store::reader::BucketRow;
 
 use crate::curve::{Curve, Interval};
@@ -24,8 +26,8 @@ pub(crate) fn increase(buckets: &[BucketRow]) -> f64 {
 }
 
 /// Returns the increase of a counter per second in each interval, dated at its end. The first interval and the last are left
-/// out, since samples fill only a part of them, unless there are no others.
-pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64) -> Vec<(i64, f64)> {
+/// out, since samples fill only a part of them, unless there are no others: then there is one rate over all `span_s` seconds.
+pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(i64, f64)> {
     let rate = |(before, next): (&BucketRow, &BucketRow)| {
         let increase = before.increase + gap(before, next);
         (next.time_ns, increase / units::seconds_between(before.time_ns, next.time_ns))
@@ -34,7 +36,6 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64) -> Vec<(i64, f64)> {
     match (inner, buckets) {
         (Some(inner), _) => pairs(inner).map(rate).collect(),
         (None, [.., last]) => {
-            let span_s = span_s(buckets, length_ns);
             let rate = increase(buckets) / span_s;
             if span_s > 0.0 { vec![(last.time_ns.saturating_add(length_ns), rate)] } else { Vec::new() }
         }
@@ -52,6 +53,15 @@ pub(crate) fn curve(buckets: &[BucketRow]) -> Curve {
         count: bucket.count,
     };
     Curve::of_intervals(buckets.iter().map(interval))
+}
+
+/// Returns the begin of the first interval and the end of the last, as far as they lie in the time of the job.
+pub(crate) fn ends_ns(buckets: &[BucketRow], length_ns: i64, job_ns: &Range<i64>) -> Option<(i64, i64)> {
+    let (first, last) = buckets.first().zip(buckets.last())?;
+    let whole = (first.time_ns, last.time_ns.saturating_add(length_ns));
+    let inside = (whole.0.max(job_ns.start), whole.1.min(job_ns.end));
+    // The clock of a node may be far off.
+    Some(if inside.0 < inside.1 { inside } else { whole })
 }
 
 /// Returns the seconds between the first sample and the last. A rollup does not contain their times: they are estimated from the
@@ -108,6 +118,24 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_counts_as_far_as_the_job_lasted() {
+        let hour_ns = 3600 * SECOND_NS;
+        let bucket = |hour: i64| BucketRow { time_ns: hour * hour_ns, ..intervals(0, &[0.0, 1.0])[0] };
+        let job_ns = hour_ns + 60 * SECOND_NS..hour_ns + 660 * SECOND_NS;
+        assert_eq!(ends_ns(&[bucket(1)], hour_ns, &job_ns), Some((job_ns.start, job_ns.end)));
+        assert_eq!(
+            ends_ns(&[bucket(1), bucket(2)], hour_ns, &(0..3 * hour_ns)),
+            Some((hour_ns, 3 * hour_ns))
+        );
+        assert_eq!(
+            ends_ns(&[bucket(9)], hour_ns, &job_ns),
+            Some((9 * hour_ns, 10 * hour_ns)),
+            "another clock"
+        );
+        assert_eq!(ends_ns(&[], hour_ns, &job_ns), None);
+    }
+
+    #[test]
     fn the_increase_is_that_of_the_samples() {
         let steady: Vec<f64> = (0..100).map(|number| 500.0 + 3.0 * f64::from(number)).collect();
         assert_eq!(increase(&intervals(7, &steady)), 297.0);
@@ -122,13 +150,13 @@ mod tests {
         let steady: Vec<f64> = (0..100).map(|number| 3.0 * f64::from(number)).collect();
         let steady = intervals(7, &steady);
         assert_eq!(steady.len(), 11);
-        let of_full = rates(&steady, 10 * SECOND_NS);
+        let of_full = rates(&steady, 10 * SECOND_NS, f64::NAN);
         assert_eq!((of_full.len(), of_full[0].0), (9, 20 * SECOND_NS));
         assert!(of_full.iter().all(|(_, rate)| (*rate - 3.0).abs() < 1e-9), "{of_full:?}");
-        let short = rates(&intervals(8, &[0.0, 3.0, 6.0]), 10 * SECOND_NS);
+        let short = rates(&intervals(8, &[0.0, 3.0, 6.0]), 10 * SECOND_NS, 2.0);
         assert_eq!((short.len(), short[0].0), (1, 20 * SECOND_NS));
-        assert_eq!(rates(&intervals(8, &[5.0]), 10 * SECOND_NS), []);
-        assert_eq!(rates(&[], 10 * SECOND_NS), []);
+        assert_eq!(rates(&intervals(8, &[5.0]), 10 * SECOND_NS, 0.0), []);
+        assert_eq!(rates(&[], 10 * SECOND_NS, 0.0), []);
     }
 
     #[test]

@@ -11,10 +11,14 @@ use serde::Serialize;
 
 use crate::curve::Interval;
 use crate::model::{Report, SeriesReport};
+use crate::phases;
 use crate::statistics::Estimate;
 
 /// The maximum number of parts into which the time of a single job is divided.
 const PARTS_MAX: usize = 20;
+
+/// The name of the energy on all nodes of a job, beside those of metrics.
+const ENERGY: &str = "energy";
 
 /// A comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,7 +48,7 @@ pub enum Basis {
 pub struct Difference {
     /// The phase; none for the whole job.
     pub phase: Option<String>,
-    /// The metric with its labels; `elapsed` for the time from begin to end.
+    /// The metric with its labels; `elapsed` for the time from begin to end, `energy` for the energy on all nodes.
     pub metric: String,
     /// The unit of the values.
     pub unit: String,
@@ -60,6 +64,8 @@ pub struct Difference {
     pub interval: Option<[f64; 2]>,
     /// The conclusion.
     pub verdict: Verdict,
+    /// True for energy that was divided between the jobs of a shared node, on one side or on both.
+    pub is_estimate: bool,
 }
 
 /// The conclusion about a difference.
@@ -88,6 +94,15 @@ struct Quantity {
     mean: f64,
     /// The means of parts of the job's time.
     parts: Vec<f64>,
+    /// True for energy of shared nodes.
+    is_estimate: bool,
+}
+
+impl Quantity {
+    /// Returns a quantity without values over time.
+    fn of_job(unit: &str, value: f64) -> Self {
+        Self { unit: unit.to_owned(), mean: value, ..Self::default() }
+    }
 }
 
 /// Compares jobs. Values of steps and tasks are left out, since the job's own contain them.
@@ -106,8 +121,9 @@ pub fn compare(a: &[Report], b: &[Report]) -> Comparison {
 /// Returns the quantities of one job.
 fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     let mut found = BTreeMap::new();
-    let seconds = |seconds: f64| Quantity { unit: "seconds".to_owned(), mean: seconds, parts: Vec::new() };
+    let seconds = |seconds: f64| Quantity::of_job("seconds", seconds);
     found.insert((None, "elapsed".to_owned()), seconds(report.wall_s));
+    add_energy(&mut found, report);
     let mut series: BTreeMap<String, Vec<&SeriesReport>> = BTreeMap::new();
     for of_job in report.series.iter().filter(|series| !series.is_of_step) {
         series.entry(of_job.name(false)).or_default().push(of_job);
@@ -140,6 +156,19 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     found
 }
 
+/// Adds the energy of a job on all its nodes together, and that of its phases.
+fn add_energy(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
+    let Some(energy) = &report.energy else { return };
+    let joules =
+        |joules: f64| Quantity { is_estimate: energy.is_estimate, ..Quantity::of_job("joules", joules) };
+    found.insert((None, ENERGY.to_owned()), joules(energy.joules));
+    for totals in phases::totals(report) {
+        if let Some(of_phase) = totals.energy_joules {
+            found.insert((Some(totals.name), ENERGY.to_owned()), joules(of_phase));
+        }
+    }
+}
+
 /// Returns the mean over nodes, of the intervals that `is_inside` selects by node and time; none without values.
 fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> Option<Quantity> {
     let mut of_nodes: Vec<Vec<Interval>> = Vec::new();
@@ -164,7 +193,7 @@ fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> 
         of_nodes.iter().map(of_node).sum::<f64>() / count
     };
     let unit = first.rate_unit.unwrap_or(&first.unit).to_owned();
-    Some(Quantity { unit, mean, parts: (0..parts).map(part).collect() })
+    Some(Quantity { unit, mean, parts: (0..parts).map(part).collect(), is_estimate: false })
 }
 
 /// Returns the mean of the points of intervals.
@@ -208,14 +237,19 @@ fn difference(
     };
     let percent = difference.zip(a).filter(|(_, a)| *a != 0.0).map(|(by, a)| by / a.abs() * 100.0);
     let unit = of_a.first().or(of_b.first()).map(|quantity| quantity.unit.clone()).unwrap_or_default();
+    let is_estimate = of_a.iter().chain(&of_b).any(|quantity| quantity.is_estimate);
     let (phase, metric) = key.clone();
-    Difference { phase, metric, unit, a, b, difference, percent, interval, verdict }
+    Difference { is_estimate, phase, metric, unit, a, b, difference, percent, interval, verdict }
 }
 
 #[cfg(test)]
 mod tests {
+    use polymeter_store::reader::JobNodeRow;
+
     use super::*;
-    use crate::model::Phase;
+    use crate::cumulative::Cumulative;
+    use crate::energy;
+    use crate::model::{NodeEnergy, Phase};
     use crate::testing::{START_S, busy, gauge, labelled, report};
 
     /// Returns the rates of an hour around `mean`, with noise of ± 0.1 that is no multiple of the parts.
@@ -286,6 +320,48 @@ mod tests {
         assert!((whole.difference.unwrap() - 2.0).abs() < 1e-9, "{whole:?}");
         assert_eq!(row(&comparison, Some("solve"), "elapsed").a, Some(1800.0));
         assert!(comparison.rows.iter().all(|row| row.metric != "memory.current"));
+    }
+
+    #[test]
+    fn energy_is_compared_by_job_and_phase() {
+        let time_ns = |second: i64| (START_S + second) * 1_000_000_000;
+        let with_power = |watts: f64, is_estimate: bool| {
+            let mut counter = Cumulative::default();
+            (0..=60).for_each(|minute| {
+                counter.add(time_ns(minute * 60), if minute > 0 { watts * 60.0 } else { 0.0 });
+            });
+            let solve = Phase {
+                name: "solve".to_owned(),
+                node: "n1".to_owned(),
+                begin_us: Some(time_ns(0) / 1000),
+                end_us: Some(time_ns(600) / 1000),
+                ..Phase::default()
+            };
+            let mut report = Report { phases: vec![solve], ..job("1", 2.0) };
+            let row = JobNodeRow {
+                node: "n1".to_owned(),
+                started_ns: time_ns(0),
+                ended_ns: Some(time_ns(3600)),
+                is_shared: is_estimate,
+            };
+            let energy = NodeEnergy { parts: vec![("processors", counter)], is_estimate };
+            energy::add_to(&mut report, &[row], BTreeMap::from([("n1".to_owned(), energy)]));
+            report
+        };
+        let comparison = compare(&[with_power(100.0, false)], &[with_power(150.0, true)]);
+        let energy = row(&comparison, None, "energy");
+        assert_eq!((energy.a, energy.b, energy.unit.as_str()), (Some(360_000.0), Some(540_000.0), "joules"));
+        assert!(energy.is_estimate && energy.verdict == Verdict::TooFewValues, "{energy:?}");
+        assert_eq!(row(&comparison, Some("solve"), "energy").difference, Some(30_000.0));
+        assert!(!row(&comparison, None, "cpu.usage").is_estimate);
+        let groups = compare(
+            &[100.0, 101.0].map(|watts| with_power(watts, false)),
+            &[150.0, 151.0].map(|watts| with_power(watts, false)),
+        );
+        let energy = row(&groups, None, "energy");
+        assert_eq!((energy.verdict, energy.is_estimate), (Verdict::Higher, false));
+        let without = compare(&[job("1", 3.0)], &[job("2", 1.0)]);
+        assert!(without.rows.iter().all(|row| row.metric != "energy"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Gathers the report of a job from a store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
@@ -11,8 +11,9 @@ use crate::hardware::Hardware;
 use crate::model::{
     LossReport, Outcome, Report, SCHEMA_VERSION, SeriesReport, SourceReport, Submission, Usage,
 };
+use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
-use crate::{breakdown, history, resolution, series};
+use crate::{breakdown, history, measuring, node_counters, node_list, series};
 use polymeter_proto::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
@@ -28,13 +29,9 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         .ended_ns
         .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000))
         .saturating_sub(job.started_ns);
-    let wanted = resolution::rollup(ledger.iter().map(|row| row.stored).sum(), rows.len(), wall_ns);
-    let left = reader.finest_rollup(job)?;
-    let rollup = resolution::coarser(wanted, left);
-    let summaries = match rollup {
-        None => summaries_of_samples(reader, job, &rows, &hardware)?,
-        Some(rollup) => summaries_of_buckets(reader, job, &rows, &hardware, rollup)?,
-    };
+    let wanted = resolution(ledger.iter().map(|row| row.stored).sum(), &rows, wall_ns);
+    let chosen = wanted.at_least(reader.finest_rollup(job)?);
+    let summaries = summaries(reader, job, &rows, &hardware, chosen)?;
     let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
@@ -42,18 +39,21 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let mut reports = Vec::new();
     for (row, summary) in rows.iter().zip(summaries) {
         let Some(summary) = summary else { continue };
-        let periods = series::periods(row, &changes_of_series, job.started_ns, end_ns);
+        let periods = series::periods(row, &changes_of_series, (job.started_ns, end_ns), summary.ends_ns);
         // A device has no line before the job uses it: its first value accumulated since the start of the
         // job.
-        let starts_at_zero = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
+        let starts_late = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
+        let starts_at_zero = starts_late || row.metric == measuring::CPU_TIME;
         reports.push(summary.report(row, periods, starts_at_zero));
     }
     let losses = reader.losses(job.job_key)?.into_iter();
     let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
     let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
-    let by_node = breakdown::nodes(&job.nodes, &job.lost_nodes, |node| hardware.cpus(node), &reports);
+    let wall_s = units::seconds_between(job.started_ns, end_ns);
+    let nodes = node_list::with_silent(&job.nodes, job.node_list.as_deref());
+    let by_node = breakdown::nodes(&nodes, &job.lost_nodes, |node| hardware.cpus(node), &reports);
     let (steps, tasks) = breakdown::steps(&reports);
-    Ok(Report {
+    let mut report = Report {
         schema_version: SCHEMA_VERSION,
         job: job.job_id.clone(),
         submission: submission(job),
@@ -64,15 +64,19 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         scheduler: None,
         started_us: job.started_ns.div_euclid(1000),
         ended_us: job.ended_ns.map(|ended_ns| ended_ns.div_euclid(1000)),
-        nodes: job.nodes.clone(),
+        nodes,
         owner: job.owner.clone().or_else(|| job.owner_uid.map(|uid| format!("uid {uid}"))),
-        wall_s: units::seconds_between(job.started_ns, end_ns),
+        wall_s,
         ended: job.ended_ns.is_some(),
         lost_nodes: job.lost_nodes.clone(),
         outcome: Outcome { state: job.state.clone(), exit_code: job.exit_code, exit_signal: job.exit_signal },
         used: usage(&reports),
+        energy: None,
+        node_energy: BTreeMap::new(),
+        traffic: Vec::new(),
+        measuring: measuring::cost(&reports, wall_s),
         stored: reports.iter().map(|series| series.samples).sum(),
-        rollup_s: rollup.map(|rollup| units::seconds_between(0, rollup.length_ns())),
+        rollup_s: chosen.others.map(|rollup| units::seconds_between(0, rollup.length_ns())),
         series: reports,
         ledger: total(&ledger),
         skipped: sum(|row| row.skipped),
@@ -84,17 +88,41 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         marks,
         plan_changes: history::plan_changes(&changes, job.started_ns),
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
-        measuring: None,
-        notes: rollup.map(|rollup| resolution::note(rollup, wanted == Some(rollup))).into_iter().collect(),
+        notes: chosen.note(wanted).into_iter().collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
-    })
+    };
+    node_counters::add_to(reader, job, &mut report)?;
+    Ok(report)
+}
+
+/// Summarises each series, in the order of `rows`; none for a series without samples.
+fn summaries(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    hardware: &Hardware,
+    Resolution { course, others }: Resolution,
+) -> Result<Vec<Option<Summary>>, StoreError> {
+    let mut all = |rows: &[&SeriesRow], rollup| match rollup {
+        None => summaries_of_samples(reader, job, rows, hardware),
+        Some(rollup) => summaries_of_buckets(reader, job, rows, hardware, rollup),
+    };
+    if course == others {
+        return all(&rows.iter().collect::<Vec<_>>(), others);
+    }
+    let (with_course, without): (Vec<&SeriesRow>, Vec<&SeriesRow>) =
+        rows.iter().partition(|row| has_course(row));
+    let mut with_course = all(&with_course, course)?.into_iter();
+    let mut without = all(&without, others)?.into_iter();
+    let next = |row| if has_course(row) { with_course.next() } else { without.next() };
+    Ok(rows.iter().map(next).map(Option::flatten).collect())
 }
 
 /// Summarises the samples of each series, in the order of `rows`; none for a series without samples.
 fn summaries_of_samples(
     reader: &mut dyn Read,
     job: &JobRow,
-    rows: &[SeriesRow],
+    rows: &[&SeriesRow],
     hardware: &Hardware,
 ) -> Result<Vec<Option<Summary>>, StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
@@ -108,16 +136,17 @@ fn summaries_of_samples(
 }
 
 /// Summarises the intervals of a rollup of each series, in the order of `rows`; none for a series without samples.
-fn summaries_of_buckets(
+pub(crate) fn summaries_of_buckets(
     reader: &mut dyn Read,
     job: &JobRow,
-    rows: &[SeriesRow],
+    rows: &[&SeriesRow],
     hardware: &Hardware,
     rollup: Rollup,
 ) -> Result<Vec<Option<Summary>>, StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
+    let job_ns = job.started_ns..job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
     let summarise = |row: &SeriesRow, buckets: &[_]| {
-        Summary::of_buckets(row, buckets, rollup.length_ns(), hardware.limit(row))
+        Summary::of_buckets(row, buckets, rollup.length_ns(), &job_ns, hardware.limit(row))
     };
     let mut grouping = Grouping::new(rows, summarise);
     reader.buckets(rollup, SeriesScope::Job(job.job_key), &ids, &job.sampled_ns, |bucket| {
@@ -137,9 +166,9 @@ struct Grouping<'a, T, F> {
 }
 
 impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
-    fn new(rows: &'a [SeriesRow], summarise: F) -> Self {
+    fn new(rows: &[&'a SeriesRow], summarise: F) -> Self {
         let positions =
-            rows.iter().enumerate().map(|(position, row)| (row.series_id, (position, row))).collect();
+            rows.iter().enumerate().map(|(position, row)| (row.series_id, (position, *row))).collect();
         let summaries = std::iter::repeat_with(|| None).take(rows.len()).collect();
         Self { summarise, positions, summaries, series_id: None, items: Vec::new() }
     }

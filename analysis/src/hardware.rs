@@ -34,14 +34,12 @@ impl Hardware {
         rows: &[SeriesRow],
         known: Option<usize>,
     ) -> Result<Self, StoreError> {
+        let known = known.and_then(|known| u64::try_from(known).ok());
+        let counted = if known.is_none() { counted(reader, job, rows)? } else { BTreeMap::new() };
+        let cores = job.cores.filter(|_| job.nodes.len() == 1).and_then(|cores| u64::try_from(cores).ok());
         let mut cpus = BTreeMap::new();
         for node in &job.nodes {
-            let of_node = match known.and_then(|known| u64::try_from(known).ok()) {
-                Some(known) => Some(known),
-                None => cpus_with_series(rows, node).max(reader.cpus(node)?),
-            };
-            let cores =
-                job.cores.filter(|_| job.nodes.len() == 1).and_then(|cores| u64::try_from(cores).ok());
+            let of_node = known.or_else(|| counted.get(node.as_str()).copied());
             let found = of_node.map(|count| (count, true)).or(cores.map(|cores| (cores, false)));
             if let Some(found) = found.filter(|(count, _)| *count > 0) {
                 cpus.insert(node.clone(), found);
@@ -68,9 +66,23 @@ impl Hardware {
     }
 }
 
-/// Counts the CPUs for which the job has a series on a node.
-fn cpus_with_series(rows: &[SeriesRow], node: &str) -> Option<u64> {
-    let of_node = rows.iter().filter(|row| row.node == node && row.metric.ends_with(".per_cpu"));
-    let cpus: BTreeSet<&str> = of_node.filter_map(|row| row.labels.get("cpu")).collect();
-    (!cpus.is_empty()).then_some(cpus.len() as u64)
+/// Counts the CPUs of each node by its per-CPU series, and by those of the job there.
+fn counted(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+) -> Result<BTreeMap<String, u64>, StoreError> {
+    let mut of_job: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.metric.ends_with(".per_cpu")) {
+        if let Some(cpu) = row.labels.get("cpu") {
+            of_job.entry(&row.node).or_default().insert(cpu);
+        }
+    }
+    let mut counted: BTreeMap<String, u64> =
+        of_job.into_iter().map(|(node, cpus)| (node.to_owned(), cpus.len() as u64)).collect();
+    for row in reader.cpus(job.job_key)? {
+        let count = counted.entry(row.node).or_default();
+        *count = row.cpus.max(*count);
+    }
+    Ok(counted)
 }

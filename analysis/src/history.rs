@@ -49,6 +49,7 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
         at_us: row.time_ns.div_euclid(1000),
         node: row.node.clone(),
         metric: row.metric.clone(),
+        level: row.level.clone(),
         old: row.old_period_us.and_then(period),
         new: row.new_period_us.and_then(period),
         cause: row.cause.clone(),
@@ -160,6 +161,7 @@ mod tests {
             cause: "lease".to_owned(),
             actor: None,
             until_ns: None,
+            level: None,
         };
         let (second, fast) = (Some(1_000_000), Some(10_000));
         let changes = [

@@ -5,13 +5,21 @@
 pub mod advice;
 pub mod breakdown;
 mod buckets;
+pub mod charts;
 pub mod compare;
+mod cumulative;
 pub mod curve;
+pub mod downsample;
+mod energy;
 pub mod gather;
 mod hardware;
 mod history;
 pub mod jobstats;
+mod measuring;
+pub mod meters;
 pub mod model;
+mod node_counters;
+mod node_list;
 pub mod phases;
 pub mod rates;
 mod resolution;
@@ -20,3 +28,4 @@ mod series;
 pub mod statistics;
 #[cfg(test)]
 mod testing;
+mod traffic;

@@ -26,6 +26,8 @@ pub struct PhaseTotals {
     pub memory_bytes: Option<f64>,
     /// Bytes written to devices.
     pub written_bytes: Option<f64>,
+    /// Energy of the job on the phases' nodes, in joules; of phases for which it is known.
+    pub energy_joules: Option<f64>,
 }
 
 /// The points of a curve in a time.
@@ -59,6 +61,11 @@ pub fn totals(report: &Report) -> Vec<PhaseTotals> {
         let entry = totals.entry(&phase.name).or_default();
         let series = by_node.get(phase.node.as_str()).map(Vec::as_slice).unwrap_or_default();
         add(entry, phase, series, begin_us, end_us);
+        let span_ns = begin_us.saturating_mul(1000)..end_us.saturating_mul(1000);
+        let energy = report.node_energy.get(&phase.node).and_then(|energy| energy.joules(&span_ns));
+        if let Some(joules) = energy {
+            *entry.0.energy_joules.get_or_insert_default() += joules;
+        }
     }
     let finish = |(name, (totals, known_s)): (&str, (PhaseTotals, f64))| {
         let cores_mean = totals.cpu_s.filter(|_| known_s > 0.0).map(|cpu_s| cpu_s / known_s);

@@ -121,6 +121,21 @@ pub fn parts(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Opt
     sums.into_iter().map(|(sum, points)| (points > 0).then(|| sum / units::to_f64(points))).collect()
 }
 
+/// Returns the largest value of a curve in each of `count` equal parts of a time; none for a part without points.
+pub fn part_peaks(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Option<f64>> {
+    let length_s = units::seconds_between(begin_ns, end_ns);
+    let mut peaks: Vec<Option<f64>> = vec![None; count];
+    for interval in curve.intervals().iter().filter(|interval| interval.max.is_finite()) {
+        let after_s = units::seconds_between(begin_ns, interval.time_ns);
+        if length_s > 0.0
+            && let Some(peak) = peaks.get_mut(part(after_s / length_s, count))
+        {
+            *peak = Some(peak.map_or(interval.max, |peak| peak.max(interval.max)));
+        }
+    }
+    peaks
+}
+
 /// Returns the part of a time into which a fraction of it falls.
 #[expect(
     clippy::cast_possible_truncation,
@@ -175,5 +190,7 @@ mod tests {
         assert_eq!(parts(&curve, 0, 10, 2), [Some(2.0), Some(7.0)]);
         assert_eq!(parts(&curve, 0, 20, 4), [Some(2.0), Some(7.0), None, None]);
         assert_eq!(parts(&curve, 5, 5, 2), [None, None]);
+        assert_eq!(part_peaks(&curve, 0, 20, 4), [Some(4.0), Some(9.0), None, None]);
+        assert_eq!(part_peaks(&curve, 5, 5, 2), [None, None]);
     }
 }

@@ -1,7 +1,9 @@
 //! The summary of one series. Pure.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
+use polymeter_proto::step_level::StepLevel;
 use polymeter_store::reader::{BucketRow, PlanChangeRow, SeriesRow};
 
 use crate::curve::Curve;
@@ -13,7 +15,12 @@ use polymeter_proto::units;
 
 /// Returns true if a series belongs to a step of the job or to a task of a step.
 fn is_of_step(row: &SeriesRow) -> bool {
-    ["step", "task"].into_iter().any(|label| row.labels.get(label).is_some())
+    level(row).is_some()
+}
+
+/// Returns the level of a series; none for one of the whole job.
+fn level(row: &SeriesRow) -> Option<StepLevel> {
+    StepLevel::of_labels(|label| row.labels.get(label).is_some())
 }
 
 /// The periods of a series: the last one in force, and each with its time.
@@ -23,30 +30,34 @@ pub(crate) struct Periods {
     uses: Vec<PeriodUse>,
 }
 
-/// The changes of the plan of one metric on one node, by node and metric.
-pub(crate) type ChangesOfSeries<'a> = HashMap<(&'a str, &'a str), Vec<&'a PlanChangeRow>>;
+/// The changes of the plan of one metric on one node, by node, level (none for the whole job) and metric.
+pub(crate) type ChangesOfSeries<'a> = HashMap<(&'a str, Option<&'a str>, &'a str), Vec<&'a PlanChangeRow>>;
 
-/// Sorts the changes of the plan by node and metric.
+/// Sorts the changes of the plan by node, level and metric.
 pub(crate) fn by_series(changes: &[PlanChangeRow]) -> ChangesOfSeries<'_> {
     let mut sorted = ChangesOfSeries::new();
     for change in changes {
-        sorted.entry((change.node.as_str(), change.metric.as_str())).or_default().push(change);
+        let key = (change.node.as_str(), change.level.as_deref(), change.metric.as_str());
+        sorted.entry(key).or_default().push(change);
     }
     sorted
 }
 
-/// Returns the periods of a series between two times. Plan changes are recorded for the job's own series only.
+/// Returns the periods of a series: of one of the whole job between the ends of the job, of one of a step or task, whose plan all
+/// steps or tasks of the job share, between its own.
 pub(crate) fn periods(
     row: &SeriesRow,
     changes: &ChangesOfSeries<'_>,
-    started_ns: i64,
-    end_ns: i64,
+    of_job_ns: (i64, i64),
+    of_series_ns: (i64, i64),
 ) -> Periods {
-    let of_row = changes.get(&(row.node.as_str(), row.metric.as_str()));
-    let Some(changes) = of_row.filter(|_| !is_of_step(row)) else { return Periods::default() };
+    let level = level(row).map(StepLevel::as_str);
+    let (started_ns, end_ns) = if level.is_some() { of_series_ns } else { of_job_ns };
+    let changes = changes.get(&(row.node.as_str(), level, row.metric.as_str()));
+    let changes = || changes.into_iter().flatten().filter(|change| change.time_ns <= end_ns).copied();
     Periods {
-        last: changes.last().and_then(|change| change.new_period_us).and_then(history::period),
-        uses: history::periods(changes.iter().copied(), started_ns, end_ns),
+        last: changes().last().and_then(|change| change.new_period_us).and_then(history::period),
+        uses: history::periods(changes(), started_ns, end_ns),
     }
 }
 
@@ -74,7 +85,7 @@ pub(crate) struct Summary {
 impl Summary {
     /// Summarises the samples of a series; none if there are none. The rates of a counter do not exceed `limit`.
     pub(crate) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
-        let ((first_ns, first), (last_ns, last)) = values.first().copied().zip(values.last().copied())?;
+        let ((first_ns, first), (last_ns, _)) = values.first().copied().zip(values.last().copied())?;
         let rates = is_counter(row).then(|| counter_rates(&row.metric, values, limit, rate_unit(row).1));
         let points = rates.as_ref().map_or(values, |rates| rates.points.as_slice());
         let numbers = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
@@ -84,7 +95,7 @@ impl Summary {
             samples: values.len() as u64,
             ends_ns: (first_ns, last_ns),
             span_s: units::seconds_between(first_ns, last_ns),
-            increase: rates.is_some().then_some((last - first, last)),
+            increase: rates.is_some().then(|| increase(values)).map(|increase| (increase, increase + first)),
             mean,
             range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
             window_ns: rates.as_ref().and_then(|rates| rates.window_ns),
@@ -93,20 +104,23 @@ impl Summary {
         })
     }
 
-    /// Summarises the intervals of `length_ns` of a series; none if there are none. The rates of a counter do not exceed
-    /// `limit`.
+    /// Summarises the intervals of `length_ns` of a series of a job that ran in `job_ns`; none if there are none. The rates of a
+    /// counter do not exceed `limit`.
     pub(crate) fn of_buckets(
         row: &SeriesRow,
         buckets: &[BucketRow],
         length_ns: i64,
+        job_ns: &Range<i64>,
         limit: Option<Limit>,
     ) -> Option<Self> {
-        let (first, last) = buckets.first().zip(buckets.last())?;
+        let first = buckets.first()?;
         let samples: u64 = buckets.iter().map(|bucket| bucket.count).sum();
-        let span_s = buckets::span_s(buckets, length_ns);
+        let ends_ns = buckets::ends_ns(buckets, length_ns, job_ns)?;
+        // Samples fill a long interval only as far as the job does.
+        let span_s = buckets::span_s(buckets, length_ns).min(units::seconds_between(ends_ns.0, ends_ns.1));
         let base = Self {
             samples,
-            ends_ns: (first.time_ns, last.time_ns.saturating_add(length_ns)),
+            ends_ns,
             span_s,
             increase: None,
             mean: None,
@@ -127,7 +141,7 @@ impl Summary {
         let is_impossible = |limit: Limit| limit.is_hard && increase > limit.rate * span_s;
         let is_clamped = limit.is_some_and(is_impossible);
         let most = limit.filter(|limit| limit.is_hard).map_or(f64::INFINITY, |limit| limit.rate);
-        let mut rates = buckets::rates(buckets, length_ns);
+        let mut rates = buckets::rates(buckets, length_ns, span_s);
         rates.iter_mut().for_each(|(_, rate)| *rate = rate.min(most) * rate_unit(row).1);
         let numbers = || rates.iter().map(|(_, rate)| *rate);
         Some(Self {
@@ -138,6 +152,11 @@ impl Summary {
             curve: Curve::of(&rates),
             ..base
         })
+    }
+
+    /// Returns the course.
+    pub(crate) fn into_curve(self) -> Curve {
+        self.curve
     }
 
     /// Returns the report of the series. A counter that `starts_at_zero` had no line before its first sample.
@@ -180,6 +199,23 @@ impl Summary {
     }
 }
 
+/// Returns the increase of a counter from its first value to the last. A counter that fell to half or less was restarted at 0, as
+/// when another agent continues; one that fell by less has not changed.
+fn increase(values: &[(i64, f64)]) -> f64 {
+    let Some((_, mut highest)) = values.first().copied() else { return 0.0 };
+    let mut increase = 0.0;
+    for (_, value) in values {
+        if *value >= highest {
+            increase += value - highest;
+            highest = *value;
+        } else if *value <= highest / 2.0 {
+            increase += value;
+            highest = *value;
+        }
+    }
+    increase
+}
+
 fn is_counter(row: &SeriesRow) -> bool {
     row.kind == "counter"
 }
@@ -199,4 +235,65 @@ fn counter_rates(metric: &str, values: &[(i64, f64)], limit: Option<Limit>, fact
     }
     rates.points.iter_mut().for_each(|(_, rate)| *rate *= factor);
     rates
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::series::Labels;
+
+    use super::*;
+
+    #[test]
+    fn the_periods_of_a_step_are_those_of_the_plan_of_steps_while_it_ran() {
+        let change = |seconds: i64, level: Option<&str>, new_period_us: i64| PlanChangeRow {
+            time_ns: seconds * 1_000_000_000,
+            node: "n1".to_owned(),
+            metric: "cpu.usage".to_owned(),
+            old_period_us: None,
+            new_period_us: Some(new_period_us),
+            cause: "lease".to_owned(),
+            actor: None,
+            until_ns: None,
+            level: level.map(str::to_owned),
+        };
+        let changes = [
+            change(0, None, 1_000_000),
+            change(10, Some("step"), 5_000_000),
+            change(40, Some("step"), 10_000),
+            change(90, Some("step"), 5_000_000),
+        ];
+        let changes = by_series(&changes);
+        let seconds = |(from, until): (i64, i64)| (from * 1_000_000_000, until * 1_000_000_000);
+        let of = |labels: &[(&str, &str)], of_series| {
+            let label = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            let row = SeriesRow {
+                series_id: 1,
+                node: "n1".to_owned(),
+                metric: "cpu.usage".to_owned(),
+                unit: "nanoseconds".to_owned(),
+                kind: "counter".to_owned(),
+                labels: Labels::new(labels.iter().map(label).collect()).unwrap(),
+            };
+            let Periods { last, uses } = periods(&row, &changes, seconds((0, 100)), seconds(of_series));
+            (last, uses.into_iter().map(|used| (used.period, used.seconds)).collect::<Vec<_>>())
+        };
+        let text = |text: &str| text.to_owned();
+        assert_eq!(of(&[], (0, 100)), (Some(text("1s")), vec![(text("1s"), 100.0)]));
+        let of_step = of(&[("step", "0")], (20, 60));
+        assert_eq!(of_step, (Some(text("10ms")), vec![(text("5s"), 20.0), (text("10ms"), 20.0)]));
+        assert_eq!(of(&[("step", "1"), ("task", "0")], (20, 60)), (None, Vec::new()), "no plan of tasks");
+    }
+
+    #[test]
+    fn counters_increase_over_restarts() {
+        let of = |values: &[f64]| {
+            let points: Vec<(i64, f64)> = (0..).zip(values.iter().copied()).collect();
+            increase(&points)
+        };
+        let near = |values: &[f64], expected: f64| (of(values) - expected).abs() < 1e-9;
+        assert!(near(&[5.0, 7.0, 10.0], 5.0));
+        assert!(near(&[5.0, 10.0, 1.0, 3.0], 8.0), "another agent began at 0");
+        assert!(near(&[100.0, 97.0, 99.0, 101.0], 1.0), "a count of several CPUs may lag behind");
+        assert!(near(&[3.0], 0.0) && near(&[], 0.0));
+    }
 }

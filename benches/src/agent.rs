@@ -60,10 +60,23 @@ impl Agent {
     /// # Errors
     /// Returns an error if the program does not exist or does not open its socket.
     pub fn start(scratch: &Path, collector: &str, config: &str) -> Result<Self, Box<dyn Error>> {
+        Self::start_program(&program("polymeter-agent")?, scratch, collector, config)
+    }
+
+    /// Starts this program of an agent like [`Agent::start`].
+    ///
+    /// # Errors
+    /// Returns an error if the program cannot be started or does not open its socket.
+    pub fn start_program(
+        program: &Path,
+        scratch: &Path,
+        collector: &str,
+        config: &str,
+    ) -> Result<Self, Box<dyn Error>> {
         let (socket, path) = (scratch.join("agent.sock"), scratch.join("agent.toml"));
         let head = format!("collector = \"{collector}\"\ncontrol_socket = \"{}\"\n", socket.display());
         write(&path, &format!("{head}{config}"))?;
-        let process = Command::new(program("polymeter-agent")?)
+        let process = Command::new(program)
             .arg("--config")
             .arg(&path)
             .stdin(Stdio::null())
@@ -109,6 +122,14 @@ impl Running {
     /// # Errors
     /// Returns an error if the program does not exist or does not open its socket.
     pub fn start(scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
+        Self::start_program(&program("polymeter-agent")?, scratch, config)
+    }
+
+    /// Starts this program of an agent like [`Running::start`].
+    ///
+    /// # Errors
+    /// Returns an error if the program cannot be started or does not open its socket.
+    pub fn start_program(program: &Path, scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
         let endpoint = format!("ipc://{}/collector", scratch.display());
         let context = zmq::Context::new();
         let collector = context.socket(zmq::ROUTER)?;
@@ -117,7 +138,7 @@ impl Running {
         thread::Builder::new()
             .name("collector".to_owned())
             .spawn(move || acknowledge(&collector, &sender))?;
-        Ok(Self { agent: Agent::start(scratch, &endpoint, config)?, frames })
+        Ok(Self { agent: Agent::start_program(program, scratch, &endpoint, config)?, frames })
     }
 
     /// Returns the frames received since the previous call.

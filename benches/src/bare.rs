@@ -162,8 +162,9 @@ impl Bare {
             let v2 = directories.iter().find(|directory| directory.join("cgroup.controllers").exists());
             if let Some(directory) = v2.filter(|_| self.perf) {
                 let target = PerfTarget::Cgroup(directory.clone());
-                open.groups
-                    .extend(PerfSource::open(&target, &events, &cpus, Path::new("/sys/kernel/tracing")).0);
+                open.groups.extend(
+                    PerfSource::open(&target, &events, &cpus, Path::new("/sys/kernel/tracing"), &[]).0,
+                );
             }
         }
         Ok(open)

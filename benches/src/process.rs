@@ -1,8 +1,9 @@
 //! Resource usage of running processes: CPU time, memory, descriptors.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,6 +36,48 @@ pub fn threads_cpu_s(pid: u32, name: &str) -> io::Result<f64> {
         }
     }
     Ok(to_f64(cpu_ns) / 1e9)
+}
+
+/// Returns the CPU time used by each thread of `pid`, in seconds, summed over threads of the same name.
+///
+/// # Errors
+/// Returns an error if the process does not exist or belongs to another user.
+pub fn cpu_s_by_thread(pid: u32) -> io::Result<BTreeMap<String, f64>> {
+    let mut by_name = BTreeMap::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let path = task?.path();
+        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        *by_name.entry(name.trim_end().to_owned()).or_default() += to_f64(ran_ns(&path)) / 1e9;
+    }
+    Ok(by_name)
+}
+
+/// Returns how often the threads of `pid` have waited so far.
+///
+/// # Errors
+/// Returns an error if the process does not exist.
+pub fn waits(pid: u32) -> io::Result<u64> {
+    let mut waits = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        waits += status_field(&task?.path(), "voluntary_ctxt_switches:").unwrap_or(0);
+    }
+    Ok(waits)
+}
+
+/// Returns the resident memory of `pid`, in KiB, including pages that it shares with others.
+///
+/// # Errors
+/// Returns an error if the process does not exist.
+pub fn resident_kib(pid: u32) -> io::Result<u64> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    status_field(&process, "VmRSS:").ok_or_else(|| io::Error::other(format!("{process:?} has no VmRSS")))
+}
+
+/// Returns a number of the file `status` in a directory of procfs.
+fn status_field(directory: &Path, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(directory.join("status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Returns the run time of a thread, given its directory in `/proc/PID/task`, in nanoseconds; 0 if it has exited.

@@ -78,6 +78,11 @@ impl AgentDirectory {
         nodes
     }
 
+    /// Returns all agents.
+    pub fn all(&self) -> Vec<AgentInfo> {
+        self.lock().nodes.values().map(|(agent, _)| agent.clone()).collect()
+    }
+
     /// Takes the agents with jobs that have changed since the last call.
     pub fn take_changes(&self) -> Vec<AgentInfo> {
         let mut state = self.lock();

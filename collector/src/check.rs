@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
+use polymeter_analysis::advice::Advice;
 use polymeter_service::check::directory_fault;
 use polymeter_service::log::chain;
 use polymeter_store::reader::Reader;
@@ -11,6 +12,7 @@ use polymeter_store::{FileProblem, StoreError, StoreUrl};
 use rustix::fs::{Access, access};
 
 use crate::config::CollectorConfig;
+use crate::job_end::command_fault;
 use crate::keys::CollectorKeyFiles;
 
 /// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
@@ -20,6 +22,15 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
     if let Some(keys) = &config.keys {
         faults.extend(keys.read().err().map(|error| format!("cannot use the keys: {}", chain(&error))));
         faults.extend(unreadable_key(keys));
+    }
+    if let Some(job_end) = &config.job_end {
+        // Without --user root checks for another user, who may own the command.
+        let service_uid = (as_user || !geteuid().is_root()).then(|| geteuid().as_raw());
+        faults.extend(
+            command_fault(&job_end.program, service_uid).map(|fault| format!("[job_end] `command`: {fault}")),
+        );
+        let (_, of_rules) = Advice::load(&job_end.advice);
+        faults.extend(of_rules.0.iter().map(|fault| format!("[job_end] `advice`: {fault}")));
     }
     if as_user {
         let control = &config.control;

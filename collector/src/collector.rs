@@ -4,17 +4,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
+use polymeter_api::{Api, Listen};
 use polymeter_proto::key::KeyPair;
 use polymeter_service::clock::Clock;
-use polymeter_store::{Maintenance, OpenOptions, Store, StoreError, WriteMode};
+use polymeter_store::{Maintenance, Store, StoreError, WriteMode};
 
 use crate::agents::AgentDirectory;
+use crate::api::start_api;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
 use crate::control::outcome::OutcomeReport;
-use crate::control::{self, Control, CoordinatorLinks, Listeners};
+use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners};
 use crate::error::{CollectorStartError, ThreadPanicked};
+use crate::job_end::JobEndRunner;
 use crate::keys::CollectorKeyFiles;
 use crate::metrics::{self, Metrics};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
@@ -41,6 +44,8 @@ pub struct Collector {
     maintenance: Maintenance,
     sinks: Sinks,
     sink_threads: SinkThreads,
+    job_end: Option<JobEndRunner>,
+    api: Option<Api>,
     control: Option<Control>,
     /// Dropped after the receiver, whose socket it guards.
     auth: Option<AuthHandler>,
@@ -59,10 +64,7 @@ impl Collector {
         let (clock, shutdown) = (Clock::start(), Shutdown::default());
         let key_pair = read_keys(config)?;
         let stores = open_stores(config)?;
-        let write_mode = stores.first().map_or_else(
-            || WriteMode { name: "none", reason: String::new() },
-            |store| store.write_mode().clone(),
-        );
+        let write_mode = write_mode(&stores);
         let listeners = Listeners::open(&config.control).map_err(CollectorStartError::Control)?;
         let control_endpoints = listeners.addresses();
         let waker = Waker::new().map_err(CollectorStartError::Thread)?;
@@ -98,7 +100,9 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let (control, agent_answers) = start_control(config, listeners, links, clock)?.unzip();
+        let (api, requests) = start_api(config, links.directory.clone())?;
+        let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
+        let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {
             socket,
             waker: waker.clone(),
@@ -123,6 +127,8 @@ impl Collector {
             maintenance,
             sinks,
             sink_threads,
+            job_end,
+            api,
             control,
             auth,
             metrics: server,
@@ -139,6 +145,11 @@ impl Collector {
     /// Returns the endpoints for users: paths, and addresses with their actual ports.
     pub fn control_endpoints(&self) -> &[String] {
         &self.control_endpoints
+    }
+
+    /// Returns the address of the HTTP API, with its actual port; none if it is not served.
+    pub fn api(&self) -> Option<&Listen> {
+        self.api.as_ref().map(Api::address)
     }
 
     /// Returns the address of the collector's own metrics, with its actual port; none if they are not served.
@@ -172,7 +183,8 @@ impl Collector {
         self.shutdown.request(self.clock.now().since_start);
         self.waker.wake();
         let mut totals = Totals::default();
-        let mut panicked = !self.control.is_none_or(Control::stop);
+        let mut panicked = !self.api.is_none_or(Api::stop);
+        panicked |= !self.control.is_none_or(Control::stop);
         for writer in self.writers {
             match writer.join() {
                 Ok(of_one) => totals.add(&of_one),
@@ -187,6 +199,7 @@ impl Collector {
         // The writers have ended, so that these were the last senders of rows.
         drop(self.sinks);
         self.sink_threads.stop(self.clock);
+        panicked |= !self.job_end.is_none_or(JobEndRunner::stop);
         panicked |= self.maintenance.stop().is_err();
         if panicked { Err(ThreadPanicked) } else { Ok(totals) }
     }
@@ -205,13 +218,25 @@ fn start_control(
     config: &CollectorConfig,
     listeners: Listeners,
     links: CoordinatorLinks,
+    requests: ApiRequests,
     clock: Clock,
 ) -> Result<Option<control::Started>, CollectorStartError> {
     let sessions = || {
         let administrators = Administrators::look_up(&config.control.administrators);
-        ReadSessions::start(config.store.clone(), administrators, clock)
+        ReadSessions::start(config.store.clone(), administrators, config.control.read_timeouts, clock)
     };
-    Control::start(listeners, links, sessions, clock).map_err(CollectorStartError::Thread)
+    Control::start(listeners, links, sessions, requests, clock).map_err(CollectorStartError::Thread)
+}
+
+/// Starts the thread that runs the command at the ends of jobs, if one is configured.
+fn start_job_end(
+    config: &CollectorConfig,
+    metrics: &Metrics,
+    clock: Clock,
+    shutdown: &Shutdown,
+) -> Result<Option<JobEndRunner>, CollectorStartError> {
+    let start = |command| JobEndRunner::start(command, &config.store, metrics, clock, shutdown);
+    config.job_end.as_ref().map(start).transpose().map_err(CollectorStartError::Thread)
 }
 
 /// State that all writers share.
@@ -301,10 +326,16 @@ fn read_keys(config: &CollectorConfig) -> Result<Option<KeyPair>, CollectorStart
 
 fn open_stores(config: &CollectorConfig) -> Result<Vec<Store>, CollectorStartError> {
     let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
-    let open =
-        |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
-    let stores = (0..writers).map(open).collect::<Result<_, _>>();
+    let options = config.open_options(true);
+    let stores = (0..writers).map(|_| Store::open(&config.store, &options)).collect::<Result<_, _>>();
     stores.map_err(|source| store_error(config, source))
+}
+
+/// Returns the layout in which samples are written, which is the same for all writers.
+fn write_mode(stores: &[Store]) -> WriteMode {
+    stores
+        .first()
+        .map_or_else(|| WriteMode { name: "none", reason: String::new() }, |store| store.write_mode().clone())
 }
 
 fn store_error(config: &CollectorConfig, source: StoreError) -> CollectorStartError {

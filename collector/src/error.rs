@@ -30,6 +30,9 @@ pub enum CollectorStartError {
     /// The endpoint for users cannot be opened.
     #[error(transparent)]
     Control(ListenError),
+    /// The HTTP API cannot be opened.
+    #[error(transparent)]
+    Api(polymeter_api::ListenError),
     /// The keys cannot be used.
     #[error("cannot use the keys")]
     Keys(#[source] KeysError),

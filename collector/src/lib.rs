@@ -6,12 +6,15 @@
 //!            +------------ answers -----------+
 //! users --> control --> receiver --> agents, and back the same way
 //!                +--> reading --> store
+//! pages, programs --> api --> store, control
+//!                      job_end --> store, a command of the site
 //! ```
 //!
 //! The invariant: acknowledged data are committed, and committed exactly once. Agents keep the frames that
 //! are not acknowledged; therefore the collector may lose everything that it has in memory.
 
 pub mod agents;
+mod api;
 mod auth;
 pub mod check;
 mod clock_skew;
@@ -23,6 +26,7 @@ mod fair_queue;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod ingest;
+pub mod job_end;
 pub mod keys;
 pub mod limits;
 mod memory;

@@ -181,6 +181,9 @@ pub const ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Answers of agents that wait for control, which takes them immediately. Further ones count as missing.
 pub const CONTROL_ANSWERS: usize = 1024;
 
+/// Requests from the HTTP API that wait for control, which takes them immediately. Further ones are refused as busy.
+pub const CONTROL_API_REQUESTS: usize = 256;
+
 /// Bytes of all nodes' answers to one request. Beyond that, answers are shortened.
 pub const JOB_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
@@ -261,8 +264,58 @@ pub const READ_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for one query, after which its statement is cancelled. It holds a snapshot of the database, which keeps old rows.
 pub const READ_QUERY_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The timeouts of a session of reading, which tests shorten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadTimeouts {
+    /// Usually [`READ_IDLE_TIMEOUT`].
+    pub idle: Duration,
+    /// Usually [`READ_STALL_TIMEOUT`].
+    pub stall: Duration,
+    /// Usually [`READ_QUERY_TIMEOUT`].
+    pub query: Duration,
+}
+
+impl Default for ReadTimeouts {
+    fn default() -> Self {
+        Self { idle: READ_IDLE_TIMEOUT, stall: READ_STALL_TIMEOUT, query: READ_QUERY_TIMEOUT }
+    }
+}
+
 /// The interval at which sessions of reading are checked: for queries that take too long, and for clients that are gone.
 pub const READ_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Bytes of queries that are read at once.
 pub const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+/// The interval at which the ends of jobs are searched for those whose command is due. Each search is a count of a small table.
+pub const JOB_END_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The interval at which the end of a command is noticed.
+pub const JOB_END_EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Bytes of the standard error of a command that are logged.
+pub const JOB_END_ERROR_BYTES: usize = 1024;
+
+/// Bytes of the standard error of a command that are read. Beyond that it is closed.
+pub const JOB_END_ERROR_BYTES_READ: usize = 1024 * 1024;
+
+/// The time for gathering the report of one job. Its statement is cancelled then.
+pub const JOB_END_REPORT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The time for which an end stays claimed beyond the report and the command: the start and the reaping of a process on a busy machine.
+pub const JOB_END_LEASE_MARGIN: Duration = Duration::from_secs(60);
+
+/// The delay after which a report is gathered again if the store failed.
+pub const JOB_END_RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// The age at which an end is dropped, whose command is no longer of use.
+pub const JOB_END_AGE: Duration = Duration::from_secs(86_400);
+
+/// Bytes of the summary of Jobstats that are passed in a variable: slurmdbd cuts longer comments.
+pub const JOB_END_JOBSTATS_BYTES: usize = 65_535;
+
+/// The time that a stopping collector waits for commands, which are killed.
+pub const JOB_END_STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The interval of log messages about the same problem with a command, and their number for all problems.
+pub const JOB_END_LOG: (Duration, u32) = (Duration::from_secs(60), 20);

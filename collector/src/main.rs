@@ -77,6 +77,7 @@ fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
             CollectorStartError::Bind { .. }
             | CollectorStartError::Store { .. }
             | CollectorStartError::Control(_)
+            | CollectorStartError::Api(_)
             | CollectorStartError::Metrics { .. },
         ) => EXIT_UNAVAILABLE,
         Some(CollectorStartError::Keys(_)) => EXIT_CONFIGURATION,

@@ -70,6 +70,8 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         log_level: _,
         log_format: _,
         sinks,
+        job_end,
+        api,
     } = wanted;
     let key = |of: &CollectorConfig| of.keys.as_ref().map(|keys| keys.key.clone());
     let agents = |of: &CollectorConfig| of.keys.as_ref().map(|keys| keys.authorised_agents.clone());
@@ -88,6 +90,8 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         ("authorised_agents", keys.is_some() && agents(wanted) != agents(running)),
         ("bind_node_to_key", *bind_node_to_key != running.bind_node_to_key),
         ("sinks", *sinks != running.sinks),
+        ("[job_end]", *job_end != running.job_end),
+        ("[api]", *api != running.api),
         ("metrics_listen", *metrics_listen != running.metrics_listen),
     ];
     changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()

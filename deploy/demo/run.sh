@@ -1,6 +1,6 @@
 #!/bin/sh
 # Demonstration: runs a collector, an agent and a workload in a cgroup of its own, with metrics at 1 ms, 100 ms and 1 s side by
-# side, and prints the report.
+# side, announces the job as the prolog of a scheduler does, changes a period while the job runs, and prints the report.
 # usage: run.sh DIRECTORY-OF-BINARIES DIRECTORY-FOR-DATA
 set -eu
 bin=$(realpath "$1")
@@ -9,7 +9,7 @@ data=$(realpath "$2")
 here=$(dirname "$(realpath "$0")")
 job=demo$$
 store="sqlite:$data/demo.db"
-rm -f "$data"/demo.db*
+rm -f "$data"/demo.db* "$data/demo.html"
 collector="" agent="" workload=""
 
 cgroups() { # prints the mount points of the hierarchies for the job's cgroup: version 2, and those of version 1 with metrics
@@ -61,23 +61,31 @@ done
     exit 1
 }
 wait_for "the agent to see the job" sh -c "'$bin/polymeter' jobs --socket '$data/agent.sock' | grep -q $job"
+"$bin/polymeter" job start --socket "$data/agent.sock" --job "$job" --name demonstration --queue demo --account demo \
+    --uid "${SUDO_UID:-$(id -u)}" --nodes "$(uname -n)" --cores "$(nproc)" --gpus 0 --memory 1G --time-limit 1:00 --no-agent
 # shellcheck disable=SC2086 # the list is split into words
-sh "$here/workload.sh" "$data/scratch" $entrances &
+POLYMETER="$bin/polymeter" POLYMETER_SOCKET="$data/agent.sock" JOB="$job" sh "$here/workload.sh" "$data/scratch" $entrances &
 workload=$!
-wait "$workload"
+sleep 2
+echo "changing a period for a second: polymeter set memory.anon=5ms memory.file=5ms --for 1s"
+"$bin/polymeter" set memory.anon=5ms memory.file=5ms --for 1s --socket "$data/agent.sock" --job "$job"
+status=0
+wait "$workload" || status=$?
 workload=""
 
 echo "sampled so far, by source:"
 "$bin/polymeter" status --socket "$data/agent.sock" | sed -n '/^TARGET/,/^$/p'
+"$bin/polymeter" job end --socket "$data/agent.sock" --job "$job" --exit-code "$status"
 for root in $(cgroups); do rmdir "$root/polymeter_$job" 2>/dev/null || true; done
 wait_for "the agent to see the job's end" sh -c "! '$bin/polymeter' jobs --socket '$data/agent.sock' | grep -q $job"
 kill "$agent" && wait "$agent"
 kill "$collector" && wait "$collector"
 agent="" collector=""
 rm -f "$data/scratch"
-give_back
 
+"$bin/polymeter" report --store "$store" --html "$data/demo.html" "$job"
 "$bin/polymeter" report --store "$store" "$job"
+give_back
 echo
-echo "The samples are in $data/demo.db. To show the report again:"
-echo "    $bin/polymeter report --store $store $job"
+echo "The report with charts is $data/demo.html, the samples are in $data/demo.db. To show every series:"
+echo "    $bin/polymeter report --store $store --all $job"

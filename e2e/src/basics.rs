@@ -15,10 +15,15 @@ use rustix::thread::{Gid, Uid};
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds.
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    wait_within(DEADLINE, what, condition);
+}
+
+/// Waits until `condition` holds, for at most `deadline`.
+pub fn wait_within(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !condition() {
-        assert!(clock.now().since_start < DEADLINE, "timeout while waiting until {what}");
+        assert!(clock.now().since_start < deadline, "timeout while waiting until {what}");
         pause(10);
     }
 }

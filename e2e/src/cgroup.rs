@@ -188,6 +188,18 @@ impl Drop for FrozenThread {
     }
 }
 
+/// Returns the ids of the processes in a cgroup and in those below it.
+pub fn processes(directory: &Path) -> Vec<String> {
+    let own = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+    let mut processes: Vec<String> = own.lines().map(str::to_owned).collect();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            processes.extend(self::processes(&entry.path()));
+        }
+    }
+    processes
+}
+
 /// Kills the processes in a cgroup, which only this test can have put there, and removes it with all cgroups below it.
 pub fn remove(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

@@ -35,13 +35,18 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Returns the /proc directory of the thread with this name.
+    /// Waits for the thread with this name, which sets its name itself, and returns its /proc directory.
     pub fn thread(&self, name: &str) -> PathBuf {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let is_it = |thread: &PathBuf| {
             fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
         };
-        threads.map(|thread| thread.unwrap().path()).find(is_it).unwrap()
+        let mut found = None;
+        wait_until(&format!("there is a thread {name}"), || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            found = threads.map(|thread| thread.unwrap().path()).find(is_it);
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     pub fn log(&self) -> String {

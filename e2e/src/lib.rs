@@ -19,6 +19,7 @@
 )]
 
 mod basics;
+pub mod browser;
 pub mod cgroup;
 pub mod daemons;
 pub mod data_frames;
@@ -40,6 +41,6 @@ pub mod workload;
 
 pub use polymeter_test_harness::{Test, is_required, run, skip, tests};
 
-pub use self::basics::{as_user, now_us, pause, program, unique, wait_until};
+pub use self::basics::{as_user, now_us, pause, program, unique, wait_until, wait_within};
 pub use self::environment::TestEnvironment;
 pub use self::needs::{Need, require};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use polymeter_test_harness::{is_required, skip};
 
-use crate::{cgroup, data_frames, disk, munge, network, oar, slurm};
+use crate::{browser, cgroup, data_frames, disk, munge, network, oar, slurm};
 
 /// A feature of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +18,11 @@ pub enum Need {
     Mounts,
     Network,
     Munge,
+    Chromium,
     Oar,
     Slurm,
     SlurmExperiment,
+    SlurmFindings,
 }
 
 impl Need {
@@ -35,9 +37,11 @@ impl Need {
             Self::Mounts => "mounts",
             Self::Network => "network",
             Self::Munge => "munge",
+            Self::Chromium => "chromium",
             Self::Oar => "oar",
             Self::Slurm => "slurm",
             Self::SlurmExperiment => "slurm-experiment",
+            Self::SlurmFindings => "slurm-findings",
         }
     }
 
@@ -51,6 +55,7 @@ impl Need {
             Self::Mounts => disk::missing(),
             Self::Network => network::Network::create().err(),
             Self::Munge => munge::missing(),
+            Self::Chromium => browser::missing(),
             Self::DataFrames => data_frames::missing(),
             Self::Oar => oar::missing(),
             // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.
@@ -59,6 +64,10 @@ impl Need {
             // The experiment prints a table and asserts nothing.
             Self::SlurmExperiment => {
                 (!is_required(self.name())).then(|| "`make slurm-experiment` runs it".to_owned())
+            }
+            // The jobs of minutes: about two hours.
+            Self::SlurmFindings => {
+                (!is_required(self.name())).then(|| "`make slurm-findings` runs it".to_owned())
             }
             Self::Perf => {
                 let implicit = cgroup::root("perf_event").is_none() && cgroup::root(cgroup::V2).is_some();

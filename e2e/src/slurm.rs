@@ -14,11 +14,16 @@ use tempfile::TempDir;
 use crate::munge::{self, Munged};
 use crate::{cgroup, pause, program, unique, wait_until};
 
-/// The version 1 hierarchies in which Slurm creates cgroups.
-const HIERARCHIES: [&str; 5] = ["memory", "cpuacct", "cpuset", "freezer", "cpu"];
+/// The hierarchies in which Slurm creates cgroups.
+const HIERARCHIES: [&str; 4] = ["memory", "cpuacct", "cpuset", "freezer"];
+
+/// The hierarchies in which Slurm with cgroup version 1 creates none, and a site may.
+const SITE_HIERARCHIES: [&str; 4] = ["cpu", "blkio", "pids", cgroup::V2];
 
 /// An ordinary user that exists on every Debian: uid, gid and name.
 pub const USER: (u32, u32, &str) = (5, 60, "games");
+/// Another one.
+pub const OTHER_USER: (u32, u32, &str) = (6, 12, "man");
 
 /// Returns the reason why this machine cannot run the cluster, or `None` if it can.
 pub fn missing() -> Option<String> {
@@ -85,11 +90,15 @@ impl Cluster {
         self.path(&format!("run.{node}/agent.sock"))
     }
 
-    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file `disabled`
-    /// exists, the script does nothing.
+    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file `disabled`, or that
+    /// of the node, exists, the script does nothing. Afterwards the prolog gives the agent as much CPU time as
+    /// [`Self::prioritise`] gives the jobs, and the epilog removes the job's cgroups that the site created.
     fn write_script(&self, name: &str) {
+        let site = SITE_HIERARCHIES.into_iter().filter_map(cgroup::root);
+        let site: Vec<String> = site.map(|root| root.display().to_string()).collect();
         let text = format!(
-            "#!/bin/sh\n[ -e {disabled} ] && exit 0\nexport POLYMETER={polymeter}\nexport POLYMETER_SOCKET={here}/run.$SLURMD_NODENAME/agent.sock\nexport POLYMETER_AGENT_CONFIG={here}/agent.$SLURMD_NODENAME.toml\nexec {script} 2>>{here}/{name}.stderr\n",
+            "#!/bin/sh\n[ -e {disabled} ] || [ -e {disabled}.$SLURMD_NODENAME ] && exit 0\nexport POLYMETER={polymeter}\nexport POLYMETER_SOCKET={here}/run.$SLURMD_NODENAME/agent.sock\nexport POLYMETER_AGENT_CONFIG={here}/agent.$SLURMD_NODENAME.toml\n{script} 2>>{here}/{name}.stderr\n[ {name} = prolog ] && for pid in $(pgrep -f {here}/agent.$SLURMD_NODENAME.toml); do\n    echo -20 >/proc/$pid/autogroup\ndone 2>/dev/null\n[ {name} = epilog ] && for root in {site}; do\n    rmdir \"$root/slurm_$SLURMD_NODENAME/uid_$SLURM_JOB_UID/job_$SLURM_JOB_ID\" 2>/dev/null\ndone\nexit 0\n",
+            site = site.join(" "),
             disabled = self.path("disabled").display(),
             polymeter = program("polymeter").get_program().to_str().unwrap(),
             here = self.directory.path().display(),
@@ -131,6 +140,42 @@ impl Cluster {
         }
     }
 
+    /// Switches the scripts of one node off or on again.
+    pub fn disable_scripts_on(&self, node: &str, disabled: bool) {
+        let file = self.path(&format!("disabled.{node}"));
+        if disabled { drop(File::create(file).unwrap()) } else { fs::remove_file(file).unwrap() }
+    }
+
+    /// Gives the jobs and the daemons of this cluster nearly all of the CPU time that they want, whatever else runs on this
+    /// machine.
+    pub fn prioritise(&self) {
+        for (node, slurmd) in self.nodes.iter().zip(self.daemons.iter().skip(1)) {
+            let directory = cgroup::root("cpu").unwrap().join(format!("slurm_{node}"));
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("cpu.shares"), "262144").unwrap();
+            fs::write(directory.join("cgroup.procs"), slurmd.id().to_string()).unwrap();
+        }
+    }
+
+    /// Returns the directory of a job's cgroup in a hierarchy, below that of the node.
+    pub fn job_directory(&self, hierarchy: &str, node: &str, uid: u32, job: &str) -> PathBuf {
+        cgroup::root(hierarchy).unwrap().join(format!("slurm_{node}/uid_{uid}/job_{job}"))
+    }
+
+    /// Creates cgroups of a job in further hierarchies and moves its processes there, as the scripts of a site may.
+    pub fn add_cgroups(&self, node: &str, uid: u32, job: &str, hierarchies: &[&str]) {
+        let own = self.job_directory("cpuacct", node, uid, job);
+        wait_until("the job's script runs", || !cgroup::processes(&own.join("step_batch")).is_empty());
+        for hierarchy in hierarchies {
+            let directory = self.job_directory(hierarchy, node, uid, job);
+            fs::create_dir_all(&directory).unwrap();
+            for pid in cgroup::processes(&own) {
+                // A process may have ended meanwhile; its parent, which waits, has not.
+                fs::write(directory.join("cgroup.procs"), pid).ok();
+            }
+        }
+    }
+
     fn write_config(&self) {
         // The ports are bound and released: another program is unlikely to take them in the next moments.
         let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -145,11 +190,11 @@ impl Cluster {
         );
         for (number, node) in self.nodes.iter().enumerate() {
             text.push_str(&format!(
-                "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 State=UNKNOWN\n",
+                "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=20000 State=UNKNOWN\n",
                 port = port(number + 1),
             ));
         }
-        text.push_str("PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP\n");
+        text.push_str("PartitionName=p Nodes=ALL Default=YES DefaultTime=10 MaxTime=300 State=UP\n");
         fs::create_dir(self.path("state")).unwrap();
         fs::write(self.path("slurm.conf"), text).unwrap();
         // More cores are configured than the machine may have, so that processes are not bound to cores.
@@ -178,10 +223,15 @@ impl Cluster {
 
     /// Submits a job, as root or as an ordinary user, and returns its id.
     pub fn submit(&self, ordinary: bool, arguments: &[&str], script: &str) -> String {
+        self.submit_as(ordinary.then_some((USER.0, USER.1)), arguments, script)
+    }
+
+    /// Submits a job, as a user with this uid and gid or as root, and returns its id.
+    pub fn submit_as(&self, user: Option<(u32, u32)>, arguments: &[&str], script: &str) -> String {
         let mut command = self.command("sbatch", &["--parsable", "-o", "/dev/null"]);
         command.args(arguments).arg("--wrap").arg(script);
-        if ordinary {
-            command.uid(USER.0).gid(USER.1);
+        if let Some((uid, gid)) = user {
+            command.uid(uid).gid(gid);
         }
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -227,6 +277,9 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            for node in self.nodes.iter().filter(|node| self.agent(node).is_some()) {
+                println!("agent: {}", crate::daemons::ask(&self.socket(node), "{\"verb\":\"status\"}\n"));
+            }
             println!("scripts: {}", self.scripts_stderr());
             for name in ["slurmctld.log".to_owned()]
                 .into_iter()
@@ -259,7 +312,7 @@ impl Drop for Cluster {
         for daemon in &mut self.daemons {
             daemon.wait().ok();
         }
-        for hierarchy in HIERARCHIES.into_iter().filter_map(cgroup::root) {
+        for hierarchy in HIERARCHIES.into_iter().chain(SITE_HIERARCHIES).filter_map(cgroup::root) {
             for node in &self.nodes {
                 cgroup::remove(&hierarchy.join(format!("slurm_{node}"))).ok();
             }

@@ -38,11 +38,14 @@ in
   perf_fd_limit =
     optional (types.ints.between 0 1000000) 4096
       "The most file descriptors that the perf events of one job may use.";
+  busiest_processes =
+    optional (types.ints.between 0 64) 5
+      "The most processes of one job that have series of their own at a time (the metrics busiest.*).";
   control_socket = optional pathOrOff "/run/polymeter/agent.sock" "The path of the control socket, or \"off\".";
   remote_control =
     optional types.bool true
       "Answer requests that users on other machines send through the collector.";
-  rescan_interval = optional period "1s" "The time between two searches for jobs that the kernel did not announce.";
+  rescan_interval = optional period "1s" "The time between two checks for changes that the kernel did not announce. While it announces new cgroups (inotify), every tenth check searches for jobs, at least every 10 s; else every check does.";
   administrators = optional (types.listOf types.str) [
     "alice"
     "@hpc-admin"

@@ -58,6 +58,35 @@ in
     "1min" = optional keep "1y" "The time for which summaries of a minute are kept.";
     "1h" = optional keep "forever" "The time for which summaries of an hour are kept.";
   };
+  job_end = {
+    command = optional (types.listOf types.str) [
+      "/run/current-system/sw/bin/at-job-end"
+    ] "The absolute path of the program that runs at the end of each job, and its arguments; without it nothing runs.";
+    timeout = optional reach "60s" "The time after which the command is killed.";
+    concurrent = optional (types.ints.between 1 64) 2 "The number of commands that run at the same time.";
+    delay = optional reach "30s" "The time between the end of a job and its command.";
+    queue = optional (types.ints.between 1 1000000) 10000 "The number of ends that may wait.";
+    advice =
+      optional absolutePath "/etc/polymeter/advice.d"
+        "The directory of the site's rules for findings.";
+  };
+  api = {
+    listen = optional types.str "/run/polymeter-collector/api.sock" "The Unix socket of the HTTP API, or ADDRESS:PORT, or \"off\".";
+    insecure = optional types.bool false "Let other machines connect to the HTTP API without encryption.";
+    trusted_proxies = optional (types.listOf types.str) [
+      "user:nginx"
+    ] "The proxies that name users: addresses, networks, or user:NAME.";
+    user_header = optional types.str "X-Remote-User" "The header in which they do.";
+    readers = optional (types.ints.between 1 64) 4 "The number of connections to the store.";
+    query_timeout = optional reach "60s" "The time for reading one answer.";
+    user_requests = optional (types.ints.between 1 10000) 8 "The requests of one user in progress.";
+    user_requests_per_second =
+      optional (types.ints.between 1 10000) 50
+        "The requests of one user a second.";
+    user_bytes_per_second =
+      optional (types.ints.between 1000 1000000000000) 67108864
+        "The bytes that one user may read a second.";
+  };
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"
       "The Unix socket for users of this machine who change the sampling of their jobs on all nodes, or \"off\".";

@@ -112,11 +112,13 @@ in
                 inherit (cfg) settings;
                 inherit program;
                 check = cfg.checkConfig;
-                # The check runs without keys, which the collector accepts only with `insecure`.
+                # The check runs without keys, which the collector accepts only with `insecure`, and without the command at the
+                # end of a job, which need not exist on the machine that builds.
                 keyless =
                   removeAttrs cfg.settings [
                     "key"
                     "authorised_agents"
+                    "job_end"
                   ]
                   // {
                     insecure = true;

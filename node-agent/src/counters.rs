@@ -31,6 +31,24 @@ pub struct Counters {
     pub collector: CollectorState,
 }
 
+/// The CPU time of the agent for one job, which the sampler computes and the job's source `agent` reads.
+#[derive(Debug, Default)]
+pub struct CpuAccount {
+    total_ns: AtomicU64,
+}
+
+impl CpuAccount {
+    /// Returns the CPU time so far, in nanoseconds.
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns.load(Relaxed)
+    }
+
+    /// Adds CPU time. Only the sampler's thread does so.
+    pub(crate) fn add(&self, cpu_ns: u64) {
+        self.total_ns.store(self.total_ns().saturating_add(cpu_ns), Relaxed);
+    }
+}
+
 /// The state of the connection to the collector. Times are in microseconds since the epoch; 0 for never.
 #[derive(Debug, Default)]
 pub struct CollectorState {

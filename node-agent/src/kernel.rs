@@ -1,5 +1,5 @@
 //! Kernel settings for the process or a thread, and the system calls that no safe crate offers: apart from the perf
-//! events' descriptors, only this module uses `unsafe`.
+//! events' descriptors and the device of IPMI, only this module uses `unsafe`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

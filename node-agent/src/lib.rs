@@ -17,6 +17,7 @@ pub mod delivery;
 pub mod detach;
 pub mod event_fd;
 mod futex_timer;
+pub mod in_force;
 pub mod kernel;
 pub mod keys;
 pub mod lanes;

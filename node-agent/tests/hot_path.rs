@@ -3,19 +3,24 @@
 #![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
 
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use std::time::Duration;
 
+use polymeter_agent::cgroups::{JobCgroups, Mounts};
 use polymeter_agent::counters::Counters;
 use polymeter_agent::lanes::{
     ActiveSource, Channels, Command, Group, Sampler, Schedule, SourceId, SourceKey,
 };
 use polymeter_agent::sources::reader_thread::ThreadedSource;
 use polymeter_agent::sources::{
-    CustomSource, Outcome, ReadBuffer, Reading, Slot, Source, TextFileSource, Wanted,
+    CustomSource, Outcome, ReadBuffer, Reading, ScanResult, Slot, Source, SourceFactory, Target,
+    TextFileSource, Wanted,
 };
 use polymeter_proto::batch::{Batch, Column, Instant, Shape};
 use polymeter_proto::catalogue::{self, Definition, Form, Origin};
@@ -115,6 +120,7 @@ fn a_tick_takes_no_memory() {
     }
     assert_eq!(ALLOCATIONS.load(Relaxed) - before, 0, "allocations in 100 ticks");
     both_lanes_take_no_memory();
+    new_processes_take_no_memory();
 }
 
 /// A source of one value that does not allocate.
@@ -174,4 +180,58 @@ fn both_lanes_take_no_memory() {
     channels.command(Command::Stop).unwrap();
     thread.join().unwrap();
     assert_eq!(allocations, 0, "allocations in some 200 reads of each lane");
+}
+
+/// The processes of a job whose perf events are counted one by one.
+const PROCESSES: usize = 600;
+
+/// The sampler takes over hundreds of new processes, and gives them back when they have ended.
+fn new_processes_take_no_memory() {
+    let cgroup = tempfile::tempdir().unwrap();
+    let list = cgroup.path().join("cgroup.procs");
+    fs::write(&list, "").unwrap();
+    let mounts = Mounts { v1: BTreeMap::new(), v2: None, ..Mounts::read(Path::new("/")).unwrap() };
+    let factory = SourceFactory { perf_descriptors: PROCESSES, ..SourceFactory::of(&mounts) };
+    let v1 = BTreeMap::from([("cpuacct".to_owned(), cgroup.path().to_owned())]);
+    let target = Target::Cgroups(JobCgroups { v1, ..JobCgroups::default() });
+    let faults = catalogue::find("perf.page_faults").unwrap();
+    let (opened, unavailable) = factory.open(&target, std::slice::from_ref(&faults));
+    let Some(mut opened) = opened.into_iter().next() else {
+        // Without the right to count processes there is a reason.
+        assert_eq!(unavailable.len(), 1);
+        return;
+    };
+    let script = format!("i=0; while [ $i -lt {PROCESSES} ]; do sleep 600 & i=$((i+1)); done; wait");
+    let mut shell = std::process::Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", shell.id());
+    let until_ns = clock::monotonic_ns() + 60_000_000_000;
+    let lines = loop {
+        let children = fs::read_to_string(&children).unwrap();
+        if children.split_ascii_whitespace().count() == PROCESSES {
+            break children.trim_end().replace(' ', "\n");
+        }
+        assert!(clock::monotonic_ns() < until_ns, "{} processes", children.split_ascii_whitespace().count());
+        clock::sleep(Duration::from_millis(10));
+    };
+    let finder = opened.below.as_mut().unwrap();
+    let (mut text, mut reading) = (ReadBuffer::default(), Reading::absent(opened.source.slots().len()));
+    let mut allocations = 0;
+    let mut scan_until = |descriptors: usize| {
+        while finder.scan(PROCESSES - finder.perf_descriptors()) != ScanResult::All
+            || finder.perf_descriptors() != descriptors
+        {
+            let before = ALLOCATIONS.load(Relaxed);
+            assert_eq!(opened.source.read(&mut text, &mut reading), Outcome::Read);
+            allocations += ALLOCATIONS.load(Relaxed) - before;
+            assert!(clock::monotonic_ns() < until_ns, "{} descriptors", finder.perf_descriptors());
+        }
+    };
+    fs::write(&list, lines).unwrap();
+    scan_until(PROCESSES);
+    let group = rustix::process::Pid::from_child(&shell);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    shell.wait().unwrap();
+    fs::write(&list, "").unwrap();
+    scan_until(0);
+    assert_eq!(allocations, 0, "allocations while processes came and went");
 }

@@ -19,13 +19,13 @@ use fixtures::{Fixture, present, read};
 
 /// The number of values of each set of fixtures.
 const VALUES: [(&str, usize); 16] = [
-    ("sysfs", 24),
+    ("sysfs", 144),
     ("v1-6.1", 432),
     ("v1-6.1-blkio-norule", 6),
     ("v1-6.1-blkio-writerule", 6),
     ("v1-6.1-empty", 71),
     ("v1-6.1-unified", 27),
-    ("v1-6.18", 614),
+    ("v1-6.18", 656),
     ("v1-6.18-unified", 28),
     ("v2-6.1", 462),
     ("v2-6.1-empty", 100),
@@ -86,13 +86,14 @@ const ON_BOTH: [&str; 44] = [
 ];
 
 /// Numbers that are no metric: the file, and the names of the line and the column.
-const NO_METRIC: [(&str, &str, &str); 9] = [
+const NO_METRIC: [(&str, &str, &str); 10] = [
     ("memory.oom_control", "oom_kill_disable 1", "a setting"),
     ("stat", "btime 1", "when the machine booted, which is no quantity"),
     ("stat", "intr ", "one number for each interrupt line, behind the sum"),
     ("stat", "softirq ", "one number for each kind, behind the sum"),
     ("loadavg", " 3", "running/all, which stat and pids have"),
     ("loadavg", " 4", "the last process id"),
+    ("cray/pm_counters", " 2", "the time of the measurement"),
     ("blkio.throttle", " Sync", "reads and writes in other words"),
     ("blkio.throttle", " Async", "reads and writes in other words"),
     ("blkio.throttle", " Total", "the sum"),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::MetricName;
 use crate::period::Period;
 use crate::series::{Identifier, JobHandle};
+use crate::step_level::StepLevel;
 use crate::text::Text;
 
 /// Counts of samples of one source and job since the session began. Later entries replace earlier ones, so
@@ -88,6 +89,8 @@ pub enum Event {
     },
     /// The scheduler reported details of a job.
     JobDetails(JobDetailsUpdate),
+    /// A metric of the steps or tasks of a job is sampled at another period.
+    StepPlanChange(StepPlanChange),
 }
 
 impl Event {
@@ -95,6 +98,7 @@ impl Event {
     pub const fn job(&self) -> Option<JobHandle> {
         match self {
             Self::PlanChange(change) => change.job,
+            Self::StepPlanChange(changed) => changed.change.job,
             Self::JobEnded { job, .. } => Some(*job),
             Self::Mark(mark) => mark.job,
             Self::JobFacts(update) => Some(update.job),
@@ -103,6 +107,12 @@ impl Event {
             Self::JobDetails(update) => Some(update.job),
             Self::SessionEnded { .. } => None,
         }
+    }
+
+    /// Returns true if collectors of earlier releases refuse a frame with this event. It travels in a frame of its own, and is
+    /// not repeated after a refusal.
+    pub const fn is_recent(&self) -> bool {
+        matches!(self, Self::StepPlanChange(_))
     }
 }
 
@@ -271,6 +281,15 @@ pub struct PlanChange {
     pub until_us: Option<i64>,
 }
 
+/// A change of the plan of all steps, or of all tasks, of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepPlanChange {
+    /// Steps or tasks.
+    pub level: StepLevel,
+    /// The change.
+    pub change: PlanChange,
+}
+
 /// The cause of a change of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
@@ -288,6 +307,8 @@ pub enum Cause {
     LeaseEnd,
     /// The governor stretched leases because sampling exceeded its CPU budget, or restored them.
     Governor,
+    /// The plan asks for a shorter period than the interval at which the hardware updates its values.
+    RefreshInterval,
 }
 
 impl Cause {
@@ -301,6 +322,7 @@ impl Cause {
             Self::Lease => "lease",
             Self::LeaseEnd => "lease_end",
             Self::Governor => "governor",
+            Self::RefreshInterval => "refresh_interval",
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod name;
 pub mod period;
 pub mod read;
 pub mod series;
+pub mod step_level;
 pub mod suggest;
 pub mod text;
 pub mod units;

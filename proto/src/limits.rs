@@ -66,6 +66,9 @@ pub const QUERY_JOBS: u32 = 100;
 /// Losses of one query.
 pub const QUERY_LOSSES: u32 = 10_000;
 
+/// Metrics in one query.
+pub const QUERY_METRICS: usize = 100;
+
 /// Bytes of a frame with rows, without its length. A job with the names of 16,000 nodes has half of it.
 pub const READ_FRAME_BYTES: usize = 1024 * 1024;
 

@@ -46,6 +46,8 @@ impl Period {
     pub const TEN_MILLISECONDS: Self = Self { micros: 10_000 };
     /// A hundred milliseconds.
     pub const HUNDRED_MILLISECONDS: Self = Self { micros: 100_000 };
+    /// Half a second.
+    pub const HALF_SECOND: Self = Self { micros: 500_000 };
     /// Two seconds.
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
     /// One hour.

@@ -69,6 +69,30 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// Formats a value with a decimal prefix: `1.25 kW`, `350 mW`.
+fn with_prefix(value: f64, symbol: &str) -> String {
+    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+    let magnitude = value.abs();
+    let (factor, prefix) = match prefixes.into_iter().find(|(factor, _)| magnitude >= *factor) {
+        Some(found) => found,
+        None if magnitude >= 1e-3 => (1e-3, "m"),
+        None => (1.0, ""),
+    };
+    format!("{} {prefix}{symbol}", three_digits(value / factor))
+}
+
+/// Returns the symbol of a unit that is displayed with decimal prefixes.
+fn symbol(unit: &str) -> Option<&'static str> {
+    match unit {
+        "joules" => Some("J"),
+        "watts" => Some("W"),
+        "hertz" => Some("Hz"),
+        "volts" => Some("V"),
+        "amperes" => Some("A"),
+        _ => None,
+    }
+}
+
 fn three_digits(value: f64) -> String {
     let digits = match value.abs() {
         magnitude if magnitude >= 99.95 || magnitude == magnitude.trunc() => 0,
@@ -85,16 +109,21 @@ pub fn value(unit: &str, value: f64) -> String {
         "bytes" => bytes_f64(value),
         "nanoseconds" => seconds_f64(value / 1e9),
         "percent" => format!("{} %", three_digits(value)),
-        _ => number(value),
+        "celsius" => format!("{} °C", three_digits(value)),
+        "rpm" => format!("{} rpm", number(value)),
+        "bytes/s" => format!("{}/s", bytes_f64(value)),
+        _ => symbol(unit).map_or_else(|| number(value), |symbol| with_prefix(value, symbol)),
     }
 }
 
-/// Returns the unit of a counter's rate, and the factor from the increase per second to it. CPU time per second is `cores`.
+/// Returns the unit of a counter's rate, and the factor from the increase per second to it. CPU time per second is `cores`, and energy per second
+/// is `watts`.
 pub fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
     match unit {
         "bytes" => ("bytes/s", 1.0),
         "nanoseconds" if is_cpu_time(metric) => ("cores", 1e-9),
         "nanoseconds" => ("s/s", 1e-9),
+        "joules" => ("watts", 1.0),
         _ => ("1/s", 1.0),
     }
 }
@@ -104,6 +133,7 @@ pub fn rate_in(rate_unit: &str, value: f64) -> String {
     match rate_unit {
         "bytes/s" => format!("{}/s", bytes_f64(value)),
         "1/s" => format!("{}/s", number(value)),
+        "watts" => with_prefix(value, "W"),
         unit => format!("{} {unit}", three_digits(value)),
     }
 }
@@ -178,11 +208,34 @@ mod tests {
     #[test]
     fn a_rate_has_its_own_unit_not_its_counters() {
         assert_eq!(rate_unit("cpu.usage", "nanoseconds").0, "cores");
-        assert_eq!(rate_unit("cpu.pressure.some.total", "nanoseconds").0, "s/s");
+        assert_eq!(rate_unit("pressure.cpu.some.total", "nanoseconds").0, "s/s");
         assert_eq!(rate_unit("io.read.bytes", "bytes").0, "bytes/s");
         assert_eq!(rate_unit("perf.page_faults", "count").0, "1/s");
         assert_eq!(rate("cpu.usage", "nanoseconds", 1.5e9), "1.50 cores");
         assert_eq!(rate("perf.page_faults", "count", 25_000.0), "25k/s");
+    }
+
+    #[test]
+    fn physical_units_have_decimal_prefixes() {
+        for (unit, number, expected) in [
+            ("joules", 262_143.0, "262 kJ"),
+            ("joules", 0.0, "0 J"),
+            ("joules", 0.25, "250 mJ"),
+            ("watts", 1250.0, "1.25 kW"),
+            ("watts", -3.5, "-3.50 W"),
+            ("watts", 0.000_25, "0.000 W"),
+            ("hertz", 2_400_000_000.0, "2.40 GHz"),
+            ("volts", 0.992, "992 mV"),
+            ("amperes", 12.0, "12 A"),
+            ("celsius", -5.25, "-5.25 °C"),
+            ("rpm", 12_300.0, "12.3k rpm"),
+            ("bytes/s", 12.5e9, "11.6 GiB/s"),
+        ] {
+            assert_eq!(value(unit, number), expected, "{unit} {number}");
+        }
+        assert_eq!(rate_unit("node.energy.package", "joules"), ("watts", 1.0));
+        assert_eq!(rate("node.energy.package", "joules", 312.5), "312 W");
+        assert_eq!(rate_unit("node.cpu.throttled.thermal.time", "nanoseconds").0, "s/s");
     }
 
     #[test]

@@ -235,17 +235,18 @@ ENTRY = enum(
     session=record(node=text, agent_version=text, started_us=i64),
     metric=record(id=u32, name=text,
                   unit=one_of("bytes", "nanoseconds", "percent", "pages", "sectors", "cycles", "count",
-                              "labelled"),
+                              "labelled", "celsius", "joules", "watts", "hertz", "volts", "amperes", "rpm", "bytes/s"),
                   kind=one_of("counter", "gauge"), number=one_of("unsigned", "signed", "float")),
     job=record(handle=u32, job_id=text, cluster=option(text), owner_uid=option(u32), owner=option(text), started_us=i64),
     series=record(id=u32, metric=u32, job=option(u32), labels=some(pair(text))),
     shape=record(id=u32, source=text, series=some(u32)))
 TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64)
+PLAN_CHANGE = record(at_us=i64, job=option(u32), metric=text, old_us=option(u64), new_us=option(u64),
+                     cause=one_of("baseline", "registration", "job_end", "reload",
+                                  "lease", "lease_end", "governor", "refresh_interval"), by=option(text),
+                     until_us=option(i64))
 EVENT = enum(
-    plan_change=record(at_us=i64, job=option(u32), metric=text, old_us=option(u64), new_us=option(u64),
-                       cause=one_of("baseline", "registration", "job_end", "reload",
-                                    "lease", "lease_end", "governor"), by=option(text),
-                       until_us=option(i64)),
+    plan_change=PLAN_CHANGE,
     job_ended=record(job=u32, at_us=i64),
     mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)),
     job_facts=record(job=u32, is_over=boolean, account=option(text), queue=option(text), nodes=option(text),
@@ -254,7 +255,8 @@ EVENT = enum(
     request_refused=record(at_us=i64, job=u32, request=text, period_us=option(u64), by=option(text), reason=text),
     session_ended=record(at_us=i64),
     job_details=record(job=u32, name=option(text), display_id=option(text), time_limit_s=option(u64),
-                       memory_bytes=option(u64), gpus=option(u32), restarts=option(u32)))
+                       memory_bytes=option(u64), gpus=option(u32), restarts=option(u32)),
+    step_plan_change=record(level=one_of("step", "task"), change=PLAN_CHANGE))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,

@@ -20,6 +20,12 @@ pub fn monotonic_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
+/// Returns the time since the machine started, with the time in which it was suspended, in nanoseconds. The kernel dates the
+/// starts of processes by it.
+pub fn boottime_ns() -> u64 {
+    nanos(clock_gettime(ClockId::Boottime))
+}
+
 /// Returns the wall-clock time, in nanoseconds since the epoch. It dates samples.
 #[inline]
 pub fn realtime_ns() -> u64 {

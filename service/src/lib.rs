@@ -14,4 +14,5 @@ pub mod log_throttle;
 pub mod printable;
 pub mod svg;
 pub mod token_bucket;
+pub mod unix_socket;
 pub mod users;

@@ -37,6 +37,8 @@ pub struct OpenOptions {
     pub timescale: TimescaleMode,
     /// True if a missing file is created.
     pub may_create: bool,
+    /// True if ends of jobs are queued for a command.
+    pub queues_job_ends: bool,
 }
 
 /// The way in which samples are written.

@@ -149,7 +149,7 @@ fn the_most_severe_finding_is_first_and_others_may_be_suppressed() {
     assert_eq!(ids, [(Severity::Critical, "serial-code"), (Severity::Warning, "swapping")]);
     let serial = &findings[0];
     assert_eq!(serial.sentence, "The program used one core of 16: it seems to be serial.");
-    assert_eq!(serial.evidence, "1 cores in use on average, 6.25 % of 16");
+    assert_eq!(serial.evidence, "cores in use: 1 on average, at most 1 at a time; 6.25 % of 16");
     assert_eq!(serial.figures["one_max"], 1.01);
     assert_eq!(
         serial.remedy(Some(Scheduler::Slurm)).as_deref(),

@@ -47,6 +47,8 @@ pub struct PlanChange {
     pub node: String,
     /// The metric.
     pub metric: String,
+    /// `step` or `task` if the change concerns each step or task; none for the job as a whole.
+    pub level: Option<String>,
     /// The previous period; none if the metric was not sampled.
     pub old: Option<String>,
     /// The new period; none if the metric is no longer sampled.

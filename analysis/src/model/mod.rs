@@ -1,18 +1,24 @@
 //! The contents of a report, and its JSON form.
 
+mod energy;
 mod events;
 mod finding;
 mod parts;
 mod series;
+mod traffic;
+
+use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
+pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use series::{PeriodUse, SeriesReport};
+pub use traffic::Traffic;
 
 /// The report of a job.
 #[derive(Debug, Default, Serialize)]
@@ -43,6 +49,13 @@ pub struct Report {
     pub outcome: Outcome,
     /// The resource usage.
     pub used: Usage,
+    /// The energy, if a counter of it was sampled on one of the nodes.
+    pub energy: Option<Energy>,
+    /// The energy over time, by node.
+    #[serde(skip)]
+    pub node_energy: BTreeMap<String, NodeEnergy>,
+    /// The traffic with networks and file systems, on the nodes that the job had alone; none where no counter of it was sampled.
+    pub traffic: Vec<Traffic>,
     /// The findings, the most severe first.
     pub findings: Vec<Finding>,
     /// The scheduler for whose directives the site asked.
@@ -228,10 +241,16 @@ pub struct KernelTotals {
 /// The cost of the measurement itself.
 #[derive(Debug, Serialize)]
 pub struct MeasuringCost {
-    /// CPU time, in seconds.
+    /// CPU time, in seconds, on all nodes that report it.
     pub cpu_s: f64,
-    /// Percent of one core over the job's wall time.
+    /// Percent of one core over the job's wall time, the mean of these nodes.
     pub core_percent: f64,
+    /// The number of these nodes.
+    pub nodes: u64,
+    /// The node with the highest cost.
+    pub highest_node: Option<String>,
+    /// Percent of one core of that node.
+    pub highest_core_percent: f64,
 }
 
 impl Report {
@@ -279,10 +298,16 @@ impl Report {
         (!self.steps.is_empty()).then_some(Scheduler::Slurm)
     }
 
-    /// Adds the CPU time that the measurement used.
+    /// Adds the CPU time that the measurement of a job on one node used.
     pub fn add_measuring_cost(&mut self, cpu_s: f64) {
         let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };
-        self.measuring = Some(MeasuringCost { cpu_s, core_percent });
+        self.measuring = Some(MeasuringCost {
+            cpu_s,
+            core_percent,
+            nodes: 1,
+            highest_node: self.nodes.first().cloned(),
+            highest_core_percent: core_percent,
+        });
     }
 }
 

@@ -64,6 +64,8 @@ pub struct NodeReport {
     pub samples: u64,
     /// True if the agent was lost, so that the end of the job there is unknown.
     pub is_lost: bool,
+    /// The energy of the job there, in joules, if known.
+    pub energy_joules: Option<f64>,
     /// The used resources.
     #[serde(flatten)]
     pub used: Resources,

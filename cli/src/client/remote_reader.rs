@@ -156,6 +156,8 @@ impl Read for RemoteReader {
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
             | Query::Losses { .. }
+            | Query::NodeSeries { .. }
+            | Query::JobNodes { .. }
             | Query::FinestRollup { .. } => vec![query.clone()],
         };
         for part in &parts {

@@ -111,7 +111,8 @@ fn text(comparison: &Comparison, all: bool) -> String {
         );
         let difference = row.difference.map_or_else(|| "-".to_owned(), |by| signed(row, by));
         let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
-        let metric = format!("{phase}{}", row.metric);
+        let estimated = if row.is_estimate { " (estimated)" } else { "" };
+        let metric = format!("{phase}{}{estimated}", row.metric);
         let verdict = verdict(row.verdict).to_owned();
         rows.push(vec![metric, value(row.a), value(row.b), difference + &percent, interval, verdict]);
     }
@@ -136,9 +137,10 @@ fn text(comparison: &Comparison, all: bool) -> String {
     text
 }
 
-/// Returns true for a difference, and for the time from begin to end.
+/// Returns true for a difference, for the time from begin to end, and for energy.
 fn is_shown(row: &Difference) -> bool {
-    matches!(row.verdict, Verdict::Higher | Verdict::Lower) || row.metric == "elapsed"
+    matches!(row.verdict, Verdict::Higher | Verdict::Lower)
+        || ["elapsed", "energy"].contains(&row.metric.as_str())
 }
 
 const fn verdict(verdict: Verdict) -> &'static str {
@@ -179,6 +181,7 @@ mod tests {
             percent: Some(-25.0),
             interval: Some([-0.75, -0.25]),
             verdict,
+            is_estimate: false,
         }
     }
 
@@ -191,6 +194,7 @@ mod tests {
             rows: vec![
                 difference("cpu.usage", "cores", Verdict::Lower),
                 difference("memory.anon", "bytes", Verdict::NoDifferenceShown),
+                Difference { is_estimate: true, ..difference("energy", "joules", Verdict::TooFewValues) },
             ],
         };
         let printed = text(&comparison, false);
@@ -207,6 +211,7 @@ mod tests {
                 "B is lower"
             ]
         );
+        assert!(lines[5].starts_with("solve: energy (estimated)  2 J "), "{printed}");
         assert!(printed.contains("1 metrics") && printed.contains("note: single jobs"), "{printed}");
         assert!(text(&comparison, true).contains("no difference shown"));
     }

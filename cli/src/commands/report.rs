@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 
 use polymeter_analysis::advice;
+use polymeter_analysis::charts;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
+use polymeter_service::clock;
 
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::{style, terminal};
 use crate::report::choice::choose;
 use crate::report::findings::add_findings;
+use crate::report::html;
 use crate::report::render::{self, Sections};
 use crate::report::step::keep_step;
 use crate::store_failure::store_failure;
@@ -41,6 +44,14 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_name = "DIRECTORY", default_value = advice::DIRECTORY)]
     advice: PathBuf,
 
+    /// Write a page with charts; - for the standard output. It needs no network.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "jobstats"])]
+    html: Option<PathBuf>,
+
+    /// Replace an existing page.
+    #[arg(long, requires = "html")]
+    force: bool,
+
     /// Print JSON.
     #[arg(long, conflicts_with = "jobstats")]
     json: bool,
@@ -60,11 +71,18 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let mut source = arguments.source.open()?;
     let wanted = arguments.job.as_deref().or(arguments.job_option.as_deref());
+    let page = arguments.html.as_deref().map(|path| html::Output::open(path, arguments.force)).transpose()?;
     let chosen = choose(&mut source, wanted)?;
     let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(failed)?;
     add_findings(&mut report, &arguments.advice);
     if let Some(step) = &chosen.step {
         keep_step(&mut report, step)?;
+    }
+    if let Some(page) = page {
+        if chosen.step.is_none() {
+            charts::refine(source.reader.as_mut(), &chosen.job, &mut report).map_err(failed)?;
+        }
+        return page.write(&html::page(&report, clock::realtime_us()));
     }
     print(&report, arguments)
 }

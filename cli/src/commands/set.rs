@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::control::{Answer, LeaseAnswer, Request, SetRequest};
+use polymeter_proto::step_level::StepLevel;
 use polymeter_service::clock;
 
 use crate::client::agent::unexpected;
 use crate::client::job_choice::JobChoice;
 use crate::client::target::{ControlTarget, TargetAnswer};
 use crate::control_view::nodes;
-use crate::control_view::plan::cost_text;
+use crate::control_view::plan::{cost_text, targets_text};
 use crate::failure::Failure;
 use crate::output::table::table;
 use crate::output::{terminal, units};
@@ -19,6 +20,14 @@ pub(crate) struct SetArguments {
     /// Metrics and their periods: 'cpu.*=10ms' perf.page_faults=1ms.
     #[arg(required = true, value_name = "SELECTOR=PERIOD")]
     periods: Vec<String>,
+
+    /// Change the periods of each step of the job, instead of those of the job as a whole.
+    #[arg(long, conflicts_with = "tasks")]
+    steps: bool,
+
+    /// Change the periods of each task of every step.
+    #[arg(long)]
+    tasks: bool,
 
     /// The duration of the change. Default: the maximum that is allowed.
     #[arg(long = "for", value_name = "TIME")]
@@ -34,6 +43,15 @@ pub(crate) struct SetArguments {
 impl SetArguments {
     pub(crate) const fn is_json(&self) -> bool {
         self.target.json
+    }
+
+    /// Returns the level of the parts whose periods are requested; none for the job as a whole.
+    const fn level(&self) -> Option<StepLevel> {
+        match (self.steps, self.tasks) {
+            (true, _) => Some(StepLevel::Step),
+            (false, true) => Some(StepLevel::Task),
+            (false, false) => None,
+        }
     }
 
     /// Returns the requested periods by selector.
@@ -53,27 +71,59 @@ impl SetArguments {
     }
 }
 
+/// Returns a row for each metric: its period, and the reason where that is longer than requested.
+fn rows(metrics: &BTreeMap<String, String>, reasons: &BTreeMap<String, String>) -> Vec<Vec<String>> {
+    let row = |(metric, period): (&String, &String)| {
+        let reason = (!reasons.is_empty()).then(|| reasons.get(metric).cloned().unwrap_or_default());
+        [metric.clone(), period.clone()].into_iter().chain(reason).collect()
+    };
+    metrics.iter().map(row).collect()
+}
+
 pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     let plan = arguments.plan()?;
     let job = arguments.job.id(arguments.target.socket())?;
-    let verb = Request::Set(SetRequest { job, plan, duration: arguments.duration.clone() });
+    let (level, duration) = (arguments.level(), arguments.duration.clone());
+    if level.is_some() && !arguments.job.is_job() {
+        let message = "cannot change the periods of steps or tasks of the node; name a job with --job";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let verb = Request::Set(SetRequest { job, level, plan, duration });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.is_json()),
         TargetAnswer::Agent(answer) => answer,
     };
-    let Answer::Granted(LeaseAnswer { metrics, unavailable, cost, until_us }) = &answer else {
-        return Err(unexpected(answer));
-    };
+    let Answer::Granted(granted) = &answer else { return Err(unexpected(answer)) };
+    let LeaseAnswer { metrics, reasons, unavailable, cost, until_us, .. } = granted;
     if arguments.is_json() {
         return terminal::print_json(&answer);
     }
-    let rows: Vec<_> = metrics.iter().map(|(metric, period)| vec![metric.clone(), period.clone()]).collect();
-    terminal::print(&table(&rows))?;
+    terminal::print(&table(&rows(metrics, reasons)))?;
     let (cost, remaining) = (cost_text(cost), units::remaining(clock::realtime_us(), *until_us));
     terminal::print(&format!("all sampling of the job costs {cost}; ends in {remaining}\n"))?;
+    if let Some(targets) = targets_text(granted) {
+        terminal::print(&format!("{targets}\n"))?;
+    }
     // A pattern may select unavailable metrics without a message.
     for (metric, reason) in unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {
         terminal::print_error(&format!("polymeter: {metric} is not available: {reason}\n"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot;
+
+    #[test]
+    fn periods_are_laid_out_with_the_reasons_why_they_are_longer() {
+        let of = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(metric, text)| ((*metric).to_owned(), (*text).to_owned())).collect()
+        };
+        let metrics: BTreeMap<_, _> = of(&[("node.hwmon.power", "1s"), ("node.load1", "10ms")]);
+        let reasons = of(&[("node.hwmon.power", "it changes every 1s: granted 1s instead of 10ms")]);
+        snapshot::check("set", &table(&rows(&metrics, &reasons)));
+        assert_eq!(rows(&metrics, &BTreeMap::new())[1], ["node.load1", "10ms"]);
+    }
 }

@@ -4,7 +4,7 @@ use polymeter_proto::control::{Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanA
 use polymeter_proto::text::abridged_list;
 use polymeter_service::clock;
 
-use super::plan::{cost_text, plan_text};
+use super::plan::{cost_text, plan_text, targets_text};
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::table::table_within;
@@ -73,16 +73,17 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
                 "cannot read its answer; check that its agent has the version of this command".to_owned(),
             ),
         },
-        Some(Ok(Answer::Granted(LeaseAnswer { metrics, cost, until_us, .. }))) => {
+        Some(Ok(Answer::Granted(grant @ LeaseAnswer { metrics, cost, until_us, .. }))) => {
             let granted: Vec<_> =
                 metrics.iter().map(|(metric, period)| format!("{metric} {period}")).collect();
             (
                 "granted",
                 format!(
-                    "{}; {}; ends in {}",
+                    "{}; {}; ends in {}{}",
                     abridged_list(&granted, NAMED),
                     cost_text(cost),
-                    units::remaining(now_us, *until_us)
+                    units::remaining(now_us, *until_us),
+                    targets_text(grant).map_or_else(String::new, |targets| format!("; {targets}"))
                 ),
             )
         }

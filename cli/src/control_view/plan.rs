@@ -1,31 +1,59 @@
 //! The plan of a job or a node as text, and the predicted cost of sampling. Pure.
 
-use polymeter_proto::control::{PlanLine, PredictedCost, RefusedLine};
+use polymeter_proto::control::{LeaseAnswer, PlanLine, PredictedCost, RefusedLine};
+use polymeter_proto::step_level::StepLevel;
 
 use crate::output::table::{head, table_within};
 use crate::output::units;
 
-/// Lays out a plan as a table, and below it the refused requests of the submission.
+/// Lays out a plan as a table, and below it the reasons for periods that are longer than requested, and the refused requests of
+/// the submission.
 pub(crate) fn plan_text(
     plan: &[PlanLine],
     refused: &[RefusedLine],
     now_us: i64,
     limit: Option<usize>,
 ) -> String {
+    let has_levels = plan.iter().any(|line| line.level.is_some());
+    let with_level = |mut cells: Vec<String>, level: &str| {
+        if has_levels {
+            cells.insert(1, level.to_owned());
+        }
+        cells
+    };
     let row = |line: &PlanLine| {
         let ends =
             line.until_us.map_or_else(|| "-".to_owned(), |until_us| units::remaining(now_us, until_us));
-        vec![line.metric.clone(), line.period.clone(), reason(line), ends]
+        with_level(vec![line.metric.clone(), line.period.clone(), reason(line), ends], level_name(line.level))
     };
-    let rows: Vec<_> = std::iter::once(head(["METRIC", "PERIOD", "REASON", "ENDS IN"]))
-        .chain(plan.iter().map(row))
-        .collect();
+    let head = with_level(head(["METRIC", "PERIOD", "REASON", "ENDS IN"]), "OF");
+    let rows: Vec<_> = std::iter::once(head).chain(plan.iter().map(row)).collect();
     let mut text = table_within(&rows, limit);
+    for (line, reason) in plan.iter().filter_map(|line| Some((line, line.reason.as_ref()?))) {
+        let level = line.level.map_or_else(String::new, |level| format!(" of {}", level_name(Some(level))));
+        text.push_str(&format!("{}{level}: {reason}\n", line.metric));
+    }
     for RefusedLine { request, period, reason } in refused {
         let period = period.as_ref().map_or_else(String::new, |period| format!("={period}"));
         text.push_str(&format!("refused request {request}{period}: {reason}\n"));
     }
     text
+}
+
+/// Returns the name of the parts of a job that a line concerns.
+const fn level_name(level: Option<StepLevel>) -> &'static str {
+    match level {
+        None => "job",
+        Some(StepLevel::Step) => "steps",
+        Some(StepLevel::Task) => "tasks",
+    }
+}
+
+/// Formats the number of steps or tasks that a lease concerns now; none for a lease of the job as a whole.
+pub(crate) fn targets_text(granted: &LeaseAnswer) -> Option<String> {
+    let (level, targets) = (granted.level?, granted.targets?);
+    let later = level_name(Some(level));
+    Some(format!("applies to {} now, and to {later} that begin later", level.counted(targets)))
 }
 
 /// Formats the reason for a metric's period: the layer of the plan, and the owner of a lease.
@@ -50,6 +78,8 @@ mod tests {
         let plan = serde_json::json!([
             {"metric": "cpu.usage", "period": "10ms", "cause": "lease", "actor": "uid 1000", "until_us": 600_000_000},
             {"metric": "memory.current", "period": "1s", "cause": "baseline"},
+            {"metric": "node.hwmon.power", "period": "1s", "cause": "baseline", "requested": "10ms",
+             "reason": "it changes every 1s: granted 1s instead of 10ms"},
             {"metric": "perf.instructions", "period": "100ms", "cause": "registration"},
         ]);
         let refused = serde_json::json!([
@@ -59,5 +89,34 @@ mod tests {
         let plan: Vec<PlanLine> = serde_json::from_value(plan).unwrap();
         let refused: Vec<RefusedLine> = serde_json::from_value(refused).unwrap();
         snapshot::check("plan", &plan_text(&plan, &refused, 0, Some(80)));
+    }
+
+    #[test]
+    fn periods_of_steps_and_tasks_are_told_from_those_of_the_job() {
+        let plan = serde_json::json!([
+            {"metric": "cpu.usage", "period": "1s", "cause": "baseline"},
+            {"metric": "cpu.usage", "level": "step", "period": "20ms", "cause": "lease", "actor": "uid 1000", "until_us": 600_000_000,
+             "requested": "10ms", "reason": "the governor lengthens it: granted 20ms instead of 10ms"},
+            {"metric": "memory.current", "level": "task", "period": "5s", "cause": "baseline"},
+        ]);
+        let plan: Vec<PlanLine> = serde_json::from_value(plan).unwrap();
+        snapshot::check("plan_of_steps", &plan_text(&plan, &[], 0, Some(80)));
+    }
+
+    #[test]
+    fn a_lease_of_steps_states_how_many_there_are() {
+        let granted = |more: serde_json::Value| {
+            let mut answer = serde_json::json!({
+                "metrics": {}, "unavailable": [], "until_us": 0,
+                "cost": {"cpu_percent": 0.0, "samples_per_s": 0.0, "bytes_per_s": 0.0},
+            });
+            answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value::<LeaseAnswer>(answer).unwrap()
+        };
+        assert_eq!(targets_text(&granted(serde_json::json!({}))), None);
+        let text = targets_text(&granted(serde_json::json!({"level": "step", "targets": 1})));
+        assert_eq!(text.as_deref(), Some("applies to 1 step now, and to steps that begin later"));
+        let text = targets_text(&granted(serde_json::json!({"level": "task", "targets": 0})));
+        assert_eq!(text.as_deref(), Some("applies to 0 tasks now, and to tasks that begin later"));
     }
 }

@@ -1,5 +1,8 @@
 //! Text fitted into a number of terminal columns. Pure.
 
+#[cfg(feature = "local")]
+use std::collections::{HashMap, HashSet};
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The character that replaces text that was cut off. It takes one column.
@@ -60,18 +63,29 @@ pub(crate) fn without_middle(name: &str, columns: usize) -> String {
 #[cfg(feature = "local")]
 pub(crate) fn distinct_names(names: &[String], columns: usize) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| without_middle(name, columns)).collect();
-    let is_ambiguous = |at: usize| {
-        short.iter().enumerate().any(|(other, text)| {
-            other != at && Some(text) == short.get(at) && names.get(other) != names.get(at)
-        })
-    };
-    let fit = |(at, name): (usize, &String)| {
-        if width(name) <= columns || !is_ambiguous(at) {
-            return short.get(at).cloned().unwrap_or_default();
+    let ambiguous = ambiguous(&short, names);
+    let fit = |(name, short): (&String, &String)| {
+        if width(name) <= columns || !ambiguous.contains(short.as_str()) {
+            return short.clone();
         }
         format!("{ELLIPSIS}{}", tail(name, columns.saturating_sub(1)))
     };
-    names.iter().enumerate().map(fit).collect()
+    names.iter().zip(&short).map(fit).collect()
+}
+
+/// Returns true if different names have different short forms.
+#[cfg(feature = "local")]
+pub(crate) fn has_distinct(short: &[String], names: &[String]) -> bool {
+    ambiguous(short, names).is_empty()
+}
+
+/// Returns the short forms that several different names have.
+#[cfg(feature = "local")]
+fn ambiguous<'a>(short: &'a [String], names: &[String]) -> HashSet<&'a str> {
+    let mut name_of: HashMap<&str, &str> = HashMap::new();
+    let pairs = short.iter().zip(names);
+    let others = pairs.filter(|(short, name)| *name_of.entry(short).or_insert(name) != name.as_str());
+    others.map(|(short, _)| short.as_str()).collect()
 }
 
 /// Fills a text up to `columns` with blanks on its right.

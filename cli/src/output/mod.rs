@@ -4,6 +4,8 @@ pub(crate) mod chart;
 #[cfg(feature = "local")]
 pub(crate) mod file_name;
 pub(crate) mod layout;
+#[cfg(feature = "local")]
+pub(crate) mod new_file;
 pub(crate) mod printable;
 #[cfg(feature = "local")]
 pub(crate) mod style;

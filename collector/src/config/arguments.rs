@@ -8,6 +8,7 @@ use polymeter_service::log;
 use polymeter_store::{StoreUrl, TimescaleMode};
 
 use super::endpoint::Endpoint;
+use super::job_end::RawJobEnd;
 use super::model::{CollectorConfig, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
 use super::raw::RawConfig;
 
@@ -94,6 +95,8 @@ impl CollectorArguments {
             bind_node_to_key: raw.security.bind_node_to_key.unwrap_or(usual.bind_node_to_key),
             metrics_listen: raw.metrics_listen,
             sinks: raw.sinks,
+            job_end: raw.job_end.and_then(RawJobEnd::resolve),
+            api: raw.api.resolve(),
             keys: raw.security.resolve(),
             log_level: log::resolve_filter(self.log.as_ref(), raw.log_level.unwrap_or(usual.log_level)),
             log_format: self.log_format.or(raw.log_format).unwrap_or(usual.log_format),
@@ -111,6 +114,7 @@ mod tests {
     use super::*;
     use crate::control::ControlConfig;
     use crate::ingest::{OutOfRangePolicy, TimeRange};
+    use crate::job_end::JobEndConfig;
     use crate::keys::CollectorKeyFiles;
 
     fn resolve(arguments: &[&str]) -> Result<CollectorConfig, String> {
@@ -292,6 +296,80 @@ mod tests {
             let faults = retention(text).unwrap_err();
             let place = format!("collector.toml:{line}: ");
             assert!(faults.contains(&place) && faults.contains(part), "{faults}");
+        }
+    }
+
+    #[test]
+    fn the_api_is_configurable_and_open_to_other_machines_only_on_purpose() {
+        use polymeter_api::{ApiConfig, Listen, Proxy};
+        let resolve = resolver();
+        let api = |text: &str| resolve(&format!("[api]\n{text}"), &[]).map(|config| config.api);
+        assert_eq!((api(""), api("listen = 'off'\n")), (Ok(None), Ok(None)));
+        let usual = ApiConfig::new(Listen::Unix("/run/api.sock".into()));
+        assert_eq!(api("listen = '/run/api.sock'\n"), Ok(Some(usual.clone())));
+        let text = "listen = '/run/api.sock'\ntrusted_proxies = ['user:www-data', '192.0.2.0/24']\nuser_header = 'X-User'\nreaders = 2\nquery_timeout = '30s'\nuser_requests = 3\nuser_requests_per_second = 4\nuser_bytes_per_second = 5000\n";
+        let config = api(text).unwrap().unwrap();
+        let proxies = ["user:www-data", "192.0.2.0/24"].map(|proxy| proxy.parse::<Proxy>().unwrap());
+        assert_eq!((config.trusted_proxies, config.user_header.as_str()), (proxies.to_vec(), "X-User"));
+        let limits = config.limits;
+        assert_eq!(
+            (limits.readers, limits.query_timeout, limits.user_requests),
+            (2, Duration::from_secs(30), 3)
+        );
+        assert_eq!((limits.user_requests_per_second, limits.user_bytes_per_second), (4, 5000));
+        let remote = "listen = '0.0.0.0:7719'\ninsecure = true\ntrusted_proxies = ['192.0.2.1']\n";
+        assert!(api(remote).unwrap().is_some());
+        for (text, line, part) in [
+            ("listen = 'localhost:7719'\n", 2, "127.0.0.1:7719"),
+            ("listen = '0.0.0.0:7719'\n", 2, "`insecure = true`"),
+            ("listen = '0.0.0.0:7719'\ninsecure = true\n", 2, "`trusted_proxies`"),
+            ("trusted_proxies = ['proxy.example']\n", 2, "user:NAME"),
+            ("user_header = 'a b'\n", 2, "name of a header"),
+            ("user_header = 'Authorization'\n", 2, "name of a header"),
+            ("readers = 0\n", 2, "from 1 to"),
+            ("tokens = 1\n", 2, "unknown key `tokens` in [api]"),
+        ] {
+            let faults = api(text).unwrap_err();
+            assert!(
+                faults.contains(&format!("collector.toml:{line}: ")) && faults.contains(part),
+                "{faults}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_command_at_the_end_of_jobs_is_configurable() {
+        let resolve = resolver();
+        let job_end = |text: &str| resolve(text, &[]).map(|config| config.job_end);
+        assert_eq!(job_end(""), Ok(None));
+        let usual = JobEndConfig::new("/c");
+        assert_eq!(job_end("[job_end]\ncommand = ['/c']\n"), Ok(Some(usual.clone())));
+        let of = job_end(
+            "[job_end]\ncommand = ['/c', '-x', '']\ntimeout = '5s'\nconcurrent = 8\nqueue = 7\ndelay = '1min'\nadvice = '/a'\n",
+        );
+        let expected = JobEndConfig {
+            arguments: vec!["-x".to_owned(), String::new()],
+            timeout: Duration::from_secs(5),
+            concurrent: 8,
+            queue: 7,
+            delay: Duration::from_secs(60),
+            advice: "/a".into(),
+            ..usual
+        };
+        assert_eq!(of, Ok(Some(expected)));
+        for (text, line, part) in [
+            ("[job_end]\ntimeout = '5s'\n", 1, "missing `command`"),
+            ("[job_end]\ncommand = []\n", 2, "expected an absolute path"),
+            ("[job_end]\ncommand = ['c']\n", 2, "expected an absolute path, found `c`"),
+            ("[job_end]\ncommand = ['/c', \"a\\u0000\"]\n", 2, "NUL"),
+            ("[job_end]\ncommand = ['/c']\ntimeout = '2h'\n", 3, "from 1s to 1h"),
+            ("[job_end]\ncommand = ['/c']\nconcurrent = 0\n", 3, "from 1 to 64"),
+            ("[job_end]\ncommand = ['/c']\ncomand = 1\n", 3, "did you mean `command`?"),
+            ("job_end = '/c'\n", 1, "a section [job_end]"),
+        ] {
+            let faults = job_end(text).unwrap_err();
+            let place = format!("collector.toml:{line}: ");
+            assert!(faults.contains(&place) && faults.contains(part), "{text}: {faults}");
         }
     }
 

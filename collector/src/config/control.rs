@@ -73,6 +73,7 @@ impl RawControl {
             pending_requests_file: path(self.pending_requests_file),
             scheduler_user: self.scheduler_user.map(|user| user.0),
             administrators: self.administrators,
+            ..ControlConfig::default()
         }
     }
 }

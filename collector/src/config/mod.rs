@@ -2,10 +2,12 @@
 //!
 //! All faults are found before anything is opened, and reported together.
 
+mod api;
 mod arguments;
 mod clock;
 mod control;
 mod endpoint;
+mod job_end;
 mod model;
 mod raw;
 mod retention;

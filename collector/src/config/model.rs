@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use polymeter_api::ApiConfig;
 use polymeter_service::log;
-use polymeter_store::{Retention, StoreUrl, TimescaleMode};
+use polymeter_store::{OpenOptions, Retention, StoreUrl, TimescaleMode};
 
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
+use crate::job_end::JobEndConfig;
 use crate::keys::CollectorKeyFiles;
 use crate::limits;
 use crate::sinks::SinkUrl;
@@ -52,6 +54,10 @@ pub struct CollectorConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// The sinks of committed rows.
     pub sinks: Vec<SinkUrl>,
+    /// The command at the end of each job; none if nothing runs.
+    pub job_end: Option<JobEndConfig>,
+    /// The HTTP API; none if it is not served.
+    pub api: Option<ApiConfig>,
     /// The events that are logged.
     pub log_level: log::Filter,
     /// The form of log lines.
@@ -76,8 +82,15 @@ impl CollectorConfig {
             bind_node_to_key: true,
             metrics_listen: None,
             sinks: Vec::new(),
+            job_end: None,
+            api: None,
             log_level: log::Filter::default(),
             log_format: log::Format::default(),
         }
+    }
+
+    /// Returns the options with which the store is opened to write.
+    pub(crate) const fn open_options(&self, may_create: bool) -> OpenOptions {
+        OpenOptions { timescale: self.timescaledb, may_create, queues_job_ends: self.job_end.is_some() }
     }
 }

@@ -10,9 +10,11 @@ use polymeter_service::document::{Fault, Faults, Reporter, Section, read_text};
 use polymeter_service::log;
 use polymeter_store::{StoreUrl, TimescaleMode};
 
+use super::api::RawApi;
 use super::clock::{CoarseDuration, RawClock};
 use super::control::RawControl;
 use super::endpoint::Endpoint;
+use super::job_end::RawJobEnd;
 use super::retention::RawRetention;
 use super::security::RawSecurity;
 use crate::sinks::SinkUrl;
@@ -40,6 +42,8 @@ pub(super) struct RawConfig {
     pub(super) security: RawSecurity,
     pub(super) metrics_listen: Option<SocketAddr>,
     pub(super) sinks: Vec<SinkUrl>,
+    pub(super) job_end: Option<RawJobEnd>,
+    pub(super) api: RawApi,
     pub(super) log_level: Option<log::Filter>,
     pub(super) log_format: Option<log::Format>,
 }
@@ -94,6 +98,8 @@ impl RawConfig {
             control: RawControl::take(&mut root, reporter_ref),
             metrics_listen: root.parse("metrics_listen", reporter_ref, address),
             sinks: sinks(&mut root, reporter_ref),
+            job_end: RawJobEnd::take(&mut root, reporter_ref),
+            api: RawApi::take(&mut root, reporter_ref),
             log_level: root.parse("log_level", reporter_ref, str::parse),
             log_format: root.parse("log_format", reporter_ref, str::parse),
         };

@@ -32,8 +32,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use polymeter_api::ControlRequest;
 use polymeter_proto::control::{Refusal, RoutedRequest};
 use polymeter_service::clock::Clock;
+use polymeter_service::unix_socket;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
@@ -43,7 +45,7 @@ use self::munge::Unmunge;
 use self::pending_file::PendingFile;
 #[cfg(fuzzing)]
 pub use self::pending_file::requests;
-use crate::limits;
+use crate::limits::{self, ReadTimeouts};
 use crate::messages::AgentAnswer;
 use crate::reading::ReadSessions;
 
@@ -69,6 +71,8 @@ pub struct ControlConfig {
     pub scheduler_user: Option<String>,
     /// The users, and groups with a leading `@`, that may read all jobs, besides root.
     pub administrators: Vec<String>,
+    /// The timeouts of sessions of reading.
+    pub read_timeouts: ReadTimeouts,
 }
 
 /// The listener for other machines.
@@ -112,7 +116,7 @@ impl Listeners {
     /// Opens the configured listeners.
     pub(crate) fn open(config: &ControlConfig) -> Result<Self, ListenError> {
         let local = config.socket.as_ref().map(|path| {
-            unix_listener::listen(path)
+            unix_socket::listen(path)
                 .map_err(|source| ListenError { place: path.display().to_string(), source })
         });
         let network = config.network.as_ref().map(|network| {
@@ -150,15 +154,23 @@ pub(crate) struct Control {
 /// Control, and the queue for agents' answers to it.
 pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 
+/// The queue of requests from the HTTP API, and true if it is served.
+#[derive(Debug)]
+pub(crate) struct ApiRequests {
+    pub(crate) queue: mpsc::Receiver<ControlRequest>,
+    pub(crate) is_served: bool,
+}
+
 impl Control {
-    /// Starts the thread. Returns none if there is no listener.
+    /// Starts the thread. Returns none if there is neither a listener nor the HTTP API.
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,
         sessions: impl FnOnce() -> io::Result<ReadSessions>,
+        api: ApiRequests,
         clock: Clock,
     ) -> io::Result<Option<Started>> {
-        if listeners.is_empty() {
+        if listeners.is_empty() && !api.is_served {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -171,7 +183,7 @@ impl Control {
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listeners, coordinator, received, sessions_of_listeners) => {}
+                    () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}
                     // The stop was requested, or its sender was dropped.
                     _ = stopped => {}
                 }
@@ -193,7 +205,7 @@ impl Control {
 async fn serve(
     listeners: Listeners,
     coordinator: Arc<Coordinator>,
-    mut answers: mpsc::Receiver<AgentAnswer>,
+    (mut answers, mut api): (mpsc::Receiver<AgentAnswer>, mpsc::Receiver<ControlRequest>),
     sessions: ReadSessions,
 ) {
     if let Some(listener) = listeners.local {
@@ -208,6 +220,12 @@ async fn serve(
                 Some(answer) => coordinator.take_answer(answer),
                 None => return,
             },
+            // Without the API its end of the queue is closed, and this branch is never taken again.
+            Some(ControlRequest { uid, line, reply }) = api.recv() => {
+                let coordinator = Arc::clone(&coordinator);
+                // A client that is gone needs no answer.
+                tokio::spawn(async move { reply.send(coordinator.answer(uid, &line).await).ok() });
+            }
             sessions = coordinator.changed_sessions() => coordinator.sessions_connected(sessions),
         }
     }

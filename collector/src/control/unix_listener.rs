@@ -1,10 +1,7 @@
 //! The listener for this machine: a Unix socket, whose clients the kernel identifies.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
-use std::path::Path;
+use std::os::unix::net::UnixListener as StdListener;
 use std::sync::Arc;
 
 use polymeter_proto::control::{CollectorAnswer, ReadRequest, Refusal};
@@ -16,25 +13,6 @@ use super::coordinator::Coordinator;
 use super::line_io;
 use crate::limits;
 use crate::reading::{ClientStream, ReadSessions, serve as serve_reading};
-
-/// Opens the socket at `path`. A stale socket without a listener, left by a killed collector, is replaced.
-pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
-    }
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket {
-        if StdStream::connect(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another collector already uses it"));
-        }
-        fs::remove_file(path)?;
-    }
-    let listener = StdListener::bind(path)?;
-    // Every user may connect; the kernel identifies the user.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
 
 /// Serves requests until the runtime ends.
 pub(super) async fn serve(

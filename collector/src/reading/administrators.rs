@@ -31,7 +31,7 @@ impl Administrators {
     }
 
     /// Returns the access of a user. The lookup of the user's groups may take long.
-    pub(super) fn access(&self, uid: u32) -> Access {
+    pub(crate) fn access(&self, uid: u32) -> Access {
         let in_group =
             || !self.groups.is_empty() && groups_of(uid).iter().any(|gid| self.groups.contains(gid));
         if uid == ROOT || self.users.contains(&uid) || in_group() { Access::All } else { Access::Owner(uid) }

@@ -25,6 +25,8 @@ pub(super) enum NoLine {
 pub(super) struct QueryLines {
     stream: ClientStream,
     clock: Clock,
+    /// The time within which the next line must arrive.
+    timeout: Duration,
     /// Received bytes after the last line.
     buffer: Vec<u8>,
     /// The number of bytes in the buffer that contain no newline.
@@ -33,13 +35,18 @@ pub(super) struct QueryLines {
 
 impl QueryLines {
     /// Returns the lines of `stream`, from which `received` was read before.
-    pub(super) const fn new(stream: ClientStream, received: Vec<u8>, clock: Clock) -> Self {
-        Self { stream, clock, buffer: received, searched: 0 }
+    pub(super) const fn new(
+        stream: ClientStream,
+        received: Vec<u8>,
+        clock: Clock,
+        timeout: Duration,
+    ) -> Self {
+        Self { stream, clock, timeout, buffer: received, searched: 0 }
     }
 
     /// Returns the next line, without its newline.
     pub(super) fn next(&mut self) -> Result<Vec<u8>, NoLine> {
-        let deadline = self.clock.now().since_start + limits::READ_IDLE_TIMEOUT;
+        let deadline = self.clock.now().since_start + self.timeout;
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
             if let Some(position) = rest.iter().position(|byte| *byte == b'\n') {
@@ -89,10 +96,15 @@ mod tests {
 
     use super::*;
 
+    fn lines_of(stream: UnixStream, received: &[u8]) -> QueryLines {
+        let timeout = limits::READ_IDLE_TIMEOUT;
+        QueryLines::new(ClientStream::Unix(stream), received.to_vec(), Clock::start(), timeout)
+    }
+
     #[test]
     fn lines_are_separated_wherever_reads_end() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut lines = QueryLines::new(ClientStream::Unix(ours), b"one\ntw".to_vec(), Clock::start());
+        let mut lines = lines_of(ours, b"one\ntw");
         assert_eq!(lines.next(), Ok(b"one".to_vec()));
         theirs.write_all(b"o\n\nthree").unwrap();
         assert_eq!(lines.next(), Ok(b"two".to_vec()));
@@ -104,7 +116,7 @@ mod tests {
     #[test]
     fn a_long_line_is_refused() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut lines = QueryLines::new(ClientStream::Unix(ours), Vec::new(), Clock::start());
+        let mut lines = lines_of(ours, b"");
         let writer = std::thread::spawn(move || theirs.write_all(&vec![b'x'; QUERY_BYTES + 1]).is_ok());
         assert_eq!(lines.next(), Err(NoLine::TooLong));
         drop(lines);

@@ -7,7 +7,6 @@ use tracing::{debug, info};
 use super::session::{Session, SessionEnd};
 use super::sessions::ReadPermit;
 use super::stream::ClientStream;
-use crate::limits;
 use crate::thread::spawn;
 
 /// Serves a session on a thread of its own. `received` was read from the connection before.
@@ -15,7 +14,7 @@ use crate::thread::spawn;
 /// # Errors
 /// Returns an error if the connection is broken, or the thread cannot be started.
 pub(crate) fn serve(permit: ReadPermit, stream: ClientStream, received: Vec<u8>) -> io::Result<()> {
-    stream.prepare(limits::READ_STALL_TIMEOUT)?;
+    stream.prepare(permit.shared().timeouts.stall)?;
     let input = stream.try_clone()?;
     if !permit.connect(stream.try_clone()?) {
         return Ok(());

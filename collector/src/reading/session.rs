@@ -15,7 +15,6 @@ use tracing::warn;
 use super::query_lines::{NoLine, QueryLines, is_stalled};
 use super::sessions::ReadPermit;
 use super::stream::ClientStream;
-use crate::limits;
 
 /// The reason for which a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,10 +23,10 @@ pub(super) enum SessionEnd {
     #[error("the client disconnected")]
     Disconnected,
     /// The client did not read its rows.
-    #[error("the client read nothing for {} s", limits::READ_STALL_TIMEOUT.as_secs())]
+    #[error("the client did not read its rows in time")]
     Stalled,
     /// The client sent no query.
-    #[error("the client sent no complete query for {} s", limits::READ_IDLE_TIMEOUT.as_secs())]
+    #[error("the client sent no complete query in time")]
     Idle,
     /// The client sent a line that is too long.
     #[error("the client sent a query of more than {QUERY_BYTES} bytes")]
@@ -91,7 +90,8 @@ impl Session {
         let seen = if access == Access::All { ReadAccess::All } else { ReadAccess::Own };
         let session = ReadSession { version: ReadSession::VERSION, access: seen };
         self.output.write_all(&CollectorAnswer::Reading(session).to_line())?;
-        let mut lines = QueryLines::new(input, received, self.permit.shared().clock);
+        let shared = self.permit.shared();
+        let mut lines = QueryLines::new(input, received, shared.clock, shared.timeouts.idle);
         loop {
             let line = match lines.next() {
                 Ok(line) => line,

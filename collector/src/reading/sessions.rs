@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::administrators::Administrators;
 use super::stream::ClientStream;
-use crate::limits;
+use crate::limits::{self, ReadTimeouts};
 use crate::thread::spawn;
 
 /// The sessions of a collector.
@@ -25,6 +25,7 @@ pub(crate) struct ReadSessions(Arc<Shared>);
 pub(super) struct Shared {
     pub(super) store: StoreUrl,
     pub(super) administrators: Administrators,
+    pub(super) timeouts: ReadTimeouts,
     pub(super) clock: Clock,
     state: Mutex<State>,
     changed: Condvar,
@@ -62,9 +63,14 @@ impl ReadSessions {
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
-    pub(crate) fn start(store: StoreUrl, administrators: Administrators, clock: Clock) -> io::Result<Self> {
+    pub(crate) fn start(
+        store: StoreUrl,
+        administrators: Administrators,
+        timeouts: ReadTimeouts,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { store, administrators, clock, state, changed });
+        let shared = Arc::new(Shared { store, administrators, timeouts, clock, state, changed });
         let checked = Arc::clone(&shared);
         // It is not joined: the cancellation of a statement may wait for the database.
         drop(spawn("read-check", move || checked.check_until_stop())?);
@@ -116,7 +122,7 @@ impl Shared {
             let timeout = limits::READ_CHECK_INTERVAL;
             state = self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0;
             let now = self.clock.now().since_start;
-            let ended = state.sessions.values().filter_map(|session| session.ended(now));
+            let ended = state.sessions.values().filter_map(|session| session.ended(now, self.timeouts.query));
             let ended: Vec<(Arc<ClientStream>, Option<ReadCancel>)> = ended.collect();
             drop(state);
             for (stream, cancel) in ended {
@@ -136,16 +142,15 @@ impl Shared {
 
 impl Entry {
     /// Returns the means to end a session whose client is gone, or whose query takes too long.
-    fn ended(&self, now: Duration) -> Option<(Arc<ClientStream>, Option<ReadCancel>)> {
+    fn ended(
+        &self,
+        now: Duration,
+        query_timeout: Duration,
+    ) -> Option<(Arc<ClientStream>, Option<ReadCancel>)> {
         let stream = self.stream.as_ref()?;
-        let is_late =
-            self.query_began.is_some_and(|began| now.saturating_sub(began) > limits::READ_QUERY_TIMEOUT);
+        let is_late = self.query_began.is_some_and(|began| now.saturating_sub(began) > query_timeout);
         if is_late {
-            warn!(
-                uid = self.uid,
-                "query cancelled: it took longer than {} s",
-                limits::READ_QUERY_TIMEOUT.as_secs()
-            );
+            warn!(uid = self.uid, "query cancelled: it took longer than {} s", query_timeout.as_secs());
         }
         // A client that waits for rows sends nothing. Between queries the session's own read notices the end.
         let is_gone = self.query_began.is_some() && stream.is_closed();
@@ -200,7 +205,8 @@ mod tests {
 
     fn sessions() -> ReadSessions {
         let store = "sqlite:/nowhere/store.db".parse().unwrap();
-        ReadSessions::start(store, Administrators::default(), Clock::start()).unwrap()
+        ReadSessions::start(store, Administrators::default(), ReadTimeouts::default(), Clock::start())
+            .unwrap()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A writer's access to its store, which may be unreachable for a while, or be replaced by another one.
 
-use polymeter_service::log::chain;
-use polymeter_store::{OpenOptions, Store, StoreError};
+use polymeter_service::log::{chain, root_cause};
+use polymeter_store::{Store, StoreError};
 use tracing::{error, info, warn};
 
 use super::state::Writer;
@@ -37,7 +37,8 @@ impl Writer {
         operation: impl Fn(&mut Store) -> Result<T, StoreError>,
     ) -> Result<T, NotStored> {
         let mut away_since = None;
-        // The errors of this outage that are logged: a server may refuse connections first, and be read-only later.
+        // The causes of this outage that are logged: a server may refuse connections first, and be read-only
+        // later. One cause can fail different operations, and is logged once.
         let mut logged: Vec<String> = Vec::new();
         let mut pause = limits::RECONNECT.0;
         loop {
@@ -69,13 +70,14 @@ impl Writer {
             self.metrics.store_up.set(0);
             let now = self.clock.now().since_start;
             away_since.get_or_insert(now);
-            let text = chain(&error);
-            if logged.len() < limits::OUTAGE_ERRORS && !logged.contains(&text) {
+            let cause = root_cause(&error).to_string();
+            if logged.len() < limits::OUTAGE_ERRORS && !logged.contains(&cause) {
                 warn!(
                     remedy = "retrying until it succeeds; meanwhile the agents buffer their samples",
-                    "{text}"
+                    "{}",
+                    chain(&error)
                 );
-                logged.push(text);
+                logged.push(cause);
             }
             if self
                 .shutdown
@@ -118,10 +120,7 @@ impl Writer {
         let now = self.clock.now().since_start;
         let patience_over =
             self.missing_since.is_some_and(|since| now.saturating_sub(since) >= limits::STORE_MISSING);
-        let opened = Store::open(
-            &self.config.store,
-            &OpenOptions { timescale: self.config.timescaledb, may_create: patience_over },
-        );
+        let opened = Store::open(&self.config.store, &self.config.open_options(patience_over));
         if matches!(opened, Err(StoreError::Missing { .. })) {
             self.missing_since.get_or_insert(now);
         }

@@ -2,6 +2,7 @@
 //! again, and other agents are served meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::support::agent::{Agent, shape, values};
 use crate::support::program::RunningCollector;
@@ -27,6 +28,10 @@ const MAX_BYTES_AFTER: u64 = 64 * MIB;
 
 /// The number of bytes of the flood.
 const FLOOD_BYTES: u64 = 245_000_000;
+
+/// The time between two messages of the flood's second half. It makes the flood last longer than several commits, however
+/// fast the machine is.
+const INTERVAL: Duration = Duration::from_millis(3);
 
 /// Returns a dictionary that begins a session without frames.
 fn dictionary(session: u64, first: u32) -> Vec<u8> {
@@ -54,7 +59,7 @@ fn dictionary(session: u64, first: u32) -> Vec<u8> {
     ToCollector::Dictionary { session: SessionId(session), entries }.encode()
 }
 
-/// Sends dictionaries of several sessions over one connection, `bytes` bytes in total.
+/// Sends dictionaries of several sessions over one connection, `bytes` bytes in total: the first half at once.
 fn flood(context: &zmq::Context, endpoint: &str, bytes: u64, sent: &AtomicU64) {
     let socket = context.socket(zmq::DEALER).unwrap();
     socket.set_linger(0).unwrap();
@@ -67,6 +72,9 @@ fn flood(context: &zmq::Context, endpoint: &str, bytes: u64, sent: &AtomicU64) {
         sent.store(total, Ordering::Relaxed);
         if total > bytes {
             return;
+        }
+        if total > bytes / 2 {
+            std::thread::park_timeout(INTERVAL);
         }
         socket.send(message, 0).unwrap();
     }

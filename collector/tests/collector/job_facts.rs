@@ -20,6 +20,7 @@ scenarios! {
     stores_refused_requests_with_actor_and_reason,
     state_from_the_controller_is_final,
     invalid_names_of_older_agents_lose_nothing,
+    agent_that_starts_again_continues_its_jobs_without_their_cluster,
 }
 
 fn find_job(environment: &TestEnvironment, job_id: &str) -> JobRow {
@@ -186,4 +187,30 @@ fn invalid_names_of_older_agents_lose_nothing(environment: &mut TestEnvironment)
     let row = find_job(environment, "a?b");
     assert_eq!(row.nodes, ["node?"]);
     assert_eq!(environment.counts(SeriesScope::Job(row.job_key)), [20; 3]);
+}
+
+/// A prolog announces the cluster to the first agent. The next one finds the job's cgroup.
+fn agent_that_starts_again_continues_its_jobs_without_their_cluster(environment: &mut TestEnvironment) {
+    let collector = environment.collector();
+    let without_cluster = |at_us| {
+        let Job { descriptor, .. } = (*job(1, "7", at_us)).clone();
+        let descriptor = JobDescriptor { cluster: None, owner: None, ..descriptor };
+        Arc::new(Job { handle: JobHandle(1), descriptor })
+    };
+    let sample = |agent: &mut Agent, job: &Arc<Job>| {
+        agent.frame(&[(&shape(1, Some(job)), now_us(), &values(1).0)], &[], &[]);
+        agent.send_from(0);
+        agent.wait_until_acknowledged();
+    };
+    let mut first = Agent::to(&environment.context, &collector, "n1", 1);
+    sample(&mut first, &job(1, "7", now_us()));
+    let mut again = Agent::to(&environment.context, &collector, "n1", 2);
+    sample(&mut again, &without_cluster(now_us()));
+    // The job of another node may be one of another cluster.
+    let mut elsewhere = Agent::to(&environment.context, &collector, "n2", 3);
+    sample(&mut elsewhere, &without_cluster(now_us()));
+    collector.stop().unwrap();
+    let mut jobs: Vec<_> = environment.jobs().into_iter().map(|job| (job.cluster, job.nodes)).collect();
+    jobs.sort();
+    assert_eq!(jobs, [(None, vec!["n2".to_owned()]), (Some("lab".to_owned()), vec!["n1".to_owned()])]);
 }

@@ -16,9 +16,13 @@
 #[macro_use]
 mod support;
 
+mod api;
 mod connections;
 mod displaced_store;
+mod energy;
 mod flood;
+mod grafana;
+mod job_end;
 mod job_facts;
 mod ledger;
 mod metadata;
@@ -29,6 +33,7 @@ mod postgres;
 mod postgrest;
 mod program;
 mod reading;
+mod reading_ends;
 mod removal_plans;
 mod retention;
 mod retention_year;
@@ -38,17 +43,25 @@ mod sample_table;
 mod schema;
 mod sinks;
 mod sql_administration;
+mod sql_energy;
 mod sql_leaks;
 mod sql_roles;
 mod sql_views;
 mod stores;
 mod time_range;
 
+/// The tests that run at a time for each CPU. They wait for servers about half of their time.
+const TESTS_PER_CPU: usize = 2;
+
 fn main() -> std::process::ExitCode {
-    polymeter_test_harness::run(&[
+    let tests = [
+        api::TESTS,
         connections::TESTS,
         displaced_store::TESTS,
+        energy::TESTS,
         flood::TESTS,
+        grafana::TESTS,
+        job_end::TESTS,
         job_facts::TESTS,
         ledger::TESTS,
         metadata::TESTS,
@@ -59,6 +72,7 @@ fn main() -> std::process::ExitCode {
         postgrest::TESTS,
         program::TESTS,
         reading::TESTS,
+        reading_ends::TESTS,
         removal_plans::TESTS,
         retention::TESTS,
         retention_year::TESTS,
@@ -68,10 +82,12 @@ fn main() -> std::process::ExitCode {
         schema::TESTS,
         sinks::TESTS,
         sql_administration::TESTS,
+        sql_energy::TESTS,
         sql_leaks::TESTS,
         sql_roles::TESTS,
         sql_views::TESTS,
         stores::TESTS,
         time_range::TESTS,
-    ])
+    ];
+    polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use polymeter_proto::read::IdRanges;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobFilter, JobRow, Reader, Rollup, SeriesScope};
 
@@ -10,6 +11,7 @@ use crate::support::{Kind, TestEnvironment};
 scenarios! {
     samples_are_read_from_the_days_of_the_job,
     no_large_table_is_scanned,
+    jobs_of_one_user_are_found_among_those_of_others,
 }
 
 /// The number of jobs: one after the other, each for ten minutes, over three weeks.
@@ -120,10 +122,10 @@ fn job_at_noon(reader: &mut Reader) -> JobRow {
 
 /// Reads all samples of series within the time of the job, and returns their number and the plan.
 fn read_samples(reader: &mut Reader, job: &JobRow, of: SeriesScope<'_>) -> (usize, String) {
-    let ids: Vec<i64> = reader.series(of).unwrap().iter().map(|series| series.series_id).collect();
+    let ids: IdRanges = reader.series(of).unwrap().iter().map(|series| series.series_id).collect();
     let mut count = 0;
     reader.record_plans();
-    let read = reader.samples(&ids, &job.sampled_ns, |_| {
+    let read = reader.samples(of, &ids, &job.sampled_ns, |_| {
         count += 1;
         Ok::<_, StoreError>(())
     });
@@ -135,11 +137,12 @@ fn read_samples(reader: &mut Reader, job: &JobRow, of: SeriesScope<'_>) -> (usiz
 
 /// Returns the number of the job's samples in the intervals of a rollup.
 fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &JobRow, rollup: Rollup) -> u64 {
-    let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
-    let ids: Vec<i64> = series.iter().map(|series| series.series_id).collect();
+    let of = SeriesScope::Job(job.job_key);
+    let series = reader.series(of).unwrap();
+    let ids: IdRanges = series.iter().map(|series| series.series_id).collect();
     let mut count = 0;
     reader.record_plans();
-    let read = reader.buckets(rollup, &ids, &job.sampled_ns, |bucket| {
+    let read = reader.buckets(rollup, of, &ids, &job.sampled_ns, |bucket| {
         let is_one = [bucket.min, bucket.max, bucket.first, bucket.last].iter().all(|value| *value == 1.0);
         assert!(is_one && bucket.increase == 0.0 && bucket.sum == bucket.count as f64, "{bucket:?}");
         assert!(bucket.time_ns <= job.started_ns && job.started_ns < bucket.time_ns + rollup.length_ns());
@@ -256,7 +259,12 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
     assert!(reader.candidate_ids("1", Some(3)).unwrap().iter().all(|id| id.parse::<i64>().unwrap() % 7 == 3));
     assert_eq!(reader.series(SeriesScope::Job(NOON)).unwrap().len(), 2);
     assert_eq!(reader.series(SeriesScope::Node("n12")).unwrap().len(), 2);
-    assert_eq!(reader.cpus("n12").unwrap(), None);
+    assert_eq!(reader.cpus(NOON).unwrap(), []);
+    let metrics: Vec<String> =
+        reader.series(SeriesScope::NodesOf(NOON)).unwrap().into_iter().map(|row| row.metric).collect();
+    assert_eq!(reader.node_series(NOON, &metrics).unwrap().len(), 2);
+    assert_eq!(reader.node_series(NOON, &metrics[..1]).unwrap().len(), 1);
+    assert_eq!(reader.job_nodes(NOON).unwrap().len(), 1);
     assert_eq!(reader.ledger(NOON).unwrap().len(), 1);
     assert_eq!(reader.plan_changes(NOON).unwrap().len(), 1);
     assert_eq!(reader.refused_requests(NOON).unwrap(), []);
@@ -276,5 +284,27 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
             let is_scanned = scans.iter().any(|scan| format!("{plan}\n").contains(scan.as_str()));
             assert!(!is_scanned, "{table}: {plan}");
         }
+    }
+}
+
+fn jobs_of_one_user_are_found_among_those_of_others(environment: &mut TestEnvironment) {
+    const FEW: i64 = 77;
+    fill(environment);
+    environment.execute(&format!("UPDATE job SET owner_uid = {FEW} WHERE job_id IN ('5', '66')"));
+    environment.execute("ANALYZE");
+    let mut reader = environment.reader();
+    reader.record_plans();
+    // Thousands of jobs of others sort next to this id, and started later.
+    assert_eq!(reader.candidate_ids("15x", Some(FEW)).unwrap(), ["66", "5"]);
+    let own = JobFilter { owner_uid: Some(FEW), limit: 10, ..JobFilter::default() };
+    let ids: Vec<String> = reader.jobs(&own).unwrap().into_iter().map(|job| job.job_id).collect();
+    assert_eq!(ids, ["66", "5"]);
+    let ended = JobFilter { is_ended: Some(true), limit: 1, ..own };
+    assert_eq!(reader.jobs(&ended).unwrap().len(), 1);
+    let plans = reader.take_plans();
+    let of_jobs: Vec<_> = plans.iter().filter(|plan| plan.contains("FROM job WHERE")).collect();
+    assert_eq!(of_jobs.len(), 3);
+    for plan in of_jobs {
+        assert!(plan.contains("job_by_owner_uid"), "{plan}");
     }
 }

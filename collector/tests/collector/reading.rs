@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_collector::{Collector, CollectorConfig, limits};
+use polymeter_api::{ApiConfig, Listen};
+use polymeter_collector::limits::{self, ReadTimeouts};
+use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Job;
 use polymeter_proto::control::{CollectorAnswer, ReadAccess, ReadRequest};
 use polymeter_proto::ledger::{Event, Mark, MarkKind};
@@ -27,17 +29,19 @@ scenarios! {
 }
 
 /// The owner of the jobs `1`, and of the job `2`.
-const USERS: [u32; 2] = [64_001, 64_002];
+pub(crate) const USERS: [u32; 2] = [64_001, 64_002];
 
 /// A user who is configured as an administrator.
 const ADMINISTRATOR: &str = "daemon";
 
 /// A collector with a control socket, and an agent with a job of each user and one without an owner.
-struct Fixture {
-    collector: Collector,
+pub(crate) struct Fixture {
+    pub(crate) collector: Collector,
     agent: Agent,
     jobs: [Arc<Job>; 3],
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
+    /// The socket of the HTTP API.
+    pub(crate) api: PathBuf,
     _directory: tempfile::TempDir,
 }
 
@@ -48,7 +52,12 @@ fn owned(handle: u32, job_id: &str, uid: Option<u32>) -> Arc<Job> {
 }
 
 impl Fixture {
-    fn new(environment: &TestEnvironment) -> Self {
+    pub(crate) fn new(environment: &TestEnvironment) -> Self {
+        Self::with_timeouts(environment, ReadTimeouts::default())
+    }
+
+    /// Starts a collector whose sessions have these timeouts.
+    pub(crate) fn with_timeouts(environment: &TestEnvironment, timeouts: ReadTimeouts) -> Self {
         if !rustix::process::geteuid().is_root() {
             skip("root", "the tests do not run as root");
         }
@@ -57,6 +66,12 @@ impl Fixture {
         let socket = directory.path().join("control.sock");
         let mut config: CollectorConfig = environment.config();
         config.control.socket = Some(socket.clone());
+        let api = directory.path().join("api.sock");
+        let mut api_config = ApiConfig::new(Listen::Unix(api.clone()));
+        // Tests send more requests than a person.
+        api_config.limits.user_requests_per_second = 10_000;
+        config.api = Some(api_config);
+        config.control.read_timeouts = timeouts;
         config.control.administrators = vec![ADMINISTRATOR.to_owned()];
         let collector = Collector::start(&config, &environment.context).unwrap();
         let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
@@ -73,15 +88,15 @@ impl Fixture {
         }
         agent.send_from(0);
         agent.wait_until_acknowledged();
-        Self { collector, agent, jobs, socket, _directory: directory }
+        Self { collector, agent, jobs, socket, api, _directory: directory }
     }
 
-    fn client(&self, uid: u32) -> ReadClient {
+    pub(crate) fn client(&self, uid: u32) -> ReadClient {
         ReadClient::connect(uid, &self.socket).unwrap_or_else(|answer| panic!("{answer:?}"))
     }
 
     /// Returns whether a user can begin as many sessions as are permitted.
-    fn has_free_sessions(&self, uid: u32) -> bool {
+    pub(crate) fn has_free_sessions(&self, uid: u32) -> bool {
         let clients: Vec<_> =
             (0..limits::READ_SESSIONS_PER_USER).map(|_| ReadClient::connect(uid, &self.socket)).collect();
         clients.iter().all(Result::is_ok)
@@ -119,7 +134,10 @@ fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
         Query::LastLosses { limit: 10 },
         Query::FinestRollup { job_key, started_ns: 0 },
         Query::CandidateIds { job_id: job_id.to_owned(), owner_uid: None },
-        Query::Cpus { node: "n1".to_owned() },
+        Query::Cpus { job_key },
+        Query::JobNodes { job_key },
+        Query::NodeSeries { job_key, metrics: vec!["node.load1".to_owned()] },
+        Query::Samples { of: SeriesOwner::NodesOf(job_key), series: series.clone(), span_ns: 0..i64::MAX },
     ];
     let is_asked = |name: &&str| queries.iter().any(|query| query.name() == *name);
     assert!(Query::NAMES.iter().all(is_asked), "a query of each kind");
@@ -158,6 +176,7 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                         Query::Jobs(_) | Query::Marks { .. } | Query::CandidateIds { .. } => Some(1),
                         Query::Series { of: SeriesOwner::Job(_) } => Some(3),
                         Query::Samples { of: SeriesOwner::Job(_), .. } => Some(60),
+                        Query::JobNodes { .. } => Some(1),
                         Query::Series { .. } | Query::Samples { .. } | Query::LastLosses { .. } => Some(0),
                         _ => None,
                     };
@@ -197,7 +216,7 @@ fn jobs_of(block: &RowBlock) -> &[JobRow] {
 }
 
 /// A query whose answer is far larger than the buffers of a socket.
-fn endless(fixture: &Fixture, environment: &mut TestEnvironment) -> Query {
+pub(crate) fn endless(fixture: &Fixture, environment: &mut TestEnvironment) -> Query {
     let (job, series) = stored(environment).remove(0);
     let first = series.ids().next().unwrap();
     let (begin_us, rows) = (fixture.jobs[0].descriptor.started_us + 60_000_000, 400_000);

@@ -125,8 +125,10 @@ fn a_year_with_late_samples_and_a_kept_job(environment: &mut TestEnvironment) {
         }
         // The maintenance adds late samples to the summaries before it removes old ones.
         let collector = Collector::start(&config, &environment.context).unwrap();
-        wait_until("late samples are summarised", || {
-            rows_of_day(environment, Level::Hour, begin_us(today, age + LATE)) == OF_DAY * SERIES * of_late
+        wait_until("the samples of both days are summarised", || {
+            [(age, 1), (age + LATE, of_late)].into_iter().all(|(day, shapes)| {
+                rows_of_day(environment, Level::Hour, begin_us(today, day)) == OF_DAY * SERIES * shapes
+            })
         });
         collector.stop().unwrap();
         set_retention(&environment.url(), &policy(days)).unwrap();

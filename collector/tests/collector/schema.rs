@@ -26,6 +26,14 @@ const SQLITE: [&str; SCHEMA_VERSION as usize - 1] = [
         include_str!("../../../store/schema/all/6.sql"),
         include_str!("../../../store/schema/sqlite/6.sql")
     ),
+    concat!(
+        include_str!("../../../store/schema/sqlite/7_jobs.sql"),
+        include_str!("../../../store/schema/sqlite/7_job_ends.sql"),
+        include_str!("../../../store/schema/sqlite/7_metadata.sql"),
+        include_str!("../../../store/schema/sqlite/7_rollups.sql"),
+        include_str!("../../../store/schema/sqlite/7_retention.sql"),
+        include_str!("../../../store/schema/sqlite/7_views.sql"),
+    ),
 ];
 const POSTGRES: [&str; SCHEMA_VERSION as usize - 1] = [
     include_str!("../../../store/schema/postgres/1.sql"),
@@ -37,7 +45,23 @@ const POSTGRES: [&str; SCHEMA_VERSION as usize - 1] = [
         include_str!("../../../store/schema/all/6.sql"),
         include_str!("../../../store/schema/postgres/6.sql")
     ),
+    concat!(
+        include_str!("../../../store/schema/postgres/7_jobs.sql"),
+        include_str!("../../../store/schema/postgres/7_job_ends.sql"),
+        include_str!("../../../store/schema/postgres/7_metadata.sql"),
+        include_str!("../../../store/schema/postgres/7_rollups.sql"),
+        include_str!("../../../store/schema/postgres/7_retention.sql"),
+        include_str!("../../../store/schema/postgres/7_views.sql"),
+        include_str!("../../../store/schema/postgres/7_roles.sql")
+    ),
 ];
+
+/// The rollups of version 7 on a table that TimescaleDB compresses, and on any other.
+const CONTINUOUS: &str = include_str!("../../../store/schema/postgres/7_rollups_continuous.sql");
+const ROLLUP_TABLES: &str = include_str!("../../../store/schema/postgres/7_rollups_tables.sql");
+
+/// The partitions of plain PostgreSQL, as version 7 changes them.
+const PARTITIONS_7: &str = include_str!("../../../store/schema/postgres/partitions_7.sql");
 
 /// The last version whose tables [`insert_data`] can fill: version 6 renames tables and columns.
 const DATA_VERSION: usize = 5;
@@ -46,12 +70,17 @@ const DATA_VERSION: usize = 5;
 fn migrate(environment: &mut TestEnvironment, versions: RangeInclusive<usize>) {
     let partitioning = if environment.kind == Kind::Postgres { "PARTITION BY RANGE (time)" } else { "" };
     for version in versions {
+        let rollups = if environment.kind == Kind::Timescale { CONTINUOUS } else { ROLLUP_TABLES };
         environment.execute(&match environment.kind {
             Kind::Sqlite => SQLITE[version - 1].to_owned(),
             Kind::Postgres | Kind::Timescale => POSTGRES[version - 1]
                 .replace("/* PARTITIONING */", partitioning)
+                .replace("/* ROLLUPS */", rollups)
                 .replace("/* WIDEN SAMPLES */", "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;"),
         });
+        if version == 7 && environment.kind == Kind::Postgres {
+            environment.execute(PARTITIONS_7);
+        }
         environment.execute(&format!("INSERT INTO schema_version VALUES ({version})"));
     }
 }
@@ -173,6 +202,8 @@ fn migrates_older_schemas_with_data(environment: &mut TestEnvironment) {
         let key = old.job_key;
         assert_eq!(reader.marks(key).unwrap()[0].actor.as_deref(), Some("uid 1000"));
         assert_eq!(reader.plan_changes(key).unwrap()[0].actor.as_deref(), Some("uid 1000"));
+        let changes = reader.plan_changes(key).unwrap();
+        assert_eq!((changes.len(), changes[0].level.as_deref()), (1, None), "version {version}");
         let refused = reader.refused_requests(old.job_key).unwrap();
         let refused: Vec<_> = refused.iter().map(|row| (row.actor.as_deref(), row.reason.as_str())).collect();
         assert_eq!(

@@ -14,7 +14,7 @@ polymeter_test_harness::tests![
 ];
 
 /// The views for users.
-pub(crate) const VIEWS: [&str; 11] = [
+pub(crate) const VIEWS: [&str; 12] = [
     "jobs",
     "nodetime_by_job",
     "metrics",
@@ -26,6 +26,7 @@ pub(crate) const VIEWS: [&str; 11] = [
     "metric_units",
     "promoted_metrics",
     "promoted_metrics_job",
+    "energy_by_job",
 ];
 
 /// Adds to the jobs of the store one of bob with names that nobody else may see, two of alice that overlap on a node, and

@@ -6,11 +6,13 @@ use std::time::Duration;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{
-    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally,
+    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange,
+    StepPlanChange, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
+use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, LedgerRow, Reader, SeriesRow, SeriesScope};
@@ -116,7 +118,8 @@ fn assert_ledger(ledger: &[LedgerRow], reported: Tally) {
 fn assert_complete(reader: &mut Reader, job: &JobRow, series: &[SeriesRow]) {
     let (mut ids, mut points) =
         (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
-    let read = reader.samples(&ids, &job.sampled_ns, |sample| {
+    let wanted = ids.iter().copied().collect();
+    let read = reader.samples(SeriesScope::Job(job.job_key), &wanted, &job.sampled_ns, |sample| {
         points.push(sample);
         Ok::<_, StoreError>(())
     });
@@ -160,7 +163,9 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
         };
         let ended = Event::JobEnded { job: JobHandle(1), at_us: begin_us + 30_000_000 + number as i64 };
         let [named, begun, later, over] = scheduler_facts();
-        agent.frame(&[], &[], &[named, begun, Event::PlanChange(change), later, ended, over]);
+        let of_tasks = PlanChange { cause: Cause::Lease, new: Some(Period::MILLISECOND), ..change.clone() };
+        let of_tasks = Event::StepPlanChange(StepPlanChange { level: StepLevel::Task, change: of_tasks });
+        agent.frame(&[], &[], &[named, begun, Event::PlanChange(change), of_tasks, later, ended, over]);
         agent.send_from(0);
         agent.wait_until_acknowledged();
     }
@@ -183,8 +188,11 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     assert_rows(environment, SeriesScope::Node("n2"), begin_us, 0..20);
     assert_complete(&mut reader, &found, &series);
     assert_ledger(&reader.ledger(found.job_key).unwrap(), tally(20));
-    let changes = reader.plan_changes(found.job_key).unwrap();
-    assert_eq!(changes.len(), 2);
+    let (of_tasks, changes): (Vec<_>, Vec<_>) =
+        reader.plan_changes(found.job_key).unwrap().into_iter().partition(|change| change.level.is_some());
+    assert_eq!((of_tasks.len(), changes.len()), (2, 2));
+    assert_eq!(of_tasks[1].level.as_deref(), Some("task"));
+    assert_eq!((of_tasks[1].new_period_us, of_tasks[1].cause.as_str()), (Some(1_000), "lease"));
     assert_eq!(
         (changes[0].old_period_us, changes[0].new_period_us, changes[0].cause.as_str()),
         (Some(1_000_000), None, "job_end")

@@ -19,6 +19,7 @@ pub mod snapshot;
 use std::any::Any;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,11 +85,20 @@ pub fn skip(need: &str, reason: &str) -> ! {
     resume_unwind(Box::new(Skipped(reason.to_owned())))
 }
 
-/// Runs the tests that the command line selects, the exclusive ones last, and prints the skipped ones.
+/// Runs the tests that the command line selects, one for each CPU at a time and the exclusive ones last, and prints the
+/// skipped ones.
 #[must_use]
 pub fn run(lists: &[&[Test]]) -> ExitCode {
+    run_side_by_side(lists, 1)
+}
+
+/// Runs tests like [`run`], several for each CPU at a time: for tests that wait more than they compute, and depend on no time.
+#[must_use]
+pub fn run_side_by_side(lists: &[&[Test]], tests_per_cpu: usize) -> ExitCode {
     let (options, filters) = split_filters(std::env::args());
-    let arguments = Arguments::from_iter(options);
+    let mut arguments = Arguments::from_iter(options);
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    arguments.test_threads.get_or_insert(tests_per_cpu * cpus);
     let is_selected = |name: &str| {
         let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter) };
         filters.is_empty() || filters.iter().any(matches)

@@ -6,9 +6,11 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("store", &["proto"]),
     ("service", &["proto"]),
     ("node-agent", &["proto", "service"]),
-    ("collector", &["proto", "service", "store"]),
+    ("page", &[]),
     ("analysis", &["proto", "service", "store"]),
-    ("cli", &["proto", "service", "store", "analysis", "node-agent", "collector"]),
+    ("api", &["proto", "service", "store", "analysis", "page"]),
+    ("collector", &["proto", "service", "store", "analysis", "api"]),
+    ("cli", &["proto", "service", "store", "analysis", "page", "node-agent", "collector"]),
 ];
 
 /// Modules of one crate that must not import certain others: the directory, the modules, and the modules that they must

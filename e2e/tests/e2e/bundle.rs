@@ -166,7 +166,9 @@ fn bundle_contains_the_stored_samples() {
     assert!(plot.contains(">cpu.usage<") && plot.ends_with("</svg>\n"), "{plot}");
     let readme = fs::read_to_string(bundled.bundle().join("README.md")).unwrap();
     for change in reader.plan_changes(job.job_key).unwrap() {
-        assert!(readme.contains(&format!("-m {}=10ms", change.metric)), "{readme}");
+        // `polymeter run` samples the metrics of the agent every second.
+        let period = if change.metric.starts_with("agent.") { "1s" } else { "10ms" };
+        assert!(readme.contains(&format!("-m {}={period}", change.metric)), "{readme}");
     }
 }
 

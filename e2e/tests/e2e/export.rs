@@ -149,7 +149,11 @@ fn of_csv(line: &str) -> (String, u64) {
 
 fn an_export_selects_metrics_and_nodes() {
     let stored = Stored::make();
-    let expected = stored.samples().iter().filter(|(metric, _)| metric.contains("cpu.")).count();
+    let expected = stored
+        .samples()
+        .iter()
+        .filter(|(metric, _)| metric.starts_with("cpu.") || metric.starts_with("process.cpu."))
+        .count();
     let lines = |arguments: &[&str]| {
         let mut all = vec!["--format", "jsonl", "-o", "-"];
         all.extend(arguments);

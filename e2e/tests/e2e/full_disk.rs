@@ -1,5 +1,6 @@
 //! A store on a full disk: the data wait in the agents, nothing is lost, and messages are not repeated.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -75,8 +76,26 @@ fn full_disk_delays_data_and_loses_none() {
     assert_eq!(number("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"), taken);
     assert_eq!(number("SELECT count(*) FROM loss"), 0);
     let log = running.terminate();
-    // One line for each failure and one for each recovery.
-    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(lines("retrying until it succeeds"), lines("the store is available again"), "{log}");
+    let outages = outages(&log);
+    assert!(!outages.is_empty(), "{log}");
+    for causes in outages {
+        let distinct: BTreeSet<_> = causes.iter().collect();
+        assert!(!causes.is_empty() && distinct.len() == causes.len(), "{log}");
+    }
     assert!(log.lines().count() < 12, "{log}");
+}
+
+/// Returns the causes that the collector logged in each outage of its store. Each outage ends with a recovery.
+fn outages(log: &str) -> Vec<Vec<&str>> {
+    let mut ended = Vec::new();
+    let mut causes = Vec::new();
+    for line in log.lines() {
+        if let Some((error, _)) = line.split_once("; retrying until it succeeds") {
+            causes.push(error.rsplit(": ").next().unwrap_or(error));
+        } else if line.contains("the store is available again") {
+            ended.push(std::mem::take(&mut causes));
+        }
+    }
+    assert_eq!(causes, Vec::<&str>::new(), "{log}");
+    ended
 }

@@ -29,18 +29,26 @@ mod full_disk;
 mod jobs;
 mod leases;
 mod ledger;
+mod measuring;
 mod oar;
+mod oar_states;
 mod operation;
 mod outcomes;
 mod output;
+mod page;
 mod reading;
+mod refresh_intervals;
 mod remote;
 mod run;
 mod sampling;
 mod security;
 mod service_user;
 mod slurm;
+mod slurm_comment;
+mod slurm_findings;
 mod spool;
+mod step_counters;
+mod step_leases;
 mod unreadable;
 mod watch;
 
@@ -63,18 +71,26 @@ fn main() -> std::process::ExitCode {
         jobs::TESTS,
         leases::TESTS,
         ledger::TESTS,
+        measuring::TESTS,
         oar::TESTS,
+        oar_states::TESTS,
         operation::TESTS,
         outcomes::TESTS,
         output::TESTS,
+        page::TESTS,
         reading::TESTS,
+        refresh_intervals::TESTS,
         remote::TESTS,
         run::TESTS,
         sampling::TESTS,
         security::TESTS,
         service_user::TESTS,
         slurm::TESTS,
+        slurm_comment::TESTS,
+        slurm_findings::TESTS,
         spool::TESTS,
+        step_counters::TESTS,
+        step_leases::TESTS,
         unreadable::TESTS,
         watch::TESTS,
     ])

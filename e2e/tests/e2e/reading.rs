@@ -13,7 +13,11 @@ use polymeter_e2e::{Need, TestEnvironment, program, require, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-tests![users_read_their_own_jobs_through_the_socket, munge_authenticates_readers];
+tests![
+    users_read_their_own_jobs_through_the_socket,
+    munge_authenticates_readers,
+    group_administrators_read_all_jobs,
+];
 
 /// A user without a job.
 const STRANGER: u32 = 64_003;
@@ -69,8 +73,13 @@ impl Fixture {
 
     /// Returns the output of the command of a user, who cannot read the store.
     fn user(&self, uid: u32, collector: &str, arguments: &[&str]) -> Output {
+        self.user_in_group((uid, uid), collector, arguments)
+    }
+
+    /// Returns the output of the command of a process with a user and a group.
+    fn user_in_group(&self, (uid, gid): (u32, u32), collector: &str, arguments: &[&str]) -> Output {
         Command::new("setpriv")
-            .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
+            .args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()])
             .arg(&self.command)
             .args(arguments)
             .env("POLYMETER_COLLECTOR", collector)
@@ -168,6 +177,11 @@ fn users_read_their_own_jobs_through_the_socket() {
     let made = fixture.user(OWNER, &fixture.socket, &["bundle", "4009", "--out", &bundle]);
     assert!(made.status.success(), "{}", text(&made.stderr));
     assert!(text(&made.stderr).contains("administrators only"), "{}", text(&made.stderr));
+    let url = format!("sqlite:{}", fixture.env.path("store.db").display());
+    let page = |output: Output| text(&output.stdout).split("<footer>").next().unwrap().to_owned();
+    let through = page(fixture.user(OWNER, &fixture.socket, &["report", "4009", "--html", "-"]));
+    let direct = program("polymeter").args(["report", "4009", "--store", &url, "--html", "-"]).output();
+    assert!(through.contains("id=\"figures\"") && through == page(direct.unwrap()), "{through:.3000}");
     let nodes = fixture.user(OWNER, &fixture.socket, &["export", "4009", "--with-nodes", "--output", "/x"]);
     assert!(text(&nodes.stderr).contains("administrators only"), "{}", text(&nodes.stderr));
     fixture.collector.signal(Signal::KILL);
@@ -196,5 +210,35 @@ fn munge_authenticates_readers() {
     }
     let refused = |id: &str| without_own_ids(&text(&report(OWNER, id).stderr)).replace(id, "ID");
     assert_eq!(refused("5000"), refused("7777"));
+    fixture.collector.terminate();
+}
+
+/// A user that exists on every Debian, with its uid, and its primary group of the same name.
+const ADMINISTRATOR: (&str, u32) = ("games", 5);
+
+fn group_administrators_read_all_jobs() {
+    require(&[Need::Root]);
+    let fixture = Fixture::new(&format!("administrators = [\"@{}\"]\n", ADMINISTRATOR.0));
+    let (name, uid) = ADMINISTRATOR;
+    let group = Command::new("id").args(["-g", name]).output().unwrap();
+    let gid: u32 = text(&group.stdout).trim().parse().unwrap();
+    for (id, _, _) in JOBS {
+        assert_eq!(fixture.report(uid, &[id]), fixture.report(0, &[id]));
+    }
+    assert_eq!(fixture.listed(uid, &[]), ["5000", "4009_1", "4009"]);
+    assert_eq!(fixture.listed(OWNER, &[]), ["4009_1", "4009"]);
+    assert_eq!(fixture.listed(OTHER_USER, &[]), ["5000"]);
+    assert!(fixture.refused(OTHER_USER, &["report", "4009"]).contains("or not yours"));
+    // The membership counts, not the group that a process happens to have, nor that of the user's process.
+    let listed = |ids: (u32, u32)| {
+        let output = fixture.user_in_group(ids, &fixture.socket, &["jobs", "--ended", "--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let jobs: Value = serde_json::from_slice(&output.stdout).unwrap();
+        jobs.as_array().unwrap().len()
+    };
+    assert_eq!((listed((STRANGER, gid)), listed((OTHER_USER, gid)), listed((uid, STRANGER))), (0, 1, 3));
+    // Administrators read; they report no outcome of a job, which only root and `scheduler_user` may.
+    let state = ["job", "state", "--strict", "--job", "5000", "--state", "FAILED"];
+    assert_eq!(fixture.user(uid, &fixture.socket, &state).status.code(), Some(1));
     fixture.collector.terminate();
 }

@@ -11,6 +11,7 @@ use polymeter_e2e::stored::{self, Key};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, pause, require, skip, wait_until};
+use polymeter_proto::catalogue::{self, Origin};
 use polymeter_proto::ledger::Tally;
 use polymeter_store::reader::SeriesScope;
 use rustix::process::Pid;
@@ -139,7 +140,11 @@ fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key
     let mut reader = env.reader();
     let job = stored::job(&mut reader, job).unwrap();
     let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
-    let of_files = samples.into_iter().filter(|((metric, _), _)| !metric.starts_with("perf."));
+    let is_of_file = |metric: &str| {
+        let origins = catalogue::find(metric).unwrap().metric.origins;
+        origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
+    };
+    let of_files = samples.into_iter().filter(|((metric, _), _)| is_of_file(metric));
     of_files
         .filter_map(|(key, series)| {
             Some((key, series.points.into_iter().rfind(|(time_us, _)| *time_us < before_us)?))

@@ -7,8 +7,10 @@ use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, PlanChange};
 use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::step_level::StepLevel;
 
 use super::calibration::ExerciseTimes;
+use crate::cgroups::StepCounts;
 use crate::config::Limits;
 use crate::plan::Plan;
 use crate::principal::Principal;
@@ -54,10 +56,15 @@ pub(crate) enum AdmissionEvent {
     MetricsRequested(Principal, TargetKey, MetricsReply, ReadTimes),
     /// Leases may have expired.
     LeasesExpired,
-    /// Trial reads have determined which metrics are available, and the time of a read.
-    Probed(TargetKey, BTreeMap<String, Availability>),
+    /// Trial reads have determined which metrics are available, and the time of a read. Steps and tasks were counted if that was
+    /// asked for.
+    Probed(TargetKey, BTreeMap<String, Availability>, Option<StepCounts>),
+    /// Sources of steps and tasks of a target were opened or closed, because these have begun or ended.
+    StepsUpdated(TargetKey),
     /// The sources of a target were opened.
     SourcesOpened(TargetKey, OpenReason),
+    /// The hardware of a target has stated other refresh intervals, so that periods change.
+    IntervalsStated(TargetKey),
     /// The CPU time of sampling since the last event, in percent of a CPU.
     CpuMeasured(f64, ReadTimes),
     /// The speed of the machine was measured.
@@ -71,12 +78,13 @@ pub(crate) enum AdmissionEvent {
 pub(crate) enum AdmissionEffect {
     /// Open and regroup the sources of a target for its plan. Answered by [`AdmissionEvent::SourcesOpened`].
     OpenSources(TargetKey, OpenReason),
-    /// Open and close the sources of the steps and tasks of a target.
+    /// Open and close the sources of the steps and tasks of a target. [`AdmissionEffect::OpenSources`] follows.
     UpdateSteps(TargetKey),
-    /// Open these metrics of a target for trial. Answered by [`AdmissionEvent::Probed`].
-    Probe(TargetKey, Vec<Definition>),
-    /// Record a change of the plan in the data.
-    RecordPlanChange(Option<Arc<Job>>, PlanChange),
+    /// Open these metrics of a target for trial, and count its steps and tasks if the last value is true. Answered by
+    /// [`AdmissionEvent::Probed`].
+    Probe(TargetKey, Vec<Definition>, bool),
+    /// Record a change of the plan in the data, of steps or tasks, or of the whole target.
+    RecordPlanChange(Option<Arc<Job>>, Option<StepLevel>, PlanChange),
     /// Answer a lease request.
     AnswerLease(LeaseOrigin, Result<LeaseGrant, LeaseError>),
     /// Answer a request to reset leases.

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
+use polymeter_proto::step_level::StepLevel;
 
 use super::event::{AdmissionEffect, OpenReason};
 use super::pricing::Pricing;
 use crate::config::Limits;
 use crate::plan::{Lease, Plan};
 use crate::principal::Principal;
-use crate::request::{AccessError, Cost, LeaseError, LeaseGrant, LeaseRequest};
+use crate::request::{AccessError, Availability, Cost, LeaseError, LeaseGrant, LeaseRequest};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
 
 /// The reason why an available metric is not sampled.
@@ -36,10 +37,18 @@ impl Granting {
         &self.request.job_id
     }
 
+    /// Returns true if it is a lease of steps or tasks.
+    pub(super) const fn is_of_steps(&self) -> bool {
+        self.request.level.is_some()
+    }
+
     /// Returns the outcome of the lease, once the sources of its target are open. If none of it can be sampled,
     /// restores the former leases.
     pub(super) fn finish(self, target: &mut TrackedTarget) -> Result<LeaseGrant, LeaseError> {
-        let granted = granted(target, &self.request, self.cost, self.until_us);
+        let granted = match self.request.level {
+            None => granted(target, &self.request, self.cost, self.until_us),
+            Some(level) => granted_of_steps(target, &self.request, level, self.cost, self.until_us),
+        };
         if !granted.metrics.is_empty() {
             return Ok(granted);
         }
@@ -62,10 +71,16 @@ pub(super) fn check(
 ) -> Result<Vec<Definition>, LeaseError> {
     let target = targets.access(request.principal, &request.job_id, Access::Change)?;
     duration_us(limits, request, now)?;
+    if let Some(level) = request.level
+        && target.cgroups().is_none()
+    {
+        return Err(LeaseError::NoSteps(level));
+    }
     let chosen = choose(target, request);
     if chosen.is_empty() {
         let selectors = request.metrics.iter().map(|(selector, _)| selector.to_string()).collect();
-        return Err(LeaseError::NothingChosen { selectors, of_job: request.job_id.is_some() });
+        let (of_job, level) = (request.job_id.is_some(), request.level);
+        return Err(LeaseError::NothingChosen { selectors, of_job, level });
     }
     check_floors(limits, request, target)?;
     if with_lease(target, request, 0, 0).leases.len() > LEASES {
@@ -118,7 +133,7 @@ fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget)
         return Ok(());
     }
     let floors = request.metrics.iter().flat_map(|(selector, period)| {
-        let chosen = target.choose(selector).into_iter();
+        let chosen = target.choose(request.level, selector).into_iter();
         chosen.map(|definition| {
             let metric = definition.name();
             (limits.shortest_period(&metric), metric, *period)
@@ -189,21 +204,24 @@ fn end_leases(
     is_ended: impl Fn(&Lease) -> bool,
     out: &mut Vec<AdmissionEffect>,
 ) -> usize {
-    let before = target.plan.leases.len();
-    target.plan.leases.retain(|lease| !is_ended(lease));
-    let ended = before - target.plan.leases.len();
-    if ended > 0 {
+    let (ended, left): (Vec<Lease>, Vec<Lease>) =
+        std::mem::take(&mut target.plan.leases).into_iter().partition(is_ended);
+    target.plan.leases = left;
+    if !ended.is_empty() {
         if target.plan.leases.is_empty() {
             target.plan.stretch = 0;
         }
+        if ended.iter().any(|lease| lease.level.is_some()) {
+            out.push(AdmissionEffect::UpdateSteps(key.clone()));
+        }
         out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::Plan(Some(Cause::LeaseEnd))));
     }
-    ended
+    ended.len()
 }
 
 /// Returns the metrics that a request selects.
 fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
-    request.metrics.iter().flat_map(|(selector, _)| target.choose(selector)).collect()
+    request.metrics.iter().flat_map(|(selector, _)| target.choose(request.level, selector)).collect()
 }
 
 /// Returns the plan of a target with the leases of a request added at the end. A repeated request replaces the former
@@ -211,11 +229,15 @@ fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
 fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
     let mut plan = target.plan.clone();
     for (selector, period) in &request.metrics {
-        let is_same =
-            |lease: &Lease| lease.principal.uid == request.principal.uid && lease.selector == *selector;
+        let is_same = |lease: &Lease| {
+            lease.principal.uid == request.principal.uid
+                && lease.level == request.level
+                && lease.selector == *selector
+        };
         plan.leases.retain(|lease| !is_same(lease));
         let (selector, period, principal) = (selector.clone(), *period, request.principal);
-        plan.leases.push(Lease { selector, period, principal, until_us, ends_ns });
+        let level = request.level;
+        plan.leases.push(Lease { level, selector, period, principal, until_us, ends_ns });
     }
     plan
 }
@@ -223,12 +245,50 @@ fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, end
 /// Returns the outcome of a lease: the metrics that are sampled, and those that are unavailable.
 fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us: i64) -> LeaseGrant {
     let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selector.matches(name));
-    let in_force = target.plan_in_force().into_iter().filter(|(name, _)| is_chosen(name));
+    let in_force = || target.plan_in_force().into_iter().filter(|(name, _)| is_chosen(name));
+    let reasons = in_force().filter_map(|(name, in_force)| Some((name, in_force.reason()?)));
     let unavailable = target.sources.unavailable().iter().filter(|(name, _)| is_chosen(name));
     LeaseGrant {
-        metrics: in_force.map(|(name, in_force)| (name, in_force.period)).collect(),
+        metrics: in_force().map(|(name, in_force)| (name, in_force.period)).collect(),
+        reasons: reasons.collect(),
         unavailable: unavailable.cloned().collect(),
         cost,
         until_us,
+        step_targets: None,
+    }
+}
+
+/// Returns the outcome of a lease of steps or tasks. Where none is open, the lease holds for those that begin later: the metrics
+/// are those that the job as a whole has.
+fn granted_of_steps(
+    target: &TrackedTarget,
+    request: &LeaseRequest,
+    level: StepLevel,
+    cost: Cost,
+    until_us: i64,
+) -> LeaseGrant {
+    let chosen: BTreeSet<String> = choose(target, request).iter().map(Definition::name).collect();
+    let (mut in_force, targets) = (target.plan_in_force_at(Some(level)), target.sources.open_steps(level));
+    let mut unavailable: Vec<(String, String)> = target.sources.missing_at(level).into_iter().collect();
+    if targets == 0 {
+        let found = target.findings.found();
+        for name in &chosen {
+            match (found.get(name), target.plan.in_force(Some(level), name)) {
+                (Some(Availability::No(reason)), _) => unavailable.push((name.clone(), reason.clone())),
+                (_, Some(planned)) => in_force.push((name.clone(), planned)),
+                (_, None) => {}
+            }
+        }
+    }
+    in_force.retain(|(name, _)| chosen.contains(name));
+    unavailable.retain(|(name, _)| chosen.contains(name));
+    let reasons = in_force.iter().filter_map(|(name, in_force)| Some((name.clone(), in_force.reason()?)));
+    LeaseGrant {
+        reasons: reasons.collect(),
+        metrics: in_force.into_iter().map(|(name, in_force)| (name, in_force.period)).collect(),
+        unavailable,
+        cost,
+        until_us,
+        step_targets: Some((level, targets)),
     }
 }

@@ -4,11 +4,12 @@
 //! metrics that are not sampled yet, the check of the budgets, the opening of the sources. One request is served at a
 //! time; others wait.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::Cause;
 
+use super::availability::metrics_of;
 use super::event::{AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason, ReadTimes};
 use super::governor::{Budgets, Load, Step};
 use super::leases::{self, Granting};
@@ -16,8 +17,8 @@ use super::pricing::{Pricing, budget};
 use crate::config::Limits;
 use crate::plan::Plan;
 use crate::principal::Principal;
-use crate::request::{AccessError, Availability, LeaseError, LeaseRequest, MetricView, MetricsReply};
-use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget, describe};
+use crate::request::{AccessError, LeaseError, LeaseRequest, MetricsReply};
+use crate::targets::{Access, Now, TargetKey, Targets, describe};
 
 /// A request that is being served or waits.
 #[derive(Debug)]
@@ -50,7 +51,11 @@ impl Admission {
 
     /// Returns the predicted cost of sampling a target by a plan.
     #[cfg(test)]
-    pub(crate) fn predicted(&self, target: &TrackedTarget, plan: &Plan) -> crate::request::Cost {
+    pub(crate) fn predicted(
+        &self,
+        target: &crate::targets::TrackedTarget,
+        plan: &Plan,
+    ) -> crate::request::Cost {
         self.pricing.cost(target, plan)
     }
 
@@ -81,13 +86,18 @@ impl Admission {
                 out.push(AdmissionEffect::AnswerReset(reply, answer));
             }
             AdmissionEvent::LeasesExpired => leases::expire(targets, now, out),
-            AdmissionEvent::Probed(key, found) => {
+            AdmissionEvent::Probed(key, found, step_counts) => {
                 if let Some(target) = targets.get_mut(&key) {
+                    step_counts.into_iter().for_each(|counts| target.findings.set_step_counts(counts));
                     target.findings.add(found, now.monotonic_ns);
                 }
                 self.probed(targets, &key, now, out);
             }
             AdmissionEvent::SourcesOpened(key, reason) => self.opened(targets, &key, reason, now, out),
+            AdmissionEvent::StepsUpdated(key) => record_changes(targets, &key, None, now, out),
+            AdmissionEvent::IntervalsStated(key) => {
+                out.push(AdmissionEffect::OpenSources(key, OpenReason::Plan(None)));
+            }
             AdmissionEvent::CpuMeasured(used_percent, read_times) => {
                 let former = std::mem::replace(&mut self.pricing.read_times, read_times);
                 self.govern(targets, used_percent, out);
@@ -110,13 +120,13 @@ impl Admission {
                 return;
             };
             self.pricing.read_times = read_times;
-            let (key, wanted) = match served {
+            let (key, wanted, counts_steps) = match served {
                 Served::Lease(request, origin) => {
                     match leases::check(&self.pricing.limits, targets, &request, now) {
                         Ok(wanted) => {
-                            let key = request.job_id.clone();
+                            let (key, is_of_steps) = (request.job_id.clone(), request.level.is_some());
                             self.stage = Some((key.clone(), Stage::Probing(Served::Lease(request, origin))));
-                            (key, wanted)
+                            (key, wanted, is_of_steps)
                         }
                         Err(error) => {
                             out.push(AdmissionEffect::AnswerLease(origin, Err(error)));
@@ -126,13 +136,13 @@ impl Admission {
                 }
                 Served::Metrics(principal, key, reply) => {
                     let chosen = targets.access(principal, &key, Access::See).map(|target| {
-                        "*".parse().map_or_else(|_invalid| Vec::new(), |all| target.choose(&all))
+                        "*".parse().map_or_else(|_invalid| Vec::new(), |all| target.choose(None, &all))
                     });
                     match chosen {
                         Ok(wanted) => {
                             let served = Served::Metrics(principal, key.clone(), reply);
                             self.stage = Some((key.clone(), Stage::Probing(served)));
-                            (key, wanted)
+                            (key, wanted, false)
                         }
                         Err(error) => {
                             out.push(AdmissionEffect::AnswerMetrics(reply, Err(error)));
@@ -142,8 +152,8 @@ impl Admission {
                 }
             };
             match unprobed(targets, &key, wanted, now) {
-                unknown if unknown.is_empty() => self.probed(targets, &key, now, out),
-                unknown => out.push(AdmissionEffect::Probe(key, unknown)),
+                unknown if unknown.is_empty() && !counts_steps => self.probed(targets, &key, now, out),
+                unknown => out.push(AdmissionEffect::Probe(key, unknown, counts_steps)),
             }
         }
     }
@@ -155,7 +165,7 @@ impl Admission {
                 Served::Lease(request, origin) => self.grant(targets, request, origin, now, out),
                 Served::Metrics(principal, key, reply) => {
                     let metrics = targets.access(principal, &key, Access::See);
-                    let answer = metrics.map(|target| self.metrics(target));
+                    let answer = metrics.map(|target| metrics_of(target, &self.pricing.read_times));
                     out.push(AdmissionEffect::AnswerMetrics(reply, answer));
                 }
             },
@@ -176,6 +186,9 @@ impl Admission {
         match leases::admit(&self.pricing, targets, request, now) {
             Ok(granting) => {
                 let key = granting.key().clone();
+                if granting.is_of_steps() {
+                    out.push(AdmissionEffect::UpdateSteps(key.clone()));
+                }
                 self.stage = Some((key.clone(), Stage::Opening(granting, origin)));
                 out.push(AdmissionEffect::OpenSources(key, OpenReason::Lease));
             }
@@ -197,6 +210,7 @@ impl Admission {
             out.push(AdmissionEffect::AnswerLease(origin, Err(AccessError::Unknown.into())));
             return;
         };
+        let is_of_steps = granting.is_of_steps();
         match granting.finish(target) {
             Ok(granted) => {
                 record_changes(targets, key, None, now, out);
@@ -204,6 +218,9 @@ impl Admission {
             }
             Err(error) => {
                 self.stage = Some((key.clone(), Stage::Revoking(origin, error)));
+                if is_of_steps {
+                    out.push(AdmissionEffect::UpdateSteps(key.clone()));
+                }
                 out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::LeaseRevoked));
             }
         }
@@ -236,24 +253,6 @@ impl Admission {
             }
         }
         self.serve_next(targets, now, out);
-    }
-
-    /// Returns the metrics of the catalogue with their availability for a target.
-    fn metrics(&self, target: &TrackedTarget) -> Vec<MetricView> {
-        let mut all: BTreeMap<String, Availability> = target.findings.found().clone();
-        let missing = target.sources.unavailable().iter();
-        all.extend(missing.map(|(name, reason)| (name.clone(), Availability::No(reason.clone()))));
-        let recent_ns = self.pricing.read_times.get(&target.handle());
-        for (name, source) in target.sources.whole() {
-            let read_ns = recent_ns.and_then(|recent| recent.get(name)).copied().unwrap_or_default();
-            let from = Availability::From { source: name.clone(), read_ns };
-            all.extend(source.slots.iter().map(|slot| (slot.definition.name(), from.clone())));
-        }
-        let view = |(name, availability): (String, Availability)| {
-            let period = target.samples(&name).then(|| target.plan.period(&name)).flatten();
-            MetricView { availability, period: period.map(|(period, _)| period), name }
-        };
-        all.into_iter().map(view).collect()
     }
 
     /// Compares the used CPU time with the budgets, and takes one step.
@@ -307,20 +306,19 @@ impl Admission {
 
 /// Puts another standing plan in force for all targets.
 fn reload(targets: &mut Targets, standing: &Plan, out: &mut Vec<AdmissionEffect>) {
-    let mut with_steps = Vec::new();
     for (key, target) in targets.iter_mut() {
-        if target.plan.baseline != standing.baseline {
-            target.plan.baseline = standing.baseline.clone();
+        let has_same_baseline = target.plan.baseline == standing.baseline;
+        let has_same_steps = target.plan.steps == standing.steps && target.plan.tasks == standing.tasks;
+        target.plan.baseline = standing.baseline.clone();
+        let changes_steps = key.is_some() && !has_same_steps;
+        if changes_steps {
+            (target.plan.steps, target.plan.tasks) = (standing.steps.clone(), standing.tasks.clone());
+            out.push(AdmissionEffect::UpdateSteps(key.clone()));
+        }
+        if !has_same_baseline || changes_steps {
             out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::Plan(Some(Cause::Reload))));
         }
-        let has_same_steps = target.plan.steps == standing.steps && target.plan.tasks == standing.tasks;
-        if key.is_some() && !has_same_steps {
-            (target.plan.steps, target.plan.tasks) = (standing.steps.clone(), standing.tasks.clone());
-            target.sources.forget_steps();
-            with_steps.push(AdmissionEffect::UpdateSteps(key.clone()));
-        }
     }
-    out.append(&mut with_steps);
 }
 
 /// Records the changes of the plan of a target.
@@ -334,7 +332,8 @@ fn record_changes(
     let Some(target) = targets.get_mut(key) else { return };
     let changes = target.plan_changes(cause, now);
     let job = target.job.clone();
-    out.extend(changes.into_iter().map(|change| AdmissionEffect::RecordPlanChange(job.clone(), change)));
+    let record = |(level, change)| AdmissionEffect::RecordPlanChange(job.clone(), level, change);
+    out.extend(changes.into_iter().map(record));
 }
 
 /// Returns the metrics whose availability and read time are unknown. perf events that are open already are left alone.

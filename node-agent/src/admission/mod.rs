@@ -1,6 +1,7 @@
 //! Admission: decides which metrics are sampled at which period, and at what cost. Pure: [`Admission::handle`] takes
 //! events, changes the plans of targets, and returns effects; it performs no I/O and reads no clock.
 
+mod availability;
 mod calibration;
 mod capacity;
 mod cost;

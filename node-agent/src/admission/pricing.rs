@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::period::Period;
+use polymeter_proto::step_level::StepLevel;
 
 use super::calibration::Calibration;
 use super::cost::{ReadCost, Sum};
@@ -48,12 +49,13 @@ impl Pricing {
             periods.entry(name).or_default().extend(wanted);
         }
         for (name, availability) in target.findings.found() {
-            let Availability::From { source, read_ns } = availability else { continue };
+            let Availability::From { source, read_ns, refresh_interval } = availability else { continue };
             let warm = warm_ns.entry(source).or_default();
             *warm = warm.max(*read_ns);
             if !target.samples(name)
                 && let Some((period, _)) = plan.period(name)
             {
+                let period = refresh_interval.unwrap_or(period).max(period);
                 periods.entry(source).or_default().push(period);
             }
         }
@@ -72,7 +74,46 @@ impl Pricing {
             };
             sum.add(&wanted, read);
         }
+        for level in StepLevel::ALL {
+            self.add_steps(&mut sum, target, plan, level);
+        }
         sum
+    }
+
+    /// Adds the sources that leases of steps or tasks are about to open in each of them; at least one is assumed, since steps may
+    /// begin later. A read takes as long as one of the same file of the whole job.
+    fn add_steps(&self, sum: &mut Sum, target: &TrackedTarget, plan: &Plan, level: StepLevel) {
+        if !plan.leases.iter().any(|lease| lease.level == Some(level)) {
+            return;
+        }
+        let sampled = target.sources.sampled_at(Some(level));
+        let whole = target.sources.sampled();
+        let mut sources: BTreeMap<&str, (Vec<Period>, Option<f64>)> = BTreeMap::new();
+        for definition in plan.step_definitions(level) {
+            let name = definition.name();
+            let Some(period) = plan.step_period(level, &name).filter(|_| !sampled.contains_key(&name)) else {
+                continue;
+            };
+            let (source, warm_ns) = match (target.findings.found().get(&name), whole.get_key_value(&name)) {
+                (Some(Availability::From { source, read_ns, .. }), _) => (source.as_str(), Some(*read_ns)),
+                (_, Some((_, of_job))) => (of_job.first().map_or("", |(source, _)| source), None),
+                (Some(Availability::NotNow | Availability::No(_)) | None, None) => continue,
+            };
+            let (periods, known_ns) = sources.entry(source).or_default();
+            periods.push(period);
+            *known_ns = warm_ns.map(|warm_ns| known_ns.unwrap_or_default().max(warm_ns)).or(*known_ns);
+        }
+        let nothing = BTreeMap::new();
+        let recent_ns = self.read_times.get(&target.handle()).unwrap_or(&nothing);
+        let count = target.findings.step_counts().at(level).max(target.sources.open_steps(level)).max(1);
+        for (source, (periods, warm_ns)) in sources {
+            let read = match (warm_ns, recent_ns.get(source)) {
+                (Some(warm_ns), _) => ReadCost::Warm(warm_ns),
+                (None, Some(recent)) => ReadCost::Measured(*recent),
+                (None, None) => ReadCost::Unknown,
+            };
+            (0..count).for_each(|_| sum.add(&periods, read));
+        }
     }
 
     /// Returns the budget that a cost exceeds, if any.

@@ -3,8 +3,10 @@
 pub mod hierarchy;
 pub mod pattern;
 pub mod steps;
+mod subdirectories;
 
 pub use hierarchy::JobCgroups;
 pub use pattern::{Captured, InvalidPattern, Pattern};
 pub use polymeter_service::cgroup_mounts::{Mounts, all_roots};
-pub use steps::{SeenSteps, Step, StepAdmission, StepLevel};
+pub use steps::{SeenSteps, Step, StepAdmission, StepCounts};
+pub(crate) use subdirectories::subdirectories;

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use polymeter_proto::step_level::StepLevel;
+
 use super::hierarchy::JobCgroups;
 
 /// The most steps and tasks of a job that are tracked at a time. Each is read at the periods of the plan.
@@ -16,15 +18,6 @@ const TASK: &str = "task";
 
 /// The directory of version 2 between a step and its tasks.
 const USER: &str = "user";
-
-/// The level of a part of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StepLevel {
-    /// A step of a job.
-    Step,
-    /// A task of a step.
-    Task,
-}
 
 /// A step, or a task of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +62,35 @@ impl SeenSteps {
         }
         self.0.insert(step.to_owned());
         if self.0.len() == Self::LIMIT { StepAdmission::Last } else { StepAdmission::Admitted }
+    }
+}
+
+/// The numbers of the current steps and tasks of a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepCounts {
+    steps: usize,
+    tasks: usize,
+}
+
+impl StepCounts {
+    /// Counts steps and tasks.
+    pub fn of<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Self {
+        let mut counts = Self::default();
+        for step in steps {
+            match step.level {
+                StepLevel::Step => counts.steps += 1,
+                StepLevel::Task => counts.tasks += 1,
+            }
+        }
+        counts
+    }
+
+    /// Returns the number of a level.
+    pub const fn at(self, level: StepLevel) -> usize {
+        match level {
+            StepLevel::Step => self.steps,
+            StepLevel::Task => self.tasks,
+        }
     }
 }
 
@@ -170,6 +192,8 @@ mod tests {
         );
         assert_eq!(steps["step_batch"].cgroups.v1.len(), 2, "both controllers' directories are the step's");
         assert_eq!(steps["step_batch/task_0"].cgroups.v1.len(), 1);
+        let counts = StepCounts::of(steps.values());
+        assert_eq!((counts.at(StepLevel::Step), counts.at(StepLevel::Task)), (3, 2));
     }
 
     #[test]

@@ -10,6 +10,9 @@ use super::model::{AgentConfig, EXAMPLE, Limits};
 use super::rules::{cgroup_rule, layer, patterns, rule};
 use super::values::{absolute, bytes, endpoint, path_or_off, visibility};
 
+/// The most processes of one job that may have series of their own at a time: each has five.
+const BUSIEST_PROCESSES_MAX: u64 = 64;
+
 /// Keys of earlier versions and their names now.
 const RENAMED: [(&str, &str); 6] = [
     ("flush", "flush_interval"),
@@ -102,6 +105,9 @@ impl AgentConfig {
         }
         if let Some(limit) = root.integer("perf_fd_limit", reporter, 0..=1_000_000) {
             self.perf_fd_limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        }
+        if let Some(count) = root.integer("busiest_processes", reporter, 0..=BUSIEST_PROCESSES_MAX) {
+            self.busiest_processes = usize::try_from(count).unwrap_or_default();
         }
         if let Some(texts) = root.strings("jobs", reporter) {
             self.jobs = patterns(texts, reporter);
@@ -239,10 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_tasks_accept_metrics_of_cgroup_files_only() {
+    fn steps_and_tasks_accept_metrics_of_cgroups_only() {
         let config = parse("[steps]\n\"cpu.*\" = \"5s\"\n[tasks]\n\"*\" = \"1min\"\n").unwrap();
         assert_eq!((config.steps.rules().len(), config.tasks.rules().len()), (1, 1));
-        for wrong in ["perf.page_faults", "node.load1"] {
+        for wrong in ["process.io.read.bytes", "node.load1"] {
             let fault = first_fault(&format!("[steps]\n\"cpu.*\" = \"5s\"\n\"{wrong}\" = \"1s\"\n"));
             assert!(fault.starts_with("agent.toml:3: "), "{fault}");
         }

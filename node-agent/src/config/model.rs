@@ -51,10 +51,12 @@ pub struct AgentConfig {
     pub tasks: Layer,
     /// The patterns of jobs' cgroups.
     pub jobs: Vec<Pattern>,
-    /// The time between two searches for jobs without a notification from the kernel.
+    /// The time between two checks for changes without a notification from the kernel.
     pub rescan_interval: Period,
     /// The most file descriptors that the perf events of one job may use.
     pub perf_fd_limit: usize,
+    /// The most processes of one job that have series of their own at a time.
+    pub busiest_processes: usize,
     /// The path of the control socket; none for no control.
     pub control_socket: Option<PathBuf>,
     /// The answer to requests that users send through the collector, if the file decides it.
@@ -139,6 +141,7 @@ impl Default for AgentConfig {
             jobs: Vec::new(),
             rescan_interval: Period::SECOND,
             perf_fd_limit: 4096,
+            busiest_processes: 5,
             control_socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
             remote_control: None,
             limits: Limits::default(),

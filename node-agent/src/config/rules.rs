@@ -5,7 +5,7 @@ use polymeter_proto::name::Selector;
 use polymeter_service::document::{Reporter, Section, Span};
 
 use crate::cgroups::Pattern;
-use crate::plan::{Layer, Rule};
+use crate::plan::{Layer, Rule, names_perf};
 
 /// The most patterns of jobs' cgroups; each costs a walk over the hierarchies.
 const PATTERNS_MAX: usize = 64;
@@ -50,16 +50,19 @@ pub(super) fn layer(
     Layer::new(rules)
 }
 
-/// Parses a rule for steps or tasks, of which only the files of cgroups are read.
+/// Parses a rule for steps or tasks, of which only the files of cgroups are read, and the perf events that a rule names.
 pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let rule = rule(selector, period)?;
-    let is_of_cgroup =
-        |definition: &Definition| definition.metric.scope == Scope::Job && definition.is_of_file();
+    let is_perf = |definition: &Definition| names_perf(&rule.selector) && definition.is_perf();
+    let is_of_cgroup = |definition: &Definition| {
+        definition.metric.scope == Scope::Job && (definition.is_of_file() || is_perf(definition))
+    };
     if catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
         return Ok(rule);
     }
-    let error =
-        format!("`{selector}` is not available for steps and tasks, only metrics from cgroup files are");
+    let error = format!(
+        "`{selector}` is not available for steps and tasks, only metrics from cgroup files and perf events are"
+    );
     Err(InvalidRule::Selector(error))
 }
 

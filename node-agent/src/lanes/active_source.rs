@@ -12,8 +12,9 @@ use super::group::{Group, ReadCost, SourceKey, UserValue};
 use super::series_progress::{Counters, SeriesProgress};
 use super::slow::{Finished, SlowReads, with_retired};
 use crate::clock;
+use crate::counters::CpuAccount;
 use crate::sources::reader_thread::FinishedRead;
-use crate::sources::{Outcome, ReadBuffer, Reading, Slot, Source};
+use crate::sources::{Outcome, ReadBuffer, Reading, Slot, Source, reads_cpu_account};
 
 /// The number of failed reads in a row after which a source is reported as failing.
 const RETRIES_REPORTED: u32 = 3;
@@ -34,6 +35,12 @@ pub struct ActiveSource {
     user_supplied: Vec<Group>,
     pub(super) tally: Tally,
     pub(super) cost: ReadCost,
+    /// The account of the job's CPU time; none for sources of the node.
+    cpu_account: Option<Arc<CpuAccount>>,
+    /// The part of the cost that was charged to the account.
+    charged_ns: u64,
+    /// True if it reads an account, so that the agent's CPU time must be divided before a read.
+    pub(super) reads_cpu_account: bool,
     /// The number of the tick at which `reading` was made, so that several groups share one read.
     read_at_tick: u64,
     pub(super) time_us: i64,
@@ -66,6 +73,9 @@ impl ActiveSource {
         }
         Self {
             key,
+            cpu_account: None,
+            charged_ns: 0,
+            reads_cpu_account: reads_cpu_account(source.slots()),
             source,
             reading,
             counters: Counters::default(),
@@ -90,6 +100,22 @@ impl ActiveSource {
         Self { counters, ..self }
     }
 
+    /// Charges its reads to the account of a job.
+    pub fn with_cpu_account(self, account: Option<Arc<CpuAccount>>) -> Self {
+        Self { cpu_account: account, ..self }
+    }
+
+    /// Returns the time of its reads that is not charged yet, in nanoseconds.
+    pub(super) const fn uncharged_ns(&self) -> u64 {
+        self.cost.total_ns.saturating_sub(self.charged_ns)
+    }
+
+    /// Charges all of its reads so far. Returns the account.
+    pub(super) fn charge(&mut self) -> Option<&CpuAccount> {
+        self.charged_ns = self.cost.total_ns;
+        self.cpu_account.as_deref()
+    }
+
     /// Stores the progress of its counters, for the next source of their series.
     pub(super) fn store_progress(&self) {
         self.counters.store_progress();
@@ -99,6 +125,7 @@ impl ActiveSource {
     pub(super) const fn continue_from(&mut self, replaced: &Self) {
         self.tally = replaced.tally;
         self.cost = replaced.cost;
+        self.charged_ns = replaced.charged_ns;
     }
 
     /// Returns the source that is read.

@@ -3,6 +3,7 @@
 
 mod active_source;
 mod channels;
+mod cpu_shares;
 mod fast;
 mod group;
 mod recorder;

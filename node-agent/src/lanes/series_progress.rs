@@ -32,10 +32,12 @@ pub struct SeriesProgress {
     last: AtomicU64,
 }
 
-/// The counter of one slot of a source.
+/// The counter of one slot of a source. Its values are the bits of integers, or of doubles that are not negative, which have the
+/// order of integers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counter {
     slot: u32,
+    is_float: bool,
     is_begun: bool,
     /// The highest value since the origin began to count.
     raw: u64,
@@ -54,9 +56,13 @@ pub(super) struct Counters {
     series: Vec<Arc<SeriesProgress>>,
 }
 
-/// True if the values of a slot are those of a counter. The kernel does not promise that non-integers never decrease.
+/// Returns true if the values of a slot are those of a counter.
 fn is_counter(slot: &Slot) -> bool {
-    slot.definition.metric.kind == Kind::Counter && slot.definition.metric.number == Number::Unsigned
+    slot.definition.metric.kind == Kind::Counter && slot.definition.metric.number != Number::Signed
+}
+
+fn is_float(slot: &Slot) -> bool {
+    slot.definition.metric.number == Number::Float
 }
 
 impl Counters {
@@ -71,7 +77,13 @@ impl Counters {
         let numbered = || (0..).zip(slots).filter(|(_, slot)| is_counter(slot));
         Self {
             origin: hasher.finish().max(1),
-            counters: numbered().map(|(slot, _)| Counter { slot, ..Counter::default() }).collect(),
+            counters: numbered()
+                .map(|(number, slot)| Counter {
+                    slot: number,
+                    is_float: is_float(slot),
+                    ..Counter::default()
+                })
+                .collect(),
             series: numbered().map(|(_, slot)| progress(slot)).collect(),
         }
     }
@@ -80,6 +92,11 @@ impl Counters {
     pub(super) fn raise(&mut self, reading: &mut Reading) {
         for (number, counter) in self.counters.iter_mut().enumerate() {
             let Some(value) = reading.get(counter.slot) else { continue };
+            // A negative double is no count.
+            let double = f64::from_bits(value);
+            if counter.is_float && (double.is_nan() || double.is_sign_negative()) {
+                continue;
+            }
             if !counter.is_begun {
                 let series = self.series.get(number);
                 *counter = counter.begin(value, self.origin, series.map(AsRef::as_ref));
@@ -112,7 +129,7 @@ impl Counter {
             same if same == origin => {
                 Self { raw: series.raw.load(Relaxed), offset: series.offset.load(Relaxed), last, ..begun }
             }
-            _other => Self { offset: last.saturating_sub(value), last, ..begun },
+            _other => Self { offset: self.difference(last, value), last, ..begun },
         }
     }
 
@@ -120,15 +137,32 @@ impl Counter {
     const fn advance(&mut self, value: u64) -> u64 {
         if value >= self.raw {
             self.raw = value;
-        } else if value <= self.raw / 2 {
+        } else if value <= self.half(self.raw) {
             self.raw = value;
             self.offset = self.last;
         }
-        let counted = value.saturating_add(self.offset);
+        let counted = self.sum(value, self.offset);
         if counted > self.last {
             self.last = counted;
         }
         self.last
+    }
+
+    const fn half(&self, value: u64) -> u64 {
+        if self.is_float { (f64::from_bits(value) / 2.0).to_bits() } else { value / 2 }
+    }
+
+    const fn sum(&self, a: u64, b: u64) -> u64 {
+        if self.is_float { (f64::from_bits(a) + f64::from_bits(b)).to_bits() } else { a.saturating_add(b) }
+    }
+
+    /// Returns the difference, at least 0.
+    const fn difference(&self, a: u64, b: u64) -> u64 {
+        if self.is_float {
+            (f64::from_bits(a) - f64::from_bits(b)).max(0.0).to_bits()
+        } else {
+            a.saturating_sub(b)
+        }
     }
 }
 
@@ -182,6 +216,34 @@ mod tests {
         assert_eq!(read(&mut counters, &[100, 97, 99, 101]), [100, 100, 100, 101]);
         assert_eq!(read(&mut counters, &[0, 5, 7]), [101, 106, 108]);
         assert_eq!(read(&mut counters, &[u64::MAX, 0, u64::MAX]), [u64::MAX; 3]);
+    }
+
+    #[test]
+    fn counters_of_doubles_continue() {
+        let slot =
+            Slot { definition: catalogue::find("node.energy.package").unwrap(), labels: Labels::default() };
+        let series = Arc::new(SeriesProgress::default());
+        let source =
+            |origin: &str| Counters::new(origin, std::slice::from_ref(&slot), |_| Arc::clone(&series));
+        let read = |counters: &mut Counters, values: &[f64]| -> Vec<f64> {
+            let raised = values.iter().map(|value| {
+                let mut reading = Reading::absent(1);
+                reading.set(0, value.to_bits());
+                counters.raise(&mut reading);
+                f64::from_bits(reading.get(0).unwrap())
+            });
+            raised.collect()
+        };
+        let mut first = source("rapl/package");
+        assert_eq!(read(&mut first, &[0.0, 1.5, 100.25]), [0.0, 1.5, 100.25]);
+        assert_eq!(read(&mut first, &[100.0, 0.25, 1.0]), [100.25, 100.5, 101.25]);
+        first.store_progress();
+        let mut anew = source("rapl/package");
+        assert_eq!(read(&mut anew, &[0.0, 0.5]), [101.25, 101.75], "opened anew it counts from 0");
+        anew.store_progress();
+        let mut other = source("hwmon");
+        assert_eq!(read(&mut other, &[7.0, 8.0]), [101.75, 102.75]);
+        assert_eq!(read(&mut other, &[-1.0, 8.5]), [-1.0, 103.25], "a negative value is no count");
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(super) struct JobMetadata {
     pub(super) since_us: i64,
     pub(super) facts: JobFacts,
     pub(super) details: JobDetails,
+    pub(super) gpu_devices: Option<Arc<str>>,
 }
 
 /// One announced job.
@@ -71,6 +72,7 @@ impl AnnouncedJobs {
                 since_us: now.realtime_us,
                 facts: JobFacts::default(),
                 details: JobDetails::default(),
+                gpu_devices: None,
             },
             alias: None,
             job: None,
@@ -89,6 +91,7 @@ impl AnnouncedJobs {
         if !spec.details.is_empty() {
             metadata.details = spec.details;
         }
+        metadata.gpu_devices = spec.gpu_devices.or(metadata.gpu_devices.take());
         job.alias = spec.alias.or(job.alias);
         job.sampling = spec.sampling.or(job.sampling);
         job.refused = spec.refused.or(job.refused);
@@ -163,6 +166,7 @@ mod tests {
             refused: None,
             facts: JobFacts::default(),
             details: JobDetails::default(),
+            gpu_devices: None,
         }
     }
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use polymeter_proto::series::Identifier;
 
+use crate::cgroups::subdirectories;
+
 /// The most directories of one job that are watched: its own, its steps' and its tasks'.
 pub(super) const DIRECTORIES: usize = 256;
 
@@ -73,10 +75,8 @@ impl CgroupWatches {
             next += 1;
             // The watch comes before the read: a cgroup that appears in between is seen twice rather than never.
             self.watch(job, watched, Watched::Directory(directory.clone()));
-            let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let room = DIRECTORIES.saturating_sub(found.len());
-            found.extend(below.map(|entry| entry.path()).take(room));
+            found.extend(subdirectories(&directory).into_iter().take(room));
         }
         found
     }

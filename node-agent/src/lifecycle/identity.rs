@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use polymeter_proto::series::Identifier;
 
-use crate::cgroups::JobCgroups;
-use crate::sources::process_sum::listed;
+use crate::cgroups::{JobCgroups, subdirectories};
+use crate::sources::process_list::listed;
 
 /// The most directories of one job that are searched for processes: its own, its steps' and its tasks'.
 const DIRECTORIES: usize = 256;
@@ -41,14 +41,6 @@ pub(crate) fn owner_of_processes(proc: &Path, cgroup: &Path) -> Option<u32> {
     owners.remove(&0);
     let mut owners = owners.into_iter();
     owners.next().filter(|_| owners.next().is_none())
-}
-
-fn subdirectories(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect()
 }
 
 /// Returns the owner of a process: its directory's owner, proc(5).

@@ -30,7 +30,12 @@ pub(super) fn resolve(
 ) -> Option<Identifier> {
     let name = found.name()?;
     let announced = announced_jobs.id_of(name.clone());
-    if !found.captured.is_sluid || announced != name {
+    if !found.captured.is_sluid {
+        return Some(announced);
+    }
+    if announced != name {
+        // The cgroups may outlive the announcement, which the scheduler withdraws at the job's end.
+        sluids.learn(name, announced.clone());
         return Some(announced);
     }
     let number = number.filter(|job_id| targets.job(job_id).is_none());

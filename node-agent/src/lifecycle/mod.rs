@@ -3,6 +3,7 @@
 
 mod announced_jobs;
 mod cgroup_watches;
+mod directory_watches;
 pub(crate) mod discovery;
 mod event;
 pub(crate) mod exit_events;

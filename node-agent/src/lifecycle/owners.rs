@@ -7,24 +7,16 @@ use super::event::{LifecycleEffect, LifecycleTask, OwnerHint};
 use crate::lanes::EventRecord;
 use crate::targets::{Now, TargetKey, Targets};
 
-/// The time after which the name service is asked again for a name that it did not know, in nanoseconds.
-const NAME_AGAIN_NS: u64 = 60_000_000_000;
-
 /// Looks up unknown owners: the jobs may have had no process before.
 pub(super) fn look_up(targets: &mut Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
     let unknown = targets.iter_mut().filter(|(key, target)| key.is_some() && target.owner_uid.is_none());
     for (key, target) in unknown {
-        let name = target.job.as_ref().and_then(|job| job.descriptor.owner.clone());
-        let was_asked =
-            target.owner_asked_ns.is_some_and(|at_ns| now.monotonic_ns.saturating_sub(at_ns) < NAME_AGAIN_NS);
-        let hint = match name {
+        let (search, now_ns) = (&mut target.owner_search, now.monotonic_ns);
+        let hint = match target.job.as_ref().and_then(|job| job.descriptor.owner.clone()) {
             // A given name is trusted: the processes of other users do not change the job's owner.
-            Some(_) if was_asked => continue,
-            Some(name) => {
-                target.owner_asked_ns = Some(now.monotonic_ns);
-                OwnerHint::Name(name)
-            }
-            None => OwnerHint::Processes,
+            Some(name) if search.take_name_due(now_ns) => OwnerHint::Name(name),
+            None if search.take_due(now_ns) => OwnerHint::Processes,
+            Some(_) | None => continue,
         };
         out.push(LifecycleTask::LookUpOwner(key.clone(), hint).into());
     }

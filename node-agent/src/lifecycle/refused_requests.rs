@@ -46,7 +46,14 @@ mod tests {
         assert_eq!(all.iter().map(|one| one.request.as_str()).collect::<Vec<_>>(), ["perf.*", "perf.cycles"]);
         let missing = |metric: &str| (metric.to_owned(), "the CPU has no such counter".to_owned());
         let unavailable = vec![missing("perf.cycles"), missing("perf.instructions")];
-        let granted = LeaseGrant { metrics: Vec::new(), unavailable, cost: Cost::default(), until_us: 0 };
+        let granted = LeaseGrant {
+            step_targets: None,
+            metrics: Vec::new(),
+            reasons: std::collections::BTreeMap::new(),
+            unavailable,
+            cost: Cost::default(),
+            until_us: 0,
+        };
         let some = refused_by(&metrics, &Ok(granted));
         assert_eq!(some.len(), 1);
         assert_eq!(some[0].request.as_str(), "perf.cycles");

@@ -63,12 +63,13 @@ pub(super) fn missed(targets: &mut Targets, out: &mut Vec<LifecycleEffect>) {
 
 /// Continues with a job whose exits are watched from now on.
 pub(super) fn exits_watched(
-    targets: &Targets,
+    targets: &mut Targets,
     key: TargetKey,
     is_missed: bool,
     out: &mut Vec<LifecycleEffect>,
 ) {
-    let Some(target) = targets.get(&key) else { return };
+    let Some(target) = targets.get_mut(&key) else { return };
+    target.owner_search.note_event();
     if is_missed {
         out.extend(target.handle().map(LifecycleEffect::ReadJob));
     }

@@ -57,6 +57,12 @@ impl Sluids {
         self.unnumbered.retain(|unnumbered, _| unnumbered.as_str() != sluid);
     }
 
+    /// Keeps the job that the scheduler has announced for a SLUID, and stops the search for its number.
+    pub(super) fn learn(&mut self, sluid: Identifier, job_id: Identifier) {
+        self.unnumbered.remove(&sluid);
+        self.known.insert(sluid, job_id);
+    }
+
     /// Returns the job that a SLUID stands for, if it is known.
     pub(super) fn known(&self, sluid: &Identifier) -> Option<&Identifier> {
         self.known.get(sluid)
@@ -131,5 +137,8 @@ mod tests {
         assert_eq!(sluids.unnumbered(now).count(), 1);
         sluids.stop_search(sluid.as_str());
         assert_eq!(sluids.unnumbered(now).count(), 0);
+        assert_eq!(sluids.resolve(&sluid, &cgroups, None, now), SluidMeaning::Unknown);
+        sluids.learn(sluid.clone(), name("42"));
+        assert_eq!((sluids.unnumbered(now).count(), sluids.known(&sluid)), (0, Some(&name("42"))));
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn record_facts(
     let job = targets.job(job_id).and_then(|target| target.job.clone());
     let (Some(job), Some(announced)) = (job, announced.get_mut(job_id)) else { return };
     announced.job = Some(Arc::clone(&job));
+    set_gpu_devices(targets, job_id, announced.metadata.gpu_devices.clone(), out);
     let (facts, refused) = (announced.metadata.facts.clone(), announced.refused.take());
     let details = announced.metadata.details.clone();
     if !details.is_empty() {
@@ -36,6 +37,23 @@ pub(super) fn record_facts(
     }
     record_facts_of(job, facts, false, out);
     refuse_requests(targets, job_id, refused.into_iter().collect(), now, out);
+}
+
+/// Records the GPUs that the scheduler gave to a job, whose sources are opened anew for them.
+fn set_gpu_devices(
+    targets: &mut Targets,
+    job_id: &Identifier,
+    devices: Option<Arc<str>>,
+    out: &mut Vec<LifecycleEffect>,
+) {
+    let key = Some(job_id.clone());
+    if let Some(target) =
+        targets.get_mut(&key).filter(|target| devices.is_some() && target.gpu_devices != devices)
+    {
+        target.gpu_devices = devices;
+        target.findings.forget();
+        out.push(LifecycleTask::OpenSources(key).into());
+    }
 }
 
 /// Requests a lease for the owner's request at submission, as if the owner requested it now. If none of it can be
@@ -54,7 +72,8 @@ pub(super) fn request_lease(
             // A request at submission has an ordinary user's rights, even if its owner is an administrator.
             let principal = Principal { uid, administrator: false };
             let key = Some(job_id.clone());
-            let request = LeaseRequest { principal, job_id: key, metrics, since_us: None, duration_us };
+            let request =
+                LeaseRequest { principal, job_id: key, level: None, metrics, since_us: None, duration_us };
             out.push(LifecycleTask::RequestLease(request, job_id.clone(), reply).into());
         }
         (_, _, Some(reply)) => out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None))),

@@ -1,6 +1,7 @@
 //! Requests to track jobs: registrations and the scheduler's announcements.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::Selector;
@@ -50,6 +51,8 @@ pub struct StartSpec {
     pub facts: JobFacts,
     /// Its name and requested resources.
     pub details: JobDetails,
+    /// Its GPUs on this node: numbers or UUIDs, `0,1`.
+    pub gpu_devices: Option<Arc<str>>,
 }
 
 /// A sampling request of a job's owner at submission. It becomes a lease of the owner, within the limits of leases.

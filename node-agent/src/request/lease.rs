@@ -1,9 +1,12 @@
 //! Requests for leases, and their results.
 
+use std::collections::BTreeMap;
+
 use polymeter_proto::control::UnavailableGroup;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 
 use super::access::AccessError;
 use crate::principal::Principal;
@@ -15,6 +18,8 @@ pub struct LeaseRequest {
     pub principal: Principal,
     /// The job; none for the node's own metrics.
     pub job_id: Option<Identifier>,
+    /// Steps or tasks of the job; none for the job as a whole, or the node.
+    pub level: Option<StepLevel>,
     /// The metrics, each with its period.
     pub metrics: Vec<(Selector, Period)>,
     /// The time from which the duration counts, in microseconds since the epoch; none for now.
@@ -28,12 +33,16 @@ pub struct LeaseRequest {
 pub struct LeaseGrant {
     /// The effective period of each selected metric.
     pub metrics: Vec<(String, Period)>,
+    /// The reasons why metrics are sampled less often than requested, by metric.
+    pub reasons: BTreeMap<String, String>,
     /// Selected metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
     /// The predicted cost of all sampling of the job from now on.
     pub cost: Cost,
     /// The end of the lease, in microseconds since the epoch.
     pub until_us: i64,
+    /// The requested level, and the number of its steps or tasks that are sampled now.
+    pub step_targets: Option<(StepLevel, usize)>,
 }
 
 /// The cost of sampling, predicted from the measured cost of a read of each source.
@@ -54,13 +63,18 @@ pub enum LeaseError {
     #[error(transparent)]
     Access(#[from] AccessError),
     /// None of the selectors matches a metric of the job or of the node.
-    #[error("{}", nothing_chosen(selectors, *of_job))]
+    #[error("{}", nothing_chosen(selectors, *of_job, *level))]
     NothingChosen {
         /// The selectors.
         selectors: Vec<String>,
         /// True for metrics of a job, false for the node's.
         of_job: bool,
+        /// Steps or tasks; none for the job as a whole, or the node.
+        level: Option<StepLevel>,
     },
+    /// The job has no cgroups, and therefore no known steps.
+    #[error("the job has no cgroups, so its {}s are unknown; change the periods of the job as a whole", .0.as_str())]
+    NoSteps(StepLevel),
     /// None of the selected metrics can be sampled here: the metrics, at least one, with the reasons.
     #[error("none of these metrics is available here: {}", reasons_text(.0))]
     Unavailable(Vec<(String, String)>),
@@ -100,12 +114,17 @@ pub enum LeaseError {
     },
 }
 
+/// The advice about metrics of steps and tasks.
+const OF_STEPS: &str =
+    "available are metrics from files of cgroups, and perf events that are named (perf.instructions, perf.*)";
+
 /// The text of [`LeaseError::NothingChosen`].
-fn nothing_chosen(selectors: &[String], of_job: bool) -> String {
-    let (owner, advice) = if of_job {
-        ("a job", "for metrics of the node, use --node (administrators only)")
-    } else {
-        ("the node", "for metrics of a job, name the job")
+fn nothing_chosen(selectors: &[String], of_job: bool, level: Option<StepLevel>) -> String {
+    let (owner, advice) = match (level, of_job) {
+        (Some(StepLevel::Step), _) => ("steps", OF_STEPS),
+        (Some(StepLevel::Task), _) => ("tasks", OF_STEPS),
+        (None, true) => ("a job", "for metrics of the node, use --node (administrators only)"),
+        (None, false) => ("the node", "for metrics of a job, name the job"),
     };
     format!("no metric of {owner} matches {}; {advice}", selectors.join(", "))
 }
@@ -147,9 +166,14 @@ mod tests {
     #[test]
     fn reports_selectors_that_match_nothing() {
         let selectors = vec!["node.*".to_owned()];
-        let of_job = LeaseError::NothingChosen { selectors: selectors.clone(), of_job: true }.to_string();
+        let of_job =
+            LeaseError::NothingChosen { selectors: selectors.clone(), of_job: true, level: None }.to_string();
         assert!(of_job.contains("no metric of a job matches node.*"), "{of_job}");
-        let of_node = LeaseError::NothingChosen { selectors, of_job: false }.to_string();
+        let of_node = LeaseError::NothingChosen { selectors: selectors.clone(), of_job: false, level: None }
+            .to_string();
         assert!(of_node.contains("no metric of the node matches node.*"), "{of_node}");
+        let level = Some(StepLevel::Task);
+        let of_tasks = LeaseError::NothingChosen { selectors, of_job: true, level }.to_string();
+        assert!(of_tasks.contains("no metric of tasks matches node.*"), "{of_tasks}");
     }
 }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 
 use super::job::RefusedRequest;
-use crate::plan::InForce;
+use crate::in_force::InForce;
 
 /// The state of the node and of all tracked jobs.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +36,8 @@ pub struct JobView {
     pub unavailable: Vec<(String, String)>,
     /// The plan in force: each metric with its period and the cause.
     pub plan: Vec<(String, InForce)>,
+    /// The plan in force of its steps and of their tasks.
+    pub step_plans: Vec<(StepLevel, (String, InForce))>,
     /// Sampling requests at submission that are not granted.
     pub refused: Vec<RefusedRequest>,
 }
@@ -74,6 +77,8 @@ pub enum Availability {
         source: String,
         /// The mean duration of a read, in nanoseconds.
         read_ns: f64,
+        /// The shortest time between two updates of the metric by the hardware, if that limits the period.
+        refresh_interval: Option<Period>,
     },
     /// Its source has no such line at the moment.
     NotNow,

@@ -11,18 +11,20 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, Labels};
+use polymeter_proto::step_level::StepLevel;
 
 use crate::cgroups::{Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId};
 use crate::request::Availability;
 use crate::sources::{CustomSource, Opened, Outcome, Reading, Slot, Source, Unavailable};
-use crate::targets::{SessionIds, SourceChanges, SourceOwner, TargetKey, TrackedTarget};
+use crate::targets::{LEVELS, SessionIds, SourceChanges, SourceOwner, TargetKey, TrackedTarget};
 
 /// A source that counts the open instances.
 #[derive(Debug)]
 struct CountedSource {
     slots: Vec<Slot>,
     is_lasting: bool,
+    refresh_interval: Option<Period>,
     open: Arc<AtomicUsize>,
 }
 
@@ -45,6 +47,10 @@ impl CustomSource for CountedSource {
     fn is_lasting(&self) -> bool {
         self.is_lasting
     }
+
+    fn refresh_interval(&self) -> Option<Period> {
+        self.refresh_interval
+    }
 }
 
 /// The sampler and the data.
@@ -53,13 +59,15 @@ pub(super) struct SimulatedEdge {
     pub(super) ids: SessionIds,
     /// Metrics that no file contains.
     pub(super) missing: BTreeSet<&'static str>,
+    /// The refresh interval that hardware states from now on, by the first word of the metrics' names.
+    pub(super) refresh_intervals: BTreeMap<String, Period>,
     sampled: BTreeMap<SourceId, Box<ActiveSource>>,
     /// Sources that the sampler has removed and not returned.
     removed: BTreeMap<SourceId, Box<ActiveSource>>,
     /// The sources that are open, dormant ones included.
     open: Arc<AtomicUsize>,
     /// The period of each metric according to the data.
-    recorded: BTreeMap<(Option<JobHandle>, String), Period>,
+    recorded: BTreeMap<(Option<JobHandle>, Option<StepLevel>, String), Period>,
     /// The jobs that have had their final sample.
     finals: BTreeSet<JobHandle>,
     ended: BTreeSet<JobHandle>,
@@ -72,7 +80,8 @@ impl SimulatedEdge {
             assert!(!self.finals.contains(&handle), "sources of {key:?} are opened after its final sample");
         }
         let wanted = target.sources.wanted(target.definitions(), None, is_anew);
-        let (opened, unavailable) = self.open(target, &wanted.definitions);
+        let first_perf_group = target.sources.next_perf_group();
+        let (opened, unavailable) = self.open(first_perf_group, &wanted.definitions);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         let changes = target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable);
         self.apply(changes);
@@ -84,9 +93,10 @@ impl SimulatedEdge {
         target: &TrackedTarget,
         definitions: &[Definition],
     ) -> BTreeMap<String, Availability> {
-        let (opened, unavailable) = self.open(target, definitions);
+        let (opened, unavailable) = self.open(target.sources.next_perf_group(), definitions);
         let slots = opened.iter().flat_map(|opened| {
-            let from = Availability::From { source: opened.name.clone(), read_ns: 4_000.0 };
+            let refresh_interval = opened.source.refresh_interval().get();
+            let from = Availability::From { source: opened.name.clone(), read_ns: 4_000.0, refresh_interval };
             opened.source.slots().iter().map(move |slot| (slot.definition.name(), from.clone()))
         });
         let missing = unavailable.into_iter();
@@ -95,13 +105,13 @@ impl SimulatedEdge {
     }
 
     /// Opens one source for all metrics whose names begin with the same word.
-    fn open(&self, target: &TrackedTarget, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
+    fn open(&self, first_perf_group: usize, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let (mut by_source, mut unavailable) = (BTreeMap::<String, Vec<Slot>>::new(), Vec::new());
         for definition in definitions {
             let name = definition.name();
             let word = name.split('.').next().unwrap_or_default();
             let source = match word {
-                "perf" => format!("perf/{}", target.sources.next_perf_group()),
+                "perf" => format!("perf/{first_perf_group}"),
                 word => format!("v2/{word}"),
             };
             if self.missing.contains(name.as_str()) {
@@ -115,42 +125,52 @@ impl SimulatedEdge {
         let opened = by_source.into_iter().map(|(name, slots)| {
             self.open.fetch_add(1, Relaxed);
             let is_lasting = name.starts_with("perf");
-            let source = CountedSource { slots, is_lasting, open: Arc::clone(&self.open) };
+            let word = name.split('/').next_back().unwrap_or_default();
+            let refresh_interval = self.refresh_intervals.get(word).copied();
+            let source = CountedSource { slots, is_lasting, refresh_interval, open: Arc::clone(&self.open) };
             Opened { name, source: Source::Custom(Box::new(source)), step: None, below: None }
         });
         (opened.collect(), unavailable)
     }
 
-    /// Updates the sources of a target's steps.
+    /// Updates the sources of a target's steps. Returns true if any was opened or closed.
     pub(super) fn update_steps(
         &mut self,
         key: &TargetKey,
         target: &mut TrackedTarget,
         mut present: BTreeMap<String, Step>,
-    ) {
+    ) -> bool {
         if !target.plan.wants_steps() {
             present.clear();
         }
-        let stale = target.sources.retain_steps(&present);
+        let mut stale = target.sources.retain_steps(&present);
         let mut opened = Vec::new();
         for (name, step) in present {
-            if target.sources.has_step(&name) || target.sources.admit_step(&name) == StepAdmission::Refused {
+            let definitions = target.plan.step_definitions(step.level);
+            if !target.sources.needs_step(&name, &definitions)
+                || target.sources.admit_step(&name) == StepAdmission::Refused
+            {
                 continue;
             }
             let step = Arc::new(step);
-            let definitions = target.plan.step_definitions(step.level);
-            let (of_step, unavailable) = self.open(target, &definitions);
-            assert!(unavailable.is_empty());
-            opened.extend(of_step.into_iter().map(|opened| Opened {
-                name: format!("{name}/{}", opened.name),
-                step: Some(Arc::clone(&step)),
-                ..opened
-            }));
-            target.sources.add_step(step);
+            let wanted = target.sources.wanted_of_step(&name, &definitions, &mut stale);
+            let (of_step, unavailable) = self.open(wanted.first_perf_group, &wanted.definitions);
+            let of_step: Vec<Opened> = of_step
+                .into_iter()
+                .map(|opened| Opened {
+                    name: format!("{name}/{}", opened.name),
+                    step: Some(Arc::clone(&step)),
+                    ..opened
+                })
+                .collect();
+            target.sources.add_step(step, wanted, &of_step, unavailable);
+            opened.extend(of_step);
         }
+        let is_changed = !opened.is_empty() || !stale.is_empty();
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         let changes = target.sources.commit_steps(&mut self.ids, owner, opened, stale);
         self.apply(changes);
+        is_changed
     }
 
     fn apply(&mut self, changes: SourceChanges) {
@@ -210,13 +230,13 @@ impl SimulatedEdge {
         if let Event::JobEnded { job, .. } = record.event {
             assert!(self.finals.contains(&job), "{job:?} ended without a final sample");
             assert!(self.ended.insert(job), "{job:?} ended twice");
-            self.recorded.retain(|(of, _), _| *of != Some(job));
+            self.recorded.retain(|(of, ..), _| *of != Some(job));
         }
     }
 
     /// Records a change of the plan in the data.
-    pub(super) fn record_plan_change(&mut self, change: &PlanChange) {
-        let key = (change.job, change.metric.as_str().to_owned());
+    pub(super) fn record_plan_change(&mut self, level: Option<StepLevel>, change: &PlanChange) {
+        let key = (change.job, level, change.metric.as_str().to_owned());
         assert_eq!(self.recorded.get(&key).copied(), change.old, "{change:?}");
         assert_ne!(change.old, change.new, "a change that is none: {change:?}");
         assert!(
@@ -231,9 +251,16 @@ impl SimulatedEdge {
 
     /// Checks that the data contain the plan of a target, and that its sources are the sampler's.
     pub(super) fn check(&self, target: &TrackedTarget) {
-        for (metric, in_force) in target.plan_in_force() {
-            let recorded = self.recorded.get(&(target.handle(), metric.clone()));
-            assert_eq!(recorded, Some(&in_force.period), "{metric} of {:?}", target.handle());
+        for level in LEVELS {
+            for (metric, in_force) in target.plan_in_force_at(level) {
+                let recorded = self.recorded.get(&(target.handle(), level, metric.clone()));
+                assert_eq!(
+                    recorded,
+                    Some(&in_force.period),
+                    "{metric} of {level:?} of {:?}",
+                    target.handle()
+                );
+            }
         }
         for (name, source) in target.sources.open() {
             assert!(self.sampled.contains_key(&source.id), "{name} is not sampled");

@@ -1,4 +1,4 @@
-//! The kind of the agent's own counts: the cost of measuring, and losses.
+//! The kind of the agent's own counts: the cost of measuring, of the node and of each job, and losses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,12 +13,15 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::target::Target;
 use crate::clock;
-use crate::counters::Counters;
+use crate::counters::{Counters, CpuAccount};
 
 /// The kind's name in the catalogue, and its source's name.
 const KIND: &str = "agent";
 
-/// The function of each field that computes it.
+/// The field of a job: the CPU time of the agent for it.
+const JOB_CPU_TIME: &str = "job_cpu_time";
+
+/// The function of each field of the node that computes it.
 type Compute = fn(&Counters) -> u64;
 
 const FIELDS: [(&str, Compute); 16] = [
@@ -53,14 +56,52 @@ impl SourceKind for AgentKind {
     }
 
     fn fields(&self) -> Vec<&'static str> {
-        FIELDS.iter().map(|(field, _)| *field).collect()
+        FIELDS.iter().map(|(field, _)| *field).chain([JOB_CPU_TIME]).collect()
     }
 
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        if let Target::Node(counters) = request.target {
-            let source = AgentSource::new(Arc::clone(counters), &request.wanted);
-            opening.push_custom(KIND.to_owned(), Box::new(source));
+        match (request.target, request.host.cpu_account) {
+            (Target::Node(counters), _) => {
+                let source = AgentSource::new(Arc::clone(counters), &request.wanted);
+                opening.push_custom(KIND.to_owned(), Box::new(source));
+            }
+            (Target::Cgroups(_) | Target::Processes(_), Some(account)) => {
+                let slot = |definition: &Definition| Slot {
+                    definition: definition.clone(),
+                    labels: Labels::default(),
+                };
+                let slots = request.wanted.iter().map(slot).collect();
+                let source = AccountSource { account: Arc::clone(account), slots };
+                opening.push_custom(KIND.to_owned(), Box::new(source));
+            }
+            (Target::Cgroups(_) | Target::Processes(_), None) => {
+                opening.unavailable_all(&request.wanted, "only for whole jobs");
+            }
         }
+    }
+}
+
+/// Returns true if a source with these slots reads the account of a job.
+pub(crate) fn reads_cpu_account(slots: &[Slot]) -> bool {
+    let field = |slot: &Slot| slot.definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+    slots.iter().any(|slot| field(slot) == Some(JOB_CPU_TIME))
+}
+
+/// The account of a job.
+#[derive(Debug)]
+struct AccountSource {
+    account: Arc<CpuAccount>,
+    slots: Vec<Slot>,
+}
+
+impl CustomSource for AccountSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        (0..).zip(&self.slots).for_each(|(slot, _)| reading.set(slot, self.account.total_ns()));
+        Outcome::Read
     }
 }
 

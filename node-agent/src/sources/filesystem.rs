@@ -2,16 +2,15 @@
 //! answer. Each is a source of its own.
 
 use std::fs;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::StatVfs;
 
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
+use super::mount_table::{Mount, MountTable, parse, visible};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -113,57 +112,9 @@ impl SourceKind for FilesystemKind {
     }
 }
 
-/// One line of `/proc/self/mountinfo`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
-    /// The numbers of the device: `8:1`.
-    device: String,
-    /// The directory on which it is mounted.
-    point: String,
-    fs_type: String,
-}
-
-/// Parses `/proc/self/mountinfo`, proc_pid_mountinfo(5): `36 35 98:0 /root /point options optional... - type source options`.
-fn parse(text: &str) -> Vec<Mount> {
-    let line = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut words = before.split(' ');
-        let (device, point) = (words.nth(2)?, words.nth(1)?);
-        let fs_type = after.split(' ').next()?;
-        Some(Mount { device: device.to_owned(), point: unescape(point), fs_type: fs_type.to_owned() })
-    };
-    text.lines().filter_map(line).collect()
-}
-
-/// Replaces the octal escapes of the kernel, such as `\040` for a space.
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let octal = (*first == b'\\').then(|| behind.get(..3)).flatten();
-        let byte = octal.and_then(|octal| u8::from_str_radix(std::str::from_utf8(octal).ok()?, 8).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { behind.get(3..).unwrap_or_default() } else { behind };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Returns the mounts that have space of their own. The last mount on a directory hides earlier ones; of several mounts
-/// of one device the first counts, since the others are bind mounts.
+/// Returns the mounts that have space of their own.
 fn with_space(mounts: Vec<Mount>) -> Vec<Mount> {
-    let mut visible: Vec<Mount> = Vec::new();
-    for mount in mounts {
-        visible.retain(|hidden| hidden.point != mount.point);
-        visible.push(mount);
-    }
-    let mut kept: Vec<Mount> = Vec::new();
-    for mount in visible {
-        let is_known = kept.iter().any(|known| known.device == mount.device);
-        if !is_known && !WITHOUT_SPACE.contains(&mount.fs_type.as_str()) {
-            kept.push(mount);
-        }
-    }
-    kept
+    visible(mounts).into_iter().filter(|mount| !WITHOUT_SPACE.contains(&mount.fs_type.as_str())).collect()
 }
 
 /// One mounted file system.
@@ -217,40 +168,6 @@ impl CustomSource for FileSystemSource {
     }
 }
 
-/// The kernel's table of mounts, which signals changes.
-#[derive(Debug)]
-struct MountTable {
-    path: PathBuf,
-    file: fs::File,
-}
-
-impl MountTable {
-    fn open(path: &Path) -> Result<Self, String> {
-        let mut table = fs::File::open(path)
-            .map(|file| Self { path: path.to_owned(), file })
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        // The first call reports the changes since the file was opened.
-        table.has_changed();
-        Ok(table)
-    }
-
-    /// Returns true if a file system was mounted or unmounted since the last call: the kernel signals that as an error.
-    fn has_changed(&mut self) -> bool {
-        let mut descriptors = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::PRI)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let polled = poll(&mut descriptors, Some(&at_once));
-        let [descriptor] = &descriptors;
-        polled.is_ok() && descriptor.revents().intersects(PollFlags::ERR | PollFlags::PRI)
-    }
-
-    /// Returns true if a file system is still mounted at the same point.
-    fn has(&self, mount: &Mount) -> bool {
-        let text = fs::read_to_string(&self.path).unwrap_or_default();
-        // The last mount on a directory hides earlier ones.
-        parse(&text).iter().rfind(|found| found.point == mount.point).is_some_and(|found| found == mount)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use polymeter_proto::catalogue;
@@ -275,7 +192,6 @@ malformed
         assert_eq!(points, ["/", "/dev/shm", "/mnt/a b"]);
         assert_eq!(found[2].fs_type, "tmpfs", "the last mount on a directory is visible");
         assert!(parse("").is_empty());
-        assert_eq!([unescape("\\134x"), unescape("\\9"), unescape("a\\")], ["\\x", "\\9", "a\\"]);
     }
 
     #[test]
@@ -292,17 +208,5 @@ malformed
         assert!(source.read(&mut reading).has_values());
         let [size, free, available] = [0, 1, 2].map(|slot| reading.get(slot).unwrap());
         assert!(size > 0 && size >= free && free >= available, "{size} {free} {available}");
-    }
-
-    #[test]
-    fn a_file_system_that_is_hidden_by_another_has_ended() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("mountinfo");
-        fs::write(&path, MOUNTS).unwrap();
-        let table = MountTable::open(&path).unwrap();
-        let mounts = parse(MOUNTS);
-        let on = |fs_type: &str| mounts.iter().find(|mount| mount.fs_type == fs_type).unwrap();
-        assert!(table.has(on("ext4")));
-        assert!(!table.has(on("nfs4")));
     }
 }

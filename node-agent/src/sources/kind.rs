@@ -4,13 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use polymeter_proto::catalogue::{self, Definition, Metric};
+use polymeter_proto::series::Identifier;
 
+use super::busiest_processes::BusiestProcesses;
 use super::custom_source::CustomSource;
 use super::reader_thread::ThreadedSource;
 use super::slot::Unavailable;
 use super::source::Source;
 use super::target::{Opened, Target};
+use super::taskstats::ExitedTasks;
 use crate::cgroups::{Mounts, Step};
+use crate::counters::CpuAccount;
 
 /// The lane in which sources are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,8 +151,39 @@ pub struct SourceFactory<'a> {
     pub perf_descriptors: usize,
     /// The number of the first perf group to be opened, if others are open already.
     pub first_perf_group: usize,
+    /// The id of the job; none for the node.
+    pub job: Option<&'a Identifier>,
     /// The step or task that is opened; none for a whole target.
     pub step: Option<&'a Arc<Step>>,
+    /// The account of the agent's CPU time for the job; none for the node, and for a step.
+    pub cpu_account: Option<&'a Arc<CpuAccount>>,
+    /// The GPUs of the job according to its scheduler: `0,1`.
+    pub gpu_devices: Option<&'a str>,
+    /// The busiest processes of the job; none for the node, and for a step.
+    pub busiest: Option<&'a Arc<BusiestProcesses>>,
+    /// The most processes of the job that have series of their own at a time.
+    pub busiest_processes: usize,
+    /// The listener for the ends of threads; none where it is not used.
+    pub exited: Option<&'a Arc<ExitedTasks>>,
+}
+
+impl<'a> SourceFactory<'a> {
+    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf events, and without a job.
+    pub const fn of(mounts: &'a Mounts) -> Self {
+        Self {
+            mounts,
+            cpus: &[],
+            perf_descriptors: 0,
+            first_perf_group: 0,
+            job: None,
+            step: None,
+            cpu_account: None,
+            gpu_devices: None,
+            busiest: None,
+            busiest_processes: 0,
+            exited: None,
+        }
+    }
 }
 
 /// Returns the metrics of a kind.

@@ -12,6 +12,9 @@ pub(crate) fn parse(word: &[u8], scale: Scale) -> Result<Option<u64>, NotANumber
         Scale::Limit(_) if word == b"max" => Ok(None),
         Scale::Limit(unlimited) => integer(word).map(|limit| (limit < unlimited).then_some(limit)),
         Scale::Decimal => decimal(word).map(|value| Some(value.to_bits())),
+        Scale::DecimalTimes(factor) => decimal(word).map(|value| Some((value * f64::from(factor)).to_bits())),
+        Scale::Until(end) => integer_until(word, end).map(Some),
+        Scale::Timed => integer_until(word, '@').map(Some),
         Scale::Per(parts) => signed(word).map(|value| Some((value / f64::from(parts)).to_bits())),
     }
 }
@@ -32,6 +35,12 @@ fn integer(word: &[u8]) -> Result<u64, NotANumber> {
             value.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit))).ok_or(NotANumber)?;
     }
     if word.is_empty() { Err(NotANumber) } else { Ok(value) }
+}
+
+/// Parses the integer before the first `end`.
+fn integer_until(word: &[u8], end: char) -> Result<u64, NotANumber> {
+    let is_end = |byte: &u8| char::from(*byte) == end;
+    integer(word.split(is_end).next().unwrap_or_default())
 }
 
 /// The number of digits that always fit into 64 bits.
@@ -119,6 +128,24 @@ mod tests {
         assert_eq!(value(b"0"), Ok(0.0));
         for wrong in [&b""[..], b"-", b"--1", b"1.5", b"max"] {
             assert_eq!(parse(wrong, Scale::Per(1000)), Err(NotANumber), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_integer_may_end_at_a_character() {
+        for (word, scale, value) in [
+            (&b"4:"[..], Scale::Until(':'), Ok(Some(4))),
+            (b"4", Scale::Until(':'), Ok(Some(4))),
+            (b":4", Scale::Until(':'), Err(NotANumber)),
+            (b"27399@1711476022.512340", Scale::Timed, Ok(Some(27_399))),
+            (b"27399", Scale::Timed, Ok(Some(27_399))),
+            (b"@1711476022", Scale::Timed, Err(NotANumber)),
+            (b"-1@1", Scale::Timed, Err(NotANumber)),
+            (b"", Scale::Timed, Err(NotANumber)),
+            (b"2.5", Scale::DecimalTimes(1000), Ok(Some(2500_f64.to_bits()))),
+            (b"-1", Scale::DecimalTimes(1000), Err(NotANumber)),
+        ] {
+            assert_eq!(parse(word, scale), value, "{word:?}");
         }
     }
 

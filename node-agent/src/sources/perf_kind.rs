@@ -2,12 +2,18 @@
 
 use polymeter_proto::catalogue::PERF_KIND;
 
+use super::finder::Finder;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
-use super::perf::{PerfSource, PerfTarget, groups};
+use super::perf::{FollowedSource, PerfSource, PerfTarget, groups};
 use super::source::Source;
 use super::target::Target;
+use crate::cgroups::JobCgroups;
 
-/// perf events of jobs.
+/// The reason of events beyond the limit.
+const LIMIT: &str = "limit of perf file descriptors per job reached; raise perf_fd_limit (and LimitNOFILE if it is lower), or \
+                     sample fewer events";
+
+/// perf events of jobs, and of their steps and tasks.
 pub(super) struct PerfKind;
 
 impl SourceKind for PerfKind {
@@ -26,32 +32,55 @@ impl SourceKind for PerfKind {
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         let host = request.host;
         let target = match request.target {
-            Target::Cgroups(cgroups) => {
-                cgroups.perf_directory(host.mounts).map(|path| PerfTarget::Cgroup(path.to_owned()))
-            }
-            Target::Processes(root) => Some(PerfTarget::Process(*root)),
+            Target::Cgroups(cgroups) => match cgroups.perf_directory(host.mounts) {
+                Some(path) => PerfTarget::Cgroup(path.to_owned()),
+                None => return follow_processes(request, cgroups, opening),
+            },
+            Target::Processes(root) => PerfTarget::Process(*root),
             Target::Node(_) => return,
         };
+        let labels = host.step.map_or(&[][..], |step| &step.labels);
         let mut descriptors = 0;
         for (number, group) in groups(&request.wanted).into_iter().enumerate() {
-            let Some(target) = &target else {
-                let reason = "perf needs a cgroup of version 2 or of the perf_event controller, and the job has neither";
-                opening.unavailable_all(&group, reason);
-                continue;
-            };
             let needed =
                 group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { host.cpus.len() };
             if descriptors + needed > host.perf_descriptors {
-                let reason = "limit of perf file descriptors per job reached; raise perf_fd_limit (and LimitNOFILE if it \
-                              is lower), or sample fewer events";
-                opening.unavailable_all(&group, reason);
+                opening.unavailable_all(&group, LIMIT);
                 continue;
             }
-            let (source, missing) = PerfSource::open(target, &group, host.cpus, &host.mounts.tracefs);
+            let (source, missing) =
+                PerfSource::open(&target, &group, host.cpus, &host.mounts.tracefs, labels);
             missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
             if let Some(source) = source {
                 descriptors += source.descriptors();
                 opening.push(format!("perf/{}", host.first_perf_group + number), Source::Perf(source));
+            }
+        }
+    }
+}
+
+/// Opens the events of each process of a job or step that has no cgroup for perf.
+fn follow_processes(request: &OpenRequest<'_>, cgroups: &JobCgroups, opening: &mut Opening<'_>) {
+    let host = request.host;
+    let labels = host.step.map_or(&[][..], |step| &step.labels);
+    let Some(cgroup) = cgroups.of_processes() else {
+        opening.unavailable_all(&request.wanted, "the job has no cgroup with processes");
+        return;
+    };
+    let paths = (host.mounts.proc.as_path(), host.mounts.tracefs.as_path());
+    let mut room = host.perf_descriptors;
+    for (number, group) in groups(&request.wanted).into_iter().enumerate() {
+        if group.len() > room {
+            opening.unavailable_all(&group, LIMIT);
+            continue;
+        }
+        let (opened, missing) = FollowedSource::open(paths, cgroup, &group, room, labels);
+        missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
+        if let Some((source, follower)) = opened {
+            room = room.saturating_sub(follower.descriptors());
+            let name = format!("perf/{}", host.first_perf_group + number);
+            if let Some(opened) = opening.push_mut(name, Source::Custom(Box::new(source))) {
+                opened.below = Some(Finder::Processes(Box::new(follower)));
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 /// The quantities that are counted.
-pub(super) const AMOUNTS: usize = 6;
+pub(super) const AMOUNTS: usize = 11;
 
 /// The most generations of a family that may end between two readings. The use of further ones is kept here.
 const GENERATIONS: usize = 64;
@@ -216,7 +216,7 @@ mod tests {
         let process = |started, cpu| Process {
             parent: 1,
             started,
-            total: Amounts([cpu, 0, 0, 0, 0, 0]),
+            total: Amounts(std::array::from_fn(|quantity| if quantity == CPU { cpu } else { 0 })),
             waited: Amounts::default(),
         };
         let mut accounts = Accounts::default();

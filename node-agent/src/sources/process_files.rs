@@ -1,11 +1,110 @@
 //! The files of one process in `/proc`: proc_pid_stat(5), proc_pid_io(5).
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
-use super::process_accounts::{Amounts, Process};
+use super::process_accounts::{AMOUNTS, Amounts, Process};
 
-const TICK_NS: u64 = 10_000_000;
+pub(super) const TICK_NS: u64 = 10_000_000;
+
+/// The line of `/proc/PID/stat` or of `/proc/PID/task/TID/stat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StatLine {
+    /// The name, which has up to 15 bytes of any kind.
+    pub(super) name: Vec<u8>,
+    /// The fields behind the name, from field 3 on; 0 where one is no number.
+    fields: Vec<u64>,
+}
+
+impl StatLine {
+    /// Reads the line of a process or thread from its directory; none if it has ended.
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        Self::parse(&read_whole(&directory.join("stat")).ok()?)
+    }
+
+    /// Parses a line. The name in it may have spaces and parentheses; field 3 follows the last parenthesis.
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
+        let begin = line.iter().position(|byte| *byte == b'(')? + 1;
+        let end = line.iter().rposition(|byte| *byte == b')')?;
+        let name = line.get(begin..end)?.to_vec();
+        let rest = String::from_utf8_lossy(line.get(end + 1..)?);
+        let fields = rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+        Some(Self { name, fields })
+    }
+
+    /// Returns the field with this number in proc_pid_stat(5); 0 where the kernel does not have it.
+    fn field(&self, number: usize) -> u64 {
+        self.fields.get(number - 3).copied().unwrap_or(0)
+    }
+
+    fn ticks_ns(&self, number: usize) -> u64 {
+        self.field(number).saturating_mul(TICK_NS)
+    }
+
+    /// Returns its parent.
+    pub(super) fn parent(&self) -> u32 {
+        u32::try_from(self.field(4)).unwrap_or(0)
+    }
+
+    /// Returns the time at which it started, in ticks since boot.
+    pub(super) fn started(&self) -> u64 {
+        self.field(22)
+    }
+
+    /// Returns its CPU time without that of its children, in nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.ticks_ns(14).saturating_add(self.ticks_ns(15))
+    }
+
+    /// Returns the CPU on which it ran last.
+    pub(super) fn processor(&self) -> u64 {
+        self.field(39)
+    }
+
+    /// Returns its resident memory, in pages.
+    pub(super) fn resident_pages(&self) -> u64 {
+        self.field(24)
+    }
+
+    /// Returns the number of its threads.
+    pub(super) fn threads(&self) -> u64 {
+        self.field(20)
+    }
+}
+
+/// The bytes of a file of a process that are read at once: more than the longest line of `stat` has.
+const WHOLE_BYTES: usize = 1024;
+
+/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A reader that knows no size
+/// would begin with few bytes and ask for the end.
+///
+/// # Errors
+/// Returns an error if the process has ended, or may not be read.
+pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let (mut text, mut length) = (vec![0; WHOLE_BYTES], 0);
+    loop {
+        match file.read(text.get_mut(length..).unwrap_or_default()) {
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        if length < text.len() {
+            text.truncate(length);
+            return Ok(text);
+        }
+        text.resize(2 * length, 0);
+    }
+}
+
+/// Returns the counts of `/proc/PID/io` by their names, each if the file has it.
+pub(super) fn parse_io(io: &str) -> impl Fn(&str) -> Option<u64> {
+    |key| {
+        let mut lines = io.lines().filter_map(|line| line.split_once(':'));
+        lines.find_map(|(name, value)| (name == key).then(|| value.trim().parse().ok())?)
+    }
+}
 
 /// The quantities of processes that disappear with them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -26,21 +125,36 @@ const MINOR_FAULTS: usize = 2;
 const MAJOR_FAULTS: usize = 3;
 const READ_BYTES: usize = 4;
 const WRITE_BYTES: usize = 5;
+const CANCELLED_BYTES: usize = 6;
+const READ_CALL_BYTES: usize = 7;
+const WRITE_CALL_BYTES: usize = 8;
+const READ_CALLS: usize = 9;
+const WRITE_CALLS: usize = 10;
+
+/// The counts of `/proc/PID/io`, and their indices among the amounts.
+const IO_COUNTS: [(&str, usize); 7] = [
+    ("read_bytes", READ_BYTES),
+    ("write_bytes", WRITE_BYTES),
+    ("cancelled_write_bytes", CANCELLED_BYTES),
+    ("rchar", READ_CALL_BYTES),
+    ("wchar", WRITE_CALL_BYTES),
+    ("syscr", READ_CALLS),
+    ("syscw", WRITE_CALLS),
+];
 
 /// Reads a process. If its I/O is not accessible any more, as after a change of its user, it stays unchanged.
 pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
     let directory = proc.join(pid.to_string());
-    let stat = fs::read_to_string(directory.join("stat")).ok()?;
-    let (mut process, mut levels) = parse_stat(&stat)?;
-    match fs::read_to_string(directory.join("io")) {
+    let (mut process, mut levels) = of_stat(&StatLine::read(&directory)?);
+    match read_whole(&directory.join("io")) {
         Ok(io) => {
             levels.io = 1;
-            add_io(&mut process, &io);
+            add_io(&mut process, &String::from_utf8_lossy(&io));
         }
         Err(_) => {
             levels.no_io = 1;
             let known = known.filter(|known| known.started == process.started);
-            for place in [READ_BYTES, WRITE_BYTES] {
+            for (_, place) in IO_COUNTS {
                 copy(&mut process.total, known.map(|known| &known.total), place);
                 copy(&mut process.waited, known.map(|known| &known.waited), place);
             }
@@ -55,29 +169,36 @@ fn copy(to: &mut Amounts, from: Option<&Amounts>, place: usize) {
     }
 }
 
-/// Parses the line of `/proc/PID/stat`. The name in it may have spaces and parentheses; field 3 follows the last parenthesis.
-fn parse_stat(stat: &str) -> Option<(Process, Levels)> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<u64> = fields.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-    let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
-    let ticks = |number: usize| field(number).saturating_mul(TICK_NS);
-    let waited = Amounts([ticks(16), ticks(17), field(11), field(13), 0, 0]);
-    let mut total = Amounts([ticks(14), ticks(15), field(10), field(12), 0, 0]);
+/// Returns the amounts of the first fields, and 0 for I/O.
+fn without_io(first: [u64; 4]) -> Amounts {
+    let mut amounts = [0; AMOUNTS];
+    amounts.iter_mut().zip(first).for_each(|(amount, first)| *amount = first);
+    Amounts(amounts)
+}
+
+/// Returns a process without its I/O.
+fn of_stat(stat: &StatLine) -> (Process, Levels) {
+    let (field, ticks) = (|number| stat.field(number), |number| stat.ticks_ns(number));
+    let waited = without_io([ticks(16), ticks(17), field(11), field(13)]);
+    let mut total = without_io([ticks(14), ticks(15), field(10), field(12)]);
     total.add(&waited);
     let parent = u32::try_from(field(4)).unwrap_or(0);
-    let levels = Levels { resident_pages: field(24), threads: field(20), processes: 1, io: 0, no_io: 0 };
-    Some((Process { parent, started: field(22), total, waited }, levels))
+    let (resident_pages, threads) = (stat.resident_pages(), stat.threads());
+    let levels = Levels { resident_pages, threads, processes: 1, io: 0, no_io: 0 };
+    (Process { parent, started: stat.started(), total, waited }, levels)
 }
 
 /// Adds the counts of `/proc/PID/io`, which include those of awaited children without distinction.
 fn add_io(process: &mut Process, io: &str) {
-    let value = |key: &str| {
-        let line = io.lines().find_map(|line| line.strip_prefix(key));
-        line.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
-    };
-    let io = Amounts([0, 0, 0, 0, value("read_bytes:"), value("write_bytes:")]);
-    process.total.add(&io);
-    process.waited.add(&io);
+    let value = parse_io(io);
+    let mut counts = Amounts::default();
+    for (name, place) in IO_COUNTS {
+        if let Some(count) = counts.0.get_mut(place) {
+            *count = value(name).unwrap_or(0);
+        }
+    }
+    process.total.add(&counts);
+    process.waited.add(&counts);
 }
 
 impl Levels {
@@ -95,13 +216,18 @@ impl Levels {
 pub(super) type Compute = fn(&Amounts, &Levels) -> u64;
 
 /// The fields of sums over processes.
-pub(super) const FIELDS: [(&str, Compute); 10] = [
+pub(super) const FIELDS: [(&str, Compute); 15] = [
     ("cpu_usage", |sums, _| amount(sums, USER_NS).saturating_add(amount(sums, SYSTEM_NS))),
     ("cpu_user", |sums, _| amount(sums, USER_NS)),
     ("cpu_system", |sums, _| amount(sums, SYSTEM_NS)),
     ("resident", |_, levels| levels.resident_pages.saturating_mul(rustix::param::page_size() as u64)),
     ("read_bytes", |sums, _| amount(sums, READ_BYTES)),
     ("write_bytes", |sums, _| amount(sums, WRITE_BYTES)),
+    ("cancelled_write_bytes", |sums, _| amount(sums, CANCELLED_BYTES)),
+    ("rchar", |sums, _| amount(sums, READ_CALL_BYTES)),
+    ("wchar", |sums, _| amount(sums, WRITE_CALL_BYTES)),
+    ("syscr", |sums, _| amount(sums, READ_CALLS)),
+    ("syscw", |sums, _| amount(sums, WRITE_CALLS)),
     ("minor_faults", |sums, _| amount(sums, MINOR_FAULTS)),
     ("major_faults", |sums, _| amount(sums, MAJOR_FAULTS)),
     ("threads", |_, levels| levels.threads),
@@ -109,7 +235,11 @@ pub(super) const FIELDS: [(&str, Compute); 10] = [
 ];
 
 /// The fields that need the right to read the I/O of processes.
-pub(super) const IO_FIELDS: [&str; 2] = ["read_bytes", "write_bytes"];
+pub(super) const IO_FIELDS: [&str; 7] =
+    ["read_bytes", "write_bytes", "cancelled_write_bytes", "rchar", "wchar", "syscr", "syscw"];
+
+/// Those of them that a job's cgroup counts, too, so that they replace the cgroup's where it counts nothing.
+pub(super) const CGROUP_IO_FIELDS: [&str; 2] = ["read_bytes", "write_bytes"];
 
 fn amount(sums: &Amounts, index: usize) -> u64 {
     sums.0.get(index).copied().unwrap_or_default()
@@ -119,13 +249,46 @@ fn amount(sums: &Amounts, index: usize) -> u64 {
 mod tests {
     use super::*;
 
+    const LINE: &str =
+        "S 1 42 42 0 -1 4194304 100 20 3 4 500 60 7 8 20 0 3 0 1 1000000 250 18446744073709551615";
+
     #[test]
-    fn parses_names_with_spaces_and_parentheses() {
-        let (process, levels) = parse_stat("42 (a) b (c)) S 1 42 42 0 -1 4194304 100 20 3 4 500 60 7 8 20 0 3 0 1 1000000 250 18446744073709551615").unwrap();
-        assert_eq!((process.parent, process.started), (1, 1));
-        assert_eq!(process.total.0, [507 * TICK_NS, 68 * TICK_NS, 120, 7, 0, 0]);
-        assert_eq!(process.waited.0, [7 * TICK_NS, 8 * TICK_NS, 20, 4, 0, 0]);
-        assert_eq!((levels.threads, levels.resident_pages, levels.processes), (3, 250, 1));
+    fn parses_names_with_any_bytes() {
+        for name in [&b"a) b (c)"[..], b"", b")", b"\xff\xc3 S 2\n", "é".as_bytes()] {
+            let line = [b"42 (", name, b") ", LINE.as_bytes()].concat();
+            let stat = StatLine::parse(&line).unwrap();
+            assert_eq!(stat.name, name);
+            let (process, levels) = of_stat(&stat);
+            assert_eq!((process.parent, process.started), (1, 1));
+            assert_eq!(process.total, without_io([507 * TICK_NS, 68 * TICK_NS, 120, 7]));
+            assert_eq!(process.waited, without_io([7 * TICK_NS, 8 * TICK_NS, 20, 4]));
+            assert_eq!((levels.threads, levels.resident_pages, levels.processes), (3, 250, 1));
+            assert_eq!(stat.processor(), 0, "the line is shorter");
+        }
+        assert_eq!(StatLine::parse(b"42 (a S 1"), None);
+        assert_eq!(StatLine::parse(b") 42 ("), None);
+    }
+
+    #[test]
+    fn a_file_of_any_length_is_read_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stat");
+        for length in [0, 1, WHOLE_BYTES - 1, WHOLE_BYTES, WHOLE_BYTES + 1, 5 * WHOLE_BYTES] {
+            let text: Vec<u8> = (0..length).map(|place| u8::try_from(place % 251).unwrap()).collect();
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(read_whole(&path).unwrap(), text);
+        }
+        assert!(read_whole(&directory.path().join("io")).is_err());
+        let own = Path::new("/proc/self/io");
+        assert_eq!(read_whole(own).unwrap().last(), Some(&b'\n'));
+    }
+
+    #[test]
+    fn finds_the_last_cpu() {
+        // Linux 6.18.
+        let line = b"1 (init) S 0 1 1 0 -1 4194560 48364 9241931 49 2092 96 216 42306 16217 20 0 1 0 1 16515072 1899 18446744073709551615 1 1 0 0 0 0 671173123 4096 1260 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+        let stat = StatLine::parse(line).unwrap();
+        assert_eq!((stat.processor(), stat.cpu_ns()), (1, 312 * TICK_NS));
     }
 
     #[test]
@@ -133,8 +296,9 @@ mod tests {
         let mut process = Process::default();
         add_io(
             &mut process,
-            "rchar: 9\nwchar: 9\nsyscr: 9\nsyscw: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n",
+            "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n",
         );
-        assert_eq!(process.total.0, [0, 0, 0, 0, 4096, 8192]);
+        assert_eq!(process.total.0, [0, 0, 0, 0, 4096, 8192, 5, 9, 8, 7, 6]);
+        assert_eq!(process.waited, process.total);
     }
 }

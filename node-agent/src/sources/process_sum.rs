@@ -7,8 +7,7 @@
 //! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost a parent
 //! stay part of it. The processes of a cgroup are those of it and of all below it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
@@ -19,24 +18,22 @@ use super::kind::metrics_of;
 use super::outcome::Outcome;
 use super::process_accounts::{Accounts, Process};
 use super::process_files::{Compute, FIELDS, IO_FIELDS, Levels, read_process};
+use super::process_list::{PROCESSES_MAX, children, listed};
 use super::reading::Reading;
 use super::slot::Slot;
 
 /// The kind that sums over the process tree of a job without a cgroup.
 pub(super) const TREE_KIND: &str = "processes";
 
-/// The kind that sums over the processes of a job's cgroup.
+/// The kind that sums over the processes of a job's cgroup what its files do not count here.
 pub(super) const CGROUP_KIND: &str = "cgroup_processes";
 
-/// The most processes that are tracked, so that a fork bomb does not delay the sampler.
-const PROCESSES_MAX: usize = 4096;
+/// The kind that sums over the processes of a job's cgroup what no file of a cgroup counts.
+pub(super) const IO_KIND: &str = "process_io";
 
-/// The most processes of a cgroup per reading, each of which takes some microseconds. If there are more, they take
-/// turns: the others count with their last values.
+/// The most processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If there are more,
+/// they take turns: the others count with their last values.
 const PROCESSES_PER_READING: usize = 256;
-
-/// The most cgroups of one job whose processes are listed.
-const CGROUPS_MAX: usize = 256;
 
 /// The processes that are summed.
 #[derive(Debug)]
@@ -52,6 +49,8 @@ enum Members {
 pub(super) struct ProcessSumSource {
     proc: PathBuf,
     members: Members,
+    /// The most processes of a cgroup per reading.
+    per_reading: usize,
     slots: Vec<Slot>,
     /// The function that computes the value of each slot, and whether it needs I/O.
     compute: Vec<(Compute, bool)>,
@@ -66,9 +65,15 @@ impl ProcessSumSource {
         Self::new(proc, Members::Tree(Some(root)), TREE_KIND)
     }
 
-    /// Creates the sum over the processes in a cgroup and below it, below `proc`.
+    /// Creates the sum over the processes in a cgroup and below it, below `proc`, for a kind of the fast lane.
     pub(super) fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
         Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), CGROUP_KIND)
+    }
+
+    /// Creates the sum over the I/O of the processes in a cgroup and below it, all of which are read each time.
+    pub(super) fn of_all_in_cgroup(proc: &Path, cgroup: &Path) -> Self {
+        let source = Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), IO_KIND);
+        Self { per_reading: PROCESSES_MAX, ..source }
     }
 
     /// Creates a source with all metrics of its kind, wanted now or not: if it were opened anew for more, the use of
@@ -81,7 +86,15 @@ impl ProcessSumSource {
             Some((Slot { definition, labels: Labels::default() }, (*compute, IO_FIELDS.contains(&name))))
         };
         let (slots, compute) = metrics_of(kind).filter_map(of_metric).unzip();
-        Self { proc: proc.to_owned(), members, slots, compute, accounts: Accounts::default(), has_io: false }
+        Self {
+            proc: proc.to_owned(),
+            members,
+            per_reading: PROCESSES_PER_READING,
+            slots,
+            compute,
+            accounts: Accounts::default(),
+            has_io: false,
+        }
     }
 
     /// Reads all processes. It allocates, which costs less than opening two files of each process.
@@ -161,7 +174,7 @@ impl ProcessSumSource {
         // New processes first, then the others in turn.
         let begin = known.partition_point(|pid| *pid < turn);
         let in_turn = known.get(begin..).into_iter().chain(known.get(..begin)).flatten();
-        let mut read: Vec<u32> = new.iter().chain(in_turn).take(PROCESSES_PER_READING).copied().collect();
+        let mut read: Vec<u32> = new.iter().chain(in_turn).take(self.per_reading).copied().collect();
         let next = read.last().map_or(0, |last| last + 1);
         // Parents usually have lower numbers than their children, and must be read before them.
         read.sort_unstable();
@@ -194,38 +207,9 @@ impl CustomSource for ProcessSumSource {
     }
 }
 
-/// Returns the processes that are listed in a cgroup and all below it; none if it is gone.
-pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
-    let (mut directories, mut next) = (vec![top.to_owned()], 0);
-    let mut listed = BTreeSet::new();
-    while let Some(directory) = directories.get(next).cloned() {
-        next += 1;
-        match fs::read_to_string(directory.join("cgroup.procs")) {
-            Ok(text) => listed.extend(text.lines().filter_map(|line| line.parse::<u32>().ok())),
-            Err(_) if next == 1 => return None,
-            // It was removed meanwhile, or has threads only.
-            Err(_) => {}
-        }
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let room = CGROUPS_MAX.saturating_sub(directories.len());
-        directories.extend(below.map(|entry| entry.path()).take(room));
-    }
-    Some(listed.into_iter().take(PROCESSES_MAX).collect())
-}
-
-fn children(directory: &Path) -> Vec<u32> {
-    let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| {
-            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
@@ -308,8 +292,10 @@ mod tests {
         let mut reading = Reading::absent(source.slots().len());
         assert_eq!(source.read(&mut reading), Outcome::Read);
         assert_eq!(reading.get(place(&source, "io.write.bytes")), None);
-        fs::write(proc.join("7/io"), "read_bytes: 1\nwrite_bytes: 2\n").unwrap();
+        fs::write(proc.join("7/io"), "rchar: 3\nread_bytes: 1\nwrite_bytes: 2\n").unwrap();
         assert_eq!(read(&mut source, "io.write.bytes"), 2);
+        let mut all = ProcessSumSource::of_all_in_cgroup(&proc, &job);
+        assert_eq!(read(&mut all, "process.io.read.call.bytes"), 3);
         fs::remove_file(proc.join("7/io")).unwrap();
         assert_eq!(read(&mut source, "io.write.bytes"), 2, "as it was known");
     }

@@ -5,15 +5,17 @@
 //! thread: a source that is closed meanwhile leaves its thread behind, which ends when the read returns.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::reading::Reading;
+use super::refresh::RefreshInterval;
 use super::slot::Slot;
 use crate::clock;
 use crate::futex_timer::FutexTimer;
@@ -23,6 +25,10 @@ pub const THREADS_MAX: usize = 64;
 
 /// The stack of a reader thread, in bytes. Device libraries need more than system calls.
 const STACK_BYTES: usize = 256 * 1024;
+
+/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes longer is taken
+/// over by the next rescan.
+const PREPARATION: Duration = Duration::from_millis(20);
 
 /// The current number of reader threads.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -95,6 +101,8 @@ struct Mailbox {
 pub struct ThreadedSource {
     mailbox: Arc<Mailbox>,
     slots: Vec<Slot>,
+    is_lasting: bool,
+    refresh_interval: RefreshInterval,
 }
 
 impl ThreadedSource {
@@ -102,25 +110,34 @@ impl ThreadedSource {
     ///
     /// # Errors
     /// Returns an error if there are too many such threads, or if the kernel refuses one more.
-    pub fn start(name: &str, source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
+    pub fn start(name: &str, mut source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
         let place = ThreadPlace::take().ok_or(ThreadError::TooMany)?;
-        let slots = source.slots().to_vec();
+        let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
         let mailbox = Arc::new(Mailbox {
             request: ArrayQueue::new(1),
             result: ArrayQueue::new(1),
             timer: FutexTimer::default(),
             is_closed: AtomicBool::new(false),
         });
-        let its_mailbox = Arc::clone(&mailbox);
+        let refresh_interval = RefreshInterval::new(source.refresh_interval());
+        let (its_mailbox, its_interval) = (Arc::clone(&mailbox), refresh_interval.clone());
+        let needs_preparation = source.needs_preparation();
+        let (prepared, preparation) = mpsc::sync_channel(1);
         // The kernel shows 15 bytes of a thread's name.
         let builder = std::thread::Builder::new().name(format!("r:{name}")).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || {
-            serve(source, &its_mailbox);
+            source.prepare();
+            its_interval.set(source.refresh_interval());
+            prepared.try_send(()).ok();
+            serve(source, &its_mailbox, &its_interval);
             drop(place);
         });
         // The thread ends by itself: a join would wait for one that hangs.
         thread.map(drop).map_err(ThreadError::Refused)?;
-        Ok(Self { mailbox, slots })
+        if needs_preparation {
+            preparation.recv_timeout(PREPARATION).ok();
+        }
+        Ok(Self { mailbox, slots, is_lasting, refresh_interval })
     }
 
     /// Requests a read into `reading`; `finished` signals its end. Returns the buffer if a read is under way.
@@ -140,6 +157,16 @@ impl ThreadedSource {
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
+
+    /// Returns true if it stays open when others are opened anew: [`CustomSource::is_lasting`].
+    pub(super) const fn is_lasting(&self) -> bool {
+        self.is_lasting
+    }
+
+    /// Returns the refresh interval of its hardware: [`CustomSource::refresh_interval`].
+    pub(super) const fn refresh_interval(&self) -> &RefreshInterval {
+        &self.refresh_interval
+    }
 }
 
 impl Drop for ThreadedSource {
@@ -150,15 +177,17 @@ impl Drop for ThreadedSource {
 }
 
 /// Reads on request until the source is closed.
-fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox) {
+fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval: &RefreshInterval) {
     // The supervisor's thread, which starts this one, has a higher priority than reads need.
     rustix::process::setpriority_process(None, 0).ok();
+    let mut between = ReadsBetween::new(&*source);
     loop {
         let Some(Request { mut reading, finished }) = mailbox.request.pop() else {
             if mailbox.is_closed.load(Acquire) {
                 return;
             }
-            mailbox.timer.wait(None);
+            mailbox.timer.wait(between.due_ns());
+            between.read_if_due(&mut *source);
             continue;
         };
         if mailbox.is_closed.load(Acquire) {
@@ -167,12 +196,56 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox) {
         let (began_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
         reading.clear();
         let outcome = source.read(&mut reading);
+        refresh_interval.set(source.refresh_interval());
         let (ended_us, ended_ns) = (clock::realtime_us(), clock::monotonic_ns());
-        let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+        let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns) + between.begin_anew(began_ns);
         let result = FinishedRead { reading, outcome, began_ns, ended_ns, ended_us, cpu_ns };
         // The previous result was taken before this read was requested.
         drop(mailbox.result.push(result));
         finished.signal();
+    }
+}
+
+/// The reads between those that are requested, of a source that would lose counts without them. Their values are not recorded.
+#[derive(Debug)]
+struct ReadsBetween {
+    /// The time between two reads, in nanoseconds; none if the source needs none.
+    interval_ns: Option<u64>,
+    /// The time of the last read on the monotonic clock; none before the first requested one.
+    last_ns: Option<u64>,
+    /// The CPU time of the reads since the last requested one, in nanoseconds.
+    cpu_ns: u64,
+    reading: Reading,
+}
+
+impl ReadsBetween {
+    fn new(source: &dyn CustomSource) -> Self {
+        // Half of the longest time leaves room for a thread that is not scheduled for a while.
+        let interval_ns = source.longest_gap_ns().map(|longest_ns| longest_ns / 2);
+        let reading = Reading::absent(source.slots().len());
+        Self { interval_ns, last_ns: None, cpu_ns: 0, reading }
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        Some(self.last_ns?.saturating_add(self.interval_ns?))
+    }
+
+    fn read_if_due(&mut self, source: &mut dyn CustomSource) {
+        let now_ns = clock::monotonic_ns();
+        if self.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            let cpu_before_ns = clock::thread_cpu_ns();
+            self.reading.clear();
+            // A failure is reported by the next requested read, which fails, too.
+            source.read(&mut self.reading);
+            self.cpu_ns += clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+            self.last_ns = Some(now_ns);
+        }
+    }
+
+    /// Records a requested read. Returns the CPU time of the reads before it.
+    fn begin_anew(&mut self, read_ns: u64) -> u64 {
+        self.last_ns = Some(read_ns);
+        std::mem::take(&mut self.cpu_ns)
     }
 }
 
@@ -189,5 +262,134 @@ impl ThreadPlace {
 impl Drop for ThreadPlace {
     fn drop(&mut self) {
         THREADS.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::period::Period;
+
+    use super::*;
+
+    /// A source that counts its reads, and loses counts after some time without one.
+    #[derive(Debug)]
+    struct CountingSource {
+        reads: Arc<AtomicUsize>,
+        longest_gap_ns: Option<u64>,
+    }
+
+    impl CustomSource for CountingSource {
+        fn slots(&self) -> &[Slot] {
+            &[]
+        }
+
+        fn read(&mut self, _reading: &mut Reading) -> Outcome {
+            self.reads.fetch_add(1, Relaxed);
+            Outcome::Read
+        }
+
+        fn longest_gap_ns(&self) -> Option<u64> {
+            self.longest_gap_ns
+        }
+
+        /// Known after the first read, as that of a device that is opened there.
+        fn refresh_interval(&self) -> Option<Period> {
+            (self.reads.load(Relaxed) > 0).then_some(Period::SECOND)
+        }
+    }
+
+    /// A source whose interval is found by its preparation, which hangs until it is released.
+    #[derive(Debug)]
+    struct PreparedSource {
+        release: mpsc::Receiver<()>,
+        interval: Option<Period>,
+    }
+
+    impl CustomSource for PreparedSource {
+        fn slots(&self) -> &[Slot] {
+            &[]
+        }
+
+        fn read(&mut self, _reading: &mut Reading) -> Outcome {
+            Outcome::Read
+        }
+
+        fn refresh_interval(&self) -> Option<Period> {
+            self.interval
+        }
+
+        fn needs_preparation(&self) -> bool {
+            true
+        }
+
+        fn prepare(&mut self) {
+            self.release.recv().ok();
+            self.interval = Some(Period::SECOND);
+        }
+    }
+
+    #[test]
+    fn an_opening_does_not_wait_for_a_preparation_that_hangs() {
+        let (release, hangs) = mpsc::sync_channel(1);
+        let source = Box::new(PreparedSource { release: hangs, interval: None });
+        let source = ThreadedSource::start("hanging", source).unwrap();
+        assert_eq!(source.refresh_interval().get(), None);
+        release.send(()).unwrap();
+        wait_until("the interval", || source.refresh_interval().get() == Some(Period::SECOND));
+        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        wait_until("the requested read", || source.take_finished().is_some());
+    }
+
+    /// Starts a source, has it read once, and returns its reads so far with the thread that reads it.
+    fn start(longest_gap_ns: Option<u64>) -> (ThreadedSource, Arc<AtomicUsize>) {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let source = CountingSource { reads: Arc::clone(&reads), longest_gap_ns };
+        let source = ThreadedSource::start("counting", Box::new(source)).unwrap();
+        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        wait_until("the requested read", || source.take_finished().is_some());
+        (source, reads)
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let until_ns = clock::monotonic_ns() + 120_000_000_000;
+        while !is_so() {
+            assert!(clock::monotonic_ns() < until_ns, "no {what}");
+            clock::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_source_that_would_lose_counts_is_read_between_deadlines() {
+        let (source, reads) = start(Some(2_000_000));
+        wait_until("reads without a request", || reads.load(Relaxed) >= 5);
+        assert!(source.take_finished().is_none(), "their values are not recorded");
+        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        wait_until("another requested read", || source.take_finished().is_some());
+        drop(source);
+        wait_until("end of the thread", || Arc::strong_count(&reads) == 1);
+    }
+
+    #[test]
+    fn the_refresh_interval_is_asked_after_each_read() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let source = CountingSource { reads, longest_gap_ns: None };
+        let source = ThreadedSource::start("counting", Box::new(source)).unwrap();
+        assert_eq!(source.refresh_interval().get(), None);
+        assert!(source.request(Reading::default(), &Arc::default()).is_ok());
+        wait_until("the requested read", || source.take_finished().is_some());
+        assert_eq!(source.refresh_interval().get(), Some(Period::SECOND));
+    }
+
+    #[test]
+    fn other_sources_are_read_on_request_only() {
+        let (source, reads) = start(None);
+        // Each notification ends a wait; none of them is a request.
+        for _ in 0..100 {
+            source.mailbox.timer.notify();
+            std::thread::yield_now();
+        }
+        drop(source);
+        wait_until("end of the thread", || Arc::strong_count(&reads) == 1);
+        assert_eq!(reads.load(Relaxed), 1);
     }
 }

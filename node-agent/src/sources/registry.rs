@@ -4,6 +4,7 @@ use std::path::Path;
 
 use polymeter_proto::catalogue::Definition;
 
+use super::cpu_list;
 use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
 use super::target::{Opened, Target};
@@ -15,7 +16,20 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::perf_kind::PerfKind,
     &super::process_kinds::ProcessesKind,
     &super::process_kinds::CgroupProcessesKind,
+    &super::process_kinds::ProcessIoKind,
+    &super::job_cpus::JobCpusKind,
+    &super::resctrl::ResctrlKind::KERNEL,
+    &super::ebpf::EbpfKind,
+    &super::busiest::BusiestKind,
+    &super::taskstats_kind::TaskstatsKind,
     &super::filesystem::FilesystemKind,
+    &super::rapl::RaplKind,
+    &super::ipmi::IpmiKind,
+    &super::lustre::LustreKind,
+    &super::nfs::NfsKind,
+    &super::gpfs::GpfsKind,
+    &super::nvidia::NvidiaKind,
+    &super::nvidia::NvidiaJobKind,
     &super::agent_self::AgentKind,
 ];
 
@@ -45,14 +59,9 @@ impl SourceFactory<'_> {
 pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     let path = root.join("sys/devices/system/cpu/online");
     let text = std::fs::read_to_string(&path)?;
-    let range = |range: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
     let malformed =
         || std::io::Error::other(format!("{}: `{}` is not a list of CPUs", path.display(), text.trim()));
-    Ok(ranges.ok_or_else(malformed)?.into_iter().flatten().collect())
+    cpu_list::parse(text.trim()).ok_or_else(malformed)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::perf::PerfSource;
 use super::read_buffer::ReadBuffer;
 use super::reader_thread::ThreadedSource;
 use super::reading::Reading;
+use super::refresh::RefreshInterval;
 use super::slot::Slot;
 use super::summed_file::SummedFileSource;
 use super::text_file::TextFileSource;
@@ -55,9 +56,27 @@ impl Source {
     /// events, and the use of ended processes and removed cgroups.
     pub fn is_lasting(&self) -> bool {
         match self {
-            Self::TextFile(_) | Self::Threaded(_) => false,
+            Self::TextFile(_) => false,
+            Self::Threaded(source) => source.is_lasting(),
             Self::SummedFile(_) | Self::Perf(_) => true,
             Self::Custom(source) => source.is_lasting(),
+        }
+    }
+
+    /// Returns the refresh interval of its hardware.
+    pub fn refresh_interval(&self) -> RefreshInterval {
+        match self {
+            Self::TextFile(_) | Self::SummedFile(_) | Self::Perf(_) => RefreshInterval::default(),
+            Self::Custom(source) => RefreshInterval::new(source.refresh_interval()),
+            Self::Threaded(source) => source.refresh_interval().clone(),
+        }
+    }
+
+    /// Returns the number of descriptors that its perf events hold open on the machine's CPUs.
+    pub fn perf_descriptors(&self) -> usize {
+        match self {
+            Self::Perf(perf) => perf.descriptors(),
+            Self::TextFile(_) | Self::SummedFile(_) | Self::Custom(_) | Self::Threaded(_) => 0,
         }
     }
 

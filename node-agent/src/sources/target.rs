@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::finder::Finder;
 use super::source::Source;
-use super::summed_file::Descendants;
 use crate::cgroups::{JobCgroups, Step};
 use crate::counters::Counters;
 
@@ -27,6 +27,6 @@ pub struct Opened {
     pub source: Source,
     /// The step or task of the source; none for the whole target.
     pub step: Option<Arc<Step>>,
-    /// The finder of cgroups that must be read with it, if it is a sum over cgroups.
-    pub below: Option<Descendants>,
+    /// The finder of cgroups or processes that must be read with it, if it is a sum over them.
+    pub below: Option<Finder>,
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, TEXT_FILE_KIND, TextFile};
 
+use super::finder::Finder;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
 use super::path_pattern::{Match, PatternWatch, matches};
 use super::read_buffer::ReadBuffer;
@@ -192,7 +193,7 @@ fn push_file(file: &'static TextFile, found: &Match, source: TextFileSource, ope
     match top.map(|top| SummedFileSource::open(top, file.path, file.form, all_of(file), &found.labels)) {
         Some(Ok((summed, below))) => {
             if let Some(opened) = opening.push_mut(name, Source::SummedFile(summed)) {
-                opened.below = Some(below);
+                opened.below = Some(Finder::Cgroups(below));
             }
         }
         // Its cgroup was removed meanwhile, which a read of the file will report.
@@ -226,19 +227,35 @@ pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Vec<Match> {
 /// Adds a watch of the `/sys` wildcards of the wanted metrics, so that devices that are added later are found.
 pub(super) fn watch_devices(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let origins = request.wanted.iter().flat_map(|definition| definition.metric.origins);
-    let patterns: BTreeSet<&str> = origins
-        .filter_map(|origin| match origin {
-            Origin::Text { file, .. } if file.hierarchy == Hierarchy::Sys => Some(file.path),
-            Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
-        })
-        .filter(|path| path.contains('*'))
-        .collect();
+    let patterns = watched(origins.filter_map(|origin| match origin {
+        Origin::Text { file, .. } if file.hierarchy == Hierarchy::Sys && !file.is_joined => Some(file.path),
+        Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
+    }));
     if !patterns.is_empty()
         && let Some(directory) = directory(request, Hierarchy::Sys)
     {
         let watch = PatternWatch::new(&directory, patterns);
         opening.push("devices".to_owned(), Source::Custom(Box::new(watch)));
     }
+}
+
+/// Returns the patterns that must be watched for new devices. A directory with dozens of wanted files is watched by itself and by
+/// one of the files, which may appear a little later.
+fn watched(paths: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str> {
+    let mut patterns = BTreeSet::new();
+    let mut directories = BTreeSet::new();
+    for path in paths.filter(|path| path.contains('*')) {
+        let device =
+            path.rsplit_once('/').map(|(directory, _)| directory).filter(|device| device.contains('*'));
+        match device {
+            None => {
+                patterns.insert(path);
+            }
+            Some(device) if directories.insert(device) => patterns.extend([device, path]),
+            Some(_) => {}
+        }
+    }
+    patterns
 }
 
 /// Returns true if another kind also has a metric of text files.
@@ -304,4 +321,18 @@ fn gives(source: &TextFileSource, definition: &Definition) -> bool {
         slot.definition.metric == definition.metric
             && (definition.is_family() || slot.definition.instance == definition.instance)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_watched_by_one_of_its_files() {
+        let paths = ["a/x*", "a/y*", "b/*/c/x", "b/*/c/y*", "b/*/d/z", "e/f"];
+        assert_eq!(
+            watched(paths.into_iter()).into_iter().collect::<Vec<_>>(),
+            ["a/x*", "a/y*", "b/*/c", "b/*/c/x", "b/*/d", "b/*/d/z"]
+        );
+    }
 }

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, PlanChange};
+use polymeter_proto::ledger::{Event, PlanChange, StepPlanChange};
 use polymeter_proto::series::{Identifier, Kind, MetricDescriptor, Number, Unit};
+use polymeter_proto::step_level::StepLevel;
 use tracing::{info, warn};
 
 use super::edge::{Edge, now};
@@ -15,7 +16,7 @@ use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, User
 use crate::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
 use crate::request::{AccessError, AnnotateError, JobSpec, PushSpec, StartSpec};
 use crate::sources::Source;
-use crate::targets::{Access, SourceChanges, SourceOwner, TargetKey, Targets, USER_SUPPLIED};
+use crate::targets::{Access, SourceChanges, TargetKey, Targets, USER_SUPPLIED};
 
 /// An event of either state machine.
 #[derive(Debug)]
@@ -106,13 +107,16 @@ impl Dispatcher {
                 self.open_sources(&key, false).await;
                 return Some(AnyEvent::Admission(AdmissionEvent::SourcesOpened(key, reason)));
             }
-            AdmissionEffect::UpdateSteps(key) => self.update_steps(&key).await,
-            AdmissionEffect::Probe(key, definitions) => {
+            AdmissionEffect::UpdateSteps(key) => drop(self.update_steps(&key).await),
+            AdmissionEffect::Probe(key, definitions, counts_steps) => {
                 let target = self.targets.get(&key);
                 let found = target.map(|target| self.edge.probe(target, &definitions)).unwrap_or_default();
-                return Some(AnyEvent::Admission(AdmissionEvent::Probed(key, found)));
+                let step_counts = target.filter(|_| counts_steps).map(Edge::step_counts);
+                return Some(AnyEvent::Admission(AdmissionEvent::Probed(key, found, step_counts)));
             }
-            AdmissionEffect::RecordPlanChange(job, change) => self.record_plan_change(job, change).await,
+            AdmissionEffect::RecordPlanChange(job, level, change) => {
+                self.record_plan_change(job, level, change).await;
+            }
             AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => drop(reply.send(answer)),
             AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, reply), answer) => {
                 let event = LifecycleEvent::SubmissionAnswered(job_id, answer, reply);
@@ -125,8 +129,12 @@ impl Dispatcher {
         None
     }
 
-    async fn record_plan_change(&self, job: Option<Arc<Job>>, change: PlanChange) {
-        self.edge.record(EventRecord { job, event: Event::PlanChange(change) }).await;
+    async fn record_plan_change(&self, job: Option<Arc<Job>>, level: Option<StepLevel>, change: PlanChange) {
+        let event = match level {
+            None => Event::PlanChange(change),
+            Some(level) => Event::StepPlanChange(StepPlanChange { level, change }),
+        };
+        self.edge.record(EventRecord { job, event }).await;
     }
 
     /// Applies an effect of the life cycle of jobs. Returns the resulting event.
@@ -143,7 +151,10 @@ impl Dispatcher {
             }
             LifecycleEffect::Record(record) => self.edge.record(record).await,
             LifecycleEffect::UnwatchExits(job_id) => self.edge.unwatch_exits(&job_id),
-            LifecycleEffect::UpdateSteps(key) => self.update_steps(&key).await,
+            LifecycleEffect::UpdateSteps(key) => {
+                let is_changed = self.update_steps(&key).await;
+                return is_changed.then_some(AnyEvent::Admission(AdmissionEvent::StepsUpdated(key)));
+            }
             LifecycleEffect::AnswerRegistration(reply, registered) => {
                 let answer = registered.map(|job_id| {
                     let target = self.targets.job(&job_id);
@@ -252,7 +263,7 @@ impl Dispatcher {
     /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening the files of
     /// one job takes about as long as a scheduler takes to remove the cgroups of another; therefore this is called
     /// wherever files were opened.
-    async fn read_exits(&mut self) {
+    pub(super) async fn read_exits(&mut self) {
         let exits = self.edge.exits();
         if exits.is_empty() {
             return;
@@ -270,7 +281,7 @@ impl Dispatcher {
         self.tell_sampler(changes).await;
     }
 
-    async fn tell_sampler(&mut self, changes: SourceChanges) {
+    pub(super) async fn tell_sampler(&mut self, changes: SourceChanges) {
         self.read_exits().await;
         for command in changes.commands {
             self.edge.command(command).await;
@@ -279,28 +290,6 @@ impl Dispatcher {
         if !changes.first_reading.is_empty() {
             self.edge.command(Command::ReadNow(changes.first_reading)).await;
         }
-    }
-
-    /// Opens the files of a target's steps and tasks that are new or have an additional controller's directory, and
-    /// closes those of steps and tasks that are gone.
-    pub(super) async fn update_steps(&mut self, key: &TargetKey) {
-        let Some(target) = self.targets.get_mut(key).filter(|target| target.may_have_steps()) else { return };
-        let present = Edge::steps_of(target);
-        let stale = target.sources.retain_steps(&present);
-        let mut opened = Vec::new();
-        for (name, step) in present {
-            let Some(target) = self.targets.get_mut(key) else { return };
-            if self.edge.admits_step(key, target, &name) {
-                let step = Arc::new(step);
-                opened.extend(self.edge.open_step(target, &step));
-                target.sources.add_step(step);
-                self.read_exits().await;
-            }
-        }
-        let Some(target) = self.targets.get_mut(key) else { return };
-        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
-        let changes = target.sources.commit_steps(&mut self.edge.ids, owner, opened, stale);
-        self.tell_sampler(changes).await;
     }
 
     /// Records a user's value in the data, dated now.

@@ -10,7 +10,9 @@ mod notices;
 mod owner_lookups;
 mod placement;
 mod probe;
+mod processes;
 mod run;
+mod step_sources;
 mod view;
 mod wait;
 

@@ -29,7 +29,8 @@ pub(super) fn try_out(
             opened.source.read(&mut text, &mut reading);
         });
         for slot in opened.source.slots() {
-            let from = Availability::From { source: opened.name.clone(), read_ns };
+            let refresh_interval = opened.source.refresh_interval().get();
+            let from = Availability::From { source: opened.name.clone(), read_ns, refresh_interval };
             found.insert(slot.definition.name(), from);
         }
     }

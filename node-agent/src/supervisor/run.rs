@@ -13,11 +13,11 @@ use tracing::warn;
 
 use super::cpu_meter::CpuMeter;
 use super::dispatcher::Dispatcher;
-use super::edge::{Edge, Shared, now};
+use super::edge::{Edge, Search, Shared, now};
 use super::owner_lookups::{Purpose, User};
 use super::placement::Placement;
 use super::wait::{every, readable, until, waitable};
-use super::{calibrator, notices, view};
+use super::{calibrator, notices, processes, view};
 use crate::admission::{Admission, AdmissionEvent, ExerciseTimes, LeaseOrigin};
 use crate::cgroups::Mounts;
 use crate::config::AgentConfig;
@@ -28,7 +28,7 @@ use crate::lifecycle::{Lifecycle, LifecycleEvent};
 use crate::plan::Plan;
 use crate::request::{AccessError, AnnotateError, MarkSpec, SupervisorRequest};
 use crate::rights::Rights;
-use crate::sources::Target;
+use crate::sources::{Target, follow_created_cgroups};
 use crate::targets::{Access, Targets, TrackedTarget};
 
 /// The interval of measurements of the cost of sampling: long enough to average slow moments, and short enough to limit
@@ -98,7 +98,7 @@ impl Supervisor {
         self.core.lifecycle(LifecycleEvent::Started).await;
         let descriptors = self.core.edge.descriptors();
         self.core.lifecycle(LifecycleEvent::NodeSampled(descriptors)).await;
-        self.find_jobs().await;
+        self.find_jobs(Search::Walk).await;
         self.work(requests, notices).await;
         if let Some(watcher) = self.exit_watcher() {
             watcher.stop();
@@ -131,14 +131,15 @@ impl Supervisor {
                         guard.clear_ready();
                     }
                     if notices::handle(&mut self.core) {
-                        self.find_jobs().await;
+                        self.find_jobs(Search::Walk).await;
                     }
                 }
                 () = until(expiry_ns) => self.core.admission(AdmissionEvent::LeasesExpired).await,
                 () = until(numbers_ns) => self.look_for_numbers().await,
                 () = readable(waits.cgroups.as_ref()) => {
                     if self.core.edge.discovery.changed() {
-                        self.find_jobs().await;
+                        follow_created_cgroups();
+                        self.find_jobs(Search::Walk).await;
                     }
                 }
                 Some(looked_up) = self.core.owner_lookups.next() => {
@@ -146,7 +147,7 @@ impl Supervisor {
                     self.core.handle_looked_up(looked_up).await;
                     if is_discovered {
                         // Its cgroups may have changed during the look-up.
-                        self.find_jobs().await;
+                        self.find_jobs(Search::Walk).await;
                     }
                 }
                 _ = waits.rescan.tick() => self.rescan().await,
@@ -191,9 +192,10 @@ impl Supervisor {
     }
 
     /// Finds jobs that have begun or ended.
-    async fn find_jobs(&mut self) {
+    async fn find_jobs(&mut self, search: Search) {
         let Dispatcher { edge, targets, lifecycle, .. } = &mut self.core;
-        let walked = edge.walk(targets, |found, descriptors| lifecycle.has_room(targets, found, descriptors));
+        let has_room = |found, descriptors| lifecycle.has_room(targets, found, descriptors);
+        let walked = edge.find_jobs(search, targets, has_room);
         self.core.lifecycle(walked).await;
     }
 
@@ -207,20 +209,25 @@ impl Supervisor {
     /// Finds jobs anew if the number of one has become known.
     async fn look_for_numbers(&mut self) {
         if self.core.edge.has_numbers(self.core.lifecycle.unnumbered_jobs(now())) {
-            self.find_jobs().await;
+            self.find_jobs(Search::Walk).await;
         }
     }
 
     /// Checks everything that may have changed without a notification.
     async fn rescan(&mut self) {
-        self.find_jobs().await;
+        follow_created_cgroups();
+        self.find_jobs(Search::Rescan).await;
         for key in Edge::changed_targets(&mut self.core.targets) {
             self.core.lifecycle(LifecycleEvent::FilesChanged(key)).await;
         }
+        for key in self.core.targets.keys_where(|target| target.sources.has_new_intervals()) {
+            self.core.admission(AdmissionEvent::IntervalsStated(key)).await;
+        }
+        processes::find(&mut self.core);
         self.core.handle_exits().await;
         self.core.lifecycle(LifecycleEvent::MissedRescans).await;
         for key in self.core.targets.keys_where(TrackedTarget::may_have_steps) {
-            self.core.update_steps(&key).await;
+            self.core.find_steps(&key).await;
         }
         self.core.lifecycle(LifecycleEvent::OwnersWanted).await;
     }
@@ -252,7 +259,7 @@ impl Supervisor {
         let (limits, cluster) = (self.config.limits.clone(), self.config.cluster.clone());
         self.core.lifecycle(LifecycleEvent::ConfigReloaded(cluster, standing.clone())).await;
         self.core.admission(AdmissionEvent::ConfigReloaded(limits, standing)).await;
-        self.find_jobs().await;
+        self.find_jobs(Search::Walk).await;
     }
 
     /// Serves a request. An answer is dropped if the requester does not wait any more.

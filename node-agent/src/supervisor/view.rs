@@ -1,5 +1,7 @@
 //! The state of the tracked targets, as clients see it.
 
+use polymeter_proto::step_level::StepLevel;
+
 use crate::request::{JobView, SourceView, View};
 use crate::stats_cache::{SourceStats, StatsCache};
 use crate::targets::{TargetKey, Targets, TrackedTarget};
@@ -19,6 +21,9 @@ pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) 
         read_max_ns: cost.max_ns,
     };
     let descriptor = target.job.as_ref().map(|job| &job.descriptor);
+    let of_level = |level: StepLevel| {
+        target.plan_in_force_at(Some(level)).into_iter().map(move |planned| (level, planned))
+    };
     let cgroups = target.cgroups().map(|cgroups| cgroups.directories()).unwrap_or_default();
     JobView {
         job_id: key.clone(),
@@ -27,8 +32,9 @@ pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) 
         started_us: descriptor.map(|descriptor| descriptor.started_us),
         cgroups: cgroups.into_iter().map(ToOwned::to_owned).collect(),
         sources: stats.of(target.handle()).into_iter().map(source).collect(),
-        unavailable: target.sources.unavailable().to_vec(),
+        unavailable: target.sources.unavailable_with_steps(),
         plan: target.plan_in_force(),
+        step_plans: StepLevel::ALL.into_iter().flat_map(of_level).collect(),
         refused: target.refused.all(),
     }
 }

@@ -4,6 +4,9 @@
 mod ids;
 mod key;
 mod open_source;
+mod open_step;
+mod owner_search;
+mod recorded_plan;
 mod registry;
 mod source_ids;
 mod source_set;
@@ -13,6 +16,9 @@ mod user_events;
 pub(crate) use ids::JobHandles;
 pub(crate) use key::{Access, Now, TargetKey, describe};
 pub(crate) use open_source::{SessionIds, SourceChanges, SourceOwner};
+pub(crate) use open_step::WantedOfStep;
+#[cfg(test)]
+pub(crate) use recorded_plan::LEVELS;
 pub(crate) use registry::Targets;
 pub(crate) use tracked_target::TrackedTarget;
 pub(crate) use user_events::USER_SUPPLIED;

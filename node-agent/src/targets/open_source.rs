@@ -11,7 +11,7 @@ use super::source_ids::SourceIds;
 use crate::cgroups::Step;
 use crate::lanes::{Command, SourceId};
 use crate::plan::Plan;
-use crate::sources::{Descendants, Slot};
+use crate::sources::{Finder, RefreshInterval, Slot, Source};
 
 /// The ids of a session.
 #[derive(Debug, Default)]
@@ -37,17 +37,43 @@ pub(crate) struct OpenSource {
     pub(crate) step: Option<Arc<Step>>,
     /// True if it stays open when files are opened anew: [`Source::is_lasting`].
     pub(super) is_lasting: bool,
-    /// The finder of cgroups that must be read with it.
-    pub(super) below: Option<Descendants>,
+    /// The finder of cgroups or processes that must be read with it.
+    pub(super) below: Option<Finder>,
+    /// The descriptors of the perf events that were opened with it.
+    pub(super) opened_descriptors: usize,
+    /// The refresh interval that its hardware states at this time.
+    pub(crate) stated_interval: RefreshInterval,
+    /// The refresh interval with which its groups were made: shorter periods are granted at this one.
+    pub(super) refresh_interval: Option<Period>,
 }
 
 impl OpenSource {
-    /// Returns the period of one of its metrics in a plan.
+    /// Creates the entry of a source that was opened with an id.
+    pub(super) fn new(id: SourceId, source: &Source, step: Option<Arc<Step>>, below: Option<Finder>) -> Self {
+        let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
+        let stated_interval = source.refresh_interval();
+        let refresh_interval = stated_interval.get();
+        let opened_descriptors = source.perf_descriptors();
+        Self { id, slots, step, is_lasting, below, opened_descriptors, stated_interval, refresh_interval }
+    }
+
+    /// Returns the period of one of its metrics in a plan; not shorter than the refresh interval of its hardware.
     pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
-        match &self.step {
+        let planned = match &self.step {
             None => plan.period(name).map(|(period, _)| period),
             Some(step) => plan.step_period(step.level, name),
-        }
+        };
+        planned.max(planned.and(self.refresh_interval))
+    }
+
+    /// Returns the number of descriptors of its perf events.
+    pub(super) fn perf_descriptors(&self) -> usize {
+        self.opened_descriptors + self.below.as_ref().map_or(0, Finder::perf_descriptors)
+    }
+
+    /// Takes over the refresh interval that its hardware states at this time. Its groups must be made anew.
+    pub(super) fn take_interval(&mut self) {
+        self.refresh_interval = self.stated_interval.get();
     }
 }
 

@@ -1,21 +1,21 @@
 //! A tracked target: one job, or the node, with its plan, its sources, and the periods that the data contain.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::{self, Definition, Origin, Scope};
-use polymeter_proto::ledger::{Cause, PlanChange};
-use polymeter_proto::name::{MetricName, Selector};
+use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
+use polymeter_proto::step_level::StepLevel;
 
-use super::key::Now;
+use super::owner_search::OwnerSearch;
 use super::source_set::SourceSet;
 use super::user_events::UserEvents;
-use crate::cgroups::{JobCgroups, Mounts};
-use crate::plan::{InForce, Plan};
+use crate::cgroups::{JobCgroups, Mounts, StepCounts};
+use crate::plan::{Plan, choose_of_steps};
 use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
 use polymeter_service::token_bucket::TokenBucket;
@@ -35,6 +35,8 @@ const FINDINGS_AGE_NS: u64 = 60_000_000_000;
 pub(crate) struct Findings {
     since_ns: Option<u64>,
     found: BTreeMap<String, Availability>,
+    /// The numbers of the target's steps and tasks when they were last counted.
+    step_counts: StepCounts,
 }
 
 impl Findings {
@@ -47,6 +49,16 @@ impl Findings {
     pub(crate) fn add(&mut self, mut found: BTreeMap<String, Availability>, now_ns: u64) {
         self.since_ns.get_or_insert(now_ns);
         self.found.append(&mut found);
+    }
+
+    /// Returns the numbers of the target's steps and tasks when they were last counted.
+    pub(crate) const fn step_counts(&self) -> StepCounts {
+        self.step_counts
+    }
+
+    /// Records the numbers of the target's steps and tasks.
+    pub(crate) const fn set_step_counts(&mut self, counts: StepCounts) {
+        self.step_counts = counts;
     }
 
     /// Clears the findings: the target's files have changed.
@@ -142,13 +154,14 @@ pub(crate) struct TrackedTarget {
     pub(crate) found_at: Option<PathBuf>,
     /// The owner's numeric id, if it is known; it may become known later than the job.
     pub(crate) owner_uid: Option<u32>,
-    /// The time of the last look-up of its owner in the name service.
-    pub(crate) owner_asked_ns: Option<u64>,
+    /// Its GPUs on this node according to the scheduler.
+    pub(crate) gpu_devices: Option<Arc<str>>,
+    pub(crate) owner_search: OwnerSearch,
     pub(crate) refused: RefusedRequests,
     pub(crate) rescans: RescanBudget,
     pub(crate) user_events: UserEvents,
-    /// The period of each metric according to the data.
-    recorded: BTreeMap<String, Period>,
+    /// The period of each metric according to the data, of the whole target and of its steps and tasks.
+    pub(super) recorded: BTreeMap<(Option<StepLevel>, String), Period>,
 }
 
 impl TrackedTarget {
@@ -163,7 +176,8 @@ impl TrackedTarget {
             findings: Findings::default(),
             found_at,
             owner_uid,
-            owner_asked_ns: None,
+            gpu_devices: None,
+            owner_search: OwnerSearch::default(),
             refused: RefusedRequests::default(),
             rescans: RescanBudget::default(),
             user_events: UserEvents::default(),
@@ -207,8 +221,11 @@ impl TrackedTarget {
         self.plan.wants_steps() || self.sources.has_steps()
     }
 
-    /// Returns the metrics of this target that match a selector.
-    pub(crate) fn choose(&self, selector: &Selector) -> Vec<Definition> {
+    /// Returns the metrics of this target, or of its steps or tasks, that match a selector.
+    pub(crate) fn choose(&self, level: Option<StepLevel>, selector: &Selector) -> Vec<Definition> {
+        if level.is_some() {
+            return choose_of_steps(selector);
+        }
         let is_job = self.job.is_some();
         let mut chosen = catalogue::select(selector);
         chosen.retain(|definition| (definition.metric.scope == Scope::Job) == is_job);
@@ -219,48 +236,6 @@ impl TrackedTarget {
     pub(crate) fn samples(&self, name: &str) -> bool {
         let mut slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
         slots.any(|slot| slot.definition.name() == name)
-    }
-
-    /// Returns the period of each sampled metric, with the reason.
-    pub(crate) fn plan_in_force(&self) -> Vec<(String, InForce)> {
-        let slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
-        let names: BTreeSet<String> = slots.map(|slot| slot.definition.name()).collect();
-        names
-            .into_iter()
-            .filter_map(|name| self.plan.in_force(&name).map(|in_force| (name, in_force)))
-            .collect()
-    }
-
-    /// Returns the changes since the plan was last recorded: new periods, and metrics that are not sampled any more.
-    /// Without `cause`, the cause is the layer whose period is in force.
-    pub(crate) fn plan_changes(&mut self, cause: Option<Cause>, now: Now) -> Vec<PlanChange> {
-        let job = self.handle();
-        let in_force: BTreeMap<String, InForce> = self.plan_in_force().into_iter().collect();
-        let mut changes = Vec::new();
-        let mut change = |name: &str, old: Option<Period>, new: Option<&InForce>| {
-            if let Ok(metric) = MetricName::new(name.to_owned()) {
-                let layer = new.map_or(Cause::Baseline, |new| new.cause);
-                let (by, until_us) = new.map_or((None, None), |new| (new.by.clone(), new.until_us));
-                let (new, cause) = (new.map(|new| new.period), cause.unwrap_or(layer));
-                let at_us = now.realtime_us;
-                changes.push(PlanChange { at_us, job, metric, old, new, cause, by, until_us });
-            }
-        };
-        for (name, new) in &in_force {
-            let old = self.recorded.get(name).copied();
-            if old != Some(new.period) {
-                change(name, old, Some(new));
-            }
-        }
-        // A metric that disappeared with its device or cgroup is absent, but the plan has not changed.
-        let is_ended = |name: &&String| self.plan.period(name).is_none();
-        let ended: Vec<String> = self.recorded.keys().filter(is_ended).cloned().collect();
-        for name in ended {
-            let old = self.recorded.remove(&name);
-            change(&name, old, None);
-        }
-        self.recorded.extend(in_force.into_iter().map(|(name, new)| (name, new.period)));
-        changes
     }
 }
 

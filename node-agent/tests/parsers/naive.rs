@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use polymeter_agent::sources::layout::Wanted;
-use polymeter_proto::catalogue::{Cell, Form, Hierarchy, Row, TextFile};
+use polymeter_proto::catalogue::{Cell, Devices, Form, Hierarchy, Row, TextFile};
 use polymeter_proto::series::Number;
 
 use super::fixtures::{Fixture, Values};
@@ -82,11 +82,14 @@ fn look_up(fixture: &Fixture, table: &Table<'_>, wanted: &Wanted) -> Vec<(String
                 Cell::Word(_) | Cell::Named(_) => None,
             };
             let path_labels = fixture.path_labels.iter().map(|(label, value)| format!("{label}={value}"));
-            let labels: Vec<String> = path_labels.chain(label.clone()).chain(cell_label).collect();
+            let mut labels: Vec<String> = path_labels.chain(label.clone()).chain(cell_label).collect();
             let name = metric.name.replace('*', instance);
             let value = value_of(fixture.file, key, column, word, cells);
-            let is_float = word.contains('.') || fixture.file.path.ends_with("_input");
+            let is_float = without_time(word).contains('.')
+                || parts(fixture.file).is_some()
+                || is_link_rate(fixture.file);
             assert_eq!(is_float, metric.number == Number::Float, "{name}: {word}");
+            labels.sort();
             values.push((format!("{name}{{{}}}", labels.join(",")), value));
         }
     }
@@ -118,6 +121,26 @@ fn match_cell(column: &str, cell: Cell) -> bool {
     }
 }
 
+/// Returns the number of the file's units in one of the metric's, for sensors: millidegrees, microwatts and so on.
+fn parts(file: &TextFile) -> Option<f64> {
+    let name = file.path.rsplit('/').next()?;
+    match name.split('*').next()? {
+        "temp" | "in" | "curr" => Some(1e3),
+        "power" | "energy" if name.contains('*') => Some(1e6),
+        _ => None,
+    }
+}
+
+/// Returns the number before `@` and the time of its measurement, or before the colon and the name of a state.
+fn without_time(word: &str) -> &str {
+    word.split(['@', ':']).next().unwrap_or_default()
+}
+
+/// Returns true for rates of links in Gb/s.
+fn is_link_rate(file: &TextFile) -> bool {
+    file.path.ends_with("/rate")
+}
+
 fn value_of(
     file: &TextFile,
     key: &str,
@@ -125,19 +148,29 @@ fn value_of(
     word: &str,
     cells: &HashMap<String, &str>,
 ) -> Option<u64> {
+    let word = without_time(word);
+    if is_link_rate(file) {
+        return Some((word.parse::<f64>().unwrap() * 1e9 / 8.0).to_bits());
+    }
     if word.contains('.') {
         return Some(word.parse::<f64>().unwrap().to_bits());
     }
-    if file.path.ends_with("_input") {
-        // hwmon: millidegrees.
-        return Some((word.parse::<f64>().unwrap() / 1000.0).to_bits());
+    if let Some(parts) = parts(file) {
+        return Some((word.parse::<f64>().unwrap() / parts).to_bits());
     }
     // No machine has 4 EiB: a larger value means "no limit", whatever the page size makes of it.
     let number = word.parse::<u64>().ok().filter(|number| *number < 1 << 62)?;
     let is_pressure = file.path.contains("pressure");
     let factor = match (file.hierarchy, file.path) {
-        // InfiniBand: octets divided by four.
+        // Omni-Path: octets divided by eight. InfiniBand: by four. Ethernet: Mb/s.
+        (Hierarchy::Sys, path) if path.ends_with("_data") && file.devices == Devices::Named("hfi") => 8,
         (Hierarchy::Sys, path) if path.ends_with("_data") => 4,
+        (Hierarchy::Sys, path) if path.ends_with("/speed") => 125_000,
+        // kHz, ms and kB.
+        (Hierarchy::Sys, path) if path.ends_with("/scaling_cur_freq") => 1_000,
+        (Hierarchy::Sys, path) if path.ends_with("act_freq_mhz") || path.ends_with("/act_freq") => 1_000_000,
+        (Hierarchy::Sys, path) if path.ends_with("_time_ms") => 1_000_000,
+        (Hierarchy::Sys, _) if cells.get("4") == Some(&"kB") => 1024,
         (Hierarchy::Proc, "stat") if key.starts_with("cpu") => 10_000_000,
         (_, "cpuacct.stat") => 10_000_000,
         (Hierarchy::Proc, "meminfo") if cells.get("2") == Some(&"kB") => 1024,

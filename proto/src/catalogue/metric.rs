@@ -140,6 +140,11 @@ impl Definition {
         self.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
     }
 
+    /// Returns true if it is a perf event.
+    pub fn is_perf(&self) -> bool {
+        self.metric.origins.iter().any(|origin| matches!(origin, Origin::Perf(_)))
+    }
+
     /// Returns the canonical name. That of a whole family ends in `*`, as in the catalogue.
     pub fn name(&self) -> String {
         match (&self.instance, self.metric.family_prefix()) {

@@ -14,7 +14,10 @@ use crate::suggest;
 
 pub use metric::{Definition, Metric, Scope};
 pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, SourceField, TEXT_FILE_KIND};
-pub use text_file::{Cell, Field, Form, Hierarchy, Row, Scale, TextFile, pattern_match};
+pub use text_file::{
+    Cell, Devices, Field, Form, Hierarchy, LabelFile, RefreshFile, RefreshUnit, Row, Scale, TextFile,
+    pattern_match,
+};
 
 /// perf events: their numbers, and the instance names of families.
 pub mod perf {
@@ -91,6 +94,7 @@ mod tests {
             let in_one = file.path.split('/').map(|component| component.matches('*').count()).max();
             assert!(in_one <= Some(1), "{}: one `*` in each component", file.path);
             assert!(!file.is_blocking || file.form == Form::Values, "{}", file.path);
+            assert!(file.label_files.is_empty() || file.is_blocking, "{}", file.path);
         }
     }
 
@@ -112,7 +116,14 @@ mod tests {
     #[test]
     fn counters_declare_their_granularity() {
         let granularity = |name: &str| find(name).unwrap().metric.granularity().map(|time| time.to_string());
-        for tick in ["cpu.usage", "cpu.user", "cpu.usage.per_cpu", "process.cpu.usage", "node.cpu.user"] {
+        for tick in [
+            "cpu.usage",
+            "cpu.user",
+            "cpu.usage.per_cpu",
+            "process.cpu.usage",
+            "node.cpu.user",
+            "agent.job.cpu.time",
+        ] {
             assert_eq!(granularity(tick).as_deref(), Some("10ms"), "{tick}");
         }
         for exact in
@@ -128,7 +139,10 @@ mod tests {
             let exact = |origin: &Origin| match origin {
                 Origin::Perf(_) => true,
                 Origin::Text { file, .. } => file.form == Form::Pairs || file.path == "diskstats",
-                Origin::Source(field) => field.kind == "agent",
+                Origin::Source(field) if field.kind == "agent" => field.field != "job_cpu_time",
+                Origin::Source(field) if field.kind == "taskstats" => field.field.ends_with("_delay"),
+                // Times of completed operations are exact, as those of disks.
+                Origin::Source(field) => ["lustre", "nfs"].contains(&field.kind),
             };
             let is_exact = metric.origins.iter().all(exact);
             assert_eq!(metric.granularity().is_none(), is_exact, "{}", metric.name);

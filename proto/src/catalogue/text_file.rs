@@ -12,6 +12,8 @@ pub struct TextFile {
     pub path: &'static str,
     /// The labels whose values are the matches of the path's `*`s, in their order.
     pub path_labels: &'static [&'static str],
+    /// The devices that have this file, by the value of the first label.
+    pub devices: Devices,
     /// The form of its lines.
     pub form: Form,
     /// The longest lag of its values behind the counted quantity; none if they are exact at every read.
@@ -21,6 +23,64 @@ pub struct TextFile {
     pub is_local: bool,
     /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is [`Form::Values`].
     pub is_blocking: bool,
+    /// True if one thread reads this blocking file of all devices, because there may be hundreds of them, and devices
+    /// are not watched for. Otherwise each directory has a thread.
+    pub is_joined: bool,
+    /// Labels whose values are the texts of other files of the same directory.
+    pub label_files: &'static [LabelFile],
+    /// The file of the same directory that states how often the hardware updates the values of a blocking file. Shorter
+    /// periods are granted at that interval.
+    pub refresh_file: Option<RefreshFile>,
+}
+
+/// A file that states how often hardware updates its values. The source's thread reads it once. A file that is missing
+/// or has no positive number limits nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefreshFile {
+    /// The file's name.
+    pub name: &'static str,
+    /// The unit of its number.
+    pub unit: RefreshUnit,
+}
+
+/// The unit in which a [`RefreshFile`] states how often values are updated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefreshUnit {
+    /// The time between two updates, in milliseconds.
+    Milliseconds,
+    /// Updates per second.
+    Hertz,
+}
+
+/// Devices, by the beginning of their names. Drivers differ in the units of the same file, and in the files that they fill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// All of them.
+    All,
+    /// Those whose name begins with this.
+    Named(&'static str),
+    /// All but those whose name begins with this.
+    NotNamed(&'static str),
+}
+
+impl Devices {
+    fn contain(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(prefix) => name.starts_with(prefix),
+            Self::NotNamed(prefix) => !name.starts_with(prefix),
+        }
+    }
+}
+
+/// A label whose value is the text of a file, as of the name of a chip. The file is read when its source is opened. The
+/// label is left out where the file is missing, empty, or no valid label.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LabelFile {
+    /// The label's key.
+    pub label: &'static str,
+    /// The file's name; a `*` stands for the match of the path's last `*`.
+    pub name: &'static str,
 }
 
 /// The directory that a file's path is relative to.
@@ -102,6 +162,13 @@ pub enum Scale {
     Limit(u64),
     /// A decimal fraction; the value is a double.
     Decimal,
+    /// A decimal fraction, multiplied by this: 125,000,000 for gigabits as bytes. The value is a double.
+    DecimalTimes(u32),
+    /// A whole number that ends at this character or at the word's end: 4 in `4: ACTIVE`.
+    Until(char),
+    /// A whole number with the time of its measurement behind an `@`: `1234@1700000000.250000000`. In blocking
+    /// files the value is absent while that time stays the same.
+    Timed,
     /// A whole number, possibly negative, divided by this: 1000 for thousandths of a degree. The value is a
     /// double.
     Per(u32),
@@ -120,10 +187,14 @@ impl TextFile {
             hierarchy,
             path,
             path_labels: &[],
+            devices: Devices::All,
             form,
             granularity: None,
             is_local: false,
             is_blocking: false,
+            is_joined: false,
+            label_files: &[],
+            refresh_file: None,
         }
     }
 
@@ -148,6 +219,11 @@ impl TextFile {
         Self { path_labels, ..self }
     }
 
+    /// Returns the same file for some devices only.
+    pub(crate) const fn of_devices(self, devices: Devices) -> Self {
+        Self { devices, ..self }
+    }
+
     /// Returns the same file with values that lag behind by up to `granularity`.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
@@ -161,6 +237,21 @@ impl TextFile {
     /// Returns the same file, whose reads may wait for a device.
     pub(crate) const fn blocking(self) -> Self {
         Self { is_blocking: true, ..self }
+    }
+
+    /// Returns the same file, whose reads may wait for a device, and which one thread reads for all devices.
+    pub(crate) const fn blocking_together(self) -> Self {
+        Self { is_blocking: true, is_joined: true, ..self }
+    }
+
+    /// Returns the same file with labels from other files of its directory.
+    pub(crate) const fn named_by(self, label_files: &'static [LabelFile]) -> Self {
+        Self { label_files, ..self }
+    }
+
+    /// Returns the same file with a file of its directory that states how often the values are updated.
+    pub(crate) const fn refreshed_by(self, name: &'static str, unit: RefreshUnit) -> Self {
+        Self { refresh_file: Some(RefreshFile { name, unit }), ..self }
     }
 
     /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's path does
@@ -177,7 +268,8 @@ impl TextFile {
                 }
             }
         }
-        found.next().is_none().then_some(labels)
+        let is_device = labels.first().is_none_or(|(_, name)| self.devices.contain(name));
+        (found.next().is_none() && is_device).then_some(labels)
     }
 }
 
@@ -221,6 +313,19 @@ mod tests {
         ] {
             assert_eq!(labels(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_file_may_be_of_some_devices_only() {
+        static ALL: TextFile =
+            TextFile::sys("class/infiniband/*/ports/*/x", Form::Values).labelled(&["device", "port"]);
+        let [hfi, others] = [Devices::Named("hfi"), Devices::NotNamed("hfi")]
+            .map(|devices| TextFile::sys(ALL.path, ALL.form).labelled(ALL.path_labels).of_devices(devices));
+        let is_of = |file: &TextFile, device: &str| {
+            file.path_labels_of(&format!("class/infiniband/{device}/ports/1/x")).is_some()
+        };
+        let of = |file: &TextFile| ["hfi1_0", "mlx5_0"].map(|device| is_of(file, device));
+        assert_eq!([of(&ALL), of(&hfi), of(&others)], [[true, true], [true, false], [false, true]]);
     }
 
     #[test]

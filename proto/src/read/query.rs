@@ -92,6 +92,8 @@ pub enum SeriesOwner {
     Job(i64),
     /// A node, for its own series.
     Node(String),
+    /// All nodes of a job, by the store's key of the job, for their own series.
+    NodesOf(i64),
 }
 
 /// A query. Its answer is any number of rows of one type.
@@ -111,6 +113,18 @@ pub enum Query {
     Series {
         /// The job or node.
         of: SeriesOwner,
+    },
+    /// Those series of a job's nodes that have one of these metrics, sorted by node and metric.
+    NodeSeries {
+        /// The job.
+        job_key: i64,
+        /// The metrics.
+        metrics: Vec<String>,
+    },
+    /// The times of a job on its nodes.
+    JobNodes {
+        /// The job.
+        job_key: i64,
     },
     /// The samples of series in a span of time, sorted by series, then by time.
     Samples {
@@ -132,10 +146,10 @@ pub enum Query {
         /// The span, in nanoseconds since the epoch.
         span_ns: Range<i64>,
     },
-    /// The number of CPUs of a node; no row if it is unknown.
+    /// The numbers of CPUs of a job's nodes; no row for a node whose number is unknown.
     Cpus {
-        /// The node.
-        node: String,
+        /// The job.
+        job_key: i64,
     },
     /// The balance of the due samples of a job.
     Ledger {
@@ -178,10 +192,12 @@ pub enum Query {
 
 impl Query {
     /// The names of all queries.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 15] = [
         "jobs",
         "candidate_ids",
         "series",
+        "node_series",
+        "job_nodes",
         "samples",
         "buckets",
         "cpus",
@@ -200,6 +216,8 @@ impl Query {
             Self::Jobs(_) => "jobs",
             Self::CandidateIds { .. } => "candidate_ids",
             Self::Series { .. } => "series",
+            Self::NodeSeries { .. } => "node_series",
+            Self::JobNodes { .. } => "job_nodes",
             Self::Samples { .. } => "samples",
             Self::Buckets { .. } => "buckets",
             Self::Cpus { .. } => "cpus",
@@ -239,6 +257,9 @@ impl Query {
                 let limit = limits::QUERY_JOBS;
                 Err(invalid("limit", &format!("at most {limit} jobs; read the next page with `before`")))
             }
+            Self::NodeSeries { metrics, .. } if metrics.len() > limits::QUERY_METRICS => {
+                Err(invalid("metrics", &format!("at most {} metrics", limits::QUERY_METRICS)))
+            }
             Self::LastLosses { limit } if *limit > limits::QUERY_LOSSES => {
                 Err(invalid("limit", &format!("at most {} losses", limits::QUERY_LOSSES)))
             }
@@ -248,6 +269,8 @@ impl Query {
             | Self::LastLosses { .. }
             | Self::CandidateIds { .. }
             | Self::Series { .. }
+            | Self::NodeSeries { .. }
+            | Self::JobNodes { .. }
             | Self::Cpus { .. }
             | Self::Ledger { .. }
             | Self::PlanChanges { .. }
@@ -296,6 +319,8 @@ mod tests {
 
     #[test]
     fn queries_beyond_a_limit_are_refused() {
+        let many_metrics =
+            format!(r#"{{"query":"node_series","job_key":1,"metrics":["x"{}]}}"#, r#","x""#.repeat(100));
         for (line, code) in [
             (&b""[..], "malformed"),
             (b"{}", "malformed"),
@@ -305,6 +330,7 @@ mod tests {
             (br#"{"query":"jobs","user":"x"}"#, "malformed"),
             (br#"{"query":"jobs","limit":1000000}"#, "invalid"),
             (br#"{"query":"last_losses","limit":4294967295}"#, "invalid"),
+            (many_metrics.as_bytes(), "invalid"),
             (
                 br#"{"query":"samples","of":{"job":1},"series":[[0,9223372036854775807]],"span_ns":{"start":0,"end":1}}"#,
                 "invalid",

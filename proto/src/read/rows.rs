@@ -29,8 +29,10 @@ pub struct JobRow {
     pub sampled_ns: Range<i64>,
     /// The nodes whose agent was lost, so that the time of the job's end there is unknown.
     pub lost_nodes: Vec<String>,
-    /// Its nodes, sorted.
+    /// The nodes on which it was tracked, sorted.
     pub nodes: Vec<String>,
+    /// All of its nodes as the scheduler writes them, `n[1-4]`, if the scheduler reported them.
+    pub node_list: Option<String>,
     /// The account or project that it is charged to, if the scheduler reported it.
     pub account: Option<String>,
     /// The queue or partition that it was submitted to, if the scheduler reported it.
@@ -135,6 +137,28 @@ impl Rollup {
     }
 }
 
+/// The number of CPUs of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpusRow {
+    /// The node.
+    pub node: String,
+    /// The number of its CPUs.
+    pub cpus: u64,
+}
+
+/// The time of a job on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobNodeRow {
+    /// The node.
+    pub node: String,
+    /// The time at which the node began to track the job, in nanoseconds since the epoch.
+    pub started_ns: i64,
+    /// The time at which it ended there, in nanoseconds since the epoch; none while it runs.
+    pub ended_ns: Option<i64>,
+    /// True if another job ran on the node meanwhile.
+    pub is_shared: bool,
+}
+
 /// The balance of the samples of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRow {
@@ -177,6 +201,8 @@ pub struct PlanChangeRow {
     pub actor: Option<String>,
     /// The time at which it expires, in nanoseconds since the epoch.
     pub until_ns: Option<i64>,
+    /// `step` or `task` if it concerns each step or task of the job; none for the job as a whole.
+    pub level: Option<String>,
 }
 
 /// A request at submission that was refused.
@@ -255,12 +281,14 @@ pub enum RowBlock {
     Marks(Vec<MarkRow>),
     /// Losses.
     Losses(Vec<LossRow>),
-    /// Numbers.
-    Numbers(Vec<u64>),
+    /// Numbers of CPUs.
+    Cpus(Vec<CpusRow>),
     /// Rollups.
     Rollups(Vec<Rollup>),
     /// Ids of jobs.
     JobIds(Vec<String>),
+    /// The times of a job on its nodes.
+    JobNodes(Vec<JobNodeRow>),
 }
 
 /// A type of row, which has one form of block.
@@ -296,9 +324,10 @@ read_rows! {
     RefusedRow => RefusedRequests,
     MarkRow => Marks,
     LossRow => Losses,
-    u64 => Numbers,
+    CpusRow => Cpus,
     Rollup => Rollups,
     String => JobIds,
+    JobNodeRow => JobNodes,
 }
 
 impl RowBlock {
@@ -314,9 +343,10 @@ impl RowBlock {
             Self::RefusedRequests(rows) => rows.len(),
             Self::Marks(rows) => rows.len(),
             Self::Losses(rows) => rows.len(),
-            Self::Numbers(rows) => rows.len(),
+            Self::Cpus(rows) => rows.len(),
             Self::Rollups(rows) => rows.len(),
             Self::JobIds(rows) => rows.len(),
+            Self::JobNodes(rows) => rows.len(),
         }
     }
 

@@ -24,6 +24,20 @@ pub enum Unit {
     Labelled,
     /// Degrees Celsius.
     Celsius,
+    /// Joules. The rate of a counter of joules is a power in watts.
+    Joules,
+    /// Watts.
+    Watts,
+    /// Hertz.
+    Hertz,
+    /// Volts.
+    Volts,
+    /// Amperes.
+    Amperes,
+    /// Revolutions per minute.
+    RevolutionsPerMinute,
+    /// Bytes per second: the speed of a link, or a measured rate.
+    BytesPerSecond,
 }
 
 impl Unit {
@@ -39,6 +53,13 @@ impl Unit {
             Self::Count => "count",
             Self::Labelled => "labelled",
             Self::Celsius => "celsius",
+            Self::Joules => "joules",
+            Self::Watts => "watts",
+            Self::Hertz => "hertz",
+            Self::Volts => "volts",
+            Self::Amperes => "amperes",
+            Self::RevolutionsPerMinute => "rpm",
+            Self::BytesPerSecond => "bytes/s",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::{Batch, Column, Job, Shape};
 use polymeter_proto::ledger::{
     Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark,
-    MarkKind, PlanChange, RequestRefused, Tally,
+    MarkKind, PlanChange, RequestRefused, StepPlanChange, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -13,6 +13,7 @@ use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId,
     SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
 };
+use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Extras;
 
@@ -219,6 +220,27 @@ fn job_details() -> Vec<Event> {
     vec![update(1, details), update(251, JobDetails::default())]
 }
 
+/// Changes of the plan of steps and tasks, which were added later as well.
+fn step_plan_changes() -> Vec<Event> {
+    let change = |level, old: Option<u64>, new: Option<u64>, cause| {
+        let change = PlanChange {
+            at_us: T0 + 3,
+            job: Some(JobHandle(1)),
+            metric: MetricName::new("cpu.usage").unwrap(),
+            old: old.map(|period_us| Period::from_micros(period_us).unwrap()),
+            new: new.map(|period_us| Period::from_micros(period_us).unwrap()),
+            cause,
+            by: Some("uid 1000".try_into().unwrap()),
+            until_us: Some(T0 + 60_000_000),
+        };
+        Event::StepPlanChange(StepPlanChange { level, change })
+    };
+    vec![
+        change(StepLevel::Step, None, Some(10_000), Cause::Lease),
+        change(StepLevel::Task, Some(5_000_000), None, Cause::LeaseEnd),
+    ]
+}
+
 fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event]) -> Vec<u8> {
     Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events })
 }
@@ -233,6 +255,7 @@ pub(super) fn all() -> Vec<Golden> {
         frame("events", frame_of_extras(&[], &[], &events())),
         frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
         frame("job_details", frame_of_extras(&[], &[], &job_details())),
+        frame("step_plan_changes", frame_of_extras(&[], &[], &step_plan_changes())),
         frame("events_of_jobs", frame_of_extras(&[], &[], &events_of_jobs())),
     ]
 }

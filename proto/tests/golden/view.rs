@@ -4,6 +4,7 @@ use std::fmt;
 
 use polymeter_proto::ledger::{
     Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
+    StepPlanChange,
 };
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
@@ -24,7 +25,7 @@ fn list<T>(values: impl IntoIterator<Item = T>, json: impl FnMut(T) -> Json) -> 
     Json::List(values.into_iter().map(json).collect())
 }
 
-fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
+fn object<'a>(members: impl IntoIterator<Item = (&'a str, Json)>) -> Json {
     Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
@@ -117,18 +118,29 @@ fn of_ledger(entry: &LedgerEntry) -> Json {
     ])
 }
 
+fn of_plan_change(change: &PlanChange) -> [(&'static str, Json); 8] {
+    let PlanChange { at_us, job, metric, old, new, cause, by, until_us } = change;
+    [
+        ("at_us", (*at_us).into()),
+        ("job", of_job(*job)),
+        ("metric", text(metric)),
+        ("old_us", optional(*old, |period| period.as_micros().into())),
+        ("new_us", optional(*new, |period| period.as_micros().into())),
+        ("cause", text(cause.as_str())),
+        ("by", of_name(by.as_ref())),
+        ("until_us", optional(*until_us, Json::from)),
+    ]
+}
+
 fn of_event(event: &Event) -> Json {
     match event {
-        Event::PlanChange(PlanChange { at_us, job, metric, old, new, cause, by, until_us }) => object([
-            ("is", text("plan_change")),
-            ("at_us", (*at_us).into()),
-            ("job", of_job(*job)),
-            ("metric", text(metric)),
-            ("old_us", optional(*old, |period| period.as_micros().into())),
-            ("new_us", optional(*new, |period| period.as_micros().into())),
-            ("cause", text(cause.as_str())),
-            ("by", of_name(by.as_ref())),
-            ("until_us", optional(*until_us, Json::from)),
+        Event::PlanChange(change) => {
+            object([("is", text("plan_change"))].into_iter().chain(of_plan_change(change)))
+        }
+        Event::StepPlanChange(StepPlanChange { level, change }) => object([
+            ("is", text("step_plan_change")),
+            ("level", text(level.as_str())),
+            ("change", object(of_plan_change(change))),
         ]),
         Event::JobEnded { job, at_us } => {
             object([("is", text("job_ended")), ("job", job.0.into()), ("at_us", (*at_us).into())])

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::{JobDetails, JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
 use polymeter_proto::series::{Identifier, SessionId};
+use polymeter_proto::step_level::StepLevel;
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
 pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
@@ -33,8 +34,8 @@ pub struct Accepted {
     pub losses: Vec<LossRecord>,
     /// Tallies since the session began, by line of the ledger.
     pub tallies: Vec<(Arc<LedgerLine>, Tally)>,
-    /// Changes of plan.
-    pub plan_changes: Vec<(Option<Arc<JobRecord>>, PlanChange)>,
+    /// Changes of plan, of the steps or tasks of a job, or of a whole job or node.
+    pub plan_changes: Vec<(Option<Arc<JobRecord>>, Option<StepLevel>, PlanChange)>,
     /// Marks of users.
     pub marks: Vec<(Option<Arc<JobRecord>>, Mark)>,
     /// Jobs that ended on the session's node, each with the time, in microseconds since the epoch.
@@ -128,7 +129,7 @@ impl Accepted {
     pub fn jobs(&self) -> impl Iterator<Item = &Arc<JobRecord>> {
         let of_series = self.series().filter_map(|series| series.job.as_ref());
         let of_lines = self.lines().filter_map(|line| line.job.as_ref());
-        let of_changes = self.plan_changes.iter().filter_map(|(job, _)| job.as_ref());
+        let of_changes = self.plan_changes.iter().filter_map(|(job, ..)| job.as_ref());
         let of_marks = self.marks.iter().filter_map(|(job, _)| job.as_ref());
         of_series
             .chain(of_lines)

@@ -26,6 +26,7 @@ const PARTITIONS: Dialect = Dialect {
     defers_ledger: true,
     explain: "EXPLAIN",
     now_s: "CAST(extract(epoch FROM now()) AS int8)",
+    has_ordered_ranges: true,
     is_one_of: |ids| {
         let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
         format!("= ANY ('{{{}}}'::int8[])", ids.join(","))

@@ -97,8 +97,8 @@ pub(super) fn ledger_of(job_key: i64) -> Selection<'static, LedgerRow> {
 /// Selects the changes of the sampling plan of a job.
 pub(super) fn plan_changes_of(job_key: i64) -> Selection<'static, PlanChangeRow> {
     let select = format!(
-        "SELECT time, node, metric, old_period_us, new_period_us, cause, actor, until FROM plan_change
-         WHERE job_key = $1 AND cause <> '{REFUSED}' ORDER BY time, node, metric"
+        "SELECT time, node, metric, old_period_us, new_period_us, cause, actor, until, level FROM plan_change
+         WHERE job_key = $1 AND cause <> '{REFUSED}' ORDER BY time, node, level IS NOT NULL, level, metric"
     );
     of_job(select, job_key, |row| PlanChangeRow {
         time_ns: row.time_ns(),
@@ -109,6 +109,7 @@ pub(super) fn plan_changes_of(job_key: i64) -> Selection<'static, PlanChangeRow>
         cause: row.text(),
         actor: row.optional_text(),
         until_ns: row.optional_time_ns(),
+        level: row.optional_text(),
     })
 }
 

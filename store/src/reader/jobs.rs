@@ -16,9 +16,12 @@ const MARGIN_NS: i64 = 3600 * 1_000_000_000;
 /// The number of jobs that started last, and of the ids that sort next to an id, among which similar ids are searched.
 const CANDIDATES: usize = 1000;
 
+/// The number of jobs of a user that started last, among which the user's similar ids are searched.
+const OWN_CANDIDATES: usize = 10_000;
+
 /// The columns of a job.
 const COLUMNS: &str =
-    "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, cores, state, exit_code,
+    "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code,
      exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts";
 
 impl Reader {
@@ -82,22 +85,33 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn candidate_ids(&mut self, job_id: &str, owner_uid: Option<i64>) -> Result<Vec<String>, StoreError> {
+        let mut parameters = vec![job_id.into()];
+        let (own, jobs) = if owner_uid.is_some() {
+            parameters.push(owner_uid.into());
+            let own = format!(
+                "WITH own AS MATERIALIZED (
+                     SELECT job_id, started, job_key FROM job WHERE owner_uid = $2 ORDER BY started DESC, job_key DESC LIMIT {OWN_CANDIDATES}
+                 ) "
+            );
+            (own, "own")
+        } else {
+            (String::new(), "job")
+        };
         let nearby = |comparison: &str, order: &str| {
             format!(
-                "SELECT * FROM (SELECT job_id, owner_uid, started FROM job WHERE job_id {comparison} $1 ORDER BY job_id {order} LIMIT {CANDIDATES}) AS {order}_ids"
+                "SELECT * FROM (SELECT job_id, started FROM {jobs} WHERE job_id {comparison} $1 ORDER BY job_id {order} LIMIT {CANDIDATES}) AS {order}_ids"
             )
         };
         let select = format!(
-            "SELECT job_id FROM (
+            "{own}SELECT job_id FROM (
                  {} UNION ALL {} UNION ALL
-                 SELECT * FROM (SELECT job_id, owner_uid, started FROM job ORDER BY started DESC, job_key DESC LIMIT {CANDIDATES}) AS last_ids
+                 SELECT * FROM (SELECT job_id, started FROM {jobs} ORDER BY started DESC, job_key DESC LIMIT {CANDIDATES}) AS last_ids
              ) AS candidate
-             WHERE CAST($2 AS bigint) IS NULL OR owner_uid = CAST($2 AS bigint)
              GROUP BY job_id ORDER BY max(started) DESC",
             nearby("<", "DESC"),
             nearby(">", "ASC")
         );
-        self.rows(&select, &[job_id.into(), owner_uid.into()], Row::text)
+        self.rows(&select, &parameters, Row::text)
     }
 }
 
@@ -150,6 +164,7 @@ fn read_job(row: &mut Row) -> JobRow {
         lost_nodes: Vec::new(),
         account: row.optional_text(),
         queue: row.optional_text(),
+        node_list: row.optional_text(),
         cores: row.optional_integer(),
         state: row.optional_text(),
         exit_code: row.optional_integer(),

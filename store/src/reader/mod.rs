@@ -5,6 +5,7 @@
 
 mod access;
 mod connection;
+mod cover;
 mod history;
 mod jobs;
 mod queries;
@@ -14,8 +15,8 @@ mod samples;
 mod series;
 
 pub use polymeter_proto::read::{
-    BucketRow, JobFilter, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, Query, RefusedRow, Rollup,
-    RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    BucketRow, CpusRow, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, Query,
+    RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 
 pub use self::access::{Access, GuardedReader};

@@ -21,10 +21,14 @@ impl Read for Reader {
         match query {
             Query::Jobs(filter) => pass(self.jobs(filter)?, each),
             Query::CandidateIds { job_id, owner_uid } => pass(self.candidate_ids(job_id, *owner_uid)?, each),
-            Query::Cpus { node } => pass(self.cpus(node)?.into_iter().collect(), each),
+            Query::Cpus { job_key } => pass(self.cpus(*job_key)?, each),
             Query::LastLosses { limit } => pass(self.last_losses(*limit)?, each),
             Query::FinestRollup { job_key, started_ns } => {
                 pass(self.finest_rollup_of(*job_key, *started_ns)?.into_iter().collect(), each);
+            }
+            Query::JobNodes { job_key } => pass(self.job_nodes(*job_key)?, each),
+            Query::NodeSeries { job_key, metrics } => {
+                return self.blocks(&series::node_series_of(*job_key, metrics), each);
             }
             Query::Series { of } => return self.blocks(&series::series_of(SeriesScope::from(of)), each),
             Query::Ledger { job_key } => return self.blocks(&history::ledger_of(*job_key), each),
@@ -34,16 +38,14 @@ impl Read for Reader {
             }
             Query::Marks { job_key } => return self.blocks(&history::marks_of(*job_key), each),
             Query::Losses { job_key } => return self.blocks(&history::losses_of(*job_key), each),
-            Query::Samples { series, span_ns, .. } => {
-                let ids: Vec<i64> = series.ids().collect();
+            Query::Samples { of, series, span_ns } => {
                 let mut blocks = Blocks::new(each);
-                let read = self.samples(&ids, span_ns, |sample| blocks.add(sample));
+                let read = self.samples(of.into(), series, span_ns, |sample| blocks.add(sample));
                 return blocks.finish(read);
             }
-            Query::Buckets { rollup, series, span_ns, .. } => {
-                let ids: Vec<i64> = series.ids().collect();
+            Query::Buckets { rollup, of, series, span_ns } => {
                 let mut blocks = Blocks::new(each);
-                let read = self.buckets(*rollup, &ids, span_ns, |bucket| blocks.add(bucket));
+                let read = self.buckets(*rollup, of.into(), series, span_ns, |bucket| blocks.add(bucket));
                 return blocks.finish(read);
             }
         }

@@ -3,8 +3,8 @@
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
-    BucketRow, IdRanges, JobFilter, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, Query, ReadRow,
-    RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    BucketRow, CpusRow, IdRanges, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow,
+    Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 
 use crate::StoreError;
@@ -16,6 +16,8 @@ pub enum SeriesScope<'a> {
     Job(i64),
     /// A node, for its own series.
     Node(&'a str),
+    /// All nodes of a job, by the store's key, for their own series.
+    NodesOf(i64),
 }
 
 impl<'a> From<&'a SeriesOwner> for SeriesScope<'a> {
@@ -23,6 +25,7 @@ impl<'a> From<&'a SeriesOwner> for SeriesScope<'a> {
         match of {
             SeriesOwner::Job(key) => Self::Job(*key),
             SeriesOwner::Node(node) => Self::Node(node),
+            SeriesOwner::NodesOf(key) => Self::NodesOf(*key),
         }
     }
 }
@@ -32,6 +35,7 @@ impl From<SeriesScope<'_>> for SeriesOwner {
         match of {
             SeriesScope::Job(key) => Self::Job(key),
             SeriesScope::Node(node) => Self::Node(node.to_owned()),
+            SeriesScope::NodesOf(key) => Self::NodesOf(key),
         }
     }
 }
@@ -48,6 +52,16 @@ pub trait Read {
         query: &Query,
         each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
+}
+
+impl<R: Read + ?Sized> Read for &mut R {
+    fn read(
+        &mut self,
+        query: &Query,
+        each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        (**self).read(query, each)
+    }
 }
 
 /// The error for rows of another type than those of the query.
@@ -120,6 +134,23 @@ impl dyn Read + '_ {
         self.collect(&Query::Series { of: of.into() })
     }
 
+    /// Returns those series of a job's nodes that have one of `metrics`, sorted by node and metric.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn node_series(&mut self, job_key: i64, metrics: &[&str]) -> Result<Vec<SeriesRow>, StoreError> {
+        let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
+        self.collect(&Query::NodeSeries { job_key, metrics })
+    }
+
+    /// Returns the times of a job on its nodes, sorted by node.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn job_nodes(&mut self, job_key: i64) -> Result<Vec<JobNodeRow>, StoreError> {
+        self.collect(&Query::JobNodes { job_key })
+    }
+
     /// Passes the samples of `series`, which belong to `of`, within `span_ns`, whose end is excluded, to `each`: sorted by the
     /// ids of the series, then by time. They are not held in memory. After an error of `each` the reader must be dropped.
     ///
@@ -154,12 +185,12 @@ impl dyn Read + '_ {
         self.stream(&Query::Buckets { rollup, of: of.into(), series, span_ns: span_ns.clone() }, each)
     }
 
-    /// Returns the number of CPUs of a node; none if it is unknown.
+    /// Returns the numbers of CPUs of a job's nodes, for each node where it is known.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn cpus(&mut self, node: &str) -> Result<Option<u64>, StoreError> {
-        Ok(self.collect(&Query::Cpus { node: node.to_owned() })?.pop())
+    pub fn cpus(&mut self, job_key: i64) -> Result<Vec<CpusRow>, StoreError> {
+        self.collect(&Query::Cpus { job_key })
     }
 
     /// Returns the balance of the due samples of a job.

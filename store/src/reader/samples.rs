@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use polymeter_proto::read::{BucketRow, Rollup, SampleRow};
+use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow};
 
 use super::connection::Reader;
+use super::cover::{Ascending, cover};
+use super::read::SeriesScope;
 use crate::StoreError;
 use crate::bounds::{LATEST_US, stored_us};
 use crate::value::ColumnType;
@@ -17,16 +19,26 @@ impl Reader {
     /// Returns an error if the store or `each` fails.
     pub fn samples<E: From<StoreError>>(
         &mut self,
-        series: &[i64],
+        of: SeriesScope<'_>,
+        series: &IdRanges,
         span_ns: &Range<i64>,
         mut each: impl FnMut(SampleRow) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(condition) = self.condition(series, span_ns) else { return Ok(()) };
-        let select =
-            format!("SELECT series_id, time, value FROM samples WHERE {condition} ORDER BY series_id, time");
-        self.stream(&select, &[ColumnType::Integer, ColumnType::Time, ColumnType::Real], |row| {
-            each(SampleRow { series_id: row.integer(0), time_ns: row.integer(1), value: row.real(2) })
-        })
+        const COLUMNS: [ColumnType; 3] = [ColumnType::Integer, ColumnType::Time, ColumnType::Real];
+        let mut wanted = Ascending::new(series);
+        for condition in self.conditions(of, series, span_ns) {
+            let select = format!(
+                "SELECT series_id, time, value FROM samples WHERE {condition} ORDER BY series_id, time"
+            );
+            self.stream(&select, &COLUMNS, |row| {
+                let series_id = row.integer(0);
+                if !wanted.contains(series_id) {
+                    return Ok(());
+                }
+                each(SampleRow { series_id, time_ns: row.integer(1), value: row.real(2) })
+            })?;
+        }
+        Ok(())
     }
 
     /// Passes the intervals of a rollup that contain samples of `series` within `span_ns` to `each`: sorted by the ids of the
@@ -37,34 +49,42 @@ impl Reader {
     pub fn buckets<E: From<StoreError>>(
         &mut self,
         rollup: Rollup,
-        series: &[i64],
+        of: SeriesScope<'_>,
+        series: &IdRanges,
         span_ns: &Range<i64>,
         mut each: impl FnMut(BucketRow) -> Result<(), E>,
     ) -> Result<(), E> {
         let begin_ns = span_ns.start.max(0);
         let span_ns = begin_ns - begin_ns % rollup.length_ns()..span_ns.end;
-        let Some(condition) = self.condition(series, &span_ns) else { return Ok(()) };
         let source =
             (self.dialect().buckets)(relation(rollup), &self.bound(span_ns.start), &self.bound(span_ns.end));
-        let select = format!(
-            "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
-             WHERE {condition} ORDER BY series_id, time"
-        );
         let mut columns = vec![ColumnType::Integer, ColumnType::Time, ColumnType::Integer];
         columns.resize(9, ColumnType::Real);
-        self.stream(&select, &columns, |row| {
-            each(BucketRow {
-                series_id: row.integer(0),
-                time_ns: row.integer(1),
-                count: row.count(2),
-                min: row.real(3),
-                max: row.real(4),
-                sum: row.real(5),
-                first: row.real(6),
-                last: row.real(7),
-                increase: row.real(8),
-            })
-        })
+        let mut wanted = Ascending::new(series);
+        for condition in self.conditions(of, series, &span_ns) {
+            let select = format!(
+                "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
+                 WHERE {condition} ORDER BY series_id, time"
+            );
+            self.stream(&select, &columns, |row| {
+                let series_id = row.integer(0);
+                if !wanted.contains(series_id) {
+                    return Ok(());
+                }
+                each(BucketRow {
+                    series_id,
+                    time_ns: row.integer(1),
+                    count: row.count(2),
+                    min: row.real(3),
+                    max: row.real(4),
+                    sum: row.real(5),
+                    first: row.real(6),
+                    last: row.real(7),
+                    increase: row.real(8),
+                })
+            })?;
+        }
+        Ok(())
     }
 
     /// Returns the samples of one series within `span_ns`, whose end is excluded, in the order of their times: nanoseconds
@@ -74,23 +94,34 @@ impl Reader {
     /// Returns an error if the store fails.
     pub fn points(&mut self, series_id: i64, span_ns: Range<i64>) -> Result<Vec<(i64, f64)>, StoreError> {
         let mut points = Vec::new();
-        self.samples(&[series_id], &span_ns, |sample| {
+        // Whichever the scope is, one id is one range.
+        let series = [series_id].into_iter().collect();
+        self.samples(SeriesScope::Job(0), &series, &span_ns, |sample| {
             points.push((sample.time_ns, sample.value));
             Ok::<_, StoreError>(())
         })?;
         Ok(points)
     }
 
-    /// Returns the condition for rows of `series` within `span_ns`; none if there are no such rows.
-    fn condition(&self, series: &[i64], span_ns: &Range<i64>) -> Option<String> {
-        let (first, last) = (series.iter().min()?, series.iter().max()?);
+    /// Returns the conditions for rows of `series` within `span_ns`, for a statement each. They are in the order of the ids, and may
+    /// select other series as well.
+    fn conditions(&self, of: SeriesScope<'_>, series: &IdRanges, span_ns: &Range<i64>) -> Vec<String> {
+        let (begin, end) = (self.bound(span_ns.start), self.bound(span_ns.end));
+        let within = |(first, last): (i64, i64)| {
+            let is_in =
+                if first == last { format!("= {first}") } else { format!("BETWEEN {first} AND {last}") };
+            format!("series_id {is_in} AND time >= {begin} AND time < {end}")
+        };
+        // All samples of a job's series lie in its time. Those of a node are found by each id and the time.
+        let is_of_job = matches!(of, SeriesScope::Job(_));
+        if let Some(ranges) = cover(series).filter(|_| is_of_job && self.dialect().has_ordered_ranges) {
+            return ranges.into_iter().map(within).collect();
+        }
+        let ids: Vec<i64> = series.ids().collect();
+        let Some((first, last)) = ids.first().zip(ids.last()) else { return Vec::new() };
         // TimescaleDB skips compressed batches by the range of the ids, but not by the list.
-        Some(format!(
-            "series_id {} AND series_id BETWEEN {first} AND {last} AND time >= {} AND time < {}",
-            (self.dialect().is_one_of)(series),
-            self.bound(span_ns.start),
-            self.bound(span_ns.end)
-        ))
+        let list = (self.dialect().is_one_of)(&ids);
+        vec![format!("series_id {list} AND {}", within((*first, *last)))]
     }
 
     /// Writes a bound of times as a constant. Times have a resolution of microseconds, so that both bounds are rounded up.

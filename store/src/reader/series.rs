@@ -1,6 +1,6 @@
 //! Series.
 
-use polymeter_proto::read::SeriesRow;
+use polymeter_proto::read::{CpusRow, JobNodeRow, SeriesRow};
 
 use super::connection::{Reader, Selection};
 use super::read::SeriesScope;
@@ -9,7 +9,7 @@ use crate::labels::parse_labels;
 use crate::value::{Row, Value};
 
 impl Reader {
-    /// Returns the series of a job or a node, sorted by node and metric.
+    /// Returns the series of a job, a node, or a job's nodes, sorted by node and metric.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -17,35 +17,105 @@ impl Reader {
         self.collect(&series_of(scope))
     }
 
-    /// Returns the number of CPUs of a node, counted by its per-CPU series; none without such series.
+    /// Returns the numbers of CPUs of a job's nodes, counted by their per-CPU series; no row for a node without such series. The
+    /// members of a shape are counted once: nodes of a kind share it.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn cpus(&mut self, node: &str) -> Result<Option<u64>, StoreError> {
-        let select = "SELECT count(DISTINCT CAST(labels AS text)) FROM series
-             WHERE job_key IS NULL AND node = $1 AND metric LIKE 'node.cpu.%.per_cpu' GROUP BY metric";
-        let counts = self.rows(select, &[node.into()], |row| row.count())?;
-        Ok(counts.into_iter().max())
+    pub fn cpus(&mut self, job_key: i64) -> Result<Vec<CpusRow>, StoreError> {
+        let select = "WITH own AS MATERIALIZED (
+                 SELECT DISTINCT series_block.node, shape_id FROM job_node JOIN series_block ON series_block.node = job_node.node
+                 WHERE job_node.job_key = $1 AND series_block.job_key IS NULL
+             ), counted AS (
+                 SELECT shape_id, metric, count(*) AS cpus FROM series_shape_member
+                 WHERE shape_id IN (SELECT shape_id FROM own) AND metric LIKE 'node.cpu.%.per_cpu' GROUP BY shape_id, metric
+             )
+             SELECT node, CAST(max(cpus) AS bigint) FROM (
+                 SELECT node, metric, sum(cpus) AS cpus FROM own JOIN counted ON counted.shape_id = own.shape_id GROUP BY node, metric
+             ) AS of_metric GROUP BY node ORDER BY node";
+        self.rows(select, &[job_key.into()], |row| CpusRow { node: row.text(), cpus: row.count() })
     }
 }
 
-/// Selects the series of a job or a node.
-pub(super) fn series_of(scope: SeriesScope<'_>) -> Selection<'_, SeriesRow> {
-    let (condition, parameter) = match scope {
-        SeriesScope::Job(key) => ("series.job_key = $1", Value::Integer(key)),
-        SeriesScope::Node(node) => ("series.job_key IS NULL AND series.node = $1", node.into()),
-    };
+/// The time by which two jobs on a node may overlap without sharing it, in nanoseconds: the agent notices the end of a job late.
+const HANDOVER_NS: i64 = 5 * 1_000_000_000;
+
+impl Reader {
+    /// Returns the times of a job on its nodes, sorted by node. Another job shares a node if it is among the last thousand that
+    /// started there before the job, or started later.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn job_nodes(&mut self, job_key: i64) -> Result<Vec<JobNodeRow>, StoreError> {
+        let select = "SELECT node, started, ended,
+                 (SELECT max(coalesce(earlier.ended, $2)) FROM (
+                      SELECT other.ended FROM job_node AS other
+                      WHERE other.node = own.node AND other.started <= own.started AND other.job_key <> own.job_key
+                      ORDER BY other.started DESC LIMIT 1000
+                  ) AS earlier) AS others_until,
+                 (SELECT min(later.started) FROM job_node AS later
+                  WHERE later.node = own.node AND later.started > own.started) AS next_started
+             FROM job_node AS own WHERE job_key = $1 ORDER BY node";
+        self.rows(select, &[job_key.into(), Value::time(i64::MAX)], |row| {
+            let (node, started_ns, ended_ns) = (row.text(), row.time_ns(), row.optional_time_ns());
+            let (others_until_ns, next_started_ns) = (row.optional_time_ns(), row.optional_time_ns());
+            let is_before = |one: i64, other: i64| one < other.saturating_sub(HANDOVER_NS);
+            let is_shared = others_until_ns.is_some_and(|until_ns| is_before(started_ns, until_ns))
+                || next_started_ns
+                    .is_some_and(|next_ns| ended_ns.is_none_or(|ended_ns| is_before(next_ns, ended_ns)));
+            JobNodeRow { node, started_ns, ended_ns, is_shared }
+        })
+    }
+
+    /// Returns those series of a job's nodes that have one of `metrics`, sorted by node and metric.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn node_series(&mut self, job_key: i64, metrics: &[String]) -> Result<Vec<SeriesRow>, StoreError> {
+        self.collect(&node_series_of(job_key, metrics))
+    }
+}
+
+/// Selects those series of a job's nodes that have one of `metrics`.
+pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
+    let places: Vec<String> = (2..metrics.len() + 2).map(|number| format!("${number}")).collect();
+    // An empty list is not valid SQL.
+    let places = if places.is_empty() { "NULL".to_owned() } else { places.join(", ") };
     let statement = format!(
-        "SELECT series_id, node, metric, unit, kind, CAST(labels AS text) FROM series JOIN metric USING (metric)
-         WHERE {condition} ORDER BY node, metric, series_id"
+        "SELECT series_id, series.node, metric, unit, kind, CAST(labels AS text)
+         FROM (SELECT node FROM job_node WHERE job_key = $1) AS own
+         JOIN series ON series.node = own.node AND series.job_key IS NULL JOIN metric USING (metric)
+         WHERE metric IN ({places}) ORDER BY series.node, metric, series_id"
     );
-    let read = |row: &mut Row| SeriesRow {
+    let mut parameters = vec![Value::Integer(job_key)];
+    parameters.extend(metrics.iter().map(|metric| metric.as_str().into()));
+    Selection { statement, parameters, read: read_series }
+}
+
+fn read_series(row: &mut Row) -> SeriesRow {
+    SeriesRow {
         series_id: row.integer(),
         node: row.text(),
         metric: row.text(),
         unit: row.text(),
         kind: row.text(),
         labels: parse_labels(&row.text()),
+    }
+}
+
+/// Selects the series of a job, of a node, or of a job's nodes.
+pub(super) fn series_of(scope: SeriesScope<'_>) -> Selection<'_, SeriesRow> {
+    let (condition, parameter) = match scope {
+        SeriesScope::Job(key) => ("series.job_key = $1", Value::Integer(key)),
+        SeriesScope::Node(node) => ("series.job_key IS NULL AND series.node = $1", node.into()),
+        SeriesScope::NodesOf(key) => (
+            "series.job_key IS NULL AND series.node IN (SELECT node FROM job_node WHERE job_node.job_key = $1)",
+            Value::Integer(key),
+        ),
     };
-    Selection { statement, parameters: vec![parameter], read }
+    let statement = format!(
+        "SELECT series_id, node, metric, unit, kind, CAST(labels AS text) FROM series JOIN metric USING (metric)
+         WHERE {condition} ORDER BY node, metric, series_id"
+    );
+    Selection { statement, parameters: vec![parameter], read: read_series }
 }

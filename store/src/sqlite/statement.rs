@@ -18,6 +18,8 @@ pub(super) static DIALECT: Dialect = Dialect {
     defers_ledger: false,
     explain: "EXPLAIN QUERY PLAN",
     now_s: "CAST(strftime('%s', 'now') AS INTEGER)",
+    // Each id of a list is looked up in the index, in their order.
+    has_ordered_ranges: false,
     is_one_of,
     time: |time_us| time_us.saturating_mul(1000).to_string(),
     buckets: |relation, _, _| relation.to_owned(),

@@ -8,6 +8,7 @@ use polymeter_proto::series::{Identifier, SessionId};
 use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
+use crate::job_end_queue::{self, EndQueue};
 use crate::value::{Batch, Column, ColumnType, Row, Value};
 
 /// The end of a job on one node.
@@ -101,7 +102,11 @@ fn batch(keys: Vec<i64>) -> Batch<'static> {
 
 /// Ends jobs on the nodes of `ends`, unless a later handle tracks them there. A job without running nodes
 /// ends as a whole.
-pub(super) fn end_jobs(connection: &mut dyn Connection, ends: &[JobEnd<'_>]) -> Result<(), DatabaseError> {
+pub(super) fn end_jobs(
+    connection: &mut dyn Connection,
+    ends: &[JobEnd<'_>],
+    queue: EndQueue,
+) -> Result<(), DatabaseError> {
     if ends.is_empty() {
         return Ok(());
     }
@@ -122,24 +127,34 @@ pub(super) fn end_jobs(connection: &mut dyn Connection, ends: &[JobEnd<'_>]) -> 
              AND (job_node.session_id = new.session_id AND job_node.handle = new.handle OR job_node.session_id IS NULL)",
         &Batch::new(&END, ends.iter().map(row)),
     )?;
-    end_whole_jobs(connection, keys)
+    end_whole_jobs(connection, keys, queue)
 }
 
 /// Ends those of the jobs `keys` that no longer run on any node.
-fn end_whole_jobs(connection: &mut dyn Connection, keys: Vec<i64>) -> Result<(), DatabaseError> {
-    connection.execute_batch(
+fn end_whole_jobs(
+    connection: &mut dyn Connection,
+    keys: Vec<i64>,
+    queue: EndQueue,
+) -> Result<(), DatabaseError> {
+    let ended = connection.query_batch(
         "UPDATE job SET ended = (SELECT max(job_node.ended) FROM job_node WHERE job_node.job_key = job.job_key)
          WHERE job_key IN (SELECT job_key FROM {new})
-             AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND job_node.ended IS NULL)",
+             AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND job_node.ended IS NULL)
+             AND job.ended IS DISTINCT FROM (SELECT max(job_node.ended) FROM job_node WHERE job_node.job_key = job.job_key)
+         RETURNING job_key",
         &batch(keys),
     )?;
-    Ok(())
+    if queue == EndQueue::Off {
+        return Ok(());
+    }
+    job_end_queue::add(connection, ended.into_iter().map(|mut row| row.integer()).collect())
 }
 
 /// Ends jobs whose agents were lost before `cutoff`, at the time of their last message.
 pub(super) fn end_lost_jobs(
     connection: &mut dyn Connection,
     cutoff: &Value<'_>,
+    queue: EndQueue,
 ) -> Result<(), DatabaseError> {
     let select = format!("SELECT DISTINCT job_node.job_key {LOST}");
     let rows = connection.query(&select, std::slice::from_ref(cutoff))?;
@@ -155,5 +170,5 @@ pub(super) fn end_lost_jobs(
          WHERE its.ended IS NULL AND (its.job_key, its.node) IN (SELECT job_node.job_key, job_node.node {LOST})"
     );
     connection.execute(&update, std::slice::from_ref(cutoff))?;
-    end_whole_jobs(connection, keys)
+    end_whole_jobs(connection, keys, queue)
 }

@@ -15,6 +15,7 @@ use super::transaction::transaction;
 use crate::accepted::{Accepted, JobOutcome, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
+use crate::job_end_queue::EndQueue;
 use crate::limits::RESUME_LOST_JOB;
 use crate::value::{Batch, Column, ColumnType, Value};
 
@@ -64,6 +65,7 @@ struct Keyed<'a> {
 pub(super) fn assign_keys(
     connection: &mut dyn Connection,
     frames: &[Accepted],
+    queue: EndQueue,
 ) -> Result<HashSet<i64>, DatabaseError> {
     let jobs = without_key(frames);
     if jobs.is_empty() {
@@ -81,7 +83,7 @@ pub(super) fn assign_keys(
             };
             // A predecessor ended before, in whichever transaction its end is stored.
             let of_round = round.iter().flat_map(|job| job_ends::of_predecessors(job, assigned, &ends));
-            job_ends::end_jobs(connection, &of_round.collect::<Vec<_>>())?;
+            job_ends::end_jobs(connection, &of_round.collect::<Vec<_>>(), queue)?;
             let of_round = find_or_insert(connection, &round)?;
             join_nodes(connection, &of_round)?;
             keyed.extend(of_round);
@@ -126,7 +128,7 @@ fn find_or_insert<'a>(
 
 /// Returns the key of each job's row: the one that this handle already uses, else the one that this node began
 /// at that time, else the one of the same owner that still runs, ran when this node began, or lost only its
-/// agent.
+/// agent. An agent that started again, and found the job without its scheduler's scripts, does not know the cluster.
 fn find(
     connection: &mut dyn Connection,
     jobs: &[&Arc<JobRecord>],
@@ -141,7 +143,8 @@ fn find(
          ), (
              SELECT job.job_key FROM job
              LEFT JOIN job_node AS mine ON mine.job_key = job.job_key AND mine.node = new.node
-             WHERE job.job_id = new.job_id AND job.cluster IS NOT DISTINCT FROM new.cluster
+             WHERE job.job_id = new.job_id
+                 AND (job.cluster IS NOT DISTINCT FROM new.cluster OR new.cluster IS NULL AND mine.node IS NOT NULL)
                  AND CASE WHEN job.owner_uid IS NULL OR new.owner_uid IS NULL
                           THEN job.owner IS NULL OR new.owner IS NULL OR job.owner = new.owner
                           ELSE job.owner_uid = new.owner_uid END

@@ -25,6 +25,7 @@ use self::transaction::transaction;
 use crate::accepted::{Accepted, Committed, JobOutcome};
 use crate::backend::{Connection, Opened};
 use crate::error::{Context, DatabaseError};
+use crate::job_end_queue::EndQueue;
 use crate::value::Value;
 use crate::{OpenOptions, StoreError, StoreOrigin, StoreUrl, WriteMode};
 
@@ -34,6 +35,8 @@ pub struct Store {
     connection: Box<dyn Connection>,
     origin: StoreOrigin,
     write_mode: WriteMode,
+    /// The queue into which ends of jobs are put.
+    queue: EndQueue,
 }
 
 impl Store {
@@ -43,7 +46,8 @@ impl Store {
     /// Returns an error if the store cannot be opened, or its schema was made by a newer program.
     pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Self, StoreError> {
         let Opened { connection, origin, write_mode } = url.open(options)?;
-        Ok(Self { connection, origin, write_mode })
+        let queue = if options.queues_job_ends { EndQueue::On } else { EndQueue::Off };
+        Ok(Self { connection, origin, write_mode, queue })
     }
 
     /// Returns the identity of the store.
@@ -82,7 +86,8 @@ impl Store {
     /// Returns an error if the store fails.
     pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
         let (cutoff, now) = (Value::time(cutoff_us), Value::time(now_us));
-        let end = |connection: &mut dyn Connection| sessions::end_silent(connection, &cutoff, &now);
+        let queue = self.queue;
+        let end = |connection: &mut dyn Connection| sessions::end_silent(connection, &cutoff, &now, queue);
         transaction(&mut *self.connection, end).context("end silent sessions")
     }
 
@@ -105,10 +110,10 @@ impl Store {
         connection.check()?;
         // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
         // and committed before an id is cached.
-        let new_jobs = jobs::assign_keys(connection, frames).context("store jobs")?;
+        let new_jobs = jobs::assign_keys(connection, frames, self.queue).context("store jobs")?;
         ids::assign(connection, frames, &new_jobs, &last_seen(frames)).context("store series")?;
         connection.make_room(frames).context("create a partition")?;
-        let committed = write(connection, frames, &new_jobs)?;
+        let committed = write(connection, frames, &new_jobs, self.queue)?;
         connection.check_committed()?;
         Ok(committed)
     }
@@ -125,6 +130,7 @@ fn write(
     connection: &mut dyn Connection,
     frames: &[Accepted],
     new_jobs: &HashSet<i64>,
+    queue: EndQueue,
 ) -> Result<Committed, StoreError> {
     const ACTION: &str = "store samples";
     let sessions = progress::sessions(frames);
@@ -147,7 +153,7 @@ fn write(
         plan_changes::insert(connection, &new)?;
         events::insert_marks(connection, &new)?;
         job_ends::lock_jobs(connection, &new)?;
-        job_ends::end_jobs(connection, &job_ends::of_frames(&new))?;
+        job_ends::end_jobs(connection, &job_ends::of_frames(&new), queue)?;
         facts::store(connection, &new)?;
         facts::store_details(connection, &new)?;
         jobs::store_owners(connection, &new)?;

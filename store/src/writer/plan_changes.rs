@@ -1,12 +1,14 @@
 //! Changes of plan, including refused requests.
 //!
-//! The changes of one time, node, job and cause are an event: a row that refers to a set of metrics with their
+//! The changes of one time, node, job, level and cause are an event: a row that refers to a set of metrics with their
 //! periods. Jobs share these sets, since a job begins with the periods of the baseline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
+use polymeter_proto::step_level::StepLevel;
 
 use super::progress::key_of;
 use super::shared_lists::{self, ListTables, Lists};
@@ -17,7 +19,10 @@ use crate::digest::digest;
 use crate::error::DatabaseError;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-const EVENT: [Column; 9] = [
+/// The reason of a period that is longer than requested because of [`Cause::RefreshInterval`].
+const REFRESHED: &str = "the hardware does not update it more often";
+
+const EVENT: [Column; 10] = [
     ("time", ColumnType::Time),
     ("until", ColumnType::Time),
     ("job_key", ColumnType::Integer),
@@ -27,6 +32,7 @@ const EVENT: [Column; 9] = [
     ("cause", ColumnType::Text),
     ("actor", ColumnType::Text),
     ("reason", ColumnType::Text),
+    ("level", ColumnType::Text),
 ];
 
 const SETS: ListTables<5> = ListTables {
@@ -55,6 +61,7 @@ struct Event<'a> {
     actor: Option<&'a str>,
     until_us: Option<i64>,
     reason: Option<&'a str>,
+    level: Option<&'a str>,
 }
 
 /// A change of an event: a metric with its old and its new period, in microseconds.
@@ -88,11 +95,12 @@ pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> R
             event.cause.into(),
             event.actor.into(),
             event.reason.into(),
+            event.level.into(),
         ]
     });
     connection.execute_batch(
-        "INSERT INTO plan_change_event (time, until, job_key, set_id, node, job_id, cause, actor, reason)
-         SELECT time, until, job_key, set_id, node, job_id, cause, actor, reason FROM {new}",
+        "INSERT INTO plan_change_event (time, until, job_key, set_id, node, job_id, cause, actor, reason, level)
+         SELECT time, until, job_key, set_id, node, job_id, cause, actor, reason, level FROM {new}",
         &Batch::new(&EVENT, rows),
     )
 }
@@ -104,7 +112,7 @@ fn events<'a>(frames: &[&'a Accepted]) -> BTreeMap<Event<'a>, Vec<Change<'a>>> {
     let mut events: BTreeMap<Event<'a>, Vec<Change<'a>>> = BTreeMap::new();
     for frame in frames {
         let node = frame.session.descriptor.node.as_str();
-        for (job, change) in &frame.plan_changes {
+        for (job, level, change) in &frame.plan_changes {
             let event = Event {
                 at_us: change.at_us,
                 node,
@@ -113,7 +121,8 @@ fn events<'a>(frames: &[&'a Accepted]) -> BTreeMap<Event<'a>, Vec<Change<'a>>> {
                 cause: change.cause.as_str(),
                 actor: change.by.as_ref().map(|user| user.as_str()),
                 until_us: change.until_us,
-                reason: None,
+                reason: (change.cause == Cause::RefreshInterval).then_some(REFRESHED),
+                level: level.map(StepLevel::as_str),
             };
             let change = (change.metric.as_str(), micros(change.old), micros(change.new));
             events.entry(event).or_default().push(change);
@@ -128,6 +137,7 @@ fn events<'a>(frames: &[&'a Accepted]) -> BTreeMap<Event<'a>, Vec<Change<'a>>> {
                 actor: refused.by.as_ref().map(|user| user.as_str()),
                 until_us: None,
                 reason: Some(refused.reason.as_str()),
+                level: None,
             };
             let change = (refused.request.as_str(), None, micros(refused.period));
             events.entry(event).or_default().push(change);

@@ -11,6 +11,7 @@ use super::progress::Progress;
 use crate::accepted::SessionRecord;
 use crate::backend::Connection;
 use crate::error::DatabaseError;
+use crate::job_end_queue::EndQueue;
 use crate::value::{Batch, Column, ColumnType, Value};
 
 /// The stored state of a session.
@@ -215,6 +216,7 @@ pub(super) fn end_silent(
     connection: &mut dyn Connection,
     cutoff: &Value<'_>,
     now: &Value<'_>,
+    queue: EndQueue,
 ) -> Result<(), DatabaseError> {
     let select = format!(
         "SELECT old.session_id, least($2, {NEXT_SESSION}) FROM session AS old
@@ -223,7 +225,7 @@ pub(super) fn end_silent(
     let silent = connection.query(&select, &[cutoff.clone(), now.clone()])?;
     let ends = silent.into_iter().map(|mut row| [row.value(), row.value(), "silent".into(), now.clone()]);
     end(connection, &Batch::new(&END, ends))?;
-    job_ends::end_lost_jobs(connection, cutoff)
+    job_ends::end_lost_jobs(connection, cutoff, queue)
 }
 
 /// Ends sessions. Their state is unknown until the time `until`. This is recorded as a loss of their node and

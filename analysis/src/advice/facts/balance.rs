@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polymeter_proto::units::to_f64;
 
 use super::values::{Facts, ratio};
-use crate::model::{Report, TaskReport};
+use crate::model::{NodeReport, Report, TaskReport};
 
 /// The share of the busiest node's CPU time below which a node is idle.
 const IDLE_SHARE: f64 = 0.05;
@@ -18,7 +18,8 @@ pub(super) fn add(facts: &mut Facts, report: &Report) {
 
 fn add_nodes(facts: &mut Facts, report: &Report) {
     // A node whose CPU time is unknown is not idle.
-    let known = report.by_node.iter().map(|node| Some((node.used.cpu_s?, node.node.as_str())));
+    let of_node = |node: &NodeReport| node.used.cpu_s.filter(|_| !node.is_lost);
+    let known = report.by_node.iter().map(|node| Some((of_node(node)?, node.node.as_str())));
     let Some(mut nodes) = known.collect::<Option<Vec<_>>>() else { return };
     nodes.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let (Some((idlest_s, idlest)), Some((busiest_s, busiest))) =
@@ -46,8 +47,9 @@ fn add_nodes(facts: &mut Facts, report: &Report) {
     let count = to_f64(nodes.len() as u64);
     let mean = nodes.iter().map(|(cpu_s, _)| cpu_s).sum::<f64>() / count;
     facts.set_number("node_imbalance", ratio(Some(busiest_s), Some(mean)));
-    let median = nodes.get(nodes.len() / 2).map(|(cpu_s, _)| *cpu_s);
-    facts.set_number("slowest_node_ratio", ratio(Some(busiest_s), median));
+    let middle = |at: usize| nodes.get(at).map_or(0.0, |(cpu_s, _)| *cpu_s);
+    let median = f64::midpoint(middle((nodes.len() - 1) / 2), middle(nodes.len() / 2));
+    facts.set_number("slowest_node_ratio", ratio(Some(busiest_s), Some(median)));
 }
 
 fn add_ranks(facts: &mut Facts, report: &Report) {

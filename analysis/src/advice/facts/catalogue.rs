@@ -117,6 +117,13 @@ pub static FACTS: &[FactDefinition] = &[
         FactUnit::Number,
         "Largest number of threads or processes at a time, summed over the nodes.",
     ),
+    fact("cpus_allowed", FactUnit::Number, "CPUs that the job may use, summed over the nodes."),
+    fact(
+        "cpus_bound",
+        FactUnit::Number,
+        "CPUs on which the job's busy threads may run, summed over the nodes; the largest number of each node.",
+    ),
+    fact("threads_busy", FactUnit::Number, "Mean number of busy threads, summed over the nodes."),
     fact(
         "throttled",
         FactUnit::Share,
@@ -170,7 +177,7 @@ pub static FACTS: &[FactDefinition] = &[
     fact(
         "memory_growth",
         FactUnit::Number,
-        "Used memory in the last tenth of the time / in the second tenth, where it rises in every tenth between.",
+        "Peak of anonymous memory in the last tenth of the time / in the second tenth, where it rises in every tenth between.",
     ),
     fact("oom_kills", FactUnit::Number, "Processes of the job that the OOM killer ended."),
     fact("swap_peak", FactUnit::Bytes, "Peak of swap in use, on the node with the most."),
@@ -221,5 +228,10 @@ pub static FACTS: &[FactDefinition] = &[
         "Samples that were due, available and are not stored / samples that were due and available.",
     ),
     fact("silent_nodes", FactUnit::Number, "Nodes without any sample."),
-    fact("measuring_cores", FactUnit::Cores, "Cores that the measurement used, where this is known."),
+    fact("silent_node", FactUnit::Text, "First node without any sample."),
+    fact(
+        "measuring_cores",
+        FactUnit::Cores,
+        "Cores that the measurement used on a node, on average, where this is known.",
+    ),
 ];

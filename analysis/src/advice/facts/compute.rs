@@ -59,7 +59,11 @@ fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
         // A sum without all nodes would be too small.
         report.by_node.iter().map(value).collect::<Option<Vec<f64>>>().map(|values| values.into_iter().sum())
     };
-    let cpu_s = report.used.cpu_s;
+    // The CPU time of a job is unknown if that of a node is, and if a lost agent may have missed a part of it.
+    let is_incomplete = |node: &NodeReport| node.is_lost || node.used.cpu_s.is_none();
+    let has_nodes = report.by_node.iter().any(|node| node.used.cpu_s.is_some());
+    let is_known = !(has_nodes && report.by_node.iter().any(is_incomplete));
+    let cpu_s = report.used.cpu_s.filter(|_| is_known);
     let cores_used = ratio(cpu_s, facts.number("elapsed"));
     facts.set_number("cpu_time", cpu_s);
     facts.set_number("cores_used", cores_used);
@@ -67,6 +71,13 @@ fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     if !report.by_node.is_empty() {
         facts.set_number("cores_peak", of_nodes(|node| node.used.cores_max));
     }
+    // The largest value of each node, so that CPUs count that any part of the program could use.
+    let on_nodes = |metric: &str, value: fn(&SeriesReport) -> Option<f64>| {
+        of_metric(series, metric).filter_map(value).reduce(|sum, of_node| sum + of_node)
+    };
+    facts.set_number("cpus_allowed", on_nodes("cpu.allowed", |series| series.max));
+    facts.set_number("cpus_bound", on_nodes("cpu.bound", |series| series.max));
+    facts.set_number("threads_busy", on_nodes("cpu.threads.busy", |series| series.mean));
     let threads: Vec<f64> = ["process.threads", "pids.current"]
         .iter()
         .map(|metric| of_metric(series, metric).filter_map(|series| series.max).collect::<Vec<f64>>())
@@ -113,10 +124,10 @@ fn add_pressure(facts: &mut Facts, series: &[&SeriesReport]) {
         // The mean of the rate of waiting time, in seconds per second.
         of_metric(series, metric).filter_map(|series| series.mean).reduce(f64::max)
     };
-    facts.set_number("cpu_waiting", share("cpu.pressure.some.total"));
-    facts.set_number("cpu_pressure", share("cpu.pressure.full.total"));
-    facts.set_number("memory_pressure", share("memory.pressure.full.total"));
-    facts.set_number("io_pressure", share("io.pressure.full.total"));
+    facts.set_number("cpu_waiting", share("pressure.cpu.some.total"));
+    facts.set_number("cpu_pressure", share("pressure.cpu.full.total"));
+    facts.set_number("memory_pressure", share("pressure.memory.full.total"));
+    facts.set_number("io_pressure", share("pressure.io.full.total"));
     let by_node = |metric: &str| -> BTreeMap<String, f64> {
         let growth =
             of_metric(series, metric).filter_map(|series| Some((series.node.clone(), series.growth?)));
@@ -141,7 +152,12 @@ fn add_io(facts: &mut Facts, series: &[&SeriesReport]) {
     let metadata = series.iter().filter(|series| series.metric.ends_with(".metadata.operations"));
     let operations = metadata.filter_map(|series| series.growth).reduce(|sum, growth| sum + growth);
     facts.set_number("metadata_rate", ratio(operations, facts.number("elapsed")));
-    let thermal = series.iter().filter(|series| series.metric.ends_with(".throttled.thermal.time"));
+    let is_thermal = |series: &&&SeriesReport| {
+        let of_gpu = series.metric == "gpu.throttled.time";
+        let is_reason = of_gpu && series.labels.split(',').any(|label| label == "reason=thermal");
+        is_reason || series.metric.ends_with(".throttled.thermal.time")
+    };
+    let thermal = series.iter().filter(is_thermal);
     facts.set_number("thermal_throttling", thermal.filter_map(|series| series.mean).reduce(f64::max));
 }
 
@@ -174,7 +190,9 @@ fn add_completeness(facts: &mut Facts, report: &Report) {
         [ledger.missed, ledger.dropped, report.skipped, report.rejected, report.quarantined, report.unknown];
     let lost: u64 = counts.iter().sum();
     facts.set_number("lost_share", ratio(Some(to_f64(lost)), (available > 0).then(|| to_f64(available))));
-    let silent = report.by_node.iter().filter(|node| node.samples == 0).count();
+    let is_silent = |node: &&NodeReport| node.samples == 0;
+    let silent = report.by_node.iter().filter(is_silent).count();
+    facts.set_text("silent_node", report.by_node.iter().find(is_silent).map(|node| node.node.clone()));
     if !report.by_node.is_empty() {
         facts.set_number("silent_nodes", Some(to_f64(silent as u64)));
     }

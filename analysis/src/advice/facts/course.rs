@@ -3,34 +3,39 @@
 use polymeter_proto::units::to_f64;
 
 use super::values::{Facts, ratio};
+use crate::curve::Curve;
 use crate::model::{Report, SeriesReport};
-use crate::resources::{CPU_TIME, first_of, of_metric, parts};
+use crate::resources::{CPU_TIME, first_of, of_metric, part_peaks, parts};
 
 /// The number of parts into which the time of a job is divided.
 const PARTS: usize = 10;
 
 /// Adds the facts. They are unknown if a part of the time has no sample.
 pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
-    if let Some(cores) = sum(report, &first_of(series, &CPU_TIME)) {
+    if let Some(cores) = sum(report, &first_of(series, &CPU_TIME), parts) {
         add_activity(facts, report, &cores);
     }
     let anonymous: Vec<&SeriesReport> = of_metric(series, "memory.anon").collect();
     let used =
         if anonymous.is_empty() { of_metric(series, "process.memory.resident").collect() } else { anonymous };
-    if let Some(used) = sum(report, &used) {
+    // The peaks: the last sample, after the processes ended, is of an empty cgroup.
+    if let Some(used) = sum(report, &used, part_peaks) {
         let rises = used.iter().zip(used.iter().skip(1)).skip(1).all(|(before, after)| after > before);
         let growth = rises.then(|| ratio(used.last().copied(), used.get(1).copied())).flatten();
         facts.set_number("memory_growth", growth);
     }
 }
 
-/// Returns the sum of the means of series in each part of the time; none if a part has no sample.
-fn sum(report: &Report, series: &[&SeriesReport]) -> Option<Vec<f64>> {
+/// The value of a curve in each of a number of equal parts of a time.
+type InParts = fn(&Curve, i64, i64, usize) -> Vec<Option<f64>>;
+
+/// Returns the sum over the series of a value in each part of the time; none if a part has no sample.
+fn sum(report: &Report, series: &[&SeriesReport], in_parts: InParts) -> Option<Vec<f64>> {
     let (begin_ns, end_ns) = report.time_ns();
     let mut sums: Vec<Option<f64>> = vec![None; PARTS];
     for series in series {
-        for (sum, mean) in sums.iter_mut().zip(parts(&series.curve, begin_ns, end_ns, PARTS)) {
-            *sum = sum.zip(mean).map(|(sum, mean)| sum + mean).or(*sum).or(mean);
+        for (sum, value) in sums.iter_mut().zip(in_parts(&series.curve, begin_ns, end_ns, PARTS)) {
+            *sum = sum.zip(value).map(|(sum, value)| sum + value).or(*sum).or(value);
         }
     }
     sums.into_iter().collect()

@@ -109,9 +109,31 @@ fn a_leak_and_oom_kills_are_found() {
     let rising: Vec<f64> = (0..60).map(|minute| 1e9 + 5e8 * f64::from(minute)).collect();
     let leak = report(60, 8, vec![busy("n1", &hour(8.0)), gauge("memory.anon", &rising)]);
     assert_eq!(ids(&leak), ["memory-growth"]);
+    // The last sample is taken after the processes ended.
+    let empty_at_the_end: Vec<f64> = rising.iter().take(59).copied().chain([0.0]).collect();
+    let slow: Vec<f64> =
+        empty_at_the_end.iter().map(|bytes| 3e10_f64.mul_add(f64::from(*bytes > 0.0), *bytes)).collect();
+    for (used, growth) in [(empty_at_the_end, 30e9 / 6.5e9), (slow, 60e9 / 36.5e9)] {
+        let leak = report(60, 8, vec![busy("n1", &hour(8.0)), gauge("memory.anon", &used)]);
+        assert!((number(&leak, "memory_growth").unwrap() - growth).abs() < 1e-9, "{growth}");
+    }
     let kill = SeriesReport { growth: Some(1.0), ..counter("memory.events.oom_kill", &[0.0, 0.0]) };
     let step = report(60, 8, vec![busy("n1", &hour(8.0)), labelled(kill, "step=0")]);
     assert_eq!(ids(&step), ["out-of-memory"]);
+}
+
+#[test]
+fn threads_that_share_few_cpus_are_no_serial_code() {
+    let bound_to = |cpus: f64, threads: f64| {
+        let of_threads = [("cpu.allowed", 16.0), ("cpu.bound", cpus), ("cpu.threads.busy", threads)];
+        let gauges = of_threads.map(|(metric, value)| on("n1", gauge(metric, &hour(value))));
+        let mut series = vec![busy("n1", &hour(0.99))];
+        series.extend(gauges);
+        report(60, 16, series)
+    };
+    assert_eq!(ids(&bound_to(1.0, 16.0)), ["narrow-binding"]);
+    assert_eq!(ids(&bound_to(16.0, 16.0)), ["serial-code"]);
+    assert_eq!(ids(&bound_to(1.0, 1.0)), ["serial-code"]);
 }
 
 #[test]
@@ -136,8 +158,8 @@ fn pressure_throttling_and_io_are_shares_and_sizes() {
         60,
         8,
         vec![
-            share("io.pressure.full.total", 0.25),
-            on("n2", share("io.pressure.full.total", 0.01)),
+            share("pressure.io.full.total", 0.25),
+            on("n2", share("pressure.io.full.total", 0.01)),
             count("cpu.periods", 1000.0),
             count("cpu.throttled.periods", 50.0),
             count("io.write.operations", 1e6),
@@ -164,6 +186,16 @@ fn gpus_are_judged_by_their_series() {
     used.submission.gpus = Some(2);
     assert_eq!(ids(&used), ["unused-gpu", "thermal-throttling"]);
     assert_eq!(number(&used, "gpu_utilization"), Some(0.4525));
+    let throttled = |reason: &str, share: f64| SeriesReport {
+        labels: format!("gpu=0,reason={reason},uuid=GPU-a"),
+        mean: Some(share),
+        ..gauge("gpu.throttled.time", &[share])
+    };
+    let slow = report(60, 8, vec![throttled("power", 0.5), throttled("thermal", 0.02)]);
+    assert_eq!(
+        (number(&slow, "thermal_throttling"), ids(&slow)),
+        (Some(0.02), vec!["thermal-throttling".to_owned()])
+    );
 }
 
 #[test]
@@ -183,4 +215,78 @@ fn missing_data_is_a_finding() {
     incomplete.losses.clear();
     (incomplete.ledger.due, incomplete.ledger.absent, incomplete.ledger.missed) = (1100, 100, 40);
     assert_eq!((number(&incomplete, "lost_share"), ids(&incomplete)), (Some(0.04), vec![]));
+}
+
+#[test]
+fn the_slowest_of_two_nodes_is_compared_with_their_mean() {
+    let uneven = report(60, 2, vec![busy("n1", &hour(1.0)), busy("n2", &hour(0.5))]);
+    assert!((number(&uneven, "slowest_node_ratio").unwrap() - 4.0 / 3.0).abs() < 1e-9);
+    assert_eq!(ids(&uneven), ["node-imbalance"]);
+    let three = report(60, 3, vec![busy("n1", &hour(1.0)), busy("n2", &hour(0.9)), busy("n3", &hour(1.0))]);
+    assert_eq!(number(&three, "slowest_node_ratio"), Some(1.0));
+}
+
+#[test]
+fn the_efficiency_is_unknown_where_a_part_of_the_cpu_time_is() {
+    let mut silent = report(60, 8, vec![busy("n1", &hour(7.0))]);
+    assert_eq!(number(&silent, "cores_used"), Some(7.0));
+    silent.by_node.push(crate::model::NodeReport { node: "n2".to_owned(), ..Default::default() });
+    silent.nodes.push("n2".to_owned());
+    assert_eq!((number(&silent, "cores_used"), ids(&silent)), (None, vec!["silent-nodes".to_owned()]));
+    let mut lost = report(60, 8, vec![busy("n1", &hour(4.0)), busy("n2", &hour(1.0))]);
+    lost.by_node[1].is_lost = true;
+    assert_eq!((number(&lost, "cpu_efficiency"), ids(&lost)), (None, Vec::<String>::new()));
+}
+
+/// Returns the names of metrics in the sources of the facts.
+fn names_of_metrics() -> Vec<&'static str> {
+    let sources = [
+        include_str!("compute.rs"),
+        include_str!("course.rs"),
+        include_str!("balance.rs"),
+        include_str!("../../resources.rs"),
+        include_str!("../../gather.rs"),
+    ];
+    let strings = sources.into_iter().flat_map(|source| source.split('"').skip(1).step_by(2));
+    let is_name = |text: &&str| {
+        text.contains('.')
+            && !text.starts_with('.')
+            && !text.ends_with('.')
+            && text.chars().all(|letter| letter.is_ascii_lowercase() || "._".contains(letter))
+    };
+    strings.filter(is_name).collect()
+}
+
+#[test]
+fn the_facts_read_metrics_of_the_catalogue() {
+    let names = names_of_metrics();
+    assert!(names.contains(&"pressure.io.full.total") && names.contains(&"memory.shmem"), "{names:?}");
+    assert!(names.contains(&"gpu.utilization"), "{names:?}");
+    for name in names {
+        assert!(polymeter_proto::catalogue::find(name).is_some(), "no metric {name}");
+    }
+}
+
+#[test]
+fn the_packaged_plan_has_the_metrics_of_the_facts() {
+    let config: toml::Table = toml::from_str(include_str!("../../../../deploy/agent.toml")).unwrap();
+    let baseline = config["baseline"].as_table().unwrap();
+    let is_sampled = |name: &str| {
+        baseline.keys().any(|selector| match selector.split_once('*') {
+            Some((before, after)) => name.starts_with(before) && name.ends_with(after),
+            None => selector == name,
+        })
+    };
+    // These are used where there is no cgroup.
+    let is_of_processes = |name: &str| name.starts_with("process.") || name.starts_with("perf.");
+    // The driver of GPUs is loaded only where an administrator wants it.
+    let alternatives = ["memory.pgfault", "gpu."];
+    // These are read from each thread, which an administrator decides.
+    let of_threads = ["cpu.allowed", "cpu.bound", "cpu.threads.busy"];
+    for name in names_of_metrics() {
+        let is_optional = is_of_processes(name)
+            || of_threads.contains(&name)
+            || alternatives.iter().any(|start| name.starts_with(start));
+        assert!(is_optional || is_sampled(name), "{name} is not in the baseline");
+    }
 }

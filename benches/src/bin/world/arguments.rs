@@ -43,6 +43,15 @@ pub(crate) struct Arguments {
     /// Existing store to fill: sqlite:PATH, or a database of a running server. It is kept.
     #[arg(long, value_name = "URL")]
     pub(crate) into: Option<String>,
+    /// Jobs to add to a store, also to one that has been filled before; may be repeated.
+    #[arg(long, value_enum, value_name = "JOB")]
+    pub(crate) add: Vec<Extra>,
+    /// Number of nodes of the wide job, which has as many series on each as a past job, sampled every 10 s for an hour.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) wide_nodes: u32,
+    /// Number of steps of the job with steps, one after the other, 100 in 100 s.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) steps: u32,
     /// Measure reads, the registration of jobs, and sizes. A store that has been filled before is not filled again.
     #[arg(long)]
     pub(crate) measure: bool,
@@ -60,6 +69,17 @@ pub(crate) struct Arguments {
     pub(crate) quick: bool,
 }
 
+/// A job that is not part of the usual history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Extra {
+    /// A job on many nodes.
+    Wide,
+    /// A job with many steps on one node.
+    Steps,
+    /// A job of 50 ms.
+    Short,
+}
+
 impl Arguments {
     /// Parses the command line.
     pub(crate) fn read() -> Self {
@@ -69,6 +89,19 @@ impl Arguments {
         }
         let (jobs, nodes, runs, registrations) = (200, 20, 2, 20);
         let (big_nodes, big_hours, medium_seconds, days) = (2, 1, 300, 4);
-        Self { jobs, nodes, runs, registrations, big_nodes, big_hours, medium_seconds, days, ..arguments }
+        let (wide_nodes, steps) = (20, 250);
+        Self {
+            jobs,
+            nodes,
+            runs,
+            registrations,
+            big_nodes,
+            big_hours,
+            medium_seconds,
+            days,
+            wide_nodes,
+            steps,
+            ..arguments
+        }
     }
 }

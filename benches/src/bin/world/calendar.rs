@@ -5,7 +5,7 @@ use std::ops::Range;
 use polymeter_benches::statistics::Random;
 use polymeter_proto::period::Period;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Extra};
 
 /// The job id of the first past job; the others follow in the order of their begin.
 pub(crate) const FIRST_JOB: u64 = 1_000_000;
@@ -15,6 +15,18 @@ pub(crate) const BIG_JOB: u64 = 9_000_001;
 
 /// The job id of the medium job.
 pub(crate) const MEDIUM_JOB: u64 = 9_000_002;
+
+/// The job id of the job on many nodes.
+pub(crate) const WIDE_JOB: u64 = 9_000_003;
+
+/// The job id of the job with many steps.
+pub(crate) const STEPS_JOB: u64 = 9_000_004;
+
+/// The job id of the short job.
+pub(crate) const SHORT_JOB: u64 = 9_000_005;
+
+/// The number of steps that begin in one frame.
+pub(crate) const STEPS_PER_FRAME: u32 = 100;
 
 /// The job id of the first job that measures registration.
 pub(crate) const FIRST_REGISTERED: u64 = 10_000_000;
@@ -54,6 +66,8 @@ pub(crate) struct JobPlan {
     pub(crate) series: usize,
     /// The number of samples of each series in a frame.
     pub(crate) samples_per_frame: u32,
+    /// The number of steps. They begin with successive samples.
+    pub(crate) steps: u32,
 }
 
 impl JobPlan {
@@ -75,7 +89,8 @@ fn period_us(period: Period) -> i64 {
 /// Returns the number of nodes of all jobs.
 pub(crate) fn nodes(arguments: &Arguments) -> usize {
     let count = arguments.nodes + arguments.big_nodes + 1;
-    usize::try_from(count).unwrap_or(usize::MAX)
+    let is_wide = arguments.add.contains(&Extra::Wide);
+    usize::try_from(if is_wide { count.max(arguments.wide_nodes) } else { count }).unwrap_or(usize::MAX)
 }
 
 /// Returns the time at which the history begins, in microseconds since the epoch.
@@ -97,12 +112,55 @@ pub(crate) fn jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
         samples,
         series: LARGE_SERIES,
         samples_per_frame: arguments.seconds_per_frame,
+        steps: 0,
     };
     let today_us = now_us - now_us.rem_euclid(DAY_US);
     let (medium_us, big_us) = (today_us - DAY_US, today_us - 3 * DAY_US);
     jobs.push(large(MEDIUM_JOB, first + big..first + big + 1, medium_us, arguments.medium_seconds));
     jobs.push(large(BIG_JOB, first..first + big, big_us, arguments.big_hours * 3_600));
     jobs
+}
+
+/// Returns the jobs to add: at noon of yesterday, one after the other.
+pub(crate) fn extras(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
+    let noon_us = now_us - now_us.rem_euclid(DAY_US) - DAY_US / 2;
+    let series = usize::from(arguments.series);
+    let wide = usize::try_from(arguments.wide_nodes).unwrap_or(usize::MAX);
+    let base = JobPlan {
+        id: WIDE_JOB,
+        owner: 1,
+        nodes: 0..wide,
+        begin_us: noon_us,
+        period: Period::from_micros(10_000_000).unwrap_or(Period::SECOND),
+        samples: 360,
+        series,
+        samples_per_frame: SAMPLES_PER_FRAME / u32::from(arguments.series),
+        steps: 0,
+    };
+    let job = |extra: &Extra| match extra {
+        Extra::Wide => base.clone(),
+        Extra::Steps => JobPlan {
+            id: STEPS_JOB,
+            nodes: 0..1,
+            begin_us: noon_us + DAY_US / 12,
+            period: Period::SECOND,
+            samples: arguments.steps.next_multiple_of(STEPS_PER_FRAME),
+            samples_per_frame: STEPS_PER_FRAME,
+            series: series.min(12),
+            steps: arguments.steps,
+            ..base.clone()
+        },
+        Extra::Short => JobPlan {
+            id: SHORT_JOB,
+            nodes: 0..1,
+            begin_us: noon_us + DAY_US / 4,
+            period: Period::TEN_MILLISECONDS,
+            samples: 5,
+            samples_per_frame: 5,
+            ..base.clone()
+        },
+    };
+    arguments.add.iter().map(job).collect()
 }
 
 /// Returns the past jobs by their begin. Each node runs one after the other, at random times within equal intervals.
@@ -132,6 +190,7 @@ fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
                 .samples
                 .div_ceil(2)
                 .min(SAMPLES_PER_FRAME / u32::from(arguments.series)),
+            steps: 0,
         }
     };
     let mut jobs: Vec<_> = (0..arguments.jobs).map(job).collect();
@@ -153,6 +212,7 @@ pub(crate) fn registrations(arguments: &Arguments, first_id: u64, count: u64, no
             samples: 1,
             series: usize::from(arguments.series),
             samples_per_frame: 1,
+            steps: 0,
         }
     };
     (0..count).map(job).collect()

@@ -9,34 +9,55 @@ use polymeter_benches::sums::Sums;
 use polymeter_benches::table::{say, to_f64};
 
 use crate::arguments::Arguments;
-use crate::calendar;
+use crate::calendar::{self, JobPlan};
 use crate::fleet::Fleet;
 use crate::template::Template;
 
 /// Fills the store with the whole history through a collector.
 pub(crate) fn fill(store: &Store, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let (template, now_us, begin_ns) = (Template::read()?, wall_us(), now_ns());
+    let now_us = wall_us();
     let (jobs, begin_us) = (calendar::jobs(arguments, now_us), calendar::begin_us(arguments, now_us));
-    let samples = with_collector(store, |endpoint| {
-        let mut fleet = Fleet::connect(calendar::nodes(arguments), endpoint, begin_us, &template)?;
-        fleet.run(&jobs, true)?;
-        fleet.stop(now_us)?;
-        Ok(fleet.samples())
-    })?;
-    let seconds = to_f64(now_ns() - begin_ns) / 1e9;
+    let samples = send(store, arguments, &jobs, begin_us)?;
     let sums = Sums::read(store)?;
-    say(&format!(
-        "{}: {} jobs, {samples} samples in {seconds:.0} s: {:.0} jobs/s, {:.0} samples/s; {sums}",
-        store.kind(),
-        jobs.len(),
-        to_f64(jobs.len() as u64) / seconds,
-        to_f64(samples) / seconds
-    ));
+    say(&format!("{}: {sums}", store.kind()));
     sums.check()?;
     if sums.stored != samples {
         return Err(format!("{samples} samples were sent, and {} are stored", sums.stored).into());
     }
     Ok(())
+}
+
+/// Adds further jobs to the store. What is stored is not compared: retention may have removed samples of the others.
+pub(crate) fn add(store: &Store, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let now_us = wall_us();
+    let jobs = calendar::extras(arguments, now_us);
+    let begin_us = jobs.iter().map(|job| job.begin_us).min().unwrap_or(now_us);
+    send(store, arguments, &jobs, begin_us).map(drop)
+}
+
+/// Sends jobs through a collector, and returns the number of their samples.
+fn send(
+    store: &Store,
+    arguments: &Arguments,
+    jobs: &[JobPlan],
+    begin_us: i64,
+) -> Result<u64, Box<dyn Error>> {
+    let (template, now_us, begin_ns) = (Template::read()?, wall_us(), now_ns());
+    let samples = with_collector(store, |endpoint| {
+        let mut fleet = Fleet::connect(calendar::nodes(arguments), endpoint, begin_us, &template)?;
+        fleet.run(jobs, true)?;
+        fleet.stop(now_us)?;
+        Ok(fleet.samples())
+    })?;
+    let seconds = to_f64(now_ns() - begin_ns) / 1e9;
+    say(&format!(
+        "{}: {} jobs, {samples} samples in {seconds:.0} s: {:.0} jobs/s, {:.0} samples/s",
+        store.kind(),
+        jobs.len(),
+        to_f64(jobs.len() as u64) / seconds,
+        to_f64(samples) / seconds
+    ));
+    Ok(samples)
 }
 
 /// Registers new jobs, each with one sample of each series, and returns the jobs per second.

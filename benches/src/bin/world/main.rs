@@ -10,6 +10,7 @@ mod measure;
 mod node;
 mod reads;
 mod remote;
+mod scale;
 mod sizes;
 mod template;
 
@@ -27,11 +28,14 @@ fn main() -> Result<(), Failure> {
         None => Store::start(arguments.store.unwrap_or_else(Kind::best))?,
     };
     let is_filled = measure::is_filled(&store);
-    if is_filled && !arguments.measure {
+    if is_filled && !arguments.measure && arguments.add.is_empty() {
         return Err("the store has been filled before; --measure measures it".into());
     }
     if !is_filled {
         fill::fill(&store, &arguments)?;
+    }
+    if !arguments.add.is_empty() {
+        fill::add(&store, &arguments)?;
     }
     let sizes = sizes::measure(&store)?;
     if arguments.measure {

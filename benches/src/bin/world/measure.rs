@@ -9,9 +9,9 @@ use polymeter_benches::table::{self, say, to_f64};
 use crate::arguments::Arguments;
 use crate::calendar::{BIG_JOB, DAY_US, FIRST_JOB, FIRST_REGISTERED, LARGE_SERIES, MEDIUM_JOB};
 use crate::fill;
-use crate::reads::{self, Runs};
-use crate::remote;
+use crate::reads::{self, Runs, User};
 use crate::sizes::Sizes;
+use crate::{remote, scale};
 
 /// The maximum number of runs of the measurement of registration.
 const REGISTRATION_RUNS: u16 = 3;
@@ -35,6 +35,11 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
     reports(store, arguments, past, &results)?;
     queries(store, arguments, past, &results)?;
     through_the_collector(store, arguments, &results)?;
+    let add = |what: &str, measure: Measure<'_>| results.add_duration(what, measure);
+    scale::reports(store, arguments.runs, add)?;
+    let (nodes, hours) = (u64::from(arguments.big_nodes), u64::from(arguments.big_hours));
+    let add = |what: &str, measure: Measure<'_>| results.add(what, |rate| format!("{rate:.0}"), measure);
+    scale::exports(store, arguments.runs, nodes * hours * 3_600 * LARGE_SERIES as u64, add)?;
     if arguments.registrations > 0 {
         registration(store, arguments, &results)?;
     }
@@ -44,6 +49,9 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
     let per_sample = runs(sizes.per_sample);
     results.add("bytes per sample", |value| format!("{value:.2}"), || Ok(per_sample))
 }
+
+/// A measurement.
+type Measure<'a> = &'a dyn Fn() -> Result<Runs, Box<dyn Error>>;
 
 /// The results of the measurements.
 struct Results<'a> {
@@ -95,7 +103,9 @@ fn reports(
 ) -> Result<(), Box<dyn Error>> {
     let report = |job: u64| {
         let job = job.to_string();
-        reads::command(&["report", "--job", &job, "--store", store.url()], arguments.runs, || Ok(()))
+        reads::command(&["report", "--job", &job, "--store", store.url()], User::Own, arguments.runs, || {
+            Ok(())
+        })
     };
     let samples = u64::from(arguments.samples) * u64::from(arguments.series);
     let what = format!("report of a job of {samples} samples");
@@ -110,7 +120,7 @@ fn reports(
     let (job, directory) = (MEDIUM_JOB.to_string(), out.display().to_string());
     let bundle = ["bundle", &job, "--store", store.url(), "--out", &directory];
     let what = format!("bundle of {} samples", u64::from(arguments.medium_seconds) * large);
-    results.add_duration(&what, || reads::command(&bundle, arguments.runs, remove))
+    results.add_duration(&what, || reads::command(&bundle, User::Own, arguments.runs, remove))
 }
 
 /// The number of values that are read to measure the memory of the collector.

@@ -14,8 +14,8 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::ToAgent;
 
-use crate::calendar::JobPlan;
-use crate::template::{Excerpt, Template, metric_names};
+use crate::calendar::{JobPlan, STEPS_PER_FRAME};
+use crate::template::{Excerpt, STEP_SOURCE, Template, metric_names};
 
 /// One in so many jobs has missed a sample of its first source.
 const MISSED: u64 = 50;
@@ -27,7 +27,7 @@ const MARKED: u64 = 10;
 const LEASED: u64 = 20;
 
 /// The user id of the first owner.
-const FIRST_UID: u32 = 20_000;
+pub(crate) const FIRST_UID: u32 = 20_000;
 
 /// The period of a lease.
 const LEASED_PERIOD: polymeter_proto::period::Period = polymeter_proto::period::Period::TEN_MILLISECONDS;
@@ -135,6 +135,9 @@ pub(crate) struct JobRun<'a> {
     tallies: Vec<Tally>,
     /// The number of the next sample.
     next: u32,
+    /// The number of the next step, and the tally of all of them.
+    next_step: u32,
+    steps: Tally,
 }
 
 impl<'a> JobRun<'a> {
@@ -160,7 +163,17 @@ impl<'a> JobRun<'a> {
         node.next_series += u32::try_from(plan.series)?;
         let excerpt = template.excerpt(plan.id + rank as u64, plan.period);
         let tallies = vec![Tally::default(); shapes.len()];
-        Ok(Self { plan, template, excerpt, job, shapes, tallies, next: 0 })
+        Ok(Self {
+            plan,
+            template,
+            excerpt,
+            job,
+            shapes,
+            tallies,
+            next: 0,
+            next_step: 0,
+            steps: Tally::default(),
+        })
     }
 
     /// Returns true if all samples were sent.
@@ -186,6 +199,7 @@ impl<'a> JobRun<'a> {
         let mut dictionary = node.introduction();
         node.announced.announce(&node.own, &mut dictionary);
         self.shapes.iter().for_each(|shape| node.announced.announce(shape, &mut dictionary));
+        self.sample_steps(node, &mut batch, &mut dictionary)?;
         let mut events = Vec::new();
         if is_first {
             events.extend(self.events_of_begin(&node.descriptor.node)?);
@@ -193,7 +207,7 @@ impl<'a> JobRun<'a> {
         if is_last {
             events.extend(self.events_of_end()?);
         }
-        let ledger = self.ledger(node);
+        let ledger = self.ledger(node)?;
         node.samples += batch.samples() as u64;
         let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events };
         if is_last {
@@ -228,14 +242,47 @@ impl<'a> JobRun<'a> {
         self.next = until;
     }
 
-    fn ledger(&self, node: &Node) -> Vec<LedgerEntry> {
+    /// Takes the samples of the steps that begin in one frame, two of each series.
+    fn sample_steps(
+        &mut self,
+        node: &mut Node,
+        batch: &mut Batch,
+        dictionary: &mut Vec<Entry>,
+    ) -> Result<(), Box<dyn Error>> {
+        let until = (self.next_step + STEPS_PER_FRAME).min(self.plan.steps);
+        for step in self.next_step..until {
+            let ids = (node.next_series, node.next_shape);
+            let shape = self.template.step_shape(&self.job, step, self.plan.period, ids)?;
+            node.next_shape += 1;
+            node.next_series += u32::try_from(shape.columns.len())?;
+            node.announced.announce(&shape, dictionary);
+            let index = batch.add_shape(&shape);
+            for sample in [step, step + 1] {
+                let instant = Instant { deadline: None, time_us: self.plan.time_us(sample) };
+                let taken =
+                    batch.push(index, instant, self.template.step_values(self.excerpt, sample)).unwrap_or(0);
+                self.steps.due += taken;
+                self.steps.taken += taken;
+            }
+        }
+        self.next_step = until;
+        Ok(())
+    }
+
+    fn ledger(&self, node: &Node) -> Result<Vec<LedgerEntry>, Box<dyn Error>> {
         let of_job = self.shapes.iter().zip(&self.tallies).map(|(shape, tally)| LedgerEntry {
             job: Some(self.job.handle),
             source: shape.source.clone(),
             tally: *tally,
         });
+        let step_source = STEP_SOURCE.try_into()?;
+        let of_steps = (self.plan.steps > 0).then(|| LedgerEntry {
+            job: Some(self.job.handle),
+            source: step_source,
+            tally: self.steps,
+        });
         let of_node = LedgerEntry { job: None, source: node.own.source.clone(), tally: node.tally };
-        of_job.chain(std::iter::once(of_node)).collect()
+        Ok(of_job.chain(of_steps).chain(std::iter::once(of_node)).collect())
     }
 
     fn events_of_begin(&self, node: &Identifier) -> Result<Vec<Event>, Box<dyn Error>> {
@@ -339,6 +386,7 @@ pub(crate) mod tests {
             samples: 30,
             series: 60,
             samples_per_frame: 15,
+            steps: 0,
         }
     }
 

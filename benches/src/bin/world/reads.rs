@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -36,6 +37,12 @@ impl Runs {
         self.seconds.len() >= usize::from(runs) || self.seconds.last().is_some_and(|last| *last > LONG_S)
     }
 
+    /// Returns the runs with the items per second in place of the seconds.
+    pub(crate) fn rates(self, items: u64) -> Self {
+        let seconds = self.seconds.into_iter().map(|seconds| to_f64(items) / seconds).collect();
+        Self { seconds, ..self }
+    }
+
     /// Returns the median.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.seconds.clone();
@@ -46,9 +53,19 @@ impl Runs {
     }
 }
 
+/// The user who runs a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum User {
+    /// The user of this process.
+    Own,
+    /// The user with this numeric id, which only root can become.
+    Other(u32),
+}
+
 /// Runs a command of `polymeter` repeatedly. `before` prepares each run.
 pub(crate) fn command(
     arguments: &[&str],
+    user: User,
     runs: u16,
     before: impl Fn() -> Result<(), Box<dyn Error>>,
 ) -> Result<Runs, Box<dyn Error>> {
@@ -56,13 +73,13 @@ pub(crate) fn command(
     let output = tempfile::tempdir()?;
     while !done.is_complete(runs) {
         before()?;
-        let (seconds, peak_kib) = run(arguments, output.path())?;
+        let (seconds, peak_kib) = run(arguments, user, output.path())?;
         done.add(seconds, peak_kib);
     }
     Ok(done)
 }
 
-fn run(arguments: &[&str], output: &Path) -> Result<(f64, u64), Box<dyn Error>> {
+fn run(arguments: &[&str], user: User, output: &Path) -> Result<(f64, u64), Box<dyn Error>> {
     let (stdout, stderr) = (output.join("stdout"), output.join("stderr"));
     let mut command = Command::new(polymeter_benches::agent::program("polymeter")?);
     command
@@ -70,6 +87,9 @@ fn run(arguments: &[&str], output: &Path) -> Result<(f64, u64), Box<dyn Error>> 
         .stdin(Stdio::null())
         .stdout(File::create(&stdout)?)
         .stderr(File::create(&stderr)?);
+    if let User::Other(uid) = user {
+        command.uid(uid).gid(uid);
+    }
     let begin_ns = now_ns();
     let mut child = command.spawn()?;
     let mut peak_kib = 0;

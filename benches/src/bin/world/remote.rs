@@ -5,10 +5,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use polymeter_benches::clock::now_ns;
-use polymeter_benches::collector::Collector;
 use polymeter_benches::store::Store;
 use polymeter_benches::table::to_f64;
 use polymeter_proto::control::ReadRequest;
@@ -16,8 +15,8 @@ use polymeter_proto::read::{Frame, LENGTH_BYTES, Query, RowBlock, frame_length};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{Read, Reader, SeriesScope};
 
-use crate::fill::KEEP_A_YEAR;
 use crate::reads::Runs;
+use crate::scale::Serving;
 
 /// The values of one job, read both ways.
 #[derive(Debug, Default)]
@@ -34,11 +33,8 @@ pub(crate) struct Values {
 
 /// Reads at most `limit` values of a job repeatedly, in turns. A run contains the connection, the job and its series.
 pub(crate) fn values(store: &Store, job: u64, limit: u64, runs: u16) -> Result<Values, Box<dyn Error>> {
-    let scratch = tempfile::tempdir()?;
-    let socket = scratch.path().join("control.sock");
-    let listen = format!("ipc://{}/agents", scratch.path().display());
-    let more = format!("control_socket = \"{}\"\n{KEEP_A_YEAR}", socket.display());
-    let collector = Collector::start(scratch.path(), &listen, store, &more)?;
+    let serving = Serving::start(store)?;
+    let (socket, collector) = (PathBuf::from(serving.socket()), &serving.collector);
     let (job, mut values) = (job.to_string(), Values::default());
     for _ in 0..runs {
         let begin_ns = now_ns();
@@ -54,7 +50,7 @@ pub(crate) fn values(store: &Store, job: u64, limit: u64, runs: u16) -> Result<V
             return Err(format!("{count} values through the collector, {} directly", values.count).into());
         }
     }
-    collector.stop()?;
+    serving.collector.stop()?;
     Ok(values)
 }
 

@@ -42,6 +42,10 @@ const OF_NODE: [(&str, &str, u64); 4] = [
     ("node.memory.available", "memory.anon", 64),
 ];
 
+/// The source of the series of a step, and their metrics.
+pub(crate) const STEP_SOURCE: &str = "steps";
+const OF_STEP: [&str; 3] = ["cpu.usage", "cpu.user", "memory.anon"];
+
 /// The recorded values of one metric.
 #[derive(Debug)]
 struct Trace {
@@ -168,6 +172,32 @@ impl Template {
             shapes.push(Arc::new(Shape { id, job, source: template.source.clone(), period, columns }));
         }
         shapes
+    }
+
+    /// Returns the shape of a step of a job.
+    pub(crate) fn step_shape(
+        &self,
+        job: &Arc<Job>,
+        step: u32,
+        period: Period,
+        (series, shape): (u32, u32),
+    ) -> Result<Arc<Shape>, Box<dyn Error>> {
+        let labels = Labels::new(vec![("step".to_owned(), step.to_string())])?;
+        let columns = (series..)
+            .zip(self.step_columns())
+            .map(|(id, column)| Column { labels: labels.clone(), ..column.series(id) });
+        let (columns, source) = (columns.collect(), STEP_SOURCE.try_into()?);
+        Ok(Arc::new(Shape { id: ShapeId(shape), job: Some(Arc::clone(job)), source, period, columns }))
+    }
+
+    /// Returns the values of a step in sample number `sample`.
+    pub(crate) fn step_values(&self, excerpt: Excerpt, sample: u32) -> impl Iterator<Item = Option<u64>> {
+        self.step_columns().map(move |column| Some(self.value(column, excerpt, sample)))
+    }
+
+    fn step_columns(&self) -> impl Iterator<Item = &TemplateColumn> {
+        let all = self.of_job.iter().flat_map(|shape| &shape.columns);
+        all.filter(|column| OF_STEP.contains(&column.metric.1.name.as_str()))
     }
 
     /// Returns the shape of a node.

@@ -98,7 +98,8 @@ fn flake(provenance: &Provenance) -> Option<String> {
 fn period_options(changes: &[PlanChangeRow]) -> String {
     let mut metrics: Vec<&str> = Vec::new();
     let mut options = String::new();
-    for change in changes {
+    // The options of `polymeter run` are for the job as a whole.
+    for change in changes.iter().filter(|change| change.level.is_none()) {
         let micros = change.new_period_us.and_then(|micros| u64::try_from(micros).ok());
         let Some(period) = micros.and_then(|micros| Period::from_micros(micros).ok()) else { continue };
         if !metrics.contains(&change.metric.as_str()) {
@@ -124,6 +125,7 @@ mod tests {
             cause: "baseline".to_owned(),
             actor: None,
             until_ns: None,
+            level: None,
         }
     }
 
@@ -147,6 +149,7 @@ mod tests {
             change("cpu.usage", Some(10_000)),
             change("io.read.bytes", None),
             change("memory.current", Some(100_000)),
+            PlanChangeRow { level: Some("step".to_owned()), ..change("pids.current", Some(100_000)) },
         ];
         let text = of_job("j1", &provenance(None), &changes);
         let command =

@@ -52,13 +52,23 @@ fn series(written: &[WrittenSeries]) -> Rows {
 }
 
 fn plan_changes(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
-    let head =
-        head(["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"]);
+    let head = head([
+        "time_ns",
+        "node",
+        "metric",
+        "old_period_us",
+        "new_period_us",
+        "cause",
+        "actor",
+        "until_ns",
+        "level",
+    ]);
     let mut rows = vec![head];
     for row in reader.plan_changes(key)? {
         let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
         let (time, actor) = (row.time_ns.to_string(), row.actor.unwrap_or_default());
-        rows.push(vec![time, row.node, row.metric, old, new, row.cause, actor, optional(row.until_ns)]);
+        let (until, level) = (optional(row.until_ns), row.level.unwrap_or_default());
+        rows.push(vec![time, row.node, row.metric, old, new, row.cause, actor, until, level]);
     }
     Ok(rows)
 }

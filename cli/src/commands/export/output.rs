@@ -1,19 +1,14 @@
 //! The output of an export: a file that appears when it is complete, or the standard output.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-use tempfile::TempPath;
 
 use crate::failure::Failure;
 use crate::output::file_name::file_name_of;
+use crate::output::new_file::NewFile;
 use crate::output::printable::printable;
 use crate::samples_file::Format;
-
-/// The mode of a new file, before the user's mask applies.
-const MODE: u32 = 0o666;
 
 /// The output of an export.
 #[derive(Debug)]
@@ -21,9 +16,7 @@ pub(super) struct Output {
     format: Format,
     /// The path; none for the standard output.
     path: Option<PathBuf>,
-    is_replaced: bool,
-    /// The incomplete file in the same directory, which is removed unless it is kept.
-    incomplete: Option<TempPath>,
+    incomplete: Option<NewFile>,
     file: Option<File>,
 }
 
@@ -47,24 +40,13 @@ impl Output {
                     "cannot write Parquet to a terminal: name a file, or another --format".to_owned(),
                 ));
             }
-            return Ok(Self { format, path: None, is_replaced, incomplete: None, file: None });
+            return Ok(Self { format, path: None, incomplete: None, file: None });
         }
         let default = || PathBuf::from(format!("job-{}.{}", file_name_of(job_id), format.extension()));
         let path = given.map_or_else(default, Path::to_owned);
-        if !is_replaced && path.symlink_metadata().is_ok() {
-            let path = path.display();
-            return Err(Failure::Failed(format!(
-                "cannot write {path}: the file exists; name another with --output, or replace it with --force"
-            )));
-        }
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        let created = tempfile::Builder::new()
-            .prefix(".polymeter-export-")
-            .permissions(Permissions::from_mode(MODE))
-            .tempfile_in(directory.unwrap_or(Path::new(".")));
-        let (file, incomplete) = created.map_err(|error| cannot_write(&path, &error))?.into_parts();
-        let (incomplete, file) = (Some(incomplete), Some(file));
-        Ok(Self { format, path: Some(path), is_replaced, incomplete, file })
+        let remedy = "name another with --output, or replace it with --force";
+        let (incomplete, file) = NewFile::create(path.clone(), is_replaced, remedy)?;
+        Ok(Self { format, path: Some(path), incomplete: Some(incomplete), file: Some(file) })
     }
 
     pub(super) const fn format(&self) -> Format {
@@ -91,13 +73,6 @@ impl Output {
 
     /// Gives the complete file its name.
     pub(super) fn keep(&mut self) -> Result<(), Failure> {
-        let (Some(incomplete), Some(path)) = (self.incomplete.take(), &self.path) else { return Ok(()) };
-        let kept =
-            if self.is_replaced { incomplete.persist(path) } else { incomplete.persist_noclobber(path) };
-        kept.map_err(|error| cannot_write(path, &error.error))
+        self.incomplete.take().map_or(Ok(()), NewFile::keep)
     }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::because(&format!("cannot write {}", path.display()), error)
 }

@@ -86,6 +86,11 @@ struct JobDescription {
     #[arg(long, value_name = "NUMBER")]
     cores: Option<u32>,
 
+    /// The GPUs of the job on this node: numbers or UUIDs, such as 0,1. Default: SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES or
+    /// GPU_DEVICE_ORDINAL.
+    #[arg(long, value_name = "LIST")]
+    gpu_devices: Option<String>,
+
     #[command(flatten)]
     details: DetailOptions,
 }
@@ -142,6 +147,7 @@ impl JobDescription {
             nodes: self.nodes.clone().or_else(|| variable(&["SLURM_NODELIST"])),
             cores: self.cores.or_else(|| cores(&environment.get("SLURM_JOB_CPUS_PER_NODE")?)),
             details: Box::new(details),
+            gpu_devices: self.gpu_devices.clone().or_else(|| gpu_devices(environment)),
         };
         warnings.append(&mut ignored);
         Ok((start, warnings))
@@ -153,6 +159,17 @@ impl JobDescription {
             || sampling_request::in_comment(&environment.get("SLURM_JOB_COMMENT")?).map(str::to_owned);
         self.request.clone().or_else(in_comment)
     }
+}
+
+/// Returns the GPUs that a scheduler's prolog names.
+fn gpu_devices(environment: &impl SchedulerEnvironment) -> Option<String> {
+    let lists = ["SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
+    let list = lists.iter().find_map(|name| environment.get(name))?;
+    // `NoDevFiles` and the like name none.
+    let is_device =
+        |item: &&str| item.parse::<u32>().is_ok() || item.starts_with("GPU-") || item.starts_with("MIG-");
+    let devices: Vec<&str> = list.split(',').map(str::trim).filter(is_device).collect();
+    (!devices.is_empty()).then(|| devices.join(","))
 }
 
 /// Adds up the cores of all nodes in Slurm's notation: `16(x2),8`.
@@ -182,6 +199,8 @@ mod tests {
             ("SLURM_JOB_PARTITION", "long"),
             ("SLURM_JOB_CPUS_PER_NODE", "16(x2),8"),
             ("SLURM_JOB_NAME", "solver"),
+            ("SLURM_JOB_GPUS", "2,3"),
+            ("CUDA_VISIBLE_DEVICES", "0,1"),
             ("SLURM_JOB_COMMENT", "for the paper; polymeter: cpu.*=10ms for 1h"),
         ]);
         let (start, warnings) = JobDescription::default().start(&prolog).unwrap();
@@ -190,6 +209,7 @@ mod tests {
         assert_eq!((start.cluster.as_deref(), start.duration.as_deref()), (Some("lab"), Some("1h")));
         assert_eq!((start.account.as_deref(), start.queue.as_deref()), (Some("physics"), Some("long")));
         assert_eq!((start.cores, start.details.name.unwrap().to_string().as_str()), (Some(40), "solver"));
+        assert_eq!(start.gpu_devices.as_deref(), Some("2,3"));
         assert_eq!((start.plan["cpu.*"].as_str(), start.request_error), ("10ms", None));
         let options = JobDescription { job: Some("43".to_owned()), uid: Some(7), ..Default::default() };
         let (start, _) = options.start(&prolog).unwrap();
@@ -205,9 +225,11 @@ mod tests {
             ("SLURM_JOB_CPUS_PER_NODE", "many"),
             ("SLURM_JOB_ACCOUNT", "a\u{202e}b"),
             ("SLURM_CLUSTER_NAME", " "),
+            ("GPU_DEVICE_ORDINAL", "NoDevFiles"),
         ]);
         let (start, warnings) = JobDescription::default().start(&invalid).unwrap();
         assert_eq!((start.nodes, start.cores, start.account, start.cluster), (None, None, None, None));
+        assert_eq!(start.gpu_devices, None);
         let cluster = "cannot use SLURM_CLUSTER_NAME: it is blank";
         let account = "cannot use SLURM_JOB_ACCOUNT: it contains the character U+202E, a character that changes the text direction";
         assert_eq!(warnings, [cluster, account]);

@@ -31,9 +31,10 @@ fn text(metrics: &[MetricLine], limit: Option<usize>) -> String {
     let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let row = |line: &MetricLine| {
         let read_cost = line.read_ns.filter(|ns| *ns > 0.0).map(units::duration_f64);
-        let source = match &line.reason {
-            None => cell(&line.source),
-            Some(reason) => format!("not available: {reason}"),
+        let source = match (&line.reason, &line.refresh_interval) {
+            (None, None) => cell(&line.source),
+            (None, Some(interval)) => format!("{}, changes every {interval}", cell(&line.source)),
+            (Some(reason), _) => format!("not available: {reason}"),
         };
         vec![line.metric.clone(), cell(&line.unit), cell(&line.period), cell(&read_cost), source]
     };
@@ -57,6 +58,8 @@ mod tests {
              "read_ns": 2150.0, "period": "1s"},
             {"metric": "memory.current", "unit": "bytes", "available": true, "source": "v2/memory.current",
              "read_ns": 840.0},
+            {"metric": "node.hwmon.power", "unit": "watts", "available": true, "source": "sys/class/hwmon/hwmon4",
+             "refresh_interval": "1s"},
         ]);
         let metrics: Vec<MetricLine> = serde_json::from_value(metrics).unwrap();
         snapshot::check("metrics-of-job", &text(&metrics, None));

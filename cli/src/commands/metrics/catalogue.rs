@@ -1,7 +1,9 @@
 //! The catalogue of metrics as a table, as JSON and as the page `docs/reference/metrics.md`.
 
 use polymeter_proto::catalogue::perf::PerfEvent;
-use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
+use polymeter_proto::catalogue::{
+    self, Cell, Devices, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile,
+};
 use serde::Serialize;
 
 use crate::output::table::{head, table};
@@ -74,7 +76,15 @@ pub(super) fn markdown() -> String {
         all of them, including removed ones.\n\n\
         On cgroup version 1 `io.*` counts only where blk-throttle or bfq count, which is where a throttle rule is set or was.\n\
         Where they have counted nothing when a job is found, and on version 2 without the io controller, the bytes are those\n\
-        of the job's processes, `/proc/PID/io`, as one series without a device; the operations are absent there.\n",
+        of the job's processes, `/proc/PID/io`, as one series without a device; the operations are absent there.\n\n\
+        `node.energy.*` begins at 0 when the agent opens a counter; differences are energies, and the rate is the power in\n\
+        watts. Perf events do not wrap around. Counters of powercap do, after half a minute or more: the agent also reads\n\
+        them between deadlines, at half of the time that a wrap-around takes at the highest power (twice the\n\
+        `constraint_*_max_power_uw`, at least 2000 W), so that any period is exact. A counter that stands at 0, as in virtual\n\
+        machines, has no value. `node.energy.cores` and `node.energy.gpu` are parts of `node.energy.package`; `node.energy.memory` is not.\n\n\
+        `node.gpu.*` are quantities of NVIDIA GPUs, `gpu.*` those of the GPUs of a job, with the labels `gpu` (the driver's number), `uuid` and, for MIG devices, `mig` (the number of\n\
+        the GPU instance). The driver updates them every 20 to 100 ms. A quantity that a GPU does not have is absent; where no GPU has it, it is\n\
+        unavailable. Counters begin when the driver is loaded. `node.gpu.throttled` and `node.gpu.throttled.time` have the label `reason`.\n",
     );
     for (title, wanted) in [
         ("Metrics of a job", Scope::Job),
@@ -146,8 +156,13 @@ fn place(file: &TextFile, field: &Field) -> String {
         Cell::Word(word) if word > 1 => format!(" word {}", word + 1),
         Cell::Word(_) => String::new(),
     };
+    let devices = match file.devices {
+        Devices::All => String::new(),
+        Devices::Named(prefix) => format!(" of `{prefix}*`"),
+        Devices::NotNamed(prefix) => format!(" except of `{prefix}*`"),
+    };
     let sum = if file.is_local { ", sum over it and all below" } else { "" };
-    format!("{path}{row}{cell}{sum}")
+    format!("{path}{row}{cell}{devices}{sum}")
 }
 
 fn perf(event: PerfEvent) -> String {

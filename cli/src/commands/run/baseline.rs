@@ -14,6 +14,7 @@ const STANDARD: [&str; 16] = [
     "memory.current",
     "memory.peak",
     "memory.anon",
+    "memory.shmem",
     "memory.file",
     "io.read.bytes",
     "io.write.bytes",
@@ -23,12 +24,14 @@ const STANDARD: [&str; 16] = [
     "perf.context_switches",
     "perf.cpu_migrations",
     "perf.task_clock",
-    "process.*",
 ];
+
+/// The standard metrics of a command without a cgroup.
+const OF_PROCESSES: &str = "process.*";
 
 /// Returns the rules for the standard metrics at the period `every`, and for the requested ones, `SELECTOR[=PERIOD]`. A
 /// request replaces the standard rule of a metric.
-pub(super) fn rules(every: Period, requested: &[String]) -> Result<Vec<Rule>, Failure> {
+pub(super) fn rules(every: Period, requested: &[String], has_cgroup: bool) -> Result<Vec<Rule>, Failure> {
     let every = every.to_string();
     let (mut rules, mut faults) = (Vec::new(), Vec::new());
     for text in requested {
@@ -41,7 +44,9 @@ pub(super) fn rules(every: Period, requested: &[String]) -> Result<Vec<Rule>, Fa
     if !faults.is_empty() {
         return Err(Failure::Usage(faults.join("\npolymeter: ")));
     }
-    let standard = STANDARD.iter().map(|metric| (*metric, every.as_str())).chain([("agent.*", "1s")]);
+    let of_processes = (!has_cgroup).then_some(OF_PROCESSES);
+    let metrics = STANDARD.into_iter().chain(of_processes);
+    let standard = metrics.map(|metric| (metric, every.as_str())).chain([("agent.*", "1s")]);
     let standard =
         standard.filter(|(metric, _)| !rules.iter().any(|rule: &Rule| rule.selector.matches(metric)));
     let standard: Vec<Rule> =
@@ -55,13 +60,22 @@ mod tests {
 
     fn texts(requested: &[&str]) -> Vec<String> {
         let requested: Vec<String> = requested.iter().map(|text| (*text).to_owned()).collect();
-        let rules = rules("100ms".parse().unwrap(), &requested).unwrap();
+        let rules = rules("100ms".parse().unwrap(), &requested, true).unwrap();
         rules.iter().map(|rule| rule.selector.to_string()).collect()
     }
 
     #[test]
     fn every_standard_metric_has_a_rule() {
         assert_eq!(texts(&[]).len(), STANDARD.len() + 1);
+    }
+
+    #[test]
+    fn processes_are_read_where_there_is_no_cgroup() {
+        let has_process_rule = |has_cgroup| {
+            let rules = rules("1s".parse().unwrap(), &[], has_cgroup).unwrap();
+            rules.iter().any(|rule| rule.selector.to_string() == OF_PROCESSES)
+        };
+        assert!(has_process_rule(false) && !has_process_rule(true));
     }
 
     #[test]
@@ -74,7 +88,7 @@ mod tests {
     #[test]
     fn all_faults_are_reported_together() {
         let requested = ["cpu.usge".to_owned(), "memory.current=fast".to_owned()];
-        let Err(Failure::Usage(message)) = rules("1s".parse().unwrap(), &requested) else {
+        let Err(Failure::Usage(message)) = rules("1s".parse().unwrap(), &requested, true) else {
             panic!("accepted");
         };
         assert!(message.contains("cpu.usge") && message.contains("fast"), "{message}");

@@ -101,13 +101,15 @@ struct CommandOutcome {
 pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let mounts = Mounts::read(Path::new("/"))
         .map_err(|error| Failure::because("cannot find the cgroup hierarchies", &error))?;
-    let baseline = Layer::new(baseline::rules(arguments.every, &arguments.metrics)?);
     // Both are opened before the command runs, so that a failure costs nothing.
     let destination = ReportDestination::open(arguments.report.as_deref())?;
     let samples = SampleFile::new(arguments.output.as_deref())?;
     let job_id = format!("run-{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
     let job_id =
         Identifier::try_from(job_id).map_err(|error| Failure::because("cannot generate a job id", &error))?;
+    let cgroup = RunCgroup::create(&mounts, job_id.as_str());
+    let has_cgroup = !cgroup.paths().is_empty();
+    let baseline = Layer::new(baseline::rules(arguments.every, &arguments.metrics, has_cgroup)?);
 
     let context = zmq::Context::new();
     let store = StoreUrl::sqlite(&samples.path);
@@ -115,7 +117,6 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let agent = start_agent(baseline, arguments.flush_interval, &context)?;
     let signals = CaughtSignals::catch()
         .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
-    let cgroup = RunCgroup::create(&mounts, job_id.as_str());
     let mut notes: Vec<String> = cgroup.remove_dead(&mounts.proc).iter().map(ToString::to_string).collect();
     let outcome = run_sampled(&arguments.command, &agent, &cgroup, signals, &job_id);
     agent.unregister(job_id.clone());

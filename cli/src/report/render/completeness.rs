@@ -1,8 +1,9 @@
 //! The completeness of a job's samples as text: the ledger, losses and the cost of the measurement.
 
-use super::paragraph::{LABEL, indented_table_within, paragraph};
+use super::paragraph::{indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};
 use crate::output::units;
+use crate::report::summary::measuring_cost;
 use polymeter_analysis::model::{LossReport, Report, SourceReport};
 
 pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
@@ -12,10 +13,7 @@ pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
         text.push_str(&paragraph(label, &description, limit));
     }
     if let Some(measuring) = &report.measuring {
-        text.push_str(&format!(
-            "  {:<LABEL$}{:.3} s CPU time, {:.2} % of one core\n",
-            "measuring cost", measuring.cpu_s, measuring.core_percent
-        ));
+        text.push_str(&paragraph("measuring cost", &measuring_cost(measuring, report.nodes.len()), limit));
     }
     text
 }

@@ -74,6 +74,7 @@ fn is_usual(change: &PlanChange) -> bool {
 fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
     (one.at_s - other.at_s).abs() < 1e-9
         && one.node == other.node
+        && one.level == other.level
         && one.old == other.old
         && one.new == other.new
         && one.cause == other.cause
@@ -93,7 +94,8 @@ fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) 
         };
         let actor = change.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
         let until = change.until_s.map_or_else(String::new, |until_s| format!(", until {until_s:.0} s"));
-        let metric = format!("{}{}{others}", on_node(&change.node, has_several_nodes), change.metric);
+        let level = change.level.as_ref().map_or_else(String::new, |level| format!(" of {level}s"));
+        let metric = format!("{}{}{others}{level}", on_node(&change.node, has_several_nodes), change.metric);
         let reason = format!("{}{actor}{until}", change.cause.replace('_', " "));
         Some(vec![metric, seconds(change.at_s), cell(&change.old), cell(&change.new), reason])
     };

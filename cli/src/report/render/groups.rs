@@ -14,6 +14,7 @@ const ENDS: usize = 10;
 /// A row of a table: its name cells, and the resources.
 struct Group<'a> {
     names: Vec<String>,
+    energy_joules: Option<f64>,
     used: &'a Resources,
 }
 
@@ -34,7 +35,11 @@ pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> St
         let cpus = node.cpus.map_or_else(|| "-".to_owned(), |cpus| cpus.to_string());
         vec![node.node.clone(), cpus]
     };
-    let groups = report.by_node.iter().map(|node| Group { names: group(node), used: &node.used }).collect();
+    let groups = report
+        .by_node
+        .iter()
+        .map(|node| Group { names: group(node), energy_joules: node.energy_joules, used: &node.used })
+        .collect();
     let mut text = table(&["node", "CPUs"], groups, report.wall_s, detail, limit);
     let known: Vec<(f64, &str)> =
         report.by_node.iter().filter_map(|node| Some((node.used.cpu_s?, node.node.as_str()))).collect();
@@ -55,7 +60,11 @@ pub(super) fn steps(report: &Report, detail: Detail, limit: Option<usize>) -> St
         let duration_s = units::seconds_between(step.first_us, step.last_us) * 1000.0;
         vec![step.step.clone(), step.nodes.to_string(), step.tasks.to_string(), units::elapsed(duration_s)]
     };
-    let groups = report.steps.iter().map(|step| Group { names: names(step), used: &step.used }).collect();
+    let groups = report
+        .steps
+        .iter()
+        .map(|step| Group { names: names(step), energy_joules: None, used: &step.used })
+        .collect();
     table(&["step", "nodes", "tasks", "time"], groups, report.wall_s, detail, limit)
 }
 
@@ -65,7 +74,11 @@ pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> St
         return paragraph::remark("no task was sampled", limit);
     }
     let names = |task: &TaskReport| vec![format!("{}.{}", task.step, task.task), task.node.clone()];
-    let groups = report.tasks.iter().map(|task| Group { names: names(task), used: &task.used }).collect();
+    let groups = report
+        .tasks
+        .iter()
+        .map(|task| Group { names: names(task), energy_joules: None, used: &task.used })
+        .collect();
     let mut text = table(&["task", "node"], groups, report.wall_s, detail, limit);
     let steps = report.tasks.chunk_by(|one, other| one.step == other.step).take(detail.lines_max());
     for tasks in steps.filter(|tasks| tasks.len() > 1) {
@@ -80,10 +93,12 @@ pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> St
 /// Lays out the totals of the phases.
 pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let totals = phases::totals(report);
+    let has_energy = totals.iter().any(|phase| phase.energy_joules.is_some());
     let mut rows = vec![head(["phase", "times", "duration", "share", "cores used", "memory", "written"])];
+    rows.iter_mut().for_each(|row| row.extend(has_energy.then(|| "energy".to_owned())));
     for phase in totals.iter().take(detail.lines_max()) {
         let share = if report.wall_s > 0.0 { 100.0 * phase.duration_s / report.wall_s } else { 0.0 };
-        rows.push(vec![
+        let mut row = vec![
             phase.name.clone(),
             phase.count.to_string(),
             units::elapsed(phase.duration_s),
@@ -91,7 +106,9 @@ pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> S
             number(phase.cores_mean, |cores| format!("{cores:.2}")),
             number(phase.memory_bytes, |bytes| units::value("bytes", bytes)),
             number(phase.written_bytes, |bytes| units::value("bytes", bytes)),
-        ]);
+        ];
+        row.extend(has_energy.then(|| joules(phase.energy_joules)));
+        rows.push(row);
     }
     if totals.is_empty() {
         return paragraph::remark("no phase has a begin and an end", limit);
@@ -105,6 +122,10 @@ pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> S
         ));
     }
     text
+}
+
+fn joules(value: Option<f64>) -> String {
+    number(value, |joules| units::value("joules", joules))
 }
 
 fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
@@ -124,7 +145,9 @@ fn table(
     if is_long {
         groups.sort_by(|one, other| cpu_s(other).total_cmp(&cpu_s(one)));
     }
-    let columns = ["cores used", "memory", "cache", "read", "written"];
+    let has_energy = groups.iter().any(|group| group.energy_joules.is_some());
+    let mut columns = vec!["cores used", "memory", "cache", "read", "written"];
+    columns.extend(has_energy.then_some("energy"));
     let row = |group: &Group<'_>| {
         let bytes = |value: Option<f64>| number(value, |bytes| units::value("bytes", bytes));
         let used = group.used;
@@ -137,6 +160,7 @@ fn table(
             bytes(used.read_bytes),
             bytes(used.written_bytes),
         ]);
+        cells.extend(has_energy.then(|| joules(group.energy_joules)));
         cells
     };
     let mut rows: Vec<Vec<String>> =

@@ -4,9 +4,8 @@ mod completeness;
 mod detail;
 mod events;
 mod groups;
-mod headline;
-mod outcome;
 mod paragraph;
+mod processes;
 pub(crate) mod screen;
 mod sections;
 mod series;
@@ -14,8 +13,8 @@ mod usage;
 
 use crate::output::printable::printable_lines;
 use crate::output::style;
+use crate::report::summary::headline;
 pub(crate) use detail::Detail;
-use headline::headline;
 pub(crate) use paragraph::LABEL;
 use polymeter_analysis::model::{Finding, Report};
 pub(crate) use sections::Sections;
@@ -69,6 +68,9 @@ pub(crate) fn chosen(
     if is_all {
         text.push('\n');
         text.push_str(&printable_lines(&groups::all(report, limit)));
+        if processes::are_sampled(report) {
+            text.push_str(&printable_lines(&(processes::text(report, detail, limit) + "\n")));
+        }
         text.push_str(&details(report, detail, limit));
     }
     text
@@ -87,8 +89,8 @@ mod tests {
     use crate::snapshot;
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
-        KernelTotals, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest, SeriesReport,
-        SourceReport, Usage,
+        Energy, EnergyPart, KernelTotals, LossReport, MarkedInstant, Outcome, Phase, PlanChange,
+        RefusedRequest, SeriesReport, SourceReport, Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -153,6 +155,20 @@ mod tests {
             ended: true,
             lost_nodes: Vec::new(),
             outcome: Outcome { state: Some("TIMEOUT".to_owned()), exit_code: Some(0), exit_signal: Some(15) },
+            energy: Some(Energy {
+                joules: 7200.0,
+                watts_mean: Some(1800.0),
+                is_estimate: true,
+                nodes: 1,
+                parts: vec![EnergyPart { part: "processors", joules: 7200.0 }],
+            }),
+            traffic: vec![Traffic {
+                name: "nfs",
+                is_network: false,
+                received_bytes: 4096.0,
+                sent_bytes: 0.0,
+                nodes: 1,
+            }],
             used: Usage {
                 cpu_s: Some(2.0),
                 read_bytes: Some(0.0),

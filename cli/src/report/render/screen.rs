@@ -1,13 +1,11 @@
 //! The first screen of a report: the job, meters, findings, and the completeness of the data. Pure.
 
-use polymeter_analysis::advice::facts::Facts;
-use polymeter_analysis::model::{Finding, MemoryKind, Report, Severity};
-use polymeter_proto::units;
-use polymeter_service::clock::rfc3339;
-
-use super::headline::headline;
 use crate::output::layout::{left_aligned, shortened, wrapped};
 use crate::output::style::{Line, Style};
+use crate::report::summary::{self, Level, Meter, headline};
+use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::model::{Finding, Report, Severity};
+use polymeter_proto::units;
 
 /// The lines of the smallest terminal that shows the whole screen; it has 80 columns.
 pub(crate) const LINES: usize = 24;
@@ -22,13 +20,6 @@ const NOTES: usize = 2;
 /// The minimum width of wrapped text.
 const TEXT_MIN: usize = 16;
 
-/// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical: those of the built-in
-/// rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
-const LOW: (f64, f64) = (0.8, 0.65);
-
-/// The share of a limit above which a meter is a warning, and above which it is critical.
-const HIGH: (f64, f64) = (0.9, 0.95);
-
 /// Lays out the first screen. Lines are wrapped if the number of columns is limited. Findings that do not fit `lines_max` lines
 /// are counted.
 pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -> Vec<Line> {
@@ -36,7 +27,10 @@ pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -
     let facts = Facts::of(report);
     let mut lines = job(report, columns);
     lines.push(Line::default());
-    lines.extend(meters(report, &facts, columns));
+    lines.extend(summary::meters(report, &facts).iter().map(|row| meter(row, columns)));
+    if let Some(energy) = summary::energy(report) {
+        lines.extend(labelled("energy", Style::Plain, &[(Style::Plain, energy)], columns));
+    }
     lines.push(Line::default());
     let last = completeness(report, &facts, columns);
     // The last line of the terminal is left to the prompt.
@@ -49,46 +43,19 @@ pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -
 
 /// Describes the job: its name, owner, resources, times and end.
 fn job(report: &Report, columns: usize) -> Vec<Line> {
-    let submission = &report.submission;
-    let unknown = || "unknown".to_owned();
     let mut lines = Vec::new();
     for (number, text) in wrapped(headline(report).trim_end(), columns).into_iter().enumerate() {
         lines.push(Line::of(if number == 0 { Style::Bold } else { Style::Plain }, text));
     }
-    let display = submission.display_id.as_ref().filter(|id| **id != report.job);
-    let display = display.map_or_else(String::new, |id| format!(", shown as {id}"));
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
-    let names = format!(
-        "{}{display}, account {}, queue {}",
-        text(&submission.name),
-        text(&submission.account),
-        text(&submission.queue)
-    );
-    let count =
-        |number: u64, one: &str| if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") };
-    let nodes = report.nodes.len() as u64;
-    let cores = match submission.cores {
-        None => "unknown cores".to_owned(),
-        Some(cores) if nodes == 1 => count(cores, "core"),
-        Some(cores) if nodes > 0 && cores % nodes == 0 => format!("{} each", count(cores / nodes, "core")),
-        Some(cores) => format!("{} in all", count(cores, "core")),
-    };
-    let gpus = submission.gpus.map_or_else(|| "unknown GPUs".to_owned(), |gpus| count(gpus, "GPU"));
-    let resources = format!("{} with {cores}, {gpus}", count(nodes, "node"));
-    let end = report.ended_us.map_or_else(|| "now".to_owned(), time);
-    let limit = submission.time_limit_s.map(units::to_f64).map_or_else(unknown, units::elapsed);
-    let times =
-        format!("{} to {end} UTC, {} of {limit}", time(report.started_us), units::elapsed(report.wall_s));
-    for (label, text) in [("name", names), ("resources", resources), ("time", times)] {
+    let texts = [
+        ("name", summary::names(report)),
+        ("resources", summary::resources(report)),
+        ("time", summary::times(report)),
+    ];
+    for (label, text) in texts {
         lines.extend(labelled(label, Style::Plain, &[(Style::Plain, text)], columns));
     }
     lines
-}
-
-/// Formats a time in UTC, to the second.
-fn time(time_us: i64) -> String {
-    let text = rfc3339(time_us);
-    text.get(..19).unwrap_or(&text).replace('T', " ")
 }
 
 /// Lays out a label and paragraphs beside it.
@@ -105,82 +72,29 @@ fn labelled(label: &str, style: Style, paragraphs: &[(Style, String)], columns: 
     texts.enumerate().map(line).collect()
 }
 
-/// A label, a share, the style of the share, and a text.
-type Row = (&'static str, Option<f64>, fn(f64) -> Style, String);
-
-/// Draws the meters of CPU, memory, GPU and time.
-fn meters(report: &Report, facts: &Facts, columns: usize) -> Vec<Line> {
-    let number = |name: &str| facts.number(name);
-    let unknown = || "unknown".to_owned();
-    let cores = |cores: f64| if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") };
-    let bytes = |bytes: f64| units::value("bytes", bytes);
-    let cpu = match (number("cores_used"), number("cores")) {
-        (Some(used), Some(all)) => format!("{} of {all:.0} cores in use on average", cores(used)),
-        (Some(used), None) => format!("{} of unknown cores in use on average", cores(used)),
-        (None, _) => unknown(),
-    };
-    let memory = number("memory_used").map_or_else(unknown, |used| {
-        let limit = number("memory_request").or(number("memory_limit")).map_or_else(unknown, bytes);
-        let node = if report.nodes.len() > 1 { " a node" } else { "" };
-        let kind = report.by_node.iter().find_map(|node| node.used.memory_kind);
-        format!("{} of {limit}{node}, {}", bytes(used), kind.map_or("", MemoryKind::short))
-    });
-    let memory_share = number("memory_request_used").or(number("memory_used_share"));
-    let gpu = number("gpu_utilization").map_or_else(
-        || if report.submission.gpus == Some(0) { "none".to_owned() } else { unknown() },
-        |_| format!("mean utilization of {:.0} GPUs", number("gpus_sampled").unwrap_or_default()),
-    );
-    let elapsed = number("elapsed").map_or_else(unknown, units::elapsed);
-    let limit = number("time_limit").map_or_else(unknown, units::elapsed);
-    let rows: [Row; 4] = [
-        ("CPU", number("cpu_efficiency"), low, cpu),
-        ("memory", memory_share, high, memory),
-        ("GPU", number("gpu_utilization"), low, gpu),
-        ("time", number("time_limit_used"), plain, format!("{elapsed} of {limit}")),
-    ];
-    rows.into_iter().map(|(label, share, style, text)| meter(label, share, style, &text, columns)).collect()
-}
-
-fn low(share: f64) -> Style {
-    if share < LOW.1 {
-        Style::Critical
-    } else if share < LOW.0 {
-        Style::Warning
-    } else {
-        Style::Good
+const fn style(level: Level) -> Style {
+    match level {
+        Level::Plain => Style::Plain,
+        Level::Good => Style::Good,
+        Level::Warning => Style::Warning,
+        Level::Critical => Style::Critical,
     }
-}
-
-fn high(share: f64) -> Style {
-    if share > HIGH.1 {
-        Style::Critical
-    } else if share > HIGH.0 {
-        Style::Warning
-    } else {
-        Style::Good
-    }
-}
-
-const fn plain(_: f64) -> Style {
-    Style::Plain
 }
 
 /// Draws a meter; without a bar if the share is unknown.
-fn meter(label: &str, share: Option<f64>, style: fn(f64) -> Style, text: &str, columns: usize) -> Line {
-    let label = Line::of(Style::Plain, left_aligned(label, LABEL));
-    let before = if share.is_some() { LABEL + METER + 10 } else { LABEL };
-    let text = shortened(text, columns.saturating_sub(before).max(TEXT_MIN));
-    match share {
+fn meter(meter: &Meter, columns: usize) -> Line {
+    let label = Line::of(Style::Plain, left_aligned(meter.label, LABEL));
+    let before = if meter.share.is_some() { LABEL + METER + 10 } else { LABEL };
+    let text = shortened(&meter.text, columns.saturating_sub(before).max(TEXT_MIN));
+    match meter.share {
         None => label.with(Style::Plain, text),
         Some(share) => {
             let full = filled(share);
             let bar = "█".repeat(full);
             let rest = "░".repeat(METER - full);
-            let percent = share * 100.0;
-            let digits = usize::from(percent < 9.95);
-            let percent = format!(" {percent:>5.digits$} %  ");
+            let percent = format!(" {:>7}  ", summary::percent(share));
             label
-                .with(style(share), bar)
+                .with(style(meter.level), bar)
                 .with(Style::Dim, rest)
                 .with(Style::Plain, percent)
                 .with(Style::Plain, text)
@@ -215,8 +129,8 @@ pub(super) fn findings(report: &Report, columns: usize, room: usize) -> Vec<Line
         lines.extend(next);
     }
     if report.findings.is_empty() {
-        let text = if report.series.is_empty() { "none: no samples" } else { "none" };
-        lines.extend(labelled("findings", Style::Plain, &[(Style::Good, text.to_owned())], columns));
+        let text = summary::no_findings(report).to_owned();
+        lines.extend(labelled("findings", Style::Plain, &[(Style::Good, text)], columns));
     }
     lines
 }
@@ -236,19 +150,7 @@ fn of_finding(finding: &Finding, report: &Report, columns: usize) -> Vec<Line> {
 
 /// Describes the completeness of the data and the cost of measuring.
 fn completeness(report: &Report, facts: &Facts, columns: usize) -> Vec<Line> {
-    let stored = units::number(units::to_f64(report.stored));
-    let lost = facts.number("lost_share").map(|lost| (lost * 1e4).round() / 100.0);
-    let lost =
-        lost.map_or_else(|| "losses unknown".to_owned(), |lost| format!("{lost} % of the due ones lost"));
-    let gap = facts.number("gap_share").filter(|gap| *gap > 0.0);
-    let gap = gap.map_or_else(String::new, |gap| {
-        format!(", no contact for {} of the time", units::value("percent", (gap * 1e4).round() / 100.0))
-    });
-    let cost = report.measuring.as_ref().map_or_else(
-        || "cost of measuring: unknown".to_owned(),
-        |cost| format!("measuring used {:.2} % of a core", cost.core_percent),
-    );
-    let text = format!("{stored} samples stored, {lost}{gap}; {cost}");
+    let text = summary::completeness(report, facts);
     let mut lines = labelled("data", Style::Plain, &[(Style::Plain, text)], columns);
     for note in report.notes.iter().take(NOTES) {
         lines.extend(labelled("note", Style::Plain, &[(Style::Plain, note.clone())], columns));
@@ -259,7 +161,9 @@ fn completeness(report: &Report, facts: &Facts, columns: usize) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use polymeter_analysis::advice::Advice;
-    use polymeter_analysis::model::{NodeReport, Outcome, Resources, Submission, Usage};
+    use polymeter_analysis::model::{
+        MeasuringCost, MemoryKind, NodeReport, Outcome, Resources, Submission, Usage,
+    };
 
     use super::*;
     use crate::output::layout::width;
@@ -304,6 +208,13 @@ mod tests {
             used: Usage { cpu_s: Some(0.65 * 32.0 * hour_s), ..Usage::default() },
             by_node: (1..=nodes).map(node).collect(),
             stored: 123_456,
+            measuring: Some(MeasuringCost {
+                cpu_s: 2.5,
+                core_percent: 0.0347,
+                nodes: u64::from(nodes),
+                highest_node: Some("node0002".to_owned()),
+                highest_core_percent: 0.05,
+            }),
             ..Report::default()
         };
         (report.ledger.due, report.ledger.taken, report.ledger.missed) = (123_460, 123_456, 4);

@@ -3,10 +3,10 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::headline::headline;
-use super::{completeness, events, groups, screen, series};
+use super::{completeness, events, groups, processes, screen, series};
 use crate::output::printable::printable_lines;
 use crate::output::style::{Line, painted};
+use crate::report::summary::headline;
 
 /// The parts of a report that are shown instead of the first screen.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -26,6 +26,10 @@ pub(crate) struct Sections {
     /// Show the tasks of steps, and the imbalance between them.
     #[arg(long)]
     tasks: bool,
+
+    /// Show the busiest processes, if the agent samples `busiest.*`.
+    #[arg(long)]
+    processes: bool,
 
     /// Show the series that changed, with their course.
     #[arg(long)]
@@ -47,8 +51,8 @@ pub(crate) struct Sections {
 impl Sections {
     /// Returns true if a part was chosen.
     pub(crate) const fn is_any(self) -> bool {
-        let Self { findings, nodes, steps, tasks, series, phases, plan, losses } = self;
-        findings || nodes || steps || tasks || series || phases || plan || losses
+        let Self { findings, nodes, steps, tasks, processes, series, phases, plan, losses } = self;
+        findings || nodes || steps || tasks || processes || series || phases || plan || losses
     }
 
     /// Lays out the chosen parts below the first line.
@@ -72,6 +76,7 @@ impl Sections {
         add(self.nodes, &|| groups::nodes(report, detail, limit));
         add(self.steps, &|| groups::steps(report, detail, limit));
         add(self.tasks, &|| groups::tasks(report, detail, limit));
+        add(self.processes, &|| processes::text(report, detail, limit));
         add(self.series, &|| series::text(report, detail, limit));
         add(self.phases, &|| groups::phases(report, detail, limit));
         add(self.phases, &|| events::marks(report, detail, limit));

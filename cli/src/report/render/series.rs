@@ -5,7 +5,7 @@ use polymeter_proto::text::abridged_list;
 use super::detail::Detail;
 use super::paragraph;
 use crate::output::chart::sparkline;
-use crate::output::layout::distinct_names;
+use crate::output::layout::{distinct_names, has_distinct};
 use crate::output::printable::printable;
 use crate::output::{table, terminal, units};
 use polymeter_analysis::model::{PeriodUse, Report, SeriesReport};
@@ -104,10 +104,7 @@ fn fitted(names: Vec<String>, room: Option<usize>) -> (Vec<String>, bool) {
     let beside_chart = room.saturating_sub(CHART_MIN + GAP);
     if beside_chart >= NAME_MIN {
         let short = distinct_names(&names, beside_chart);
-        let is_same = |one: usize, other: usize| {
-            short.get(one) == short.get(other) && names.get(one) != names.get(other)
-        };
-        if !(0..names.len()).any(|one| (0..one).any(|other| is_same(one, other))) {
+        if has_distinct(&short, &names) {
             return (short, true);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::paragraph::LABEL;
 use crate::output::units;
+use crate::report::summary;
 use polymeter_analysis::model::Report;
 
 pub(super) fn text(report: &Report) -> String {
@@ -24,6 +25,12 @@ pub(super) fn text(report: &Report) -> String {
     if let (Some(read), Some(written)) = (used.read_bytes, used.written_bytes) {
         rows.push(("I/O", format!("{} read, {} written", bytes(read), bytes(written))));
     }
+    let of_nodes = [
+        ("network", summary::network(report)),
+        ("file systems", summary::file_systems(report)),
+        ("energy", summary::energy(report)),
+    ];
+    rows.extend(of_nodes.into_iter().filter_map(|(label, text)| Some((label, text?))));
     if let Some(faults) = used.page_faults {
         let major =
             used.page_faults_major.map_or_else(String::new, |major| format!(", {major:.0} of them major"));

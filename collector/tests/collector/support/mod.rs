@@ -2,6 +2,14 @@
 
 /// Makes a test of each scenario on each kind of store.
 macro_rules! scenarios {
+    (exclusive $($scenario:ident),* $(,)?) => {
+        /// The tests of this file, each of which runs alone.
+        pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
+            $(scenarios!(@one "sqlite", Sqlite, $scenario).exclusive(),)*
+            $(scenarios!(@one "postgres", Postgres, $scenario).exclusive(),)*
+            $(scenarios!(@one "timescaledb", Timescale, $scenario).exclusive(),)*
+        ];
+    };
     ($($scenario:ident),* $(,)?) => {
         /// The tests of this file.
         pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
@@ -19,6 +27,7 @@ macro_rules! scenarios {
 }
 
 pub(crate) mod agent;
+pub(crate) mod grafana;
 mod inserts;
 pub(crate) mod openmetrics;
 pub(crate) mod program;
@@ -33,6 +42,7 @@ use polymeter_collector::clock::Clock;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesScope};
 use polymeter_store::{StoreUrl, TimescaleMode};
+use rusqlite::functions::{Context, FunctionFlags};
 use tempfile::TempDir;
 
 use self::server::Server;
@@ -115,7 +125,9 @@ impl TestEnvironment {
             Some(server) => drop(server.query(sql)),
             None => {
                 let path = self.directory.path().join("store.db");
-                rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+                let connection = rusqlite::Connection::open(path).unwrap();
+                add_digest(&connection);
+                connection.execute_batch(sql).unwrap();
             }
         }
     }
@@ -205,4 +217,11 @@ pub(crate) fn only_job(environment: &TestEnvironment) -> JobRow {
     let jobs = environment.jobs();
     assert_eq!(jobs.len(), 1, "{jobs:?}");
     jobs.into_iter().next().unwrap()
+}
+
+/// Adds the function that the migration to version 7 calls. Only the equality of digests matters, so a text is its own.
+fn add_digest(connection: &rusqlite::Connection) {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    let digest = |context: &Context<'_>| context.get::<String>(0);
+    connection.create_scalar_function("polymeter_digest", 1, flags, digest).unwrap();
 }

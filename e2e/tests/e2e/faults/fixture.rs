@@ -63,7 +63,7 @@ pub(crate) struct Fixture {
     pub(crate) server_env: TestEnvironment,
     /// The ended sessions, by id.
     ended_sessions: BTreeMap<String, EndedSession>,
-    /// The nodes whose agents were stopped for a while.
+    /// The sessions of agents that were stopped for a while.
     stopped: Vec<String>,
 }
 
@@ -185,8 +185,8 @@ impl Fixture {
         agent.daemon.signal(Signal::STOP);
         self.wait_for_samples();
         agent.daemon.signal(Signal::CONT);
+        self.stopped.push(agent.status()["session"].as_str().unwrap().to_owned());
         self.agents[number] = Some(agent);
-        self.stopped.push(self.nodes[number].node.clone());
     }
 
     /// Ends a session of the agent that is restarted.

@@ -11,6 +11,7 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
     let (code, field) = match error {
         LeaseError::Access(error) => return handler.denied(job, *error),
         LeaseError::NothingChosen { .. } | LeaseError::Unavailable(_) => ("unavailable", Some("plan")),
+        LeaseError::NoSteps(_) => ("unavailable", Some("level")),
         LeaseError::TooShort { .. } => ("shortest_period", Some("plan")),
         LeaseError::TooLong { .. } => ("longest_lease", Some("for")),
         LeaseError::Expired => ("expired", None),
@@ -30,6 +31,7 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
         }
         LeaseError::Access(_)
         | LeaseError::NothingChosen { .. }
+        | LeaseError::NoSteps(_)
         | LeaseError::TooMany(_)
         | LeaseError::Expired => {}
     }

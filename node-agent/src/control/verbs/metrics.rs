@@ -27,10 +27,14 @@ impl Execute for MetricsRequest {
 
 fn line(view: MetricView) -> MetricLine {
     let definition = catalogue::find(&view.name);
-    let (reason, source, read_ns) = match view.availability {
-        Availability::From { source, read_ns } => (None, Some(source), Some(read_ns.round())),
-        Availability::NotNow => (Some("its file does not contain this metric now".to_owned()), None, None),
-        Availability::No(reason) => (Some(reason), None, None),
+    let (reason, source, read_ns, refresh_interval) = match view.availability {
+        Availability::From { source, read_ns, refresh_interval } => {
+            (None, Some(source), Some(read_ns.round()), refresh_interval)
+        }
+        Availability::NotNow => {
+            (Some("its file does not contain this metric now".to_owned()), None, None, None)
+        }
+        Availability::No(reason) => (Some(reason), None, None, None),
     };
     MetricLine {
         unit: definition.map(|definition| definition.metric.unit.as_str().to_owned()),
@@ -39,6 +43,7 @@ fn line(view: MetricView) -> MetricLine {
         reason,
         source,
         read_ns,
+        refresh_interval: refresh_interval.map(|interval| interval.to_string()),
         period: view.period.map(|period| period.to_string()),
     }
 }

@@ -4,10 +4,11 @@ use polymeter_proto::control::{
     Answer, PlanAnswer, PlanLine, PlanRequest, Refusal, RefusedLine, optional_identifier,
 };
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
-use crate::plan::InForce;
+use crate::in_force::InForce;
 use crate::principal::Principal;
 use crate::request::{JobView, RefusedRequest};
 
@@ -25,21 +26,25 @@ impl Execute for PlanRequest {
 
 /// Returns the plan in force of a job or the node.
 pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
-    let line = |(metric, in_force): &(String, InForce)| PlanLine {
+    let line = |level: Option<StepLevel>, (metric, in_force): &(String, InForce)| PlanLine {
         metric: metric.clone(),
+        level,
         period: in_force.period.to_string(),
         cause: in_force.cause.as_str().to_owned(),
         actor: in_force.by.as_ref().map(ToString::to_string),
         until_us: in_force.until_us,
         requested: in_force.requested.map(|period| period.to_string()),
+        reason: in_force.reason(),
     };
     let refused = |refused: &RefusedRequest| RefusedLine {
         request: refused.request.to_string(),
         period: refused.period.map(|period| period.to_string()),
         reason: refused.reason.to_string(),
     };
+    let whole = view.plan.iter().map(|planned| line(None, planned));
+    let of_steps = view.step_plans.iter().map(|(level, planned)| line(Some(*level), planned));
     PlanAnswer {
-        plan: view.plan.iter().map(line).collect(),
+        plan: whole.chain(of_steps).collect(),
         unavailable: view.unavailable.clone(),
         refused: view.refused.iter().map(refused).collect(),
     }

@@ -20,7 +20,11 @@ impl Execute for SetRequest {
             return Err(invalid("plan", &"no metric selected; write \"plan\": {\"cpu.*\": \"10ms\"}"));
         }
         let duration_us = duration_us("for", self.duration.as_deref())?;
-        Ok(LeaseRequest { principal, job_id, metrics, since_us: None, duration_us })
+        let level = self.level;
+        if level.is_some() && job_id.is_none() {
+            return Err(invalid("level", &"the node has no steps or tasks; name a job"));
+        }
+        Ok(LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us })
     }
 
     async fn execute(request: LeaseRequest, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
@@ -31,9 +35,12 @@ impl Execute for SetRequest {
         let metrics = grant.metrics.into_iter().map(|(metric, period)| (metric, period.to_string()));
         Ok(Answer::Granted(LeaseAnswer {
             metrics: metrics.collect(),
+            reasons: grant.reasons,
             unavailable: grant.unavailable,
             cost: lease::predicted(grant.cost),
             until_us: grant.until_us,
+            level: grant.step_targets.map(|(level, _)| level),
+            targets: grant.step_targets.map(|(_, targets)| targets),
         }))
     }
 }

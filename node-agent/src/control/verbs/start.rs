@@ -1,5 +1,7 @@
 //! `start`: the announcement of a job by the scheduler's prolog.
 
+use std::sync::Arc;
+
 use polymeter_proto::control::{
     Answer, Refusal, StartRequest, StartedAnswer, duration_us, identifier, invalid, optional_identifier,
 };
@@ -11,6 +13,9 @@ use super::{Execute, lease, register};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 use crate::request::{LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, SupervisorRequest};
+
+/// The longest list of GPUs, in bytes: more than the UUIDs of 64 MIG devices.
+const GPU_DEVICES_BYTES: usize = 4096;
 
 impl Execute for StartRequest {
     /// The job, and the refusal of a sampling request that cannot be parsed; the job itself is accepted nevertheless.
@@ -44,6 +49,7 @@ impl Execute for StartRequest {
                 ..JobFacts::default()
             },
             details: *self.details,
+            gpu_devices: gpu_devices(self.gpu_devices)?,
         };
         Ok((start, refusal))
     }
@@ -60,6 +66,21 @@ impl Execute for StartRequest {
             granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string())).collect()
         };
         Ok(Answer::Started(StartedAnswer { granted: granted.map(periods), refused: refused.map(Box::new) }))
+    }
+}
+
+/// Returns a list of numbers or UUIDs of GPUs.
+fn gpu_devices(list: Option<String>) -> Result<Option<Arc<str>>, Refusal> {
+    let is_valid = |list: &String| {
+        let is_listed =
+            |letter: char| letter.is_ascii_alphanumeric() || [',', '-', '/', ':'].contains(&letter);
+        list.len() <= GPU_DEVICES_BYTES && list.chars().all(is_listed)
+    };
+    match list {
+        Some(list) if !is_valid(&list) => {
+            Err(invalid("gpu_devices", &"expected numbers or UUIDs such as `0,1`"))
+        }
+        list => Ok(list.filter(|list| !list.is_empty()).map(Arc::from)),
     }
 }
 

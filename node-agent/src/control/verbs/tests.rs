@@ -116,6 +116,7 @@ fn refusals_name_the_field() {
         ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.usge\":\"1s\"}}", "plan"),
         ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"1us\"}}", "plan"),
         ("{\"verb\":\"start\",\"job\":\"<b>\"}", "job"),
+        ("{\"verb\":\"start\",\"job\":\"1\",\"gpu_devices\":\"0;1\"}", "gpu_devices"),
     ] {
         assert_eq!(fault(line), ("invalid".to_owned(), Some(field.to_owned())), "{line}");
     }
@@ -146,6 +147,8 @@ fn fields_have_their_meaning() {
     let (start, refused) = parsed!(line, Start);
     assert_eq!((start.job_id.as_str(), start.owner_uid, refused), ("42", Some(7), None));
     assert_eq!(start.sampling.unwrap().duration_us, Some(3_600_000_000));
+    let (start, _) = parsed!(r#"{"verb":"start","job":"42","gpu_devices":"0,GPU-8f6d,MIG-4a5b"}"#, Start);
+    assert_eq!(start.gpu_devices.as_deref(), Some("0,GPU-8f6d,MIG-4a5b"));
 }
 
 #[test]

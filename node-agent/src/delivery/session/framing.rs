@@ -8,6 +8,7 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Extras;
 
 use super::DeliverySession;
+use super::loss_cause::LossCause;
 use super::spool_mode::SpoolMode;
 use crate::delivery::frame_builder::FrameParts;
 use crate::delivery::frame_summary::FrameSummary;
@@ -41,12 +42,31 @@ impl DeliverySession {
     pub(super) fn make_room(&mut self) {
         let dropped = self.outbox.make_room();
         self.counts.samples_dropped += dropped.samples;
-        self.lost(dropped);
+        self.lost(dropped, LossCause::NoRoom);
     }
 
     /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary before the samples,
     /// tallies and events behind them.
     fn push(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        records: Vec<EventRecord>,
+    ) {
+        // A collector of an earlier release refuses the frame with recent events: it must contain nothing else.
+        let (recent, others): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|record| record.event.is_recent());
+        let is_alone = batch.is_empty() && dictionary.is_empty() && ledger.is_empty() && others.is_empty();
+        if recent.is_empty() || is_alone {
+            return self.push_frame(batch, dictionary, ledger, others.into_iter().chain(recent).collect());
+        }
+        self.push_frame(batch, dictionary, ledger, others);
+        self.push_frame(&Batch::default(), &[], &[], recent);
+    }
+
+    /// Puts a frame with all of it into the outbox, or several if it would exceed the limits.
+    fn push_frame(
         &mut self,
         batch: &Batch,
         dictionary: &[Entry],
@@ -85,19 +105,19 @@ impl DeliverySession {
         let nothing = Batch::default();
         if dictionary.len() > 1 {
             let (first, second) = dictionary.split_at(dictionary.len() / 2);
-            self.push(&nothing, first, &[], Vec::new());
-            self.push(batch, second, ledger, records);
+            self.push_frame(&nothing, first, &[], Vec::new());
+            self.push_frame(batch, second, ledger, records);
         } else if !batch.is_empty() && ledger.len() + records.len() > 0 {
-            self.push(batch, dictionary, &[], Vec::new());
-            self.push(&nothing, &[], ledger, records);
+            self.push_frame(batch, dictionary, &[], Vec::new());
+            self.push_frame(&nothing, &[], ledger, records);
         } else if ledger.len() > 1 {
             let (first, second) = ledger.split_at(ledger.len() / 2);
-            self.push(&nothing, dictionary, first, Vec::new());
-            self.push(&nothing, &[], second, records);
+            self.push_frame(&nothing, dictionary, first, Vec::new());
+            self.push_frame(&nothing, &[], second, records);
         } else if records.len() > 1 {
             let second = records.split_off(records.len() / 2);
-            self.push(&nothing, dictionary, ledger, records);
-            self.push(&nothing, &[], &[], second);
+            self.push_frame(&nothing, dictionary, ledger, records);
+            self.push_frame(&nothing, &[], &[], second);
         } else {
             // A batch alone is always within the limits by design; this counts it should that fail.
             self.counts.samples_refused += batch.samples() as u64;
@@ -112,7 +132,13 @@ impl DeliverySession {
     }
 
     /// Schedules the events and tallies of dropped frames for repetition in a later frame.
-    pub(super) fn lost(&mut self, dropped: Dropped) {
+    pub(super) fn lost(&mut self, mut dropped: Dropped, cause: LossCause) {
+        if cause == LossCause::Refused {
+            // They would be refused again, with the frame in which they are repeated.
+            let before = dropped.events.len();
+            dropped.events.retain(|record| !record.event.is_recent());
+            self.counts.events_dropped += (before - dropped.events.len()) as u64;
+        }
         if matches!(self.spool_mode, SpoolMode::Replay(_)) {
             // An earlier session has no later frames.
             self.counts.events_dropped += dropped.events.len() as u64;

@@ -5,6 +5,7 @@
 //! place in the sequence.
 
 mod framing;
+mod loss_cause;
 mod spool_mode;
 mod spooling;
 
@@ -14,6 +15,7 @@ use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
+use self::loss_cause::LossCause;
 use self::spool_mode::SpoolMode;
 use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing};
@@ -204,7 +206,7 @@ impl DeliverySession {
                 let dropped = self.outbox.give_up_oldest();
                 let samples = dropped.samples;
                 self.counts.samples_refused += samples;
-                self.lost(dropped);
+                self.lost(dropped, LossCause::Refused);
                 return SessionNotice::GivenUp { sequence, samples, reason };
             }
             // Resend at once: the collector takes nothing behind a refused frame.

@@ -90,6 +90,7 @@ impl Sampler {
     /// Makes the last report of a removed source, and returns the source to the supervisor.
     pub(super) fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
         self.recorder.count(&source.give_up_waiting());
+        self.cpu_shares.close(&source);
         source.store_progress();
         self.recorder.push_report(SourceReport::of(&source, true));
         // Closing files, and perf events above all, is slow; the supervisor does it.
@@ -118,6 +119,8 @@ impl Sampler {
         let began_ns = clock::monotonic_ns();
         let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::realtime_us() };
         let mut now_ns = began_ns;
+        // The account of the job comes last, so that it includes these reads.
+        let mut account = None;
         for id in ids {
             let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { continue };
             if !wanted(source) {
@@ -129,13 +132,25 @@ impl Sampler {
                 }
                 continue;
             }
-            source.read(&mut self.buffer, tick, &mut now_ns);
-            for group in 0..source.groups.len() {
-                let recorded = self.recorder.record(source, group, None);
-                self.recorder.count(&source.count(group, 0, false, recorded));
+            let next = if source.reads_cpu_account { account.replace(id) } else { Some(id) };
+            if let Some(id) = next {
+                self.read_out_of_schedule(id, tick, &mut now_ns);
             }
         }
+        if let Some(id) = account {
+            self.cpu_shares.divide(&mut self.sources, clock::process_cpu_ns(), now_ns);
+            self.read_out_of_schedule(id, tick, &mut now_ns);
+        }
         self.publish();
+    }
+
+    fn read_out_of_schedule(&mut self, id: SourceId, tick: Tick, now_ns: &mut u64) {
+        let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
+        source.read(&mut self.buffer, tick, now_ns);
+        for group in 0..source.groups.len() {
+            let recorded = self.recorder.record(source, group, None);
+            self.recorder.count(&source.count(group, 0, false, recorded));
+        }
     }
 
     pub(super) fn record_event(&mut self, record: EventRecord) {

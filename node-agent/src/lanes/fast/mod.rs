@@ -20,6 +20,7 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::lanes::active_source::{ActiveSource, Tick};
 use crate::lanes::channels::{Channels, EventRecord, SourceReport};
+use crate::lanes::cpu_shares::CpuShares;
 use crate::lanes::group::SourceId;
 use crate::lanes::recorder::{LATE_PART, Recorder};
 use crate::lanes::schedule::{Due, Schedule};
@@ -54,6 +55,7 @@ pub struct Sampler {
     schedule: Schedule<Item>,
     sources: Vec<Option<Box<ActiveSource>>>,
     slow: SlowSources,
+    cpu_shares: CpuShares,
     buffer: ReadBuffer,
     tick_number: u64,
     reported_ns: u64,
@@ -77,6 +79,7 @@ impl Sampler {
             schedule,
             sources: Vec::new(),
             slow: SlowSources::default(),
+            cpu_shares: CpuShares::new(clock::process_cpu_ns()),
             buffer: ReadBuffer::default(),
             tick_number: 0,
             reported_ns: 0,
@@ -147,6 +150,13 @@ impl Sampler {
             request_slow(id, source, group, deadline, tick.began_ns, &mut self.recorder);
             return;
         }
+        let source = if source.reads_cpu_account && self.cpu_shares.are_due(tick.began_ns) {
+            self.cpu_shares.divide(&mut self.sources, clock::process_cpu_ns(), tick.began_ns);
+            let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
+            source
+        } else {
+            source
+        };
         let period_ns = source.groups.get(group).map_or(0, |group| group.period().as_nanos());
         let outcome = source.read(&mut self.buffer, tick, now_ns);
         let late = due.lateness_ns > period_ns / LATE_PART;

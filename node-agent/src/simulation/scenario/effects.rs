@@ -6,6 +6,7 @@ use polymeter_proto::series::Identifier;
 
 use super::{Effect, Scenario, USERS};
 use crate::admission::{AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason, ReadTimes};
+use crate::cgroups::StepCounts;
 use crate::lifecycle::{LifecycleEffect, LifecycleEvent, LifecycleTask};
 use crate::targets::{TargetKey, TrackedTarget};
 
@@ -38,7 +39,10 @@ impl Scenario {
         }
     }
 
-    pub(super) fn see_exits(&mut self, exits: BTreeMap<Identifier, bool>) {
+    /// Lets the agent see exits in jobs. Those of jobs that are not watched are not seen: an agent watches a job when its sources have
+    /// been opened, and until its end has been handled.
+    pub(super) fn see_exits(&mut self, mut exits: BTreeMap<Identifier, bool>) {
+        exits.retain(|job, _| self.watched.contains(job));
         for job in self.lifecycle.exits_seen(&mut self.targets, exits, self.now) {
             assert!(self.handles.contains_key(&job), "{job:?} is unknown");
         }
@@ -50,14 +54,17 @@ impl Scenario {
                 self.open(&key, false);
                 self.admission(AdmissionEvent::SourcesOpened(key, reason));
             }
-            AdmissionEffect::Probe(key, definitions) => {
+            AdmissionEffect::Probe(key, definitions, counts_steps) => {
                 let target = self.targets.get(&key);
                 let found = target.map(|target| self.edge.probe(target, &definitions)).unwrap_or_default();
-                self.admission(AdmissionEvent::Probed(key, found));
+                let present = target.and_then(|target| self.steps.get(target.found_at.as_ref()?));
+                let counts = StepCounts::of(present.into_iter().flat_map(BTreeMap::values));
+                self.admission(AdmissionEvent::Probed(key, found, counts_steps.then_some(counts)));
             }
-            AdmissionEffect::RecordPlanChange(job, change) => {
+            AdmissionEffect::RecordPlanChange(job, level, change) => {
                 assert_eq!(job.map(|job| job.handle), change.job);
-                self.edge.record_plan_change(&change);
+                assert!(level.is_none() || change.job.is_some(), "the node has no steps: {change:?}");
+                self.edge.record_plan_change(level, &change);
             }
             AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => reply.send(answer).unwrap(),
             AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, reply), answer) => {
@@ -65,7 +72,7 @@ impl Scenario {
             }
             AdmissionEffect::AnswerReset(reply, answer) => reply.send(answer).unwrap(),
             AdmissionEffect::AnswerMetrics(reply, answer) => reply.send(answer).unwrap(),
-            AdmissionEffect::UpdateSteps(key) => self.update_steps(&key),
+            AdmissionEffect::UpdateSteps(key) => drop(self.update_steps(&key)),
             AdmissionEffect::LogGoverned(_) => {}
         }
     }
@@ -86,10 +93,13 @@ impl Scenario {
             LifecycleEffect::AnswerAnnouncement(reply, answer) => reply.send(answer).unwrap(),
             LifecycleEffect::AnswerEnd(reply) => reply.send(()).unwrap(),
             LifecycleEffect::ReportLeftOut(jobs, _) => self.left_out = jobs,
-            LifecycleEffect::UpdateSteps(key) => self.update_steps(&key),
-            LifecycleEffect::UnwatchExits(_)
-            | LifecycleEffect::LogInfo(_)
-            | LifecycleEffect::LogWarning(_) => {}
+            LifecycleEffect::UpdateSteps(key) => {
+                if self.update_steps(&key) {
+                    self.admission(AdmissionEvent::StepsUpdated(key));
+                }
+            }
+            LifecycleEffect::UnwatchExits(job_id) => drop(self.watched.remove(&job_id)),
+            LifecycleEffect::LogInfo(_) | LifecycleEffect::LogWarning(_) => {}
         }
     }
 
@@ -101,6 +111,7 @@ impl Scenario {
             }
             LifecycleTask::WatchExits(key) => {
                 let is_missed = self.random.percent(10);
+                self.watched.extend(key.clone().filter(|_| self.targets.get(&key).is_some()));
                 self.lifecycle(LifecycleEvent::ExitsWatched(key, is_missed));
             }
             LifecycleTask::IdentifyJob { found, needs_number, .. } => {
@@ -121,10 +132,10 @@ impl Scenario {
         }
     }
 
-    pub(super) fn update_steps(&mut self, key: &TargetKey) {
-        let Some(target) = self.targets.get_mut(key) else { return };
+    pub(super) fn update_steps(&mut self, key: &TargetKey) -> bool {
+        let Some(target) = self.targets.get_mut(key) else { return false };
         let present = target.found_at.as_ref().and_then(|path| self.steps.get(path));
-        self.edge.update_steps(key, target, present.cloned().unwrap_or_default());
+        self.edge.update_steps(key, target, present.cloned().unwrap_or_default())
     }
 
     pub(super) fn open(&mut self, key: &TargetKey, is_anew: bool) {

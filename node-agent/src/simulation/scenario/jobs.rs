@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 
 use super::{Scenario, USERS};
-use crate::cgroups::{Captured, JobCgroups, Step, StepLevel};
+use crate::cgroups::{Captured, JobCgroups, Step};
 use crate::lifecycle::{FoundJob, LifecycleEvent};
 use crate::targets::{TargetKey, TrackedTarget};
 

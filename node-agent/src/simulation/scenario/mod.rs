@@ -3,11 +3,13 @@
 mod effects;
 mod jobs;
 mod requests;
+mod step_checks;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobHandle};
 use tokio::sync::oneshot;
 
@@ -72,6 +74,8 @@ pub(super) struct Scenario {
     descriptor_limit: usize,
     left_out: usize,
     handles: BTreeMap<JobHandle, TargetKey>,
+    /// The jobs whose exits are watched.
+    watched: BTreeSet<Identifier>,
     limits: Limits,
     standing: Plan,
     /// True if costs are measured, so that predictions change.
@@ -108,6 +112,7 @@ impl Scenario {
             inode: 0,
             left_out: 0,
             handles: BTreeMap::new(),
+            watched: BTreeSet::new(),
             random,
             now,
             limits,
@@ -205,7 +210,7 @@ impl Scenario {
 
     /// Changes the configuration or the files, or makes an owner known.
     fn change(&mut self) {
-        match self.random.below(3) {
+        match self.random.below(4) {
             0 => {
                 let mut rules = self.standing.baseline.rules().to_vec();
                 rules[0].period = self.random.choose(&PERIODS).parse().ok();
@@ -219,7 +224,27 @@ impl Scenario {
                 let job = self.tracked_job();
                 self.lifecycle(LifecycleEvent::FilesChanged(job));
             }
+            2 => self.state_intervals(),
             _ => self.lifecycle(LifecycleEvent::OwnersWanted),
+        }
+    }
+
+    /// Changes the refresh interval of the hardware behind a source, in sources that are open as well.
+    fn state_intervals(&mut self) {
+        let word = *self.random.choose(&["cpu", "memory", "node"]);
+        let interval: Option<Period> =
+            self.random.percent(70).then(|| self.random.choose(&PERIODS).parse().unwrap());
+        match interval {
+            Some(interval) => drop(self.edge.refresh_intervals.insert(word.to_owned(), interval)),
+            None => drop(self.edge.refresh_intervals.remove(word)),
+        }
+        for (_, target) in self.targets.iter() {
+            let is_meant = |name: &str| name.split('/').next_back() == Some(word);
+            let sources = target.sources.open().iter().filter(|(name, _)| is_meant(name));
+            sources.for_each(|(_, source)| source.stated_interval.set(interval));
+        }
+        for key in self.targets.keys_where(|target| target.sources.has_new_intervals()) {
+            self.admission(AdmissionEvent::IntervalsStated(key));
         }
     }
 
@@ -234,17 +259,18 @@ impl Scenario {
                 assert!(lease.ends_ns > self.now.monotonic_ns, "a lease of {key:?} has outlived its time");
             }
             for (metric, in_force) in target.plan_in_force() {
+                let interval = target.sources.sampled()[&metric].iter().map(|(_, interval)| *interval).min();
+                let interval = interval.flatten().unwrap_or(Period::MIN);
+                assert!(in_force.period >= interval, "{metric} of {key:?} is faster than its hardware");
                 if let Some(baseline) = target.plan.baseline.period(&metric) {
-                    assert!(in_force.period <= baseline, "{metric} of {key:?} is slower than its baseline");
+                    let longest = baseline.max(interval);
+                    assert!(in_force.period <= longest, "{metric} of {key:?} is slower than its baseline");
                 }
+                assert_eq!(in_force.requested.is_some(), in_force.reason().is_some(), "{in_force:?}");
             }
             self.check_name(key, target);
             assert_eq!(target.plan.baseline, self.standing.baseline, "{key:?} has the baseline in force");
-            let present = target.found_at.as_ref().filter(|_| target.plan.wants_steps());
-            let present = present.and_then(|path| self.steps.get(path)).cloned().unwrap_or_default();
-            let open = target.sources.open().values().filter_map(|source| source.step.as_deref());
-            let open: BTreeMap<String, Step> = open.map(|step| (step.name.clone(), step.clone())).collect();
-            assert_eq!(open, present, "the steps of {key:?}");
+            self.check_steps(key, target);
         }
     }
 }

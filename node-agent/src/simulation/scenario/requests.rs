@@ -6,6 +6,7 @@ use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 
 use super::jobs::sluid;
 use super::{Awaited, METRICS, PERIODS, ROOT, Scenario, USERS};
@@ -31,7 +32,9 @@ impl Scenario {
             })
             .collect();
         let duration_us = self.random.percent(80).then(|| 1 + self.random.below(100_000_000));
-        LeaseRequest { principal, job_id, metrics, since_us: None, duration_us }
+        let level = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
+        let level = if self.random.percent(40) { *self.random.choose(&level) } else { None };
+        LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us }
     }
 
     pub(super) fn request_lease(&mut self) {
@@ -123,6 +126,7 @@ impl Scenario {
             sampling: self.random.percent(60).then_some(sampling),
             refused: None,
             facts: JobFacts { cores: Some(4), ..JobFacts::default() },
+            gpu_devices: None,
             details: JobDetails { gpus: Some(1), ..JobDetails::default() },
         };
         let (reply, answer) = Awaited::new();

@@ -3,24 +3,28 @@
 //! Source: perf_event_open(2), `PERF_FORMAT_GROUP`.
 
 mod events;
+mod families;
+mod followed;
 mod open;
+mod values;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use polymeter_proto::catalogue::perf::PerfEvent;
-use polymeter_proto::catalogue::{self, Definition};
-use polymeter_proto::series::Labels;
+use polymeter_proto::catalogue::Definition;
 use rustix::io::Errno;
 
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::{Slot, Unavailable};
-use events::{config, event, meaning};
+use events::config;
 use open::{Group, Opener};
+use values::{GROUP_WORDS, slots};
 
-pub(crate) use events::groups;
+pub(crate) use events::{groups, meaning};
+pub(crate) use followed::FollowedSource;
+pub use followed::ProcessFollower;
 pub use open::PerfTarget;
 
 /// Events that are counted together, so that their ratios are meaningful.
@@ -33,17 +37,15 @@ pub struct PerfSource {
     sums: Vec<u64>,
 }
 
-/// The number of words before the values of a group: their number, and the two times.
-const GROUP_WORDS: usize = 3;
-
 impl PerfSource {
-    /// Opens `wanted`, one group, for `target` on each of `cpus`. Events that cannot be counted are left out and returned with the
+    /// Opens `wanted`, one group, for `target` on each of `cpus`. Their series have `target_labels`. Events that cannot be counted are left out and returned with the
     /// reasons.
     pub fn open(
         target: &PerfTarget,
         wanted: &[Definition],
         cpus: &[usize],
         tracefs: &Path,
+        target_labels: &[(String, String)],
     ) -> (Option<Self>, Vec<Unavailable>) {
         let mut unavailable = Vec::new();
         let mut configured = Vec::new();
@@ -74,7 +76,7 @@ impl PerfSource {
         let definitions: Vec<_> = configured.into_iter().map(|(definition, _)| definition).collect();
         match opened {
             Ok((groups, user_only)) if !groups.is_empty() && !definitions.is_empty() => {
-                (Some(Self::new(groups, &definitions, user_only)), unavailable)
+                (Some(Self::new(groups, &definitions, user_only, target_labels)), unavailable)
             }
             Ok(_) => (None, unavailable),
             Err(reason) => {
@@ -85,26 +87,13 @@ impl PerfSource {
         }
     }
 
-    fn new(groups: Vec<Group>, definitions: &[Definition], user_only: bool) -> Self {
-        // Without the right to count the kernel, only user mode is counted, which is another series.
-        let mode = user_only.then(|| ("mode".to_owned(), "user".to_owned()));
-        let labels = |more: Option<(String, String)>| {
-            Labels::new(mode.iter().cloned().chain(more).collect()).unwrap_or_default()
-        };
-        let slot = |definition: &Definition| Slot { definition: definition.clone(), labels: labels(None) };
-        let mut slots: Vec<_> = definitions.iter().map(slot).collect();
-        let is_hardware = |definition: &&Definition| {
-            !matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
-        };
-        // Software events are never multiplexed; the times of a hardware group give the time for which it counted.
-        if let Some(first) = definitions.iter().find(is_hardware) {
-            for name in ["perf.time_enabled", "perf.time_running"] {
-                let labels = labels(Some(("group".to_owned(), first.name())));
-                slots.extend(
-                    catalogue::find(name).map(|definition| Slot { definition, labels: labels.clone() }),
-                );
-            }
-        }
+    fn new(
+        groups: Vec<Group>,
+        definitions: &[Definition],
+        user_only: bool,
+        target_labels: &[(String, String)],
+    ) -> Self {
+        let slots = slots(definitions, user_only, target_labels);
         let words = GROUP_WORDS + definitions.len();
         Self { groups, slots, events: definitions.len(), buffer: vec![0; words * 8], sums: vec![0; words] }
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
 use perf_event::events::Raw;
@@ -27,6 +28,19 @@ pub(crate) struct Group {
     pub(crate) _members: Vec<Counter>,
     /// The event's position, if it is the only one: inherited events cannot be read as groups.
     pub(crate) single: Option<usize>,
+}
+
+impl Group {
+    /// Reads its only event: the value, and the times for which it was enabled and running. Does not allocate.
+    pub(crate) fn read_single(&self) -> Option<[u64; 3]> {
+        #[expect(unsafe_code, reason = "the crate lends the descriptor as a bare number only")]
+        // SAFETY: `self.leader` owns the descriptor and outlives this borrow.
+        let leader = unsafe { BorrowedFd::borrow_raw(self.leader.as_raw_fd()) };
+        let mut words = [0; 24];
+        let len = rustix::io::read(leader, &mut words).ok()?;
+        let mut words = words.get(..len)?.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
+        Some([words.next()?, words.next()?, words.next()?])
+    }
 }
 
 /// Opens events of one target.

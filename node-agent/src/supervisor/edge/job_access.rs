@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use polymeter_proto::series::Identifier;
+use polymeter_service::clock;
 
 use super::Edge;
 use crate::admission::Descriptors;
@@ -14,6 +15,15 @@ use crate::request::{JobSpec, RegisterError};
 use crate::sources::Target;
 use crate::supervisor::owner_lookups::User;
 use crate::targets::{TargetKey, Targets, TrackedTarget};
+
+/// The way in which jobs are searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::supervisor) enum Search {
+    /// A walk through all cgroups.
+    Walk,
+    /// The result of the last walk, if no change was reported since and a walk is not due.
+    Rescan,
+}
 
 impl Edge {
     /// Watches the processes and cgroups of a job. Returns true if one has ended meanwhile.
@@ -38,15 +48,19 @@ impl Edge {
         self.exit_events.as_mut().map(ExitEvents::drain).unwrap_or_default()
     }
 
-    /// Walks through the cgroups. `has_room` returns whether there is room for a number of jobs; if not, their owners
-    /// are needed, too.
-    pub(in crate::supervisor) fn walk(
+    /// Finds the jobs that exist. `has_room` returns whether there is room for a number of jobs; if not, their owners are
+    /// needed, too.
+    pub(in crate::supervisor) fn find_jobs(
         &mut self,
+        search: Search,
         targets: &Targets,
         has_room: impl Fn(usize, Descriptors) -> bool,
     ) -> LifecycleEvent {
-        let descriptors = self.descriptors();
-        let mut found = self.discovery.walk();
+        let (descriptors, now_ns) = (self.descriptors(), clock::monotonic_ns());
+        let mut found = match search {
+            Search::Walk => self.discovery.walk(now_ns),
+            Search::Rescan => self.discovery.rescan(now_ns),
+        };
         if !has_room(found.len(), descriptors) {
             for job in found.values_mut().filter(|job| !job.names_owner()) {
                 let directory = job.cgroups.directories().first().map(|path| path.to_path_buf());

@@ -2,6 +2,8 @@
 
 mod job_access;
 
+pub(in crate::supervisor) use job_access::Search;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +16,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::admission::Descriptors;
-use crate::cgroups::{Mounts, SeenSteps, Step, StepAdmission, steps};
+use crate::cgroups::{Mounts, SeenSteps, Step, StepAdmission, StepCounts, steps};
 use crate::config::AgentConfig;
 use crate::counters::Counters;
 use crate::delivery::tap::Tap;
@@ -24,12 +26,13 @@ use crate::lifecycle::discovery::Discovery;
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::request::Availability;
 use crate::sources::{
-    Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory, SummedFileSource, Target,
+    ExitedTasks, Finder, Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory,
+    SummedFileSource, Target, Unavailable, remove_resctrl_groups,
 };
 use crate::stats_cache::StatsCache;
 use crate::supervisor::probe::try_out;
 use crate::targets::{
-    Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, describe,
+    Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep, describe,
 };
 
 /// The time until a command is tried again if too many wait: the sampler takes them all at its next wake-up.
@@ -57,6 +60,8 @@ pub(in crate::supervisor) struct Edge {
     mounts: Mounts,
     cpus: Vec<usize>,
     perf_fd_limit: usize,
+    busiest_processes: usize,
+    exited: Arc<ExitedTasks>,
     descriptor_limit: usize,
 }
 
@@ -75,6 +80,8 @@ impl Edge {
         let warn_of = |error: &std::io::Error| {
             warn!(%error, "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded");
         };
+        // Before any job is sampled, so that no RMID is missing.
+        remove_resctrl_groups(&mounts);
         Self {
             shared,
             discovery: discovery(config, &mounts),
@@ -83,6 +90,8 @@ impl Edge {
             mounts,
             cpus,
             perf_fd_limit: config.perf_fd_limit,
+            busiest_processes: config.busiest_processes,
+            exited: Arc::default(),
             descriptor_limit: kernel::descriptor_limit(),
         }
     }
@@ -90,6 +99,7 @@ impl Edge {
     /// Applies another configuration to the search for jobs.
     pub(in crate::supervisor) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
         self.perf_fd_limit = config.perf_fd_limit;
+        self.busiest_processes = config.busiest_processes;
         if has_other_jobs {
             self.discovery = discovery(config, &self.mounts);
         }
@@ -129,14 +139,26 @@ impl Edge {
         counters.descriptor_limit.store(descriptors.limit as u64, Relaxed);
     }
 
+    /// Returns the number of descriptors that further perf events of a target may take.
+    fn perf_room(&self, target: &TrackedTarget) -> usize {
+        let of_job = self.perf_fd_limit.saturating_sub(target.sources.perf_descriptors());
+        of_job.min(self.descriptors().spare())
+    }
+
     /// Returns a factory for further sources of a target.
-    fn factory(&self, target: &TrackedTarget) -> SourceFactory<'_> {
+    fn factory<'a>(&'a self, target: &'a TrackedTarget) -> SourceFactory<'a> {
         SourceFactory {
             mounts: &self.mounts,
             cpus: &self.cpus,
-            perf_descriptors: self.perf_fd_limit.min(self.descriptors().spare()),
+            perf_descriptors: self.perf_room(target),
             first_perf_group: target.sources.next_perf_group(),
+            job: target.job.as_ref().map(|job| &job.descriptor.job_id),
             step: None,
+            cpu_account: target.job.as_ref().map(|_| target.sources.cpu_account()),
+            gpu_devices: target.gpu_devices.as_deref(),
+            busiest: target.job.as_ref().map(|_| target.sources.busiest()),
+            busiest_processes: self.busiest_processes,
+            exited: Some(&self.exited),
         }
     }
 
@@ -154,25 +176,39 @@ impl Edge {
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
     }
 
-    /// Opens the sources of one step or task. Unavailable metrics of a step are not reported: those of its job are.
-    pub(in crate::supervisor) fn open_step(&self, target: &TrackedTarget, step: &Arc<Step>) -> Vec<Opened> {
+    /// Opens the wanted sources of one step or task, of which perf events may take `perf_descriptors` less than the job has left.
+    pub(in crate::supervisor) fn open_step(
+        &self,
+        target: &TrackedTarget,
+        step: &Arc<Step>,
+        wanted: &WantedOfStep,
+        perf_descriptors: usize,
+    ) -> (Vec<Opened>, Vec<Unavailable>) {
         if Identifier::try_from(step.name.as_str()).is_err() || Labels::new(step.labels.clone()).is_err() {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
         let factory = SourceFactory {
-            perf_descriptors: 0,
-            first_perf_group: 0,
+            perf_descriptors: self.perf_room(target).saturating_sub(perf_descriptors),
+            first_perf_group: wanted.first_perf_group,
             step: Some(step),
+            cpu_account: None,
+            busiest: None,
             ..self.factory(target)
         };
         let cgroups = Target::Cgroups(step.cgroups.clone());
-        factory.open(&cgroups, &target.plan.step_definitions(step.level)).0
+        factory.open(&cgroups, &wanted.definitions)
     }
 
     /// Returns the current steps and tasks of a target, if the plan wants any.
     pub(in crate::supervisor) fn steps_of(target: &TrackedTarget) -> BTreeMap<String, Step> {
         let cgroups = target.cgroups().filter(|_| target.plan.wants_steps());
         cgroups.map(steps::find).unwrap_or_default()
+    }
+
+    /// Returns the numbers of the current steps and tasks of a target.
+    pub(in crate::supervisor) fn step_counts(target: &TrackedTarget) -> StepCounts {
+        let present = target.cgroups().map(steps::find).unwrap_or_default();
+        StepCounts::of(present.values())
     }
 
     /// Returns whether the sources of a step or task are to be opened: there must be descriptors, and the number of
@@ -184,7 +220,7 @@ impl Edge {
         name: &str,
     ) -> bool {
         // Without descriptors it waits for the next rescan.
-        if target.sources.has_step(name) || self.descriptors().spare() == 0 {
+        if self.descriptors().spare() == 0 {
             return false;
         }
         let admission = target.sources.admit_step(name);
@@ -208,25 +244,33 @@ impl Edge {
         try_out(definitions, opened, unavailable)
     }
 
-    /// Lets the sources of a job that are sums over cgroups find the current cgroups. Returns true if there are more to
+    /// Lets the sources of a job that are sums over cgroups or processes find the current ones. Returns true if there are more to
     /// be found soon.
     pub(in crate::supervisor) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
         if self.descriptors().spare() == 0 {
             return false;
         }
         let mut is_incomplete = false;
-        for (name, below) in target.sources.descendants() {
-            match below.scan() {
-                ScanResult::All => {}
-                ScanResult::Some => is_incomplete = true,
-                ScanResult::TooMany => {
+        let mut perf_room = self.perf_room(target);
+        for (name, finder) in target.sources.finders() {
+            let before = finder.perf_descriptors();
+            match (finder.scan(perf_room), &*finder) {
+                (ScanResult::All, _) => {}
+                (ScanResult::Some, _) => is_incomplete = true,
+                (ScanResult::TooMany, Finder::Cgroups(_)) => {
                     let most = SummedFileSource::CGROUPS;
                     warn!(
                         "cannot sum {name} over all cgroups of {}: the limit of {most} is reached",
                         describe(key)
                     );
                 }
+                (ScanResult::TooMany, Finder::Processes(_)) => warn!(
+                    "cannot count the perf events of all processes of {}: the limit of descriptors is reached; raise \
+                     perf_fd_limit, or sample fewer events",
+                    describe(key)
+                ),
             }
+            perf_room = perf_room.saturating_sub(finder.perf_descriptors().saturating_sub(before));
         }
         is_incomplete
     }

@@ -1,6 +1,7 @@
 //! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are open. Pure:
 //! the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
 
+mod refresh;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +11,13 @@ use std::sync::Arc;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::{Identifier, Labels};
 
-use crate::cgroups::{SeenSteps, Step};
+use crate::cgroups::SeenSteps;
+use crate::counters::CpuAccount;
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
-use crate::sources::{Descendants, Opened, Slot, Source, Unavailable};
+use crate::sources::{BusiestProcesses, Finder, Opened, Slot, Source, Unavailable};
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
+use crate::targets::open_step::OpenStep;
 
 /// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a device that is
 /// added and removed all the time costs little.
@@ -47,8 +50,8 @@ pub(crate) struct SourceSet {
     series: SeriesIds,
     /// The last values of its counters, by metric and labels.
     progress: BTreeMap<(String, Labels), Arc<SeriesProgress>>,
-    /// The steps and tasks whose files are open, by name.
-    steps: BTreeMap<String, Arc<Step>>,
+    /// The steps and tasks whose sources are open, by name.
+    steps: BTreeMap<String, OpenStep>,
     /// All steps and tasks that were sampled.
     seen_steps: SeenSteps,
     /// Files without a line of any wanted metric: they are read only at rescans.
@@ -59,6 +62,10 @@ pub(crate) struct SourceSet {
     perf: PerfEvents,
     /// The metrics for which the files were opened.
     files: Vec<Definition>,
+    /// The agent's CPU time for the target, if it is a job.
+    cpu_account: Arc<CpuAccount>,
+    /// The processes of the target that have series of their own, if it is a job.
+    busiest: Arc<BusiestProcesses>,
 }
 
 impl SourceSet {
@@ -72,6 +79,16 @@ impl SourceSet {
         self.open.iter().filter(|(_, source)| source.step.is_none())
     }
 
+    /// Returns the account of the agent's CPU time for a job.
+    pub(crate) const fn cpu_account(&self) -> &Arc<CpuAccount> {
+        &self.cpu_account
+    }
+
+    /// Returns the processes of a job that have series of their own.
+    pub(crate) const fn busiest(&self) -> &Arc<BusiestProcesses> {
+        &self.busiest
+    }
+
     /// Returns the unavailable metrics, with the reasons.
     pub(crate) fn unavailable(&self) -> &[(String, String)] {
         &self.unavailable
@@ -80,6 +97,18 @@ impl SourceSet {
     /// Returns true if perf events that count this metric are open or known to be unavailable.
     pub(crate) fn counts(&self, definition: &Definition) -> bool {
         self.perf.definitions.contains(definition)
+    }
+
+    /// Returns true if perf events are counted process by process.
+    pub(crate) fn follows_processes(&self) -> bool {
+        self.open.values().any(|source| matches!(source.below, Some(Finder::Processes(_))))
+    }
+
+    /// Returns the number of descriptors of its perf events, those of steps and tasks included.
+    pub(crate) fn perf_descriptors(&self) -> usize {
+        // Sources without slots are about to be closed.
+        let open = self.open.values().filter(|source| !source.slots.is_empty());
+        open.map(OpenSource::perf_descriptors).sum()
     }
 
     /// Returns the number of the next perf group, for its name.
@@ -142,7 +171,7 @@ impl SourceSet {
         changes
     }
 
-    /// Gives sources that stay open the periods of the plan, and closes perf groups without a wanted event.
+    /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without a wanted metric.
     fn regroup(
         &mut self,
         ids: &mut SessionIds,
@@ -150,10 +179,11 @@ impl SourceSet {
         kept: BTreeMap<String, OpenSource>,
         changes: &mut SourceChanges,
     ) {
-        for (name, source) in kept {
+        for (name, mut source) in kept {
+            source.take_interval();
             let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
             let groups = self.groups(ids, owner, &identifier, &source);
-            if groups.is_empty() && is_perf(&name) {
+            if groups.is_empty() && costs_unread(&name) {
                 let is_closed =
                     |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
                 self.perf.definitions.retain(|definition| !is_closed(definition));
@@ -191,12 +221,12 @@ impl SourceSet {
                 },
                 |source| source.id,
             );
-            let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
-            let open = OpenSource { id, slots, step, is_lasting, below };
+            let open = OpenSource::new(id, &source, step, below);
             let groups = self.groups(ids, owner, &identifier, &open);
             let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
             let active = active.with_progress(|slot| self.progress_of(slot));
+            let active = active.with_cpu_account(owner.job.map(|_| Arc::clone(&self.cpu_account)));
             added.push((id, Box::new(active)));
             self.open.insert(name, open);
         }
@@ -234,8 +264,8 @@ impl SourceSet {
 
     /// Adds a source that is not read: the values of a user.
     pub(crate) fn add_unread(&mut self, name: &str, id: SourceId) {
-        let open = OpenSource { id, slots: Vec::new(), step: None, is_lasting: true, below: None };
-        self.open.insert(name.to_owned(), open);
+        let open = OpenSource::new(id, &Source::user_supplied(), None, None);
+        self.open.insert(name.to_owned(), OpenSource { is_lasting: true, ..open });
     }
 
     /// Returns the ids of the series of the target.
@@ -243,8 +273,8 @@ impl SourceSet {
         &mut self.series
     }
 
-    /// Returns the finders of cgroups below a source, with the names of the sources.
-    pub(crate) fn descendants(&mut self) -> impl Iterator<Item = (&String, &mut Descendants)> {
+    /// Returns the finders of sources, with the names of the sources.
+    pub(crate) fn finders(&mut self) -> impl Iterator<Item = (&String, &mut Finder)> {
         self.open.iter_mut().filter_map(|(name, source)| source.below.as_mut().map(|below| (name, below)))
     }
 
@@ -311,6 +341,11 @@ impl SourceSet {
 /// Returns true if the name is that of a perf source or metric.
 pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
+}
+
+/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when it is not read.
+fn costs_unread(name: &str) -> bool {
+    is_perf(name) || name.starts_with("ebpf/")
 }
 
 /// Returns the reason why the metrics of a source with a hanging read are unavailable.

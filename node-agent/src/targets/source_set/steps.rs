@@ -1,12 +1,16 @@
 //! The sources of a target's steps and tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::SourceSet;
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::step_level::StepLevel;
+
+use super::{SourceSet, is_perf};
 use crate::cgroups::{Step, StepAdmission};
-use crate::sources::Opened;
+use crate::sources::{Opened, Unavailable};
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
+use crate::targets::open_step::{OpenStep, WantedOfStep};
 
 impl SourceSet {
     /// Returns true if steps or tasks have sources.
@@ -14,15 +18,31 @@ impl SourceSet {
         self.open.values().any(|source| source.step.is_some())
     }
 
-    /// Forgets the open steps, which were opened for another plan: the next [`Self::retain_steps`] closes them.
-    pub(crate) fn forget_steps(&mut self) {
-        self.steps.clear();
+    /// Returns the number of open steps or tasks.
+    pub(crate) fn open_steps(&self, level: StepLevel) -> usize {
+        self.steps.values().filter(|open| open.step.level == level).count()
+    }
+
+    /// Returns the unavailable metrics with the reasons, those of steps and tasks included. Equal reasons of several steps are one.
+    pub(crate) fn unavailable_with_steps(&self) -> Vec<(String, String)> {
+        let of_steps = StepLevel::ALL.into_iter().flat_map(|level| self.missing_at(level));
+        let prefixed = of_steps.map(|(metric, reason)| (metric, format!("steps and tasks: {reason}")));
+        let of_steps: BTreeSet<(String, String)> = prefixed.collect();
+        self.unavailable.iter().cloned().chain(of_steps).collect()
+    }
+
+    /// Returns the perf events of steps or tasks that cannot be counted, with the reasons. Files are not mentioned: what is missing in
+    /// those of a step is missing in its job's.
+    pub(crate) fn missing_at(&self, level: StepLevel) -> BTreeSet<(String, String)> {
+        let of_level = self.steps.values().filter(|open| open.step.level == level);
+        let missing = of_level.flat_map(|open| &open.missing);
+        missing.map(|missing| (missing.definition.name(), missing.reason.clone())).collect()
     }
 
     /// Removes the sources of steps and tasks that are gone or have other cgroups now; [`Self::commit_steps`] closes
     /// them.
     pub(crate) fn retain_steps(&mut self, present: &BTreeMap<String, Step>) -> BTreeMap<String, OpenSource> {
-        self.steps.retain(|name, step| present.get(name) == Some(&**step));
+        self.steps.retain(|name, open| present.get(name) == Some(&*open.step));
         let (kept, stale) = std::mem::take(&mut self.open).into_iter().partition(|(_, source)| {
             source.step.as_ref().is_none_or(|step| self.steps.contains_key(&step.name))
         });
@@ -30,9 +50,56 @@ impl SourceSet {
         stale
     }
 
-    /// Returns true if the files of a step or task are open.
-    pub(crate) fn has_step(&self, name: &str) -> bool {
-        self.steps.contains_key(name)
+    /// Returns true if sources of a step or task must be opened or closed for these metrics.
+    pub(crate) fn needs_step(&self, name: &str, definitions: &[Definition]) -> bool {
+        let Some(open) = self.steps.get(name) else { return !definitions.is_empty() };
+        let (perf, files) = divided(definitions);
+        let is_new = |definition: &Definition| !open.perf.contains(definition);
+        files != open.files || perf.iter().any(is_new) || self.kept_perf(open, &perf).len() < open.perf.len()
+    }
+
+    /// Returns the perf events of an open step that stay open for these wanted ones: an unwanted one does with others of its group.
+    fn kept_perf(&self, open: &OpenStep, perf: &[Definition]) -> Vec<Definition> {
+        let of_step = self.open.values().filter(|source| source.step.as_ref() == Some(&open.step));
+        let shared: Vec<&Definition> = of_step
+            .filter(|source| has_wanted(source, perf))
+            .flat_map(|source| source.slots.iter().map(|slot| &slot.definition))
+            .collect();
+        let known = open.perf.iter();
+        known.filter(|known| perf.contains(known) || shared.contains(known)).cloned().collect()
+    }
+
+    /// Returns the sources that must be opened for these metrics of a step or task, and moves those that must be closed or opened
+    /// anew to `stale`.
+    pub(crate) fn wanted_of_step(
+        &mut self,
+        name: &str,
+        definitions: &[Definition],
+        stale: &mut BTreeMap<String, OpenSource>,
+    ) -> WantedOfStep {
+        let (perf, files) = divided(definitions);
+        let (mut kept_perf, mut first_perf_group, mut has_other_files) = (Vec::new(), 0, true);
+        if let Some(open) = self.steps.get(name) {
+            kept_perf = self.kept_perf(open, &perf);
+            (first_perf_group, has_other_files) = (open.perf_groups, files != open.files);
+        }
+        let is_unwanted = |source_name: &str, source: &OpenSource| {
+            let is_closed =
+                if is_perf_of_step(name, source_name) { !has_wanted(source, &perf) } else { has_other_files };
+            is_closed && source.step.as_ref().is_some_and(|step| step.name == name)
+        };
+        let (unwanted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.open).into_iter().partition(|(name, source)| is_unwanted(name, source));
+        self.open = kept;
+        stale.extend(unwanted);
+        if let Some(open) = self.steps.get_mut(name) {
+            open.missing.retain(|missing| kept_perf.contains(&missing.definition));
+            open.perf.clone_from(&kept_perf);
+        }
+        let new_perf: Vec<Definition> =
+            perf.into_iter().filter(|definition| !kept_perf.contains(definition)).collect();
+        let definitions = files.iter().filter(|_| has_other_files).chain(&new_perf).cloned().collect();
+        WantedOfStep { definitions, first_perf_group, files, new_perf }
     }
 
     /// Admits a step or task if it is known or within the limit.
@@ -40,9 +107,25 @@ impl SourceSet {
         self.seen_steps.admit(name)
     }
 
-    /// Records that the files of a step or task are open.
-    pub(crate) fn add_step(&mut self, step: Arc<Step>) {
-        self.steps.insert(step.name.clone(), step);
+    /// Records that the wanted sources of a step or task are open, apart from `unavailable` ones. Without any it is forgotten.
+    pub(crate) fn add_step(
+        &mut self,
+        step: Arc<Step>,
+        wanted: WantedOfStep,
+        opened: &[Opened],
+        unavailable: Vec<Unavailable>,
+    ) {
+        let name = step.name.clone();
+        let new =
+            || OpenStep { step, files: Vec::new(), perf: Vec::new(), perf_groups: 0, missing: Vec::new() };
+        let open = self.steps.entry(name.clone()).or_insert_with(new);
+        open.perf_groups += opened.iter().filter(|opened| is_perf_of_step(&name, &opened.name)).count();
+        open.files = wanted.files;
+        open.perf.extend(wanted.new_perf);
+        open.missing.extend(unavailable.into_iter().filter(|missing| missing.definition.is_perf()));
+        if open.files.is_empty() && open.perf.is_empty() {
+            self.steps.remove(&name);
+        }
     }
 
     /// Replaces stale sources of steps and tasks by opened ones.
@@ -57,4 +140,19 @@ impl SourceSet {
         self.replace(ids, owner, opened, stale, false, &mut changes);
         changes
     }
+}
+
+/// Returns the perf events, and the other metrics.
+fn divided(definitions: &[Definition]) -> (Vec<Definition>, Vec<Definition>) {
+    definitions.iter().cloned().partition(Definition::is_perf)
+}
+
+/// Returns true if a source has one of these metrics.
+fn has_wanted(source: &OpenSource, wanted: &[Definition]) -> bool {
+    source.slots.iter().any(|slot| wanted.contains(&slot.definition))
+}
+
+/// Returns true if the name is that of a perf source of a step or task.
+fn is_perf_of_step(step: &str, source: &str) -> bool {
+    source.strip_prefix(step).and_then(|rest| rest.strip_prefix('/')).is_some_and(is_perf)
 }

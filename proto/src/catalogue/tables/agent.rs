@@ -2,8 +2,12 @@
 
 use crate::catalogue::metric::{Metric, Scope};
 use crate::catalogue::origin::Origin;
+use crate::period::Period;
 use crate::series::Unit::{Bytes, Count, Nanoseconds};
 use crate::series::{Kind, Unit};
+
+/// The shortest time between two divisions of the agent's CPU time among the jobs.
+const SHARES_PERIOD: Period = Period::TEN_MILLISECONDS;
 
 /// A count of the agent, by the name of its field in the kind `agent`.
 const fn agent(field: &'static str) -> Origin {
@@ -28,6 +32,13 @@ pub(crate) static METRICS: &[Metric] = &[
         &[agent("cpu_time")],
         "CPU time of the agent, all threads, user and system.",
     ),
+    Metric::counter(
+        "agent.job.cpu.time",
+        Nanoseconds,
+        &[agent("job_cpu_time")],
+        "CPU time that the agent spent for the job: its share of `agent.cpu.time`, by the time of its reads.",
+    )
+    .updated_every(SHARES_PERIOD),
     own("agent.memory.resident", Bytes, Kind::Gauge, &[agent("resident")], "Resident memory of the agent."),
     own("agent.samples.due", Count, Kind::Counter, &[agent("due")], "Samples that were due."),
     own("agent.samples.taken", Count, Kind::Counter, &[agent("taken")], "Samples that were taken."),

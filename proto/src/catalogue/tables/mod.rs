@@ -1,29 +1,70 @@
 //! The metric tables, one file for each field of measurement.
 
 mod agent;
+mod busiest;
 mod cgroup;
+mod cray;
+mod drm_gpu;
+mod ebpf;
+mod energy;
+mod ethernet;
+mod exited;
 mod filesystem;
+mod gpfs;
 mod hwmon;
 mod infiniband;
+mod infiniband_hardware;
+mod ipmi;
+mod job_cpus;
+mod lnet;
+mod lustre;
 mod memory;
+mod nfs;
 mod node;
+mod numa;
+mod nvidia;
 mod perf;
 mod process;
+mod processor;
+mod resctrl;
+mod slingshot;
 
 use super::metric::Metric;
 
 /// All tables, in the order of the documentation.
 pub(crate) static ALL: &[&[Metric]] = &[
     cgroup::CPU,
+    job_cpus::METRICS,
     memory::STAT,
     memory::USAGE,
     cgroup::OTHER,
     cgroup::PRESSURE,
     perf::METRICS,
     process::METRICS,
+    resctrl::METRICS,
+    ebpf::METRICS,
+    nvidia::JOB,
+    nvidia::JOB_PROCESSES,
+    busiest::METRICS,
+    exited::METRICS,
     node::METRICS,
     filesystem::METRICS,
+    ethernet::METRICS,
     infiniband::METRICS,
+    infiniband_hardware::METRICS,
+    slingshot::METRICS,
+    lnet::METRICS,
+    lustre::METRICS,
+    nfs::METRICS,
+    gpfs::METRICS,
+    energy::METRICS,
+    cray::METRICS,
+    ipmi::METRICS,
     hwmon::METRICS,
+    processor::METRICS,
+    numa::METRICS,
+    nvidia::NODE,
+    nvidia::NODE_PROCESSES,
+    drm_gpu::METRICS,
     agent::METRICS,
 ];

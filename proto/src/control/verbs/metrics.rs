@@ -48,6 +48,9 @@ pub struct MetricLine {
     /// The duration of one read of the source, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ns: Option<f64>,
+    /// The interval at which the hardware updates it, at least; shorter periods are granted at this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_interval: Option<String>,
     /// The period at which it is sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,

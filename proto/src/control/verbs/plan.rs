@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
+use crate::step_level::StepLevel;
 
 /// The fields of `plan`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct PlanAnswer {
 pub struct PlanLine {
     /// The metric.
     pub metric: String,
+    /// `step` or `task` for the period of each step or task; without it, of the job or node as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<StepLevel>,
     /// The period in force.
     pub period: String,
     /// The cause of the period: `baseline`, `registration`, `lease`.
@@ -48,9 +52,12 @@ pub struct PlanLine {
     /// The end of the lease, in microseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_us: Option<i64>,
-    /// The requested period of the lease, if the governor has stretched it.
+    /// The requested period, if a longer one is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested: Option<String>,
+    /// The reason why a longer period than the requested one is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A request at submission that was refused.

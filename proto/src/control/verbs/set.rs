@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::control::fields::PlanFields;
 use crate::control::refusal::PredictedCost;
 use crate::control::verb::{Access, Remote, Verb};
+use crate::step_level::StepLevel;
 
 /// The fields of `set`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct SetRequest {
     /// The job's id; without it, the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// `step` or `task` for the periods of each step or task of the job; without it, those of the job as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<StepLevel>,
     /// Selectors and periods.
     #[serde(default)]
     pub plan: PlanFields,
@@ -36,10 +40,19 @@ impl Verb for SetRequest {
 pub struct LeaseAnswer {
     /// The effective period of each selected metric.
     pub metrics: BTreeMap<String, String>,
+    /// The reasons why metrics are sampled less often than requested, by metric.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reasons: BTreeMap<String, String>,
     /// Selected metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
     /// The predicted cost of all sampling of the job from now on.
     pub cost: PredictedCost,
     /// The end of the lease, in microseconds since the epoch.
     pub until_us: i64,
+    /// The level that was requested: `step` or `task`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<StepLevel>,
+    /// The number of steps or tasks that are sampled now. Those that begin during the lease follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<usize>,
 }

@@ -54,6 +54,9 @@ pub struct StartRequest {
     /// The job's name and requested resources.
     #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
     pub details: Box<JobDetails>,
+    /// Its GPUs on this node: their numbers or UUIDs, separated by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_devices: Option<String>,
 }
 
 impl Verb for StartRequest {

@@ -189,10 +189,9 @@ impl View {
 fn reason(line: &PlanLine, now_us: Option<i64>) -> String {
     let ends = line.until_us.zip(now_us).map(|(until_us, now_us)| units::remaining(now_us, until_us));
     let ends = ends.map_or_else(String::new, |time| format!(", ends in {time}"));
-    let requested = line.requested.as_ref().filter(|_| now_us.is_some());
-    let requested =
-        requested.map_or_else(String::new, |period| format!(", lengthened by the governor from {period}"));
-    printable(&format!("{}{ends}{requested}", plan::reason(line))).into_owned()
+    let longer = line.reason.as_ref().filter(|_| now_us.is_some());
+    let longer = longer.map_or_else(String::new, |reason| format!("; {reason}"));
+    printable(&format!("{}{ends}{longer}", plan::reason(line))).into_owned()
 }
 
 /// Lays out a line of the table.

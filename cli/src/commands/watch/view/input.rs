@@ -8,7 +8,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::keys::{self, KeyAction};
 use super::period_steps;
-use super::state::{Mode, View, ViewAction};
+use super::state::{Mode, View, ViewAction, plan_key};
 
 /// The duration of a lease that a key requests.
 pub(super) const LEASE: &str = "10min";
@@ -74,7 +74,7 @@ impl View {
     fn change_period(&mut self, next: fn(Period) -> Option<Period>) -> ViewAction {
         let rows = self.rows();
         let Some(row) = self.position(&rows).and_then(|at| rows.get(at)) else { return ViewAction::None };
-        let metric = row.key.0.clone();
+        let (metric, level) = plan_key(&row.key);
         let Some(period) = row.period().and_then(|period| period.parse::<Period>().ok()) else {
             self.message = format!("cannot change the period of {metric}: its values are pushed by the user");
             return ViewAction::None;
@@ -84,7 +84,8 @@ impl View {
             return ViewAction::None;
         };
         let plan = [(metric, requested.to_string())].into();
-        self.ask(Request::Set(SetRequest { job: self.job.clone(), plan, duration: Some(LEASE.to_owned()) }))
+        let (job, duration) = (self.job.clone(), Some(LEASE.to_owned()));
+        self.ask(Request::Set(SetRequest { job, level, plan, duration }))
     }
 
     fn ask(&mut self, request: Request) -> ViewAction {
@@ -137,7 +138,8 @@ impl View {
         };
         for (metric, period) in metrics {
             // Shown until the agent sends the new plan, within a second.
-            if let Some(line) = self.plan.get_mut(&metric).filter(|line| line.period != period) {
+            if let Some(line) = self.plan.get_mut(&(metric, lease.level)).filter(|line| line.period != period)
+            {
                 *line =
                     PlanLine { period, cause: "lease".to_owned(), until_us: Some(until_us), ..line.clone() };
             }

@@ -1,12 +1,13 @@
 //! The state of the live view, which the agent's answers change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::control::{
     Answer, LaggedLine, PlanAnswer, PlanLine, ProgressLine, Request, SamplesLine,
 };
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::name::Selector;
+use polymeter_proto::step_level::StepLevel;
 
 use super::recent_series::{RecentSeries, WINDOW_US};
 use crate::output::printable::printable;
@@ -16,6 +17,9 @@ const SERIES_MAX: usize = 4096;
 
 /// A metric and its labels, `key=value,...`.
 pub(super) type SeriesKey = (String, String);
+
+/// A metric, and the level of its steps or tasks; none for the job as a whole, or the node.
+pub(super) type PlanKey = (String, Option<StepLevel>);
 
 /// An action that the view requests.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +56,8 @@ pub(in crate::commands::watch) struct View {
     pub(super) job: Option<String>,
     selectors: Vec<Selector>,
     series: BTreeMap<SeriesKey, RecentSeries>,
-    pub(super) plan: BTreeMap<String, PlanLine>,
+    /// The lines of the plan, by metric and level.
+    pub(super) plan: BTreeMap<PlanKey, PlanLine>,
     pub(super) progress: Option<Progress>,
     /// The number of samples that arrived faster than they were read.
     pub(super) not_shown: u64,
@@ -139,7 +144,7 @@ impl View {
                         || self.selectors.iter().any(|selector| selector.matches(&line.metric))
                 };
                 let lines = plan.into_iter().filter(is_selected);
-                self.plan = lines.map(|line| (line.metric.clone(), line)).collect();
+                self.plan = lines.map(|line| ((line.metric.clone(), line.level), line)).collect();
                 self.remove_old_series();
             }
             Answer::Progress(ProgressLine { seconds, tally, cpu_percent }) => {
@@ -160,8 +165,8 @@ impl View {
     fn remove_old_series(&mut self) {
         let begin_us = self.now_us - WINDOW_US;
         let plan = &self.plan;
-        self.series.retain(|(metric, _), series| {
-            plan.contains_key(metric) || series.last_us().is_none_or(|last_us| last_us > begin_us)
+        self.series.retain(|key, series| {
+            plan.contains_key(&plan_key(key)) || series.last_us().is_none_or(|last_us| last_us > begin_us)
         });
     }
 
@@ -184,19 +189,36 @@ impl View {
         let of_series = self.series.iter().map(|(key, series)| Row {
             key: key.clone(),
             series: Some(series),
-            plan: self.plan.get(&key.0),
+            plan: self.plan.get(&plan_key(key)),
         });
-        let has_no_samples = |metric: &str| !self.series.keys().any(|(known, _)| known == metric);
+        let sampled: BTreeSet<PlanKey> = self.series.keys().map(plan_key).collect();
         let without_samples = self
             .plan
             .values()
-            .filter(|line| has_no_samples(&line.metric))
-            .map(|line| Row { key: (line.metric.clone(), String::new()), series: None, plan: Some(line) });
+            .filter(|line| !sampled.contains(&(line.metric.clone(), line.level)))
+            .map(|line| Row { key: key_of_line(line), series: None, plan: Some(line) });
         let rows = of_series.chain(without_samples).filter(|row| name(&row.key).contains(&self.filter));
         let mut rows: Vec<Row<'_>> = rows.collect();
         rows.sort_by(|one, other| one.key.cmp(&other.key));
         rows
     }
+}
+
+/// Returns the key of the line of the plan that determines the period of a series.
+pub(super) fn plan_key((metric, labels): &SeriesKey) -> PlanKey {
+    let mut keys = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0));
+    let labels: Vec<&str> = keys.by_ref().collect();
+    (metric.clone(), StepLevel::of_labels(|label| labels.contains(&label)))
+}
+
+/// Returns the key of a row without samples: the labels of a step or task, without values.
+fn key_of_line(line: &PlanLine) -> SeriesKey {
+    let labels = match line.level {
+        None => "",
+        Some(StepLevel::Step) => "step=",
+        Some(StepLevel::Task) => "step=,task=",
+    };
+    (line.metric.clone(), labels.to_owned())
 }
 
 /// Formats a metric and its labels.

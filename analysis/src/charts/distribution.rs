@@ -1,0 +1,54 @@
+//! Distributions of values.
+
+use polymeter_proto::units;
+
+use super::cells::NodeCells;
+use super::model::{Histogram, Spread};
+
+/// The number of classes of a histogram.
+const CLASSES: usize = 40;
+
+/// The percentages of the quantiles.
+const PERCENTAGES: [usize; 7] = [0, 5, 25, 50, 75, 95, 100];
+
+/// Returns the distribution of the nodes' means; none for fewer than two nodes.
+pub(super) fn of_node_means(nodes: &[NodeCells]) -> Option<Spread> {
+    let means: Vec<f64> = nodes.iter().filter_map(NodeCells::mean).collect();
+    if means.len() < 2 { None } else { of(means) }
+}
+
+/// Returns the distribution of all values.
+pub(super) fn of_values(nodes: &[NodeCells]) -> Option<Spread> {
+    of(nodes.iter().flat_map(|node| node.mean.iter().copied()).collect())
+}
+
+/// Returns the distribution of the finite values; none without any.
+fn of(mut values: Vec<f64>) -> Option<Spread> {
+    values.retain(|value| value.is_finite());
+    values.sort_by(f64::total_cmp);
+    let (low, high) = values.first().copied().zip(values.last().copied())?;
+    let last = values.len() - 1;
+    let quantile = |percent: usize| values.get((last * percent + 50) / 100).copied().unwrap_or(high);
+    Some(Spread { quantiles: PERCENTAGES.map(quantile), histogram: histogram(&values, low, high) })
+}
+
+/// Returns the histogram of sorted values; equal ones are in one class.
+fn histogram(values: &[f64], low: f64, high: f64) -> Histogram {
+    if high <= low {
+        return Histogram { low, high, counts: vec![values.len() as u64] };
+    }
+    let width = (high - low) / units::to_f64(CLASSES as u64);
+    let mut counts = vec![0_u64; CLASSES];
+    for value in values {
+        let class = class((value - low) / width);
+        if let Some(count) = counts.get_mut(class) {
+            *count += 1;
+        }
+    }
+    Histogram { low, high, counts }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited to the classes")]
+fn class(position: f64) -> usize {
+    (position.max(0.0) as usize).min(CLASSES - 1)
+}

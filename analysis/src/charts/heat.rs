@@ -1,0 +1,51 @@
+//! The rows of heat maps.
+
+use std::ops::Range;
+
+use polymeter_proto::units;
+
+use super::cells::NodeCells;
+use super::model::{Heat, HeatRow};
+use super::quantities::NodeSeries;
+
+/// The maximum number of rows: more are thinner than a few pixels.
+const ROWS_MAX: usize = 200;
+
+/// The positions of the successive nodes of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rows(Range<usize>);
+
+impl Rows {
+    pub(super) fn described(&self, nodes: &[&str]) -> HeatRow {
+        let of_row = nodes.get(self.0.clone()).unwrap_or_default();
+        let name = |node: Option<&&str>| node.copied().unwrap_or_default().to_owned();
+        HeatRow { first: name(of_row.first()), last: name(of_row.last()), nodes: of_row.len() }
+    }
+}
+
+/// Distributes nodes over rows: one each, or equally many.
+pub(super) fn rows(nodes: &[&str]) -> Vec<Rows> {
+    let size = nodes.len().div_ceil(ROWS_MAX).max(1);
+    (0..nodes.len()).step_by(size).map(|begin| Rows(begin..nodes.len().min(begin + size))).collect()
+}
+
+/// Returns the means of the nodes of each row.
+pub(super) fn of(
+    nodes: &[NodeSeries<'_>],
+    rows: &[Rows],
+    cells: impl Fn(&NodeSeries<'_>) -> NodeCells,
+) -> Heat {
+    let mut heat = Heat::default();
+    for row in rows {
+        let of_row: Vec<NodeCells> =
+            nodes.get(row.0.clone()).unwrap_or_default().iter().map(&cells).collect();
+        heat.columns = of_row.first().map_or(0, |node| node.mean.len());
+        for column in 0..heat.columns {
+            let known =
+                || of_row.iter().filter_map(|node| node.mean.get(column)).filter(|value| !value.is_nan());
+            let count = known().count() as u64;
+            heat.cells.push(if count > 0 { known().sum::<f64>() / units::to_f64(count) } else { f64::NAN });
+        }
+    }
+    heat
+}

@@ -1,0 +1,189 @@
+//! Counters as functions of time. Pure.
+
+use std::ops::Range;
+
+use polymeter_proto::units;
+use polymeter_store::reader::BucketRow;
+
+use crate::curve::Curve;
+
+/// The part of a time that points must cover for an increase over all of it.
+const COVERED_MIN: f64 = 0.8;
+
+/// The increase of a counter since its first point: linear between points.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Cumulative {
+    /// Times, in nanoseconds since the epoch and ascending, and increases, which do not decrease.
+    points: Vec<(i64, f64)>,
+}
+
+impl Cumulative {
+    /// Returns the function of the samples of a counter. One that decreased was restarted at 0.
+    pub(crate) fn of_samples(samples: &[(i64, f64)]) -> Self {
+        let mut cumulative = Self::default();
+        let mut last: Option<f64> = None;
+        for (time_ns, value) in samples.iter().filter(|(_, value)| value.is_finite()) {
+            let increase = last.map_or(0.0, |last| if *value >= last { value - last } else { *value });
+            cumulative.add(*time_ns, increase);
+            last = Some(*value);
+        }
+        cumulative
+    }
+
+    /// Returns the function of the intervals of a counter, which are `length_ns` long.
+    pub(crate) fn of_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
+        let mut cumulative = Self::default();
+        let mut before: Option<&BucketRow> = None;
+        for bucket in buckets {
+            let increase = before.map_or(0.0, |before| {
+                let gap = if bucket.first >= before.last { bucket.first - before.last } else { bucket.first };
+                before.increase + gap
+            });
+            cumulative.add(bucket.time_ns, increase);
+            before = Some(bucket);
+        }
+        if let Some(last) = before {
+            cumulative.add(last.time_ns.saturating_add(length_ns), last.increase);
+        }
+        cumulative
+    }
+
+    /// Returns the function of a counter with these rates, each of which is dated at its end.
+    pub(crate) fn of_rates(curve: &Curve) -> Self {
+        let points = curve.intervals().iter().filter(|interval| interval.count > 0);
+        Self::of_rate(points.map(|interval| (interval.time_ns, interval.sum / units::to_f64(interval.count))))
+    }
+
+    /// Returns the function of the samples of a rate, each of which holds since the one before.
+    pub(crate) fn of_rate(samples: impl IntoIterator<Item = (i64, f64)>) -> Self {
+        let mut cumulative = Self::default();
+        let mut before_ns = None;
+        for (time_ns, rate) in samples.into_iter().filter(|(_, rate)| rate.is_finite()) {
+            let seconds = before_ns.map_or(0.0, |before_ns| units::seconds_between(before_ns, time_ns));
+            cumulative.add(time_ns, rate * seconds);
+            before_ns = Some(time_ns);
+        }
+        cumulative
+    }
+
+    /// Returns the function of the intervals of a rate, which are `length_ns` long.
+    pub(crate) fn of_rate_buckets(buckets: &[BucketRow], length_ns: i64) -> Self {
+        let mean = |bucket: &BucketRow| bucket.sum / units::to_f64(bucket.count.max(1));
+        let begin = buckets.first().map(|first| (first.time_ns, 0.0));
+        let ends = buckets.iter().map(|bucket| (bucket.time_ns.saturating_add(length_ns), mean(bucket)));
+        Self::of_rate(begin.into_iter().chain(ends))
+    }
+
+    /// Adds the increase since the last point; none for a time that is not later.
+    pub(crate) fn add(&mut self, time_ns: i64, increase: f64) {
+        let (last_ns, total) = self.points.last().copied().unwrap_or((i64::MIN, 0.0));
+        if time_ns > last_ns {
+            self.points.push((time_ns, total + increase.max(0.0)));
+        }
+    }
+
+    /// Returns the times of the points, in nanoseconds since the epoch.
+    pub(crate) fn times_ns(&self) -> impl Iterator<Item = i64> {
+        self.points.iter().map(|(time_ns, _)| *time_ns)
+    }
+
+    /// Returns the increase between two times as far as points cover it: before the first and after the last there is none.
+    pub(crate) fn within(&self, span_ns: &Range<i64>) -> f64 {
+        (self.at(span_ns.end) - self.at(span_ns.start)).max(0.0)
+    }
+
+    /// Returns the increase over a time. The ends without points count like the rest; none if they are more than a fifth.
+    pub(crate) fn increase(&self, span_ns: &Range<i64>) -> Option<f64> {
+        let ((first_ns, _), (last_ns, _)) = self.points.first().copied().zip(self.points.last().copied())?;
+        let length_s = units::seconds_between(span_ns.start, span_ns.end);
+        let covered_s = units::seconds_between(span_ns.start.max(first_ns), span_ns.end.min(last_ns));
+        let is_covered = length_s > 0.0 && covered_s >= length_s * COVERED_MIN;
+        is_covered.then(|| self.within(span_ns) * length_s / covered_s)
+    }
+
+    /// Returns the increase until a time.
+    fn at(&self, time_ns: i64) -> f64 {
+        let next = self.points.partition_point(|(point_ns, _)| *point_ns <= time_ns);
+        let before = next.checked_sub(1).and_then(|position| self.points.get(position));
+        match (before, self.points.get(next)) {
+            (Some((before_ns, before)), Some((after_ns, after))) => {
+                let part = units::seconds_between(*before_ns, time_ns)
+                    / units::seconds_between(*before_ns, *after_ns);
+                before + (after - before) * part
+            }
+            (Some((_, total)), None) => *total,
+            (None, _) => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    #[test]
+    fn increases_are_linear_between_samples() {
+        let counter =
+            Cumulative::of_samples(&[(10 * S, 100.0), (20 * S, 200.0), (30 * S, 50.0), (30 * S, 90.0)]);
+        let of = |begin: i64, end: i64| counter.within(&(begin * S..end * S));
+        // The counter was restarted at 0 between 20 s and 30 s; the second sample of the same time is left out.
+        assert_eq!((of(10, 20), of(12, 14), of(20, 30), of(25, 30)), (100.0, 20.0, 50.0, 25.0));
+        assert_eq!((of(0, 100), of(0, 5), of(40, 50)), (150.0, 0.0, 0.0));
+        assert_eq!(Cumulative::default().within(&(0..S)), 0.0);
+    }
+
+    #[test]
+    fn uncovered_ends_are_extrapolated_within_bounds() {
+        let counter = Cumulative::of_samples(&[(10 * S, 0.0), (90 * S, 80.0)]);
+        assert_eq!(counter.increase(&(0..100 * S)), Some(100.0));
+        assert_eq!(counter.increase(&(0..120 * S)), None);
+        assert_eq!(counter.increase(&(20 * S..30 * S)), Some(10.0));
+        assert_eq!(counter.increase(&(20 * S..20 * S)), None);
+        assert_eq!(Cumulative::default().increase(&(0..S)), None);
+    }
+
+    #[test]
+    fn intervals_and_rates_are_like_samples() {
+        let bucket = |minute: i64, first: f64, last: f64| BucketRow {
+            series_id: 1,
+            time_ns: minute * 60 * S,
+            count: 6,
+            min: first,
+            max: last,
+            sum: 0.0,
+            first,
+            last,
+            increase: last - first,
+        };
+        // 1 per second, with samples every 10 s.
+        let counter = Cumulative::of_buckets(
+            &[bucket(0, 5.0, 55.0), bucket(1, 65.0, 115.0), bucket(2, 125.0, 175.0)],
+            60 * S,
+        );
+        assert_eq!((counter.within(&(0..120 * S)), counter.within(&(30 * S..60 * S))), (120.0, 30.0));
+        assert_eq!(counter.within(&(0..1000 * S)), 170.0);
+        let rates =
+            Cumulative::of_rates(&Curve::of(&[(0, 9.0), (10 * S, 2.0), (20 * S, f64::NAN), (30 * S, 1.0)]));
+        assert_eq!((rates.within(&(0..10 * S)), rates.within(&(0..30 * S))), (20.0, 40.0));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up(
+            values in proptest::collection::vec((0_i64..1000, -1e6..1e6_f64), 0..50),
+            mut cuts in proptest::collection::vec(-100_i64..1100, 2..8),
+        ) {
+            let mut samples = values;
+            samples.sort_by_key(|(time, _)| *time);
+            let counter = Cumulative::of_samples(&samples);
+            cuts.sort_unstable();
+            let parts: f64 = cuts.windows(2).map(|pair| counter.within(&(pair[0]..pair[1]))).sum();
+            let whole = counter.within(&(cuts[0]..cuts[cuts.len() - 1]));
+            prop_assert!((parts - whole).abs() <= 1e-6 * whole.max(1.0));
+        }
+    }
+}

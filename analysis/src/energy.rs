@@ -1,0 +1,274 @@
+//! The energy of a job, from the counters of its nodes. Pure.
+//!
+//! A counter measures a whole node. On a node that the job had alone the energy during the job is the job's. On a shared one it is
+//! divided at each time by CPU time: the job's share of what all processes of the node used, idle power included.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use polymeter_store::reader::JobNodeRow;
+
+use crate::cumulative::Cumulative;
+use crate::model::{Energy, EnergyPart, NodeEnergy, Report, SeriesReport};
+use crate::resources::{CPU_TIME, first_of, of_metric};
+
+/// A counter of energy, and the part of the node that it measures.
+struct Source {
+    metric: &'static str,
+    part: &'static str,
+}
+
+/// The energy or the power of a whole node, the most accurate first. Where one was sampled, no other one counts.
+const WHOLE: [Source; 2] =
+    [Source { metric: "node.cray.energy", part: "node" }, Source { metric: "node.ipmi.power", part: "node" }];
+
+/// The counters of parts of a node, none of which includes another one.
+const PARTS: [Source; 2] = [
+    Source { metric: "node.energy.package", part: "processors" },
+    Source { metric: "node.energy.memory", part: "memory" },
+];
+
+/// The counter of the job's GPUs, which are not shared.
+const GPUS: Source = Source { metric: "gpu.energy", part: "gpus" };
+
+/// The CPU time of a node in which it is not idle, by kind.
+const BUSY: [&str; 5] =
+    ["node.cpu.user", "node.cpu.nice", "node.cpu.system", "node.cpu.irq", "node.cpu.softirq"];
+
+/// Returns the metrics of energy and power of nodes.
+pub(crate) fn energy_metrics() -> impl Iterator<Item = &'static str> {
+    WHOLE.iter().chain(&PARTS).map(|source| source.metric)
+}
+
+/// Returns the metrics of nodes that are needed to divide their energy.
+pub(crate) fn metrics() -> Vec<&'static str> {
+    energy_metrics().chain(BUSY).collect()
+}
+
+/// Returns true for the energy of a GPU of the job.
+pub(crate) fn is_of_gpus(series: &SeriesReport) -> bool {
+    series.metric == GPUS.metric
+}
+
+/// The counters of one node, and the integrals of its powers, by metric; one for each device.
+pub(crate) type NodeCounters = BTreeMap<String, Vec<Cumulative>>;
+
+/// Returns the energy of a job on a node with these counters; `series` are those of the job there. None if it is unknown.
+pub(crate) fn of_node(
+    row: &JobNodeRow,
+    counters: &NodeCounters,
+    series: &[&SeriesReport],
+) -> Option<NodeEnergy> {
+    let of = |metric: &str| counters.get(metric).map(Vec::as_slice).unwrap_or_default();
+    let whole = WHOLE.iter().find(|source| !of(source.metric).is_empty());
+    let sources: Vec<(&'static str, &[Cumulative])> = if let Some(whole) = whole {
+        vec![(whole.part, of(whole.metric))]
+    } else {
+        let parts = PARTS.iter().map(|source| (source.part, of(source.metric)));
+        parts.filter(|(_, counters)| !counters.is_empty()).collect()
+    };
+    let mut parts = Vec::new();
+    let mut is_estimate = false;
+    if row.is_shared && !sources.is_empty() {
+        let used: Vec<Cumulative> =
+            first_of(series, &CPU_TIME).iter().map(|series| Cumulative::of_rates(&series.curve)).collect();
+        let busy: Vec<&Cumulative> = BUSY.iter().flat_map(|metric| of(metric)).collect();
+        if used.is_empty() || busy.is_empty() {
+            return None;
+        }
+        is_estimate = true;
+        parts.extend(sources.into_iter().map(|(part, counters)| (part, divided(counters, &used, &busy))));
+    } else {
+        parts.extend(sources.into_iter().map(|(part, counters)| (part, total(counters))));
+    }
+    if whole.is_none() {
+        let gpus: Vec<Cumulative> =
+            of_metric(series, GPUS.metric).map(|series| Cumulative::of_rates(&series.curve)).collect();
+        if !gpus.is_empty() {
+            parts.push((GPUS.part, total(&gpus)));
+        }
+    }
+    (!parts.is_empty()).then_some(NodeEnergy { parts, is_estimate })
+}
+
+/// Returns the increases of several counters together, at the times of the first.
+fn total(counters: &[Cumulative]) -> Cumulative {
+    shares(counters, |_| 1.0)
+}
+
+/// Returns the increases of several counters, each multiplied by the share of the CPU time of the node that the job used.
+fn divided(counters: &[Cumulative], used: &[Cumulative], busy: &[&Cumulative]) -> Cumulative {
+    shares(counters, |span_ns| {
+        let used_s: f64 = used.iter().map(|counter| counter.within(span_ns)).sum();
+        let busy_s = busy.iter().map(|counter| counter.within(span_ns)).sum::<f64>() / 1e9;
+        if busy_s > 0.0 { (used_s / busy_s).min(1.0) } else { 0.0 }
+    })
+}
+
+fn shares(counters: &[Cumulative], share: impl Fn(&Range<i64>) -> f64) -> Cumulative {
+    let mut sum = Cumulative::default();
+    let Some(first) = counters.first() else { return sum };
+    let mut before_ns = None;
+    for time_ns in first.times_ns() {
+        let span_ns = before_ns.unwrap_or(time_ns)..time_ns;
+        let increase: f64 = counters.iter().map(|counter| counter.within(&span_ns)).sum();
+        sum.add(time_ns, if increase > 0.0 { increase * share(&span_ns) } else { 0.0 });
+        before_ns = Some(time_ns);
+    }
+    sum
+}
+
+/// Adds the energy of the nodes to a report.
+pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<String, NodeEnergy>) {
+    let (start_ns, end_ns) = report.time_ns();
+    let (mut joules, mut node_count, mut is_estimate) = (0.0, 0, false);
+    let mut parts: BTreeMap<&'static str, f64> = BTreeMap::new();
+    for row in rows {
+        let Some(energy) = nodes.get(&row.node) else { continue };
+        let span_ns =
+            row.started_ns.max(start_ns)..row.ended_ns.map_or(end_ns, |ended_ns| ended_ns.min(end_ns));
+        let Some(of_node) = energy.joules(&span_ns) else { continue };
+        joules += of_node;
+        node_count += 1;
+        is_estimate |= energy.is_estimate;
+        for (part, counter) in &energy.parts {
+            *parts.entry(part).or_default() += counter.increase(&span_ns).unwrap_or_default();
+        }
+        if let Some(node) = report.by_node.iter_mut().find(|node| node.node == row.node) {
+            node.energy_joules = Some(of_node);
+        }
+    }
+    if node_count > 0 {
+        let parts = parts.into_iter().map(|(part, joules)| EnergyPart { part, joules }).collect();
+        let watts_mean = (report.wall_s > 0.0).then(|| joules / report.wall_s);
+        report.energy = Some(Energy { joules, watts_mean, is_estimate, nodes: node_count, parts });
+    }
+    report.node_energy = nodes;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Phase;
+    use crate::phases;
+    use crate::testing::{START_S, busy, on, report};
+
+    const S: i64 = 1_000_000_000;
+
+    fn time_ns(second: i64) -> i64 {
+        (START_S + second) * S
+    }
+
+    /// Returns a counter with this increase per second, with a sample every 10 s from a minute before the start of the job on.
+    fn counter(seconds: i64, per_second: impl Fn(i64) -> f64) -> Cumulative {
+        let mut total = 1e6;
+        let sample = |second: i64| {
+            total += per_second(second) * 10.0;
+            (time_ns(second), total)
+        };
+        Cumulative::of_samples(
+            &(-6..=seconds / 10 + 6).map(|number| number * 10).map(sample).collect::<Vec<_>>(),
+        )
+    }
+
+    fn counters(of: Vec<(&str, Cumulative)>) -> NodeCounters {
+        let mut counters = NodeCounters::new();
+        for (metric, counter) in of {
+            counters.entry(metric.to_owned()).or_default().push(counter);
+        }
+        counters
+    }
+
+    fn row(node: &str, is_shared: bool) -> JobNodeRow {
+        JobNodeRow { node: node.to_owned(), started_ns: time_ns(0), ended_ns: Some(time_ns(3600)), is_shared }
+    }
+
+    fn near(value: Option<f64>, expected: f64) -> bool {
+        value.is_some_and(|value| (value - expected).abs() < 0.01 * expected.max(1.0))
+    }
+
+    #[test]
+    fn a_job_has_the_energy_of_its_own_node() {
+        let mut report = report(60, 8, vec![busy("n1", &[4.0; 60])]);
+        let node = counters(vec![
+            ("node.energy.package", counter(3600, |_| 100.0)),
+            ("node.energy.package", counter(3600, |_| 120.0)),
+            ("node.energy.memory", counter(3600, |_| 30.0)),
+        ]);
+        let series: Vec<&SeriesReport> = report.series.iter().collect();
+        let energy = of_node(&row("n1", false), &node, &series).unwrap();
+        let phase = |name: &str, begin: i64, end: i64| Phase {
+            name: name.to_owned(),
+            node: "n1".to_owned(),
+            begin_us: Some(time_ns(begin) / 1000),
+            end_us: Some(time_ns(end) / 1000),
+            ..Phase::default()
+        };
+        report.phases =
+            vec![phase("solve", 600, 1203), phase("solve", 1800, 1803), phase("late", 9000, 9010)];
+        add_to(&mut report, &[row("n1", false)], BTreeMap::from([("n1".to_owned(), energy)]));
+        let energy = report.energy.clone().unwrap();
+        assert!(near(Some(energy.joules), 250.0 * 3600.0) && near(energy.watts_mean, 250.0), "{energy:?}");
+        assert_eq!((energy.is_estimate, energy.nodes), (false, 1));
+        let parts: Vec<_> =
+            energy.parts.iter().map(|part| (part.part, (part.joules / 3600.0).round())).collect();
+        assert_eq!(parts, [("memory", 30.0), ("processors", 220.0)]);
+        assert!(near(report.by_node[0].energy_joules, 250.0 * 3600.0));
+        let totals = phases::totals(&report);
+        let of = |name: &str| totals.iter().find(|totals| totals.name == name).unwrap().energy_joules;
+        assert!(near(of("solve"), 250.0 * 606.0), "{totals:?}");
+        assert_eq!(of("late"), None);
+    }
+
+    #[test]
+    fn the_energy_of_a_shared_node_is_divided_by_cpu_time_at_each_time() {
+        // The job uses 1 of 4 busy cores in the first half, with 100 W, and 3 of 4 in the second, with 200 W.
+        let cores: Vec<f64> = (0..60).map(|minute| if minute < 30 { 1.0 } else { 3.0 }).collect();
+        let report = report(60, 8, vec![busy("n1", &cores)]);
+        let series: Vec<&SeriesReport> = report.series.iter().collect();
+        let power = |second: i64| if second <= 1800 { 100.0 } else { 200.0 };
+        let node = counters(vec![
+            ("node.energy.package", counter(3600, power)),
+            ("node.cpu.user", counter(3600, |_| 3e9)),
+            ("node.cpu.system", counter(3600, |_| 1e9)),
+        ]);
+        let energy = of_node(&row("n1", true), &node, &series).unwrap();
+        assert!(energy.is_estimate);
+        let joules = energy.joules(&(time_ns(0)..time_ns(3600)));
+        let expected = 1800.0 * (100.0 * 0.25 + 200.0 * 0.75);
+        assert!(
+            joules.is_some_and(|joules| (joules / expected - 1.0).abs() < 0.03),
+            "{joules:?}, not {expected}"
+        );
+        let energy_only = counters(vec![("node.energy.package", counter(3600, power))]);
+        assert_eq!(of_node(&row("n1", true), &energy_only, &series), None, "the share is unknown");
+        assert!(of_node(&row("n1", false), &energy_only, &series).is_some());
+    }
+
+    #[test]
+    fn the_counter_of_a_whole_node_replaces_those_of_its_parts() {
+        let gpus = |node: &str| {
+            let series = busy(node, &[300.0; 60]);
+            on(node, SeriesReport { metric: "gpu.energy".to_owned(), ..series })
+        };
+        let report = report(60, 8, vec![busy("n1", &[4.0; 60]), gpus("n1")]);
+        let series: Vec<&SeriesReport> = report.series.iter().collect();
+        let whole = counters(vec![
+            ("node.cray.energy", counter(3600, |_| 900.0)),
+            ("node.energy.package", counter(3600, |_| 100.0)),
+        ]);
+        let of = |counters: &NodeCounters| {
+            of_node(&row("n1", false), counters, &series).unwrap().joules(&(time_ns(60)..time_ns(3500)))
+        };
+        assert!(near(of(&whole), 900.0 * 3440.0));
+        let of_controller = counters(vec![
+            ("node.ipmi.power", counter(3600, |_| 800.0)),
+            ("node.energy.package", counter(3600, |_| 100.0)),
+        ]);
+        assert!(near(of(&of_controller), 800.0 * 3440.0));
+        let parts = counters(vec![("node.energy.package", counter(3600, |_| 100.0))]);
+        assert!(near(of(&parts), 400.0 * 3440.0), "processors and GPUs: {:?}", of(&parts));
+        assert!(near(of(&NodeCounters::new()), 300.0 * 3440.0), "GPUs alone");
+        assert_eq!(of_node(&row("n1", false), &NodeCounters::new(), &[]), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! The meters of a job: which share of its resources it used. Pure.
+
+use polymeter_proto::units;
+use serde::Serialize;
+
+use crate::advice::facts::Facts;
+use crate::model::{MemoryKind, Report};
+
+/// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical: those of the built-in
+/// rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
+const LOW: (f64, f64) = (0.8, 0.65);
+
+/// The share of a limit above which a meter is a warning, and above which it is critical.
+const HIGH: (f64, f64) = (0.9, 0.95);
+
+/// The meaning of a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// No judgement.
+    Plain,
+    /// As it should be.
+    Good,
+    /// To be looked at.
+    Warning,
+    /// To be changed.
+    Critical,
+}
+
+/// A level, and its meaning for the share in a word.
+type Judgement = (Level, &'static str);
+
+/// A label, a share of what was available if both are known, and a text.
+#[derive(Debug, Serialize)]
+pub struct Meter {
+    /// The name of the resource.
+    pub label: &'static str,
+    /// The share of what was available; none if it is unknown.
+    pub share: Option<f64>,
+    /// The meaning of the share.
+    pub level: Level,
+    /// The meaning of the share; empty without a judgement.
+    pub word: &'static str,
+    /// What was used, in words.
+    pub text: String,
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// The meters of CPU, memory, GPU and time.
+pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
+    let number = |name: &str| facts.number(name);
+    let cores = |cores: f64| if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") };
+    let bytes = |bytes: f64| units::value("bytes", bytes);
+    let cpu = match (number("cores_used"), number("cores")) {
+        (Some(used), Some(all)) => format!("{} of {all:.0} cores in use on average", cores(used)),
+        (Some(used), None) => format!("{} of unknown cores in use on average", cores(used)),
+        (None, _) => unknown(),
+    };
+    let memory = number("memory_used").map_or_else(unknown, |used| {
+        let limit = number("memory_request").or(number("memory_limit")).map_or_else(unknown, bytes);
+        let node = if report.nodes.len() > 1 { " a node" } else { "" };
+        let kind = report.by_node.iter().find_map(|node| node.used.memory_kind);
+        format!("{} of {limit}{node}, {}", bytes(used), kind.map_or("", MemoryKind::short))
+    });
+    let memory_share = number("memory_request_used").or(number("memory_used_share"));
+    let gpu = number("gpu_utilization").map_or_else(
+        || if report.submission.gpus == Some(0) { "none".to_owned() } else { unknown() },
+        |_| format!("mean utilization of {:.0} GPUs", number("gpus_sampled").unwrap_or_default()),
+    );
+    let elapsed = number("elapsed").map_or_else(unknown, units::elapsed);
+    let limit = number("time_limit").map_or_else(unknown, units::elapsed);
+    let time = format!("{elapsed} of {limit}");
+    let meter = |label, share: Option<f64>, judge: fn(f64) -> Judgement, text| {
+        let (level, word) = share.map_or((Level::Plain, ""), judge);
+        Meter { label, share, level, word, text }
+    };
+    [
+        meter("CPU", number("cpu_efficiency"), low, cpu),
+        meter("memory", memory_share, high, memory),
+        meter("GPU", number("gpu_utilization"), low, gpu),
+        meter("time", number("time_limit_used"), |_| (Level::Plain, ""), time),
+    ]
+}
+
+const fn low(share: f64) -> Judgement {
+    if share < LOW.1 {
+        (Level::Critical, "very low")
+    } else if share < LOW.0 {
+        (Level::Warning, "low")
+    } else {
+        (Level::Good, "good")
+    }
+}
+
+const fn high(share: f64) -> Judgement {
+    if share > HIGH.1 {
+        (Level::Critical, "very high")
+    } else if share > HIGH.0 {
+        (Level::Warning, "high")
+    } else {
+        (Level::Good, "good")
+    }
+}

@@ -1,0 +1,214 @@
+//! Reading the series of a job's nodes, which belong to no job: energy, and the network and file systems of nodes that the job had
+//! alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use polymeter_proto::units;
+use polymeter_service::clock;
+use polymeter_store::StoreError;
+use polymeter_store::reader::{BucketRow, JobNodeRow, JobRow, Read, Rollup, SeriesRow, SeriesScope};
+
+use crate::cumulative::Cumulative;
+use crate::energy::{self, NodeCounters};
+use crate::model::{Report, SeriesReport};
+use crate::series::{Periods, Summary};
+use crate::traffic;
+
+/// The time before the start and after the end of the job whose samples are read, in nanoseconds: the samples of a node do not begin
+/// with a job.
+const MARGIN_NS: i64 = 60 * 1_000_000_000;
+
+/// The number of values that are read: of more, a coarser rollup. Samples are taken to be a second apart.
+const VALUES_MAX: f64 = 1_000_000.0;
+
+/// The maximum number of nodes of a job whose report has the series of networks and file systems, and not just their totals.
+const NODES_MAX: usize = 256;
+
+/// The beginnings of the names of network interfaces whose traffic is that of other interfaces, or stays on the node.
+const VIRTUAL: [&str; 11] =
+    ["lo", "bond", "br", "cni", "docker", "dummy", "flannel", "team", "tun", "veth", "virbr"];
+
+/// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it had alone.
+///
+/// # Errors
+/// Returns an error if the store fails.
+pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
+    let of_energy = energy::metrics();
+    let of_traffic = traffic::metrics();
+    let metrics: Vec<&str> = of_energy.iter().chain(&of_traffic).copied().collect();
+    let mut rows = reader.node_series(job.job_key, &metrics)?;
+    let is_energy = |row: &SeriesRow| energy::energy_metrics().any(|metric| metric == row.metric);
+    let has_energy = rows.iter().any(is_energy) || report.series.iter().any(energy::is_of_gpus);
+    // CPU time of nodes is only needed to divide their energy.
+    rows.retain(|row| has_energy || !of_energy.contains(&row.metric.as_str()));
+    if rows.is_empty() && !has_energy {
+        return Ok(());
+    }
+    let nodes = reader.job_nodes(job.job_key)?;
+    let alone: BTreeSet<&str> =
+        nodes.iter().filter(|row| !row.is_shared).map(|row| row.node.as_str()).collect();
+    rows.retain(|row| {
+        of_energy.contains(&row.metric.as_str()) || (alone.contains(row.node.as_str()) && is_physical(row))
+    });
+    let values = values(reader, job, &rows)?;
+    let counters = counters(&rows, &values);
+    if has_energy {
+        add_energy(report, &nodes, &counters);
+    }
+    traffic::add_to(report, &nodes, &counters);
+    if nodes.len() <= NODES_MAX {
+        rows.retain(|row| of_traffic.contains(&row.metric.as_str()));
+        add_series(report, &nodes, &rows, values);
+    }
+    Ok(())
+}
+
+/// Returns false for a network interface without traffic of its own.
+fn is_physical(row: &SeriesRow) -> bool {
+    let interface = row.labels.get("interface").filter(|_| row.metric.starts_with("node.network."));
+    interface.is_none_or(|name| !name.contains('.') && !VIRTUAL.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+/// The values of a series of a node.
+enum Values {
+    /// Times in nanoseconds since the epoch, and values.
+    Samples(Vec<(i64, f64)>),
+    /// Intervals, and their length in nanoseconds.
+    Buckets(Vec<BucketRow>, i64),
+}
+
+/// Reads the values of `rows` around the time of the job.
+fn values(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+) -> Result<BTreeMap<i64, Values>, StoreError> {
+    let end_ns = job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
+    let span_ns = job.started_ns.saturating_sub(MARGIN_NS)..end_ns.saturating_add(MARGIN_NS);
+    let left = reader.finest_rollup(job)?;
+    let rollup = left.into_iter().chain(rollup(&span_ns, rows.len())).max_by_key(|rollup| rollup.length_ns());
+    let of = SeriesScope::NodesOf(job.job_key);
+    let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
+    let Some(rollup) = rollup else {
+        let mut samples: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
+        reader.samples(of, &ids, &span_ns, |sample| {
+            samples.entry(sample.series_id).or_default().push((sample.time_ns, sample.value));
+            Ok::<_, StoreError>(())
+        })?;
+        return Ok(samples.into_iter().map(|(id, samples)| (id, Values::Samples(samples))).collect());
+    };
+    let mut buckets: BTreeMap<i64, Vec<BucketRow>> = BTreeMap::new();
+    reader.buckets(rollup, of, &ids, &span_ns, |bucket| {
+        buckets.entry(bucket.series_id).or_default().push(bucket);
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(buckets.into_iter().map(|(id, buckets)| (id, Values::Buckets(buckets, rollup.length_ns()))).collect())
+}
+
+/// Returns the finest rollup of `series` series over a time that has few enough values; none if the samples have.
+fn rollup(span_ns: &Range<i64>, series: usize) -> Option<Rollup> {
+    let seconds = units::seconds_between(span_ns.start, span_ns.end) * units::to_f64(series as u64);
+    let has_few = |length_ns: i64| seconds / units::seconds_between(0, length_ns) <= VALUES_MAX;
+    if seconds <= VALUES_MAX {
+        return None;
+    }
+    Some(Rollup::ALL.into_iter().find(|rollup| has_few(rollup.length_ns())).unwrap_or(Rollup::Hour))
+}
+
+/// Adds the series of networks and file systems to the report, in the time of the job on their node.
+fn add_series(
+    report: &mut Report,
+    nodes: &[JobNodeRow],
+    rows: &[SeriesRow],
+    mut values: BTreeMap<i64, Values>,
+) {
+    let (start_ns, end_ns) = report.time_ns();
+    for row in rows {
+        let (Some(node), Some(values)) =
+            (nodes.iter().find(|node| node.node == row.node), values.remove(&row.series_id))
+        else {
+            continue;
+        };
+        let span_ns = node.started_ns.max(start_ns)..node.ended_ns.unwrap_or(end_ns).min(end_ns);
+        let summary = match values {
+            Values::Samples(mut samples) => {
+                samples.retain(|(time_ns, _)| span_ns.contains(time_ns));
+                Summary::of_samples(row, &samples, None)
+            }
+            Values::Buckets(mut buckets, length_ns) => {
+                buckets.retain(|bucket| span_ns.contains(&bucket.time_ns));
+                Summary::of_buckets(row, &buckets, length_ns, &span_ns, None)
+            }
+        };
+        report.series.extend(summary.map(|summary| summary.report(row, Periods::default(), false)));
+    }
+}
+
+/// Returns the counters of `rows` and the integrals of gauges, by node and metric.
+fn counters(rows: &[SeriesRow], values: &BTreeMap<i64, Values>) -> BTreeMap<String, NodeCounters> {
+    let mut counters: BTreeMap<String, NodeCounters> = BTreeMap::new();
+    for row in rows {
+        let counter = match (values.get(&row.series_id), row.kind == "gauge") {
+            (None, _) => continue,
+            (Some(Values::Samples(samples)), true) => Cumulative::of_rate(samples.iter().copied()),
+            (Some(Values::Samples(samples)), false) => Cumulative::of_samples(samples),
+            (Some(Values::Buckets(buckets, length_ns)), true) => {
+                Cumulative::of_rate_buckets(buckets, *length_ns)
+            }
+            (Some(Values::Buckets(buckets, length_ns)), false) => Cumulative::of_buckets(buckets, *length_ns),
+        };
+        counters.entry(row.node.clone()).or_default().entry(row.metric.clone()).or_default().push(counter);
+    }
+    counters
+}
+
+fn add_energy(report: &mut Report, nodes: &[JobNodeRow], counters: &BTreeMap<String, NodeCounters>) {
+    let mut series: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
+    for of_job in report.series.iter().filter(|series| !series.is_of_step) {
+        series.entry(&of_job.node).or_default().push(of_job);
+    }
+    let none = NodeCounters::new();
+    let energies = nodes.iter().filter_map(|row| {
+        let of_job = series.get(row.node.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let energy = energy::of_node(row, counters.get(&row.node).unwrap_or(&none), of_job)?;
+        Some((row.node.clone(), energy))
+    });
+    let energies = energies.collect();
+    energy::add_to(report, nodes, energies);
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::series::Labels;
+
+    use super::*;
+
+    #[test]
+    fn traffic_of_virtual_interfaces_is_left_out() {
+        let row = |metric: &str, interface: &str| SeriesRow {
+            series_id: 1,
+            node: "n1".to_owned(),
+            metric: metric.to_owned(),
+            unit: "bytes".to_owned(),
+            kind: "counter".to_owned(),
+            labels: Labels::new(vec![("interface".to_owned(), interface.to_owned())]).unwrap(),
+        };
+        for name in ["eth0", "eno1", "enp3s0f0", "ib0", "hsn1"] {
+            assert!(is_physical(&row("node.network.receive.bytes", name)), "{name}");
+        }
+        for name in ["lo", "bond0", "br-0123", "eth0.17", "veth77a", "docker0"] {
+            assert!(!is_physical(&row("node.network.receive.bytes", name)), "{name}");
+        }
+        assert!(is_physical(&row("node.lnet.receive.bytes", "lo")), "another metric");
+    }
+
+    #[test]
+    fn many_values_are_read_from_rollups() {
+        let hour_ns = 3600 * 1_000_000_000;
+        assert_eq!(rollup(&(0..hour_ns), 200), None);
+        assert_eq!(rollup(&(0..24 * hour_ns), 40), Some(Rollup::TenSeconds));
+        assert_eq!(rollup(&(0..24 * hour_ns), 400), Some(Rollup::Minute));
+        assert_eq!(rollup(&(0..24 * hour_ns), 40_000), Some(Rollup::Hour));
+    }
+}

@@ -1,0 +1,235 @@
+//! The parameters of a request. They are declared as data, from which the parser and the document of the API follow.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use polymeter_proto::name::Selector;
+use polymeter_proto::suggest::nearest;
+
+use crate::limits;
+use crate::problem::Problem;
+
+/// The type of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A text without control characters.
+    Text,
+    /// An integer within these bounds.
+    Integer(i64, i64),
+    /// Integers, separated by commas.
+    Integers,
+    /// Selectors of metrics, separated by commas.
+    Selectors,
+}
+
+/// A declared parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// One sentence.
+    pub(crate) help: &'static str,
+    /// True for a part of the path.
+    pub(crate) is_path: bool,
+}
+
+impl Parameter {
+    /// A parameter of the query.
+    pub(crate) const fn query(name: &'static str, kind: Kind, help: &'static str) -> Self {
+        Self { name, kind, help, is_path: false }
+    }
+
+    /// A parameter of the path.
+    pub(crate) const fn path(name: &'static str, kind: Kind, help: &'static str) -> Self {
+        Self { name, kind, help, is_path: true }
+    }
+}
+
+/// The value of a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Argument {
+    Text(String),
+    Integer(i64),
+    Integers(Vec<i64>),
+    Selectors(Vec<Selector>),
+}
+
+/// The parameters of one request, each valid for its declaration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Arguments(BTreeMap<&'static str, Argument>);
+
+impl Arguments {
+    /// Parses the parts of a path, and the query.
+    pub(crate) fn parse<'a>(
+        declared: &[Parameter],
+        path: impl IntoIterator<Item = (&'a str, &'a str)>,
+        query: Option<&str>,
+    ) -> Result<Self, Problem> {
+        let mut arguments = Self::default();
+        for (name, text) in path {
+            arguments.add(
+                declared.iter().find(|parameter| parameter.is_path && parameter.name == name),
+                name,
+                text,
+            )?;
+        }
+        for (name, text) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let Some(parameter) =
+                declared.iter().find(|parameter| !parameter.is_path && parameter.name == name)
+            else {
+                return Err(unknown(declared, &name));
+            };
+            arguments.add(Some(parameter), &name, &text)?;
+        }
+        Ok(arguments)
+    }
+
+    fn add(&mut self, parameter: Option<&Parameter>, name: &str, text: &str) -> Result<(), Problem> {
+        // The router passes on what the path declares.
+        let Some(Parameter { name, kind, .. }) = parameter else { return Err(unknown(&[], name)) };
+        let argument = kind.parse(text).map_err(|error| Problem::invalid(name, error))?;
+        match self.0.insert(name, argument) {
+            None => Ok(()),
+            Some(_) => Err(Problem::invalid(name, "more than one value")),
+        }
+    }
+
+    /// Returns a text.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        if let Some(Argument::Text(text)) = self.0.get(name) { Some(text) } else { None }
+    }
+
+    /// Returns a text that is kept.
+    pub(crate) fn owned(&self, name: &str) -> Option<String> {
+        self.text(name).map(str::to_owned)
+    }
+
+    /// Returns an integer.
+    pub(crate) fn integer(&self, name: &str) -> Option<i64> {
+        if let Some(Argument::Integer(integer)) = self.0.get(name) { Some(*integer) } else { None }
+    }
+
+    /// Returns integers.
+    pub(crate) fn integers(&self, name: &str) -> Option<&[i64]> {
+        if let Some(Argument::Integers(integers)) = self.0.get(name) { Some(integers) } else { None }
+    }
+
+    /// Returns selectors.
+    pub(crate) fn selectors(&self, name: &str) -> Option<&[Selector]> {
+        if let Some(Argument::Selectors(selectors)) = self.0.get(name) { Some(selectors) } else { None }
+    }
+}
+
+/// Returns the problem of a parameter that is not declared.
+fn unknown(declared: &[Parameter], name: &str) -> Problem {
+    let names = || declared.iter().filter(|parameter| !parameter.is_path).map(|parameter| parameter.name);
+    let advice = match nearest(name, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if names().next().is_none() => "this resource has no parameters".to_owned(),
+        None => format!("the parameters are: {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    let shown: String = name.chars().take(64).collect();
+    Problem::new(StatusCode::BAD_REQUEST, "invalid", format!("unknown parameter; {advice}"))
+        .with("parameter", shown)
+}
+
+impl Kind {
+    fn parse(self, text: &str) -> Result<Argument, String> {
+        let integer = |text: &str, min: i64, max: i64| {
+            let integer = text.parse::<i64>().ok().filter(|integer| (min..=max).contains(integer));
+            integer.ok_or_else(|| format!("expected an integer from {min} to {max}"))
+        };
+        match self {
+            Self::Text => {
+                if text.is_empty() || text.chars().count() > limits::TEXT_CHARACTERS {
+                    return Err(format!("expected 1 to {} characters", limits::TEXT_CHARACTERS));
+                }
+                // PostgreSQL's text has no NUL, and no name in the store has a control character.
+                if text.chars().any(char::is_control) {
+                    return Err("control characters are not allowed".to_owned());
+                }
+                Ok(Argument::Text(text.to_owned()))
+            }
+            Self::Integer(min, max) => integer(text, min, max).map(Argument::Integer),
+            Self::Integers => {
+                let integers: Result<Vec<i64>, _> =
+                    text.split(',').map(|text| integer(text, 0, i64::MAX)).take(limits::SERIES + 1).collect();
+                match integers? {
+                    integers if integers.len() > limits::SERIES => {
+                        Err(format!("expected at most {} integers", limits::SERIES))
+                    }
+                    integers => Ok(Argument::Integers(integers)),
+                }
+            }
+            Self::Selectors => {
+                let selectors: Result<Vec<Selector>, _> = text.split(',').take(65).map(str::parse).collect();
+                match selectors.map_err(|error: polymeter_proto::name::InvalidName| error.to_string())? {
+                    selectors if selectors.len() > 64 => Err("expected at most 64 selectors".to_owned()),
+                    selectors => Ok(Argument::Selectors(selectors)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECLARED: &[Parameter] = &[
+        Parameter::path("key", Kind::Integer(0, i64::MAX), "x"),
+        Parameter::query("limit", Kind::Integer(1, 100), "x"),
+        Parameter::query("user", Kind::Text, "x"),
+        Parameter::query("series", Kind::Integers, "x"),
+        Parameter::query("metric", Kind::Selectors, "x"),
+    ];
+
+    fn parse(key: &str, query: &str) -> Result<Arguments, Problem> {
+        Arguments::parse(DECLARED, [("key", key)], Some(query))
+    }
+
+    #[test]
+    fn arguments_have_their_declared_types() {
+        let query = "limit=7&user=a%20b%22%3Cscript%3E&series=1,2&metric=cpu.*,memory.current";
+        let arguments = parse("42", query).unwrap();
+        assert_eq!((arguments.integer("key"), arguments.integer("limit")), (Some(42), Some(7)));
+        assert_eq!(arguments.text("user"), Some("a b\"<script>"));
+        assert_eq!(arguments.integers("series"), Some(&[1, 2][..]));
+        assert_eq!(arguments.selectors("metric").map(<[_]>::len), Some(2));
+        assert_eq!(arguments.text("limit"), None, "it has another type");
+    }
+
+    #[test]
+    fn everything_else_is_a_bad_request() {
+        let long = format!("user={}", "x".repeat(257));
+        let many = format!("series={}", vec!["1"; limits::SERIES + 1].join(","));
+        let selectors = format!("metric={}", vec!["a"; 65].join(","));
+        for query in [
+            "limit=0",
+            "limit=101",
+            "limit=x",
+            "limit=",
+            "limit=99999999999999999999",
+            "limit=1&limit=2",
+            "limits=1",
+            "user=",
+            "user=%00",
+            "user=a%0Ab",
+            "series=1,,2",
+            "series=-1",
+            "metric=",
+            "metric=a%20b",
+            "key=1",
+            "%ff=1",
+            long.as_str(),
+            many.as_str(),
+            selectors.as_str(),
+        ] {
+            let problem = parse("1", query).unwrap_err();
+            assert_eq!(problem.status().as_u16(), 400, "{query}");
+        }
+        for key in ["", "x", "-1", "1.5", "9223372036854775808", "1%00"] {
+            assert_eq!(parse(key, "").unwrap_err().status().as_u16(), 400, "{key}");
+        }
+    }
+}

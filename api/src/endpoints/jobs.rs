@@ -1,0 +1,103 @@
+//! The list of jobs.
+
+use polymeter_store::reader::JobFilter;
+use serde_json::json;
+
+use super::job::FACTS;
+use super::parameters::{FROM_US, NODE, UNTIL_US, time_ns};
+use crate::arguments::{Arguments, Kind, Parameter};
+use crate::endpoint::{Endpoint, Method, TABLE};
+use crate::limits;
+use crate::problem::Problem;
+
+pub(super) static JOBS: Endpoint = Endpoint {
+    method: Method::Get,
+    path: "/api/v1/jobs",
+    id: "jobs",
+    summary: "The jobs of the user, or of all users for administrators; the one that started last first.",
+    parameters: &[
+        Parameter::query("id", Kind::Text, "The scheduler's id."),
+        Parameter::query("user", Kind::Text, "The name of the owner."),
+        Parameter::query("uid", Kind::Integer(0, u32::MAX as i64), "The numeric id of the owner."),
+        Parameter::query("account", Kind::Text, "The account."),
+        Parameter::query("queue", Kind::Text, "The queue or partition."),
+        Parameter::query("state", Kind::Text, "The final state, or `running` or `ended`, in any case."),
+        NODE,
+        FROM_US,
+        UNTIL_US,
+        Parameter::query("limit", Kind::Integer(1, limits::PAGE_JOBS), "The number of jobs on a page."),
+        Parameter::query("cursor", Kind::Text, "The member `next` of the previous page."),
+    ],
+    formats: TABLE,
+    answer: || {
+        FACTS.schema(&[(
+            "next",
+            json!({"type": ["string", "null"], "description": "The cursor of the next page."}),
+        )])
+    },
+    body: None,
+    handler: |call| {
+        Box::pin(async move {
+            let (filter, format) = (filter(&call.arguments)?, call.format);
+            call.stream(move |reader, _, chunks| {
+                let jobs = reader.jobs(&filter)?;
+                let is_full = jobs.len() as u64 >= u64::from(filter.limit);
+                let next =
+                    jobs.last().filter(|_| is_full).map(|job| format!("{}.{}", job.started_ns, job.job_key));
+                let mut rows = FACTS.writer(format, chunks)?;
+                jobs.iter().try_for_each(|job| rows.push(job))?;
+                rows.end(&[("next", json!(next))])
+            })
+            .await
+        })
+    },
+};
+
+fn filter(arguments: &Arguments) -> Result<JobFilter, Problem> {
+    let state = arguments.owned("state");
+    let is_ended = match state.as_deref() {
+        Some(state) if state.eq_ignore_ascii_case("running") => Some(false),
+        Some(state) if state.eq_ignore_ascii_case("ended") => Some(true),
+        Some(_) | None => None,
+    };
+    let cursor = |text: &str| {
+        let (started_ns, key) = text.split_once('.')?;
+        let started_ns = started_ns.parse::<i64>().ok().filter(|started_ns| *started_ns >= 0)?;
+        Some((started_ns, key.parse::<i64>().ok()?))
+    };
+    let before = arguments.text("cursor").map(|text| {
+        cursor(text)
+            .ok_or_else(|| Problem::invalid("cursor", "expected the member `next` of the previous page"))
+    });
+    Ok(JobFilter {
+        job_id: arguments.owned("id"),
+        owner: arguments.owned("user"),
+        owner_uid: arguments.integer("uid"),
+        account: arguments.owned("account"),
+        queue: arguments.owned("queue"),
+        state: state.filter(|_| is_ended.is_none()),
+        is_ended,
+        node: arguments.owned("node"),
+        since_ns: time_ns(arguments, "from_us"),
+        until_ns: time_ns(arguments, "until_us"),
+        before: before.transpose()?,
+        limit: u32::try_from(arguments.integer("limit").unwrap_or(limits::PAGE_JOBS)).unwrap_or(1),
+        ..JobFilter::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_begin_at_the_cursor() {
+        let parse = |query: &str| filter(&Arguments::parse(JOBS.parameters, [], Some(query)).unwrap());
+        assert_eq!(parse("cursor=5.2&limit=3").unwrap().before, Some((5, 2)));
+        assert_eq!(parse("state=Running").unwrap().is_ended, Some(false));
+        assert_eq!(parse("state=TIMEOUT").unwrap().state.as_deref(), Some("TIMEOUT"));
+        for wrong in ["5", "5.", ".2", "x.2", "5.2.1", "-5.2", "99999999999999999999.1"] {
+            assert_eq!(parse(&format!("cursor={wrong}")).unwrap_err().status().as_u16(), 400, "{wrong}");
+        }
+    }
+}

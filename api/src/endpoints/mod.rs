@@ -1,0 +1,34 @@
+//! The endpoints, one file for each group of resources. A new one is declared there, and listed in [`ALL`].
+
+mod control;
+mod events;
+mod job;
+mod jobs;
+mod nodes;
+mod parameters;
+mod report;
+mod samples;
+mod series;
+
+use crate::endpoint::Endpoint;
+
+/// All endpoints, in the order of the document.
+pub(crate) static ALL: &[&Endpoint] = &[
+    &nodes::WHOAMI,
+    &jobs::JOBS,
+    &job::JOB,
+    &job::JOB_NODES,
+    &report::REPORT,
+    &report::SUMMARY,
+    &report::FINDINGS,
+    &series::SERIES,
+    &samples::SAMPLES,
+    &events::MARKS,
+    &events::PLAN_CHANGES,
+    &events::LOSSES,
+    &events::REFUSED_REQUESTS,
+    &control::PLAN,
+    &control::SET_PERIODS,
+    &control::RESET_PERIODS,
+    &nodes::NODES,
+];

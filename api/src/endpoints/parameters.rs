@@ -1,0 +1,53 @@
+//! Parameters and look-ups that several endpoints have in common.
+
+use polymeter_store::reader::{JobFilter, JobRow, Read};
+
+use crate::arguments::{Arguments, Kind, Parameter};
+use crate::body::Failure;
+use crate::limits;
+use crate::problem::Problem;
+
+/// The key of a job, in paths.
+pub(super) const KEY: Parameter =
+    Parameter::path("key", Kind::Integer(0, i64::MAX), "The key of the job, as `jobs` returns it.");
+
+/// The begin of a time.
+pub(super) const FROM_US: Parameter = Parameter::query(
+    "from_us",
+    Kind::Integer(0, limits::LATEST_US),
+    "The begin of the time, in microseconds since the epoch.",
+);
+
+/// The end of a time.
+pub(super) const UNTIL_US: Parameter = Parameter::query(
+    "until_us",
+    Kind::Integer(0, limits::LATEST_US),
+    "The end of the time, which is excluded, in microseconds since the epoch.",
+);
+
+/// The metrics of series.
+pub(super) const METRIC: Parameter = Parameter::query(
+    "metric",
+    Kind::Selectors,
+    "Metrics: names or globs such as `cpu.*`, separated by commas.",
+);
+
+/// The node of series.
+pub(super) const NODE: Parameter = Parameter::query("node", Kind::Text, "The name of a node.");
+
+/// Returns nanoseconds of a parameter in microseconds.
+pub(super) fn time_ns(arguments: &Arguments, name: &str) -> Option<i64> {
+    arguments.integer(name).map(|time_us| time_us.saturating_mul(1000))
+}
+
+/// Returns the key in the path of a request.
+pub(super) fn key(arguments: &Arguments) -> i64 {
+    // A path without it does not lead here.
+    arguments.integer(KEY.name).unwrap_or_default()
+}
+
+/// Returns the job with a key, if the user may see it.
+pub(super) fn find_job(reader: &mut dyn Read, job_key: i64) -> Result<JobRow, Failure> {
+    let filter = JobFilter { job_key: Some(job_key), limit: 1, ..JobFilter::default() };
+    Ok(reader.jobs(&filter)?.pop().ok_or_else(Problem::unknown_job)?)
+}

@@ -1,0 +1,309 @@
+//! The samples of a job's series: as they are stored, or in equal parts of the time.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use polymeter_analysis::downsample::{Downsampler, Part};
+use polymeter_analysis::rates::window_ns;
+use polymeter_proto::units;
+use polymeter_service::clock;
+use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
+use serde_json::{Value, json};
+
+use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, find_job, key, time_ns};
+use super::series::{is_wanted, labels, rate};
+use crate::arguments::{Arguments, Kind, Parameter};
+use crate::body::{Chunks, Failure};
+use crate::endpoint::{Endpoint, Method, TABLE};
+use crate::format::Format;
+use crate::limits;
+use crate::problem::Problem;
+use crate::table::{csv_field, micros, number};
+
+pub(super) static SAMPLES: Endpoint = Endpoint {
+    method: Method::Get,
+    path: "/api/v1/jobs/{key}/samples",
+    id: "samples",
+    summary: "The samples of a job's series. With `points`: the range and the mean in equal parts of the time, counters as rates, from \
+        the coarsest rollup that suffices.",
+    parameters: &[
+        KEY,
+        METRIC,
+        NODE,
+        Parameter::query("series", Kind::Integers, "Ids of series, separated by commas."),
+        FROM_US,
+        UNTIL_US,
+        Parameter::query(
+            "points",
+            Kind::Integer(1, limits::POINTS),
+            "The number of parts of the time; without it, all samples.",
+        ),
+    ],
+    formats: TABLE,
+    answer: schema,
+    body: None,
+    handler: |call| {
+        let (key, format, arguments) = (key(&call.arguments), call.format, call.arguments.clone());
+        Box::pin(call.stream(move |reader, _, chunks| {
+            let request = Request::new(reader, key, arguments)?;
+            match request.points {
+                None => request.raw(reader, format, chunks),
+                Some(points) => request.parts(reader, points, format, chunks),
+            }
+        }))
+    },
+};
+
+fn schema() -> Value {
+    let integers = json!({"type": "array", "items": {"type": "integer"}});
+    let numbers = json!({"type": "array", "items": {"type": ["number", "null"]}});
+    json!({
+        "type": "object",
+        "required": ["from_us", "until_us", "series"],
+        "properties": {
+            "from_us": {"type": "integer"},
+            "until_us": {"type": "integer"},
+            "part_s": {"type": "number", "description": "The length of the parts."},
+            "rollup_s": {"type": ["number", "null"], "description": "The length of the rollup's intervals; none for samples."},
+            "series": {"type": "array", "items": {
+                "type": "object",
+                "required": ["id", "node", "metric", "unit", "kind", "labels", "time_us"],
+                "properties": {
+                    "id": {"type": "integer"}, "node": {"type": "string"}, "metric": {"type": "string"},
+                    "unit": {"type": "string"}, "kind": {"type": "string"},
+                    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "time_us": integers, "value": numbers, "count": integers, "min": numbers, "mean": numbers, "max": numbers,
+                },
+            }},
+        },
+    })
+}
+
+/// A request for samples.
+struct Request {
+    job: JobRow,
+    rows: HashMap<i64, SeriesRow>,
+    ids: Vec<i64>,
+    span_ns: Range<i64>,
+    points: Option<i64>,
+}
+
+impl Request {
+    fn new(reader: &mut dyn Read, key: i64, arguments: Arguments) -> Result<Self, Failure> {
+        let job = find_job(reader, key)?;
+        let wanted = arguments.integers("series");
+        let is_listed = |row: &SeriesRow| wanted.is_none_or(|ids| ids.contains(&row.series_id));
+        let rows = reader.series(SeriesScope::Job(key))?;
+        let rows: HashMap<i64, SeriesRow> = rows
+            .into_iter()
+            .filter(|row| is_wanted(row, &arguments) && is_listed(row))
+            .map(|row| (row.series_id, row))
+            .collect();
+        if rows.len() > limits::SERIES {
+            let detail = format!("{} series match; ask for at most {}", rows.len(), limits::SERIES);
+            return Err(Problem::invalid("metric", detail).into());
+        }
+        let mut ids: Vec<i64> = rows.keys().copied().collect();
+        ids.sort_unstable();
+        let now_ns = clock::realtime_us().saturating_mul(1000);
+        let end_ns = job.ended_ns.map_or(now_ns, |ended_ns| ended_ns.saturating_add(1000));
+        let from_ns = time_ns(&arguments, FROM_US.name).unwrap_or(job.started_ns);
+        let until_ns = time_ns(&arguments, UNTIL_US.name).unwrap_or(end_ns.max(from_ns.saturating_add(1000)));
+        if from_ns >= until_ns {
+            return Err(Problem::invalid(UNTIL_US.name, "the end is not after the begin").into());
+        }
+        let points = arguments.integer("points");
+        let all = points.map_or(0, |points| points.unsigned_abs().saturating_mul(ids.len() as u64));
+        if all > limits::ALL_POINTS {
+            let detail = format!("{} series with as many points are too many; ask for fewer", ids.len());
+            return Err(Problem::invalid("points", detail).into());
+        }
+        Ok(Self { job, rows, ids, span_ns: from_ns..until_ns, points })
+    }
+
+    /// Writes the samples as they are stored.
+    fn raw(&self, reader: &mut dyn Read, format: Format, chunks: &mut Chunks) -> Result<(), Failure> {
+        let mut out = Output::begin(self, format, chunks, None)?;
+        let (mut times, mut values): (Vec<i64>, Vec<f64>) = (Vec::new(), Vec::new());
+        let mut current: Option<&SeriesRow> = None;
+        let of = SeriesScope::Job(self.job.job_key);
+        reader.samples(of, &self.ids, &self.span_ns, |sample| {
+            let is_other = current.is_none_or(|row| row.series_id != sample.series_id);
+            // A long series is written in several pieces, so that it is not held in memory.
+            if is_other || times.len() >= PIECE_SAMPLES {
+                if let Some(row) = current {
+                    out.samples(row, &mut times, &mut values)?;
+                }
+                current = self.rows.get(&sample.series_id);
+            }
+            times.push(micros(sample.time_ns));
+            values.push(sample.value);
+            Ok::<_, Failure>(())
+        })?;
+        if let Some(row) = current {
+            out.samples(row, &mut times, &mut values)?;
+        }
+        out.end()
+    }
+
+    /// Writes the parts of the time.
+    fn parts<'s>(
+        &'s self,
+        reader: &mut dyn Read,
+        points: i64,
+        format: Format,
+        chunks: &mut Chunks,
+    ) -> Result<(), Failure> {
+        let Range { start, end } = self.span_ns;
+        let width_ns = (end.saturating_sub(start).saturating_add(points - 1) / points).max(1000);
+        let coarsest = Rollup::ALL.into_iter().rev().find(|rollup| rollup.length_ns() <= width_ns);
+        let left = reader.finest_rollup(&self.job)?;
+        let rollup = coarsest.into_iter().chain(left).max_by_key(|rollup| rollup.length_ns());
+        let mut out = Output::begin(self, format, chunks, Some((width_ns, rollup)))?;
+        // A counter has a rate in the first part if it has a value before.
+        let margin_ns = width_ns.max(rollup.map_or(0, Rollup::length_ns));
+        let span_ns = start.saturating_sub(margin_ns).max(0)..end;
+        let mut current: Option<(&SeriesRow, Downsampler)> = None;
+        let mut switch =
+            |current: &mut Option<(&'s SeriesRow, Downsampler)>, id: i64| -> Result<(), Failure> {
+                if current.as_ref().is_some_and(|(row, _)| row.series_id == id) {
+                    return Ok(());
+                }
+                if let Some((row, mut parts)) = current.take() {
+                    out.parts(row, &parts.finish())?;
+                }
+                *current = self.rows.get(&id).map(|row| (row, downsampler(row, start, width_ns)));
+                Ok(())
+            };
+        let of = SeriesScope::Job(self.job.job_key);
+        match rollup {
+            None => reader.samples(of, &self.ids, &span_ns, |sample| {
+                switch(&mut current, sample.series_id)?;
+                if let Some((_, parts)) = &mut current {
+                    parts.sample(sample.time_ns, sample.value);
+                }
+                Ok::<_, Failure>(())
+            })?,
+            Some(rollup) => reader.buckets(rollup, of, &self.ids, &span_ns, |row| {
+                switch(&mut current, row.series_id)?;
+                if let Some((_, parts)) = &mut current {
+                    parts.interval(&row);
+                }
+                Ok::<_, Failure>(())
+            })?,
+        }
+        if let Some((row, mut parts)) = current {
+            out.parts(row, &parts.finish())?;
+        }
+        out.end()
+    }
+}
+
+/// The samples of one series that are held in memory.
+const PIECE_SAMPLES: usize = 10_000;
+
+fn downsampler(row: &SeriesRow, origin_ns: i64, width_ns: i64) -> Downsampler {
+    Downsampler::new(origin_ns, width_ns, rate(row).map(|(_, factor)| factor), window_ns(&row.metric))
+}
+
+/// An answer that is being written.
+struct Output<'a> {
+    format: Format,
+    chunks: &'a mut Chunks,
+    is_first: bool,
+}
+
+impl<'a> Output<'a> {
+    fn begin(
+        request: &Request,
+        format: Format,
+        chunks: &'a mut Chunks,
+        parts: Option<(i64, Option<Rollup>)>,
+    ) -> Result<Self, Failure> {
+        let (from_us, until_us) = (micros(request.span_ns.start), micros(request.span_ns.end));
+        let text = match (format, parts) {
+            (Format::Json, None) => format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":["),
+            (Format::Json, Some((width_ns, rollup))) => {
+                let seconds = |ns| number(units::seconds_between(0, ns));
+                let rollup_s = rollup.map_or(Value::Null, |rollup| seconds(rollup.length_ns()));
+                let part_s = seconds(width_ns);
+                format!(
+                    "{{\"from_us\":{from_us},\"until_us\":{until_us},\"part_s\":{part_s},\"rollup_s\":{rollup_s},\"series\":["
+                )
+            }
+            (Format::Csv, None) => "time_us,series,node,metric,unit,labels,value\r\n".to_owned(),
+            (Format::Csv, Some(_)) => {
+                "time_us,series,node,metric,unit,labels,count,min,mean,max\r\n".to_owned()
+            }
+        };
+        chunks.write(text.as_bytes())?;
+        Ok(Self { format, chunks, is_first: true })
+    }
+
+    fn samples(
+        &mut self,
+        row: &SeriesRow,
+        times: &mut Vec<i64>,
+        values: &mut Vec<f64>,
+    ) -> Result<(), Failure> {
+        let (times, values) = (std::mem::take(times), std::mem::take(values));
+        if times.is_empty() {
+            return Ok(());
+        }
+        if self.format == Format::Json {
+            let values: Vec<Value> = values.into_iter().map(number).collect();
+            return self.series(row, &row.unit, &json!({"time_us": times, "value": values}));
+        }
+        let facts = csv_facts(row, &row.unit);
+        for (time_us, value) in times.into_iter().zip(values) {
+            self.chunks.write(format!("{time_us},{facts},{}\r\n", csv_field(&number(value))).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self, row: &SeriesRow, parts: &[Part]) -> Result<(), Failure> {
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let unit = rate(row).map_or(row.unit.as_str(), |(unit, _)| unit);
+        if self.format == Format::Json {
+            let column = |value: fn(&Part) -> Value| Value::Array(parts.iter().map(value).collect());
+            let columns = json!({
+                "time_us": column(|part| json!(micros(part.time_ns))),
+                "count": column(|part| json!(part.count)),
+                "min": column(|part| number(part.min)),
+                "mean": column(|part| number(part.mean)),
+                "max": column(|part| number(part.max)),
+            });
+            return self.series(row, unit, &columns);
+        }
+        let facts = csv_facts(row, unit);
+        for Part { time_ns, count, min, max, mean } in parts {
+            let [min, mean, max] = [min, mean, max].map(|value| csv_field(&number(*value)));
+            let line = format!("{},{facts},{count},{min},{mean},{max}\r\n", micros(*time_ns));
+            self.chunks.write(line.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn series(&mut self, row: &SeriesRow, unit: &str, columns: &Value) -> Result<(), Failure> {
+        let mut object = json!({
+            "id": row.series_id, "node": row.node, "metric": row.metric, "unit": unit, "kind": row.kind, "labels": labels(row),
+        });
+        if let (Some(object), Some(columns)) = (object.as_object_mut(), columns.as_object()) {
+            object.extend(columns.clone());
+        }
+        let separator = if std::mem::take(&mut self.is_first) { "" } else { "," };
+        self.chunks.write(format!("{separator}{object}").as_bytes())
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        if self.format == Format::Json { self.chunks.write(b"]}") } else { Ok(()) }
+    }
+}
+
+/// Returns the fields of CSV that are the same for all rows of a series.
+fn csv_facts(row: &SeriesRow, unit: &str) -> String {
+    let fields = [json!(row.series_id), json!(row.node), json!(row.metric), json!(unit), labels(row)];
+    fields.iter().map(csv_field).collect::<Vec<_>>().join(",")
+}

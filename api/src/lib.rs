@@ -1,0 +1,41 @@
+//! Polymeter's HTTP API: stored jobs, live values and control, for programs and pages.
+//!
+//! ```text
+//! client --socket--> server --> router --> auth --> quota --> endpoint --> readers --> guard --> store
+//!                                                                 |
+//!                                                                 +--> coordinator (plan, set)
+//! ```
+//!
+//! The API has a thread of its own with a low priority, and a bounded number of threads that read the store. Nothing is shared with
+//! the writers: the store is read through read-only connections of its own, in front of which the same guard stands as in front of
+//! reports ([`polymeter_store::reader::GuardedReader`]).
+//!
+//! The invariant: every row that leaves the process has passed the guard, and every request costs bounded time and memory.
+
+mod arguments;
+mod auth;
+mod body;
+mod call;
+mod config;
+mod connection;
+mod endpoint;
+mod endpoints;
+mod format;
+mod health;
+mod limits;
+mod links;
+mod listener;
+mod openapi;
+mod principal;
+mod problem;
+mod quota;
+mod readers;
+mod router;
+mod server;
+mod table;
+
+pub use self::config::{ApiConfig, Listen, Proxy};
+pub use self::limits::ApiLimits;
+pub use self::links::{AgentStatus, ControlRequest, Links};
+pub use self::listener::{ApiListener, ListenError};
+pub use self::server::Api;

@@ -1,0 +1,105 @@
+//! All limits of the API, with their reasons.
+
+use std::time::Duration;
+
+/// Connections at once. Each has a buffer and a descriptor.
+pub(crate) const CONNECTIONS: usize = 512;
+
+/// Connections of one user of the Unix socket that is no proxy, so that no user excludes others.
+pub(crate) const CONNECTIONS_PER_USER: usize = 32;
+
+/// The delay after a failed accept: probably no descriptor is free, and an immediate retry would fail, too.
+pub(crate) const ACCEPT_DELAY: Duration = Duration::from_millis(100);
+
+/// The time within which the head of a request must arrive, so that a silent client holds no connection.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of the head of a request: ids of some thousand series.
+pub(crate) const HEAD_BYTES: usize = 64 * 1024;
+
+/// Headers of a request.
+pub(crate) const HEADERS: usize = 64;
+
+/// Bytes of the body of a request, as on an agent's socket.
+pub(crate) const BODY_BYTES: usize = 64 * 1024;
+
+/// The time within which the body of a request must arrive.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of an answer that are sent at once.
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Chunks of one answer that wait for the client. While there are as many, the store is not read.
+pub(crate) const CHUNKS: usize = 4;
+
+/// The time without progress after which a client that does not read its answer is disconnected.
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time for which a request waits for a reader.
+pub(crate) const READER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The age at which a connection to the store is not used again, so that a moved or restarted store is noticed.
+pub(crate) const READER_AGE_NS: u64 = 10_000_000_000;
+
+/// Principals whose use is remembered. Those without requests in progress and with full buckets are forgotten first.
+pub(crate) const PRINCIPALS: usize = 16 * 1024;
+
+/// Seconds of requests and of bytes that a principal may use at once.
+pub(crate) const BURST_S: f64 = 10.0;
+
+/// Failed authentications a second, of all clients together. Successful ones do not count.
+pub(crate) const FAILURES_PER_S: f64 = 20.0;
+
+/// The time for which a stopping API waits for its threads.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The niceness of the API's threads: ingest comes first.
+pub(crate) const NICENESS: i32 = 5;
+
+/// The time for an answer of the coordinator, which itself waits for agents.
+pub(crate) const CONTROL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Characters of a parameter that is a text.
+pub(crate) const TEXT_CHARACTERS: usize = 256;
+
+/// Jobs on a page, unless the request says otherwise, and at most. The store's own limit for remote readers is the same.
+pub(crate) const PAGE_JOBS: i64 = 100;
+
+/// Series of one request for samples.
+pub(crate) const SERIES: usize = 10_000;
+
+/// Points of a series of one request: more than any screen has columns.
+pub(crate) const POINTS: i64 = 10_000;
+
+/// Points of all series of one request.
+pub(crate) const ALL_POINTS: u64 = 5_000_000;
+
+/// The latest time in parameters, in microseconds since the epoch: the end of the year 9999.
+pub(crate) const LATEST_US: i64 = 253_402_300_799_999_999;
+
+/// The limits that the configuration sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApiLimits {
+    /// Connections to the store, each with a thread.
+    pub readers: usize,
+    /// The time for reading one answer. Its statement is cancelled then.
+    pub query_timeout: Duration,
+    /// Requests of one user in progress.
+    pub user_requests: usize,
+    /// Requests of one user a second, over some seconds.
+    pub user_requests_per_second: u32,
+    /// Bytes that one user reads a second, over some seconds.
+    pub user_bytes_per_second: u64,
+}
+
+impl Default for ApiLimits {
+    fn default() -> Self {
+        Self {
+            readers: 4,
+            query_timeout: Duration::from_secs(60),
+            user_requests: 8,
+            user_requests_per_second: 50,
+            user_bytes_per_second: 64 * 1024 * 1024,
+        }
+    }
+}

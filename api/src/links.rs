@@ -1,0 +1,59 @@
+//! The parts of the collector that the API uses.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use polymeter_proto::control::CollectorAnswer;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::Access;
+use tokio::sync::{mpsc, oneshot};
+
+/// A request of a user for the coordinator.
+#[derive(Debug)]
+pub struct ControlRequest {
+    /// The numeric id of the user.
+    pub uid: u32,
+    /// The request, in the form of the control socket.
+    pub line: Vec<u8>,
+    /// The channel for the answer.
+    pub reply: oneshot::Sender<CollectorAnswer>,
+}
+
+/// A connected agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentStatus {
+    /// Its node.
+    pub node: String,
+    /// The start of its session, in microseconds since the epoch.
+    pub started_us: i64,
+    /// The jobs that it tracks, each with the numeric id of its owner, if known.
+    pub jobs: Vec<(String, Option<u32>)>,
+}
+
+/// Returns the access of a user to stored jobs. The lookup of groups may take long.
+type AccessOf = dyn Fn(u32) -> Access + Send + Sync;
+
+/// Returns the connected agents.
+type Agents = dyn Fn() -> Vec<AgentStatus> + Send + Sync;
+
+/// The parts of the collector that the API uses.
+#[derive(Clone)]
+pub struct Links {
+    /// The store.
+    pub store: StoreUrl,
+    /// The access of each user to stored jobs.
+    pub access: Arc<AccessOf>,
+    /// The connected agents.
+    pub agents: Arc<Agents>,
+    /// The queue of the coordinator.
+    pub control: mpsc::Sender<ControlRequest>,
+    /// The directory of the site's rules for findings.
+    pub advice: PathBuf,
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links").field("store", &self.store).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The opening of the socket.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+use polymeter_service::unix_socket;
+
+use crate::config::Listen;
+
+/// The open socket of the API.
+#[derive(Debug)]
+pub struct ApiListener {
+    pub(crate) socket: Socket,
+    /// The address, with its actual port.
+    pub(crate) address: Listen,
+}
+
+/// The socket of either kind.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// The error for a socket that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the HTTP API at {listen} (set by `listen` in [api])")]
+pub struct ListenError {
+    /// The address.
+    pub listen: String,
+    /// The cause.
+    pub source: io::Error,
+}
+
+impl ApiListener {
+    /// Opens the socket. A stale Unix socket without a listener is replaced.
+    ///
+    /// # Errors
+    /// Returns an error if the address cannot be used.
+    pub fn open(listen: &Listen) -> Result<Self, ListenError> {
+        Self::try_open(listen).map_err(|source| ListenError { listen: listen.to_string(), source })
+    }
+
+    fn try_open(listen: &Listen) -> io::Result<Self> {
+        Ok(match listen {
+            Listen::Unix(path) => {
+                let socket = Socket::Unix(unix_socket::listen(path)?);
+                Self { socket, address: listen.clone() }
+            }
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                let address = Listen::Tcp(listener.local_addr()?);
+                Self { socket: Socket::Tcp(listener), address }
+            }
+        })
+    }
+
+    /// Returns the address, with its actual port.
+    pub const fn address(&self) -> &Listen {
+        &self.address
+    }
+}

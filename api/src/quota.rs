@@ -1,0 +1,154 @@
+//! The use of the API by each principal: requests in progress, requests a second, bytes a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::http::StatusCode;
+use polymeter_service::clock;
+use polymeter_service::token_bucket::TokenBucket;
+
+use crate::limits::{self, ApiLimits};
+use crate::problem::Problem;
+
+/// The use by all principals.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    limits: ApiLimits,
+    uses: Mutex<HashMap<u32, Use>>,
+}
+
+/// The use by one principal.
+#[derive(Debug)]
+struct Use {
+    running: usize,
+    requests: TokenBucket,
+    bytes: TokenBucket,
+}
+
+/// The permit for one request, returned on drop.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    quota: Arc<Quota>,
+    uid: u32,
+}
+
+impl Quota {
+    /// Returns unused quota.
+    pub(crate) fn new(limits: ApiLimits) -> Self {
+        Self { limits, uses: Mutex::default() }
+    }
+
+    fn uses(&self) -> MutexGuard<'_, HashMap<u32, Use>> {
+        // It is consistent at every point where a panic could occur.
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unused(&self) -> Use {
+        let requests = f64::from(self.limits.user_requests_per_second);
+        let bytes = polymeter_proto::units::to_f64(self.limits.user_bytes_per_second);
+        Use {
+            running: 0,
+            requests: TokenBucket::new(requests, requests * limits::BURST_S),
+            bytes: TokenBucket::new(bytes, bytes * limits::BURST_S),
+        }
+    }
+
+    /// Takes a permit for a request of a user.
+    pub(crate) fn acquire(self: &Arc<Self>, uid: u32) -> Result<Permit, Problem> {
+        self.acquire_at(uid, clock::monotonic_ns())
+    }
+
+    fn acquire_at(self: &Arc<Self>, uid: u32, now_ns: u64) -> Result<Permit, Problem> {
+        let mut uses = self.uses();
+        if uses.len() >= limits::PRINCIPALS && !uses.contains_key(&uid) {
+            uses.retain(|_, of| of.running > 0 || !of.requests.is_full(now_ns) || !of.bytes.is_full(now_ns));
+        }
+        let of = uses.entry(uid).or_insert_with(|| self.unused());
+        let too_many =
+            |detail: String, after_s| Err(Problem::busy(StatusCode::TOO_MANY_REQUESTS, detail, after_s));
+        if of.running >= self.limits.user_requests {
+            return too_many(
+                format!("this user already has {} requests in progress; try again later", of.running),
+                1,
+            );
+        }
+        let debt_ns = of.bytes.debt_ns(now_ns);
+        if debt_ns > 0 {
+            let seconds = debt_ns / 1_000_000_000 + 1;
+            return too_many(format!("this user has read too much; try again in {seconds} s"), seconds);
+        }
+        if !of.requests.try_take(1.0, now_ns) {
+            let per_second = self.limits.user_requests_per_second;
+            return too_many(format!("more than {per_second} requests a second; try again later"), 1);
+        }
+        of.running += 1;
+        Ok(Permit { quota: Arc::clone(self), uid })
+    }
+}
+
+impl Permit {
+    /// Records bytes that were sent.
+    pub(crate) fn charge(&self, bytes: usize) {
+        if let Some(of) = self.quota.uses().get_mut(&self.uid) {
+            of.bytes.charge(polymeter_proto::units::to_f64(bytes as u64), clock::monotonic_ns());
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(of) = self.quota.uses().get_mut(&self.uid) {
+            of.running = of.running.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn status(permit: Result<Permit, Problem>) -> Option<u16> {
+        permit.err().map(|problem| problem.status().as_u16())
+    }
+
+    #[test]
+    fn requests_in_progress_are_limited_by_user() {
+        let quota = Arc::new(Quota::new(ApiLimits { user_requests: 2, ..ApiLimits::default() }));
+        let held: Vec<Permit> = (0..2).map(|_| quota.acquire_at(1, 0).unwrap()).collect();
+        assert_eq!(status(quota.acquire_at(1, 0)), Some(429));
+        assert_eq!(status(quota.acquire_at(2, 0)), None, "another user");
+        drop(held);
+        assert_eq!(status(quota.acquire_at(1, 0)), None);
+    }
+
+    #[test]
+    fn requests_a_second_are_limited_by_user() {
+        let quota = Arc::new(Quota::new(ApiLimits { user_requests_per_second: 1, ..ApiLimits::default() }));
+        let refused = (0..20).filter(|_| quota.acquire_at(1, SECOND_NS).is_err()).count();
+        assert_eq!(refused, 10);
+        assert_eq!(status(quota.acquire_at(2, SECOND_NS)), None);
+        assert_eq!(status(quota.acquire_at(1, 2 * SECOND_NS)), None);
+    }
+
+    #[test]
+    fn a_user_who_read_too_much_waits() {
+        let quota = Arc::new(Quota::new(ApiLimits { user_bytes_per_second: 1000, ..ApiLimits::default() }));
+        let permit = quota.acquire(1).unwrap();
+        permit.charge(30_000);
+        assert_eq!(status(quota.acquire(1)), Some(429));
+        assert_eq!(status(quota.acquire(2)), None);
+        let later_ns = clock::monotonic_ns() + 21 * SECOND_NS;
+        assert_eq!(status(quota.acquire_at(1, later_ns)), None);
+    }
+
+    #[test]
+    fn idle_principals_are_forgotten() {
+        let quota = Arc::new(Quota::new(ApiLimits::default()));
+        for uid in 0..100_000 {
+            quota.acquire_at(uid, u64::from(uid) * SECOND_NS).unwrap();
+        }
+        assert!(quota.uses().len() <= limits::PRINCIPALS);
+    }
+}

@@ -1,0 +1,273 @@
+//! The threads and connections that read the store: a bounded number, apart from those of the writers.
+//!
+//! A read is cancelled when its handle is dropped, since the client is gone, and when it takes too long.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use polymeter_service::clock;
+use polymeter_service::log::chain;
+use polymeter_store::reader::{Access, GuardedReader, Read, ReadCancel, Reader};
+use polymeter_store::{StoreError, StoreUrl};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use crate::body::Failure;
+use crate::limits::{self, ApiLimits};
+use crate::links::Links;
+use crate::principal::Principal;
+use crate::problem::Problem;
+
+/// All readers.
+#[derive(Debug, Clone)]
+pub(crate) struct Readers(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    links: Links,
+    permits: Arc<Semaphore>,
+    timeout: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Connections that are not in use, each with the time at which it was opened.
+    idle: Vec<(Reader, u64)>,
+    /// Reads in progress.
+    running: HashMap<u64, Arc<Stop>>,
+    next: u64,
+    is_stopping: bool,
+}
+
+/// The means to stop one read.
+#[derive(Debug, Default)]
+struct Stop(Mutex<Progress>);
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Cancels the statement; none before the connection exists and after the end.
+    cancel: Option<ReadCancel>,
+    is_cancelled: bool,
+    is_late: bool,
+}
+
+/// A read in progress. Dropping it cancels the read.
+#[derive(Debug)]
+pub(crate) struct Running<T> {
+    stop: Arc<Stop>,
+    result: JoinHandle<Result<T, Problem>>,
+    /// Ends the read when it takes too long.
+    timer: JoinHandle<()>,
+}
+
+impl Stop {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the connection. Returns false if the read was cancelled before.
+    fn begin(&self, cancel: ReadCancel) -> bool {
+        let mut progress = self.progress();
+        progress.cancel = Some(cancel);
+        !progress.is_cancelled
+    }
+
+    /// Records the end. Returns true if the read was not cancelled, so that its connection can be used again.
+    fn end(&self) -> bool {
+        let mut progress = self.progress();
+        progress.cancel = None;
+        !progress.is_cancelled
+    }
+
+    /// Cancels the read. May wait for the database.
+    fn cancel(&self, is_late: bool) {
+        let mut progress = self.progress();
+        progress.is_cancelled = true;
+        progress.is_late |= is_late;
+        if let Some(cancel) = progress.cancel.take() {
+            cancel.cancel();
+        }
+    }
+
+    /// Cancels the read by a thread of its own.
+    fn cancel_later(self: &Arc<Self>, is_late: bool) {
+        let stop = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("api-cancel".to_owned());
+        // Without a thread the read ends by itself: its client is gone.
+        drop(thread.spawn(move || stop.cancel(is_late)));
+    }
+}
+
+impl<T> Running<T> {
+    /// Waits for the result.
+    pub(crate) async fn result(&mut self) -> Result<T, Problem> {
+        let result = (&mut self.result).await;
+        self.timer.abort();
+        result.unwrap_or_else(|_panicked| {
+            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "cannot produce the answer"))
+        })
+    }
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.timer.abort();
+        if !self.result.is_finished() {
+            self.stop.cancel_later(false);
+        }
+    }
+}
+
+impl Readers {
+    /// Returns readers of a store, without a connection yet.
+    pub(crate) fn new(links: Links, limits: &ApiLimits) -> Self {
+        let permits = Arc::new(Semaphore::new(limits.readers));
+        Self(Arc::new(Shared { links, permits, timeout: limits.query_timeout, state: Mutex::default() }))
+    }
+
+    /// Starts `work` on a thread, with a reader that answers only what the principal may see.
+    pub(crate) async fn start<T: Send + 'static>(
+        &self,
+        principal: Principal,
+        work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Running<T>, Problem> {
+        let shared = Arc::clone(&self.0);
+        let permit = timeout(limits::READER_TIMEOUT, Arc::clone(&shared.permits).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            let detail = "too many users are reading; try again later";
+            return Err(Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 5));
+        };
+        let stop = Arc::new(Stop::default());
+        let of_timer = Arc::clone(&stop);
+        let limit = shared.timeout;
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(limit).await;
+            of_timer.cancel_later(true);
+        });
+        let of_work = Arc::clone(&stop);
+        let result = tokio::task::spawn_blocking(move || shared.run(&of_work, principal, permit, work));
+        Ok(Running { stop, result, timer })
+    }
+
+    /// Runs `work` and returns its result.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        principal: Principal,
+        work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.start(principal, work).await?.result().await
+    }
+
+    /// Cancels all reads, and refuses further ones.
+    pub(crate) fn stop(&self) {
+        let running: Vec<Arc<Stop>> = {
+            let mut state = self.0.state();
+            state.is_stopping = true;
+            state.idle.clear();
+            state.running.values().cloned().collect()
+        };
+        running.iter().for_each(|stop| stop.cancel(false));
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run<T>(
+        &self,
+        stop: &Arc<Stop>,
+        principal: Principal,
+        permit: OwnedSemaphorePermit,
+        work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure>,
+    ) -> Result<T, Problem> {
+        let access = (self.links.access)(principal.uid);
+        let number = {
+            let mut state = self.state();
+            state.next += 1;
+            let number = state.next;
+            state.running.insert(number, Arc::clone(stop));
+            number
+        };
+        let result = self.work(stop, access, work);
+        self.state().running.remove(&number);
+        drop(permit);
+        let is_late = stop.progress().is_late;
+        result.map_err(|failure| match failure {
+            Failure::Problem(problem) => problem,
+            Failure::Store(_) | Failure::Gone if is_late => {
+                warn!(uid = principal.uid, "read of the API cancelled: it took too long");
+                let detail = format!(
+                    "the answer takes longer than {} s; ask for a shorter time, fewer series, or fewer points",
+                    self.timeout.as_secs()
+                );
+                Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail)
+            }
+            Failure::Gone => {
+                debug!(uid = principal.uid, "client of the API disconnected");
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "the client disconnected")
+            }
+            Failure::Store(error) => store_problem(&error, access),
+        })
+    }
+
+    fn work<T>(
+        &self,
+        stop: &Stop,
+        access: Access,
+        work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let (mut reader, opened_ns) = self.reader(&self.links.store)?;
+        let may_begin = stop.begin(reader.canceller()) && !self.state().is_stopping;
+        let result = match may_begin {
+            true => work(&mut GuardedReader::new(&mut reader, access), access),
+            false => Err(Failure::Gone),
+        };
+        let is_usable = stop.end();
+        let mut state = self.state();
+        match &result {
+            Ok(_) if is_usable && !state.is_stopping => state.idle.push((reader, opened_ns)),
+            Err(Failure::Store(_)) => state.idle.clear(),
+            // An answer may be incomplete, or a late cancellation may arrive.
+            Ok(_) | Err(_) => {}
+        }
+        result
+    }
+
+    /// Returns a connection: one that was opened a short time ago, or a new one.
+    fn reader(&self, store: &StoreUrl) -> Result<(Reader, u64), StoreError> {
+        let now_ns = clock::monotonic_ns();
+        let (idle, old) = {
+            let mut state = self.state();
+            let is_old = |opened_ns: &u64| now_ns.saturating_sub(*opened_ns) > limits::READER_AGE_NS;
+            let (old, mut recent): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut state.idle).into_iter().partition(|(_, opened_ns)| is_old(opened_ns));
+            let idle = recent.pop();
+            state.idle = recent;
+            (idle, old)
+        };
+        // They are closed outside of the lock.
+        drop(old);
+        idle.map_or_else(|| Ok((Reader::open(store)?, now_ns)), Ok)
+    }
+}
+
+/// Returns the problem for an error of the store. Only administrators see its cause, which may contain the address of the
+/// database.
+fn store_problem(error: &StoreError, access: Access) -> Problem {
+    let cause = chain(error);
+    warn!(error = %cause, "cannot read the store for a user of the API");
+    let detail = match access {
+        Access::All => format!("the collector cannot read its store: {cause}"),
+        Access::Owner(_) => {
+            "the collector cannot read its store; try again later, or contact the administrator".to_owned()
+        }
+    };
+    Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 5)
+}

@@ -1,0 +1,160 @@
+//! The thread of the API, and its connections.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tracing::error;
+
+use crate::auth::{Authenticator, Peer};
+use crate::call::Services;
+use crate::config::{ApiConfig, Listen};
+use crate::connection;
+use crate::limits;
+use crate::links::Links;
+use crate::listener::{ApiListener, Socket};
+use crate::quota::Quota;
+use crate::readers::Readers;
+use crate::router::{Shared, router};
+
+/// The running API, until [`Api::stop`].
+#[derive(Debug)]
+pub struct Api {
+    address: Listen,
+    thread: JoinHandle<()>,
+    readers: Readers,
+    stop: oneshot::Sender<()>,
+}
+
+impl Api {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Returns an error if the thread cannot be started.
+    pub fn start(config: &ApiConfig, listener: ApiListener, links: Links) -> io::Result<Self> {
+        let readers = Readers::new(links.clone(), &config.limits);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .thread_name("api-reader")
+            // Beside the reads: the look-ups of users, and those that report their cancellation.
+            .max_blocking_threads(config.limits.readers + 2)
+            .on_thread_start(lower_priority)
+            .build()?;
+        let shared = Arc::new(Shared {
+            authenticator: Authenticator::new(config),
+            quota: Arc::new(Quota::new(config.limits)),
+            services: Arc::new(Services { links, readers: readers.clone() }),
+        });
+        let ApiListener { socket, address } = listener;
+        let (stop, stopped) = oneshot::channel();
+        let work = move || {
+            lower_priority();
+            serve(runtime, socket, shared, stopped);
+        };
+        let thread = std::thread::Builder::new().name("api".to_owned()).spawn(work)?;
+        Ok(Self { address, thread, readers, stop })
+    }
+
+    /// Returns the address, with its actual port.
+    pub const fn address(&self) -> &Listen {
+        &self.address
+    }
+
+    /// Closes all connections and ends the thread. Returns false if it panicked.
+    pub fn stop(self) -> bool {
+        self.readers.stop();
+        // This fails only if the thread has already ended.
+        self.stop.send(()).ok();
+        self.thread.join().is_ok()
+    }
+}
+
+/// Lets ingest come first. Without the permission to do so nothing changes.
+fn lower_priority() {
+    rustix::process::nice(limits::NICENESS).ok();
+}
+
+fn serve(runtime: Runtime, socket: Socket, shared: Arc<Shared>, stopped: oneshot::Receiver<()>) {
+    let readers = shared.services.readers.clone();
+    runtime.block_on(async {
+        tokio::select! {
+            served = accept(socket, shared) => if let Err(error) = served {
+                error!(%error, "HTTP API stopped");
+            },
+            // The stop was requested, or its sender was dropped.
+            _ = stopped => {}
+        }
+    });
+    // Connections to PostgreSQL must not be closed by an asynchronous thread.
+    readers.stop();
+    runtime.shutdown_timeout(limits::STOP_TIMEOUT);
+}
+
+async fn accept(socket: Socket, shared: Arc<Shared>) -> io::Result<()> {
+    let router = router(&shared);
+    let places = Arc::new(Semaphore::new(limits::CONNECTIONS));
+    match socket {
+        Socket::Unix(listener) => {
+            accept_unix(UnixListener::from_std(listener)?, &shared, &router, &places).await
+        }
+        Socket::Tcp(listener) => {
+            accept_tcp(TcpListener::from_std(listener)?, &shared, &router, &places).await
+        }
+    }
+    Ok(())
+}
+
+/// Returns a place for a connection.
+async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    // The semaphore is never closed.
+    Arc::clone(places).acquire_owned().await.ok()
+}
+
+async fn accept_unix(listener: UnixListener, shared: &Shared, router: &Router, places: &Arc<Semaphore>) {
+    let mut of_users: HashMap<u32, Arc<()>> = HashMap::new();
+    while let Some(place) = place(places).await {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(limits::ACCEPT_DELAY).await;
+            continue;
+        };
+        let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
+        of_users.retain(|_, connections| Arc::strong_count(connections) > 1);
+        let of_user = Arc::clone(of_users.entry(uid).or_default());
+        let peer = Peer::Unix(uid);
+        // One reference belongs to the list, and one is `of_user`.
+        let is_many = Arc::strong_count(&of_user) > limits::CONNECTIONS_PER_USER + 1;
+        if is_many && !shared.authenticator.is_proxy(peer) {
+            continue;
+        }
+        let router = router.clone();
+        tokio::spawn(async move {
+            connection::serve(stream, peer, router).await;
+            drop((place, of_user));
+        });
+    }
+}
+
+async fn accept_tcp(listener: TcpListener, shared: &Shared, router: &Router, places: &Arc<Semaphore>) {
+    while let Some(place) = place(places).await {
+        let Ok((stream, address)) = listener.accept().await else {
+            tokio::time::sleep(limits::ACCEPT_DELAY).await;
+            continue;
+        };
+        let peer = Peer::Tcp(address.ip().to_canonical());
+        if !shared.authenticator.may_connect(peer) {
+            continue;
+        }
+        // Small answers should not wait for one another.
+        stream.set_nodelay(true).ok();
+        let router = router.clone();
+        tokio::spawn(async move {
+            connection::serve(stream, peer, router).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,215 @@
+//! Rows as JSON and CSV. Columns are declared as data, from which both and the document of the API follow.
+
+use serde_json::{Map, Value, json};
+
+use crate::body::{Chunks, Failure};
+use crate::format::Format;
+
+/// The type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Integer,
+    Text,
+    Boolean,
+    /// A list of texts; in CSV, separated by spaces.
+    Texts,
+    /// An object of texts; in CSV, JSON.
+    Labels,
+}
+
+/// A column of rows of type `T`.
+pub(crate) struct Column<T: 'static> {
+    pub(crate) name: &'static str,
+    pub(crate) of: Type,
+    /// True if a row may have no value.
+    pub(crate) is_optional: bool,
+    pub(crate) help: &'static str,
+    pub(crate) value: fn(&T) -> Value,
+}
+
+impl<T> Column<T> {
+    /// A column with a value in every row.
+    pub(crate) const fn new(
+        name: &'static str,
+        of: Type,
+        help: &'static str,
+        value: fn(&T) -> Value,
+    ) -> Self {
+        Self { name, of, is_optional: false, help, value }
+    }
+
+    /// A column whose value may be unknown.
+    pub(crate) const fn optional(
+        name: &'static str,
+        of: Type,
+        help: &'static str,
+        value: fn(&T) -> Value,
+    ) -> Self {
+        Self { name, of, is_optional: true, help, value }
+    }
+
+    fn schema(&self) -> Value {
+        let (of, further) = match self.of {
+            Type::Integer => ("integer", None),
+            Type::Text => ("string", None),
+            Type::Boolean => ("boolean", None),
+            Type::Texts => ("array", Some(("items", json!({"type": "string"})))),
+            Type::Labels => ("object", Some(("additionalProperties", json!({"type": "string"})))),
+        };
+        let types = if self.is_optional { json!([of, "null"]) } else { json!(of) };
+        let mut schema = json!({"type": types, "description": self.help});
+        if let (Some((name, value)), Some(members)) = (further, schema.as_object_mut()) {
+            members.insert(name.to_owned(), value);
+        }
+        schema
+    }
+}
+
+/// Rows of one type.
+pub(crate) struct Table<T: 'static> {
+    /// The name of the list in the JSON form.
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [Column<T>],
+}
+
+impl<T> Table<T> {
+    /// Returns the schema of one row.
+    pub(crate) fn row_schema(&self) -> Value {
+        let properties: Map<String, Value> =
+            self.columns.iter().map(|column| (column.name.to_owned(), column.schema())).collect();
+        let required: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    }
+
+    /// Returns the schema of the JSON form, with further members.
+    pub(crate) fn schema(&self, further: &[(&str, Value)]) -> Value {
+        let mut properties = Map::new();
+        properties.insert(self.name.to_owned(), json!({"type": "array", "items": self.row_schema()}));
+        properties.extend(further.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())));
+        let required: Vec<&String> = properties.keys().collect();
+        json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+    }
+
+    /// Returns the JSON form of a row.
+    pub(crate) fn object(&self, row: &T) -> Value {
+        let members = self.columns.iter().map(|column| (column.name.to_owned(), (column.value)(row)));
+        Value::Object(members.collect())
+    }
+
+    /// Begins to write rows.
+    pub(crate) fn writer<'a>(
+        &'static self,
+        format: Format,
+        chunks: &'a mut Chunks,
+    ) -> Result<Rows<'a, T>, Failure> {
+        match format {
+            Format::Json => chunks.write(format!("{{\"{}\":[", self.name).as_bytes())?,
+            Format::Csv => {
+                let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+                chunks.write(names.join(",").as_bytes())?;
+                chunks.write(b"\r\n")?;
+            }
+        }
+        Ok(Rows { table: self, format, chunks, is_first: true })
+    }
+}
+
+/// Rows that are being written.
+pub(crate) struct Rows<'a, T: 'static> {
+    table: &'static Table<T>,
+    format: Format,
+    chunks: &'a mut Chunks,
+    is_first: bool,
+}
+
+impl<T> Rows<'_, T> {
+    /// Writes a row.
+    pub(crate) fn push(&mut self, row: &T) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => {
+                if !self.is_first {
+                    self.chunks.write(b",")?;
+                }
+                self.chunks.write(self.table.object(row).to_string().as_bytes())?;
+            }
+            Format::Csv => {
+                for (number, column) in self.table.columns.iter().enumerate() {
+                    if number > 0 {
+                        self.chunks.write(b",")?;
+                    }
+                    self.chunks.write(csv_field(&(column.value)(row)).as_bytes())?;
+                }
+                self.chunks.write(b"\r\n")?;
+            }
+        }
+        self.is_first = false;
+        Ok(())
+    }
+
+    /// Writes the end, with further members of the JSON form.
+    pub(crate) fn end(self, further: &[(&str, Value)]) -> Result<(), Failure> {
+        if self.format == Format::Csv {
+            return Ok(());
+        }
+        self.chunks.write(b"]")?;
+        for (name, value) in further {
+            self.chunks.write(format!(",\"{name}\":{value}").as_bytes())?;
+        }
+        self.chunks.write(b"}")
+    }
+}
+
+/// Returns a field of CSV as in RFC 4180.
+pub(crate) fn csv_field(value: &Value) -> String {
+    let text = match value {
+        Value::Null => return String::new(),
+        Value::Bool(_) | Value::Number(_) => return value.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => {
+            values.iter().map(|value| value.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" ")
+        }
+        Value::Object(members) if members.is_empty() => return String::new(),
+        Value::Object(_) => value.to_string(),
+    };
+    if text.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+/// Returns the JSON form of a finite number; others have none.
+pub(crate) fn number(value: f64) -> Value {
+    json!(value)
+}
+
+/// Returns microseconds of a time in nanoseconds.
+pub(crate) const fn micros(time_ns: i64) -> i64 {
+    time_ns.div_euclid(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_csv_are_quoted() {
+        for (value, expected) in [
+            (json!(null), ""),
+            (json!(7), "7"),
+            (json!(true), "true"),
+            (json!("plain"), "plain"),
+            (json!("a,b"), "\"a,b\""),
+            (json!("say \"x\"\r\n"), "\"say \"\"x\"\"\r\n\""),
+            (json!(["n1", "n2"]), "n1 n2"),
+            (json!({"cpu": "1"}), "\"{\"\"cpu\"\":\"\"1\"\"}\""),
+            (json!({}), ""),
+        ] {
+            assert_eq!(csv_field(&value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers_without_a_json_form_are_null() {
+        assert_eq!(
+            (number(1.5), number(f64::NAN), number(f64::INFINITY)),
+            (json!(1.5), json!(null), json!(null))
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! A file that appears when it is complete.
+
+use std::fs::{File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
+
+use crate::failure::Failure;
+
+/// The mode of a new file, before the user's mask applies.
+const MODE: u32 = 0o666;
+
+/// A file that has a temporary name in its directory until it is kept, and is removed if it is not.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    path: PathBuf,
+    is_replaced: bool,
+    incomplete: TempPath,
+}
+
+impl NewFile {
+    /// Creates the file. `remedy` says how to avoid an existing one.
+    ///
+    /// # Errors
+    /// Returns an error if the file exists and is not to be replaced, or if it cannot be created.
+    pub(crate) fn create(path: PathBuf, is_replaced: bool, remedy: &str) -> Result<(Self, File), Failure> {
+        if !is_replaced && path.symlink_metadata().is_ok() {
+            let path = path.display();
+            return Err(Failure::Failed(format!("cannot write {path}: the file exists; {remedy}")));
+        }
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let created = tempfile::Builder::new()
+            .prefix(".polymeter-")
+            .permissions(Permissions::from_mode(MODE))
+            .tempfile_in(directory.unwrap_or(Path::new(".")));
+        let (file, incomplete) = created.map_err(|error| cannot_write(&path, &error))?.into_parts();
+        Ok((Self { path, is_replaced, incomplete }, file))
+    }
+
+    /// Gives the complete file its name.
+    ///
+    /// # Errors
+    /// Returns an error if a file has appeared there meanwhile that is not to be replaced.
+    pub(crate) fn keep(self) -> Result<(), Failure> {
+        let Self { path, is_replaced, incomplete } = self;
+        let kept = if is_replaced { incomplete.persist(&path) } else { incomplete.persist_noclobber(&path) };
+        kept.map_err(|error| cannot_write(&path, &error.error))
+    }
+}
+
+/// Returns the failure of a write to the file `path`.
+pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    // tempfile adds the temporary name, which users do not know.
+    let cause = error.get_ref().and_then(|with_name| with_name.source());
+    let cause = cause.map_or_else(|| error.to_string(), ToString::to_string);
+    let kind = error.kind();
+    let remedy = if kind == ErrorKind::NotFound {
+        "; create the directory, or name another"
+    } else if [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem].contains(&kind) {
+        "; name a file in a directory that you can write to"
+    } else if [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&kind) {
+        "; free some space, or name another directory"
+    } else {
+        ""
+    };
+    Failure::Failed(format!("cannot write {}: {cause}{remedy}", path.display()))
+}

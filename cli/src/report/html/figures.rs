@@ -1,0 +1,94 @@
+//! The places of the charts, and the table of their values for readers without them. Pure.
+
+use polymeter_analysis::charts::{Chart, Charts};
+use polymeter_proto::units;
+
+use super::element::{Cell, Table};
+
+/// Writes the section of the charts, which the script fills.
+pub(super) fn section(page: &mut String, charts: &Charts) {
+    page.push_str("<section aria-labelledby=\"charts\">\n<h2 id=\"charts\">Over time</h2>\n");
+    if charts.charts.is_empty() {
+        page.push_str("<p>No samples.</p>\n</section>\n");
+        return;
+    }
+    page.push_str("<noscript><p class=\"remark\">Charts need JavaScript. The tables contain their figures.</p></noscript>\n");
+    page.push_str("<div id=\"figures\"></div>\n");
+    if charts.left_out > 0 {
+        let left_out = charts.left_out;
+        page.push_str(&format!(
+            "<p class=\"remark\">{left_out} metrics are not drawn; polymeter export writes the samples of all.</p>\n"
+        ));
+    }
+    if charts.bands_left_out > 0 {
+        let left_out = charts.bands_left_out;
+        page.push_str(&format!("<p class=\"remark\">The {left_out} shortest phases are not drawn.</p>\n"));
+    }
+    page.push_str("</section>\n");
+}
+
+/// Returns the table of the quantities: their extent and distribution.
+pub(super) fn table(charts: &Charts) -> Table<'_> {
+    let row = |chart: &'_ Chart| {
+        let quantile = |position: usize| {
+            let spread = chart.over_time.as_ref();
+            spread.and_then(|spread| spread.quantiles.get(position)).copied()
+        };
+        let number = |value: Option<f64>| {
+            Cell::Number(value.map_or_else(|| "-".to_owned(), |value| value_text(&chart.unit, value)))
+        };
+        vec![
+            number(Some(chart.extent.min)),
+            number(Some(chart.extent.mean)),
+            number(quantile(3)),
+            number(quantile(5)),
+            number(Some(chart.extent.max)),
+        ]
+    };
+    let rows = charts.charts.iter().map(|chart| {
+        let mut cells = vec![Cell::Name(chart.title.as_str())];
+        cells.extend(row(chart));
+        cells
+    });
+    let over = if charts.is_of_one_node { "over time" } else { "over nodes and time" };
+    Table {
+        caption: "Quantities",
+        head: vec![
+            ("quantity", false),
+            ("min", true),
+            ("mean", true),
+            ("median", true),
+            ("95 %", true),
+            ("max", true),
+        ],
+        rows: rows.collect(),
+        remarks: vec![format!("The figures of a quantity are those of a node, {over}, as in the charts.")],
+    }
+}
+
+/// Formats a value of a chart.
+fn value_text(unit: &str, value: f64) -> String {
+    match unit {
+        "cores" | "bytes/s" | "1/s" => units::rate_in(unit, value),
+        "s/s" => units::value("percent", value * 100.0),
+        unit => units::value(unit, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_their_unit() {
+        for (unit, value, expected) in [
+            ("cores", 1.5, "1.50 cores"),
+            ("bytes/s", 2048.0, "2 KiB/s"),
+            ("s/s", 0.125, "12.5 %"),
+            ("bytes", 1024.0, "1 KiB"),
+            ("count", 7.0, "7"),
+        ] {
+            assert_eq!(value_text(unit, value), expected);
+        }
+    }
+}

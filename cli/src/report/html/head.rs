@@ -1,0 +1,179 @@
+//! The static parts of the page: the job, meters, findings, the completeness of the data. Pure.
+
+use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::model::{Finding, Report, Severity};
+use polymeter_proto::text::abridged_list;
+
+use super::element::{name, text};
+use crate::report::summary::{self, Level, Meter, unknown};
+
+/// The maximum number of nodes that the headline names.
+const NODES_MAX: usize = 8;
+
+/// The title of the page.
+pub(super) fn title(report: &Report) -> String {
+    let name = report.submission.name.as_ref().map_or_else(String::new, |name| format!(": {name}"));
+    format!("Job {}{name}", report.job)
+}
+
+/// Writes the headline, and the facts about the job.
+pub(super) fn header(page: &mut String, report: &Report) {
+    let submission = &report.submission;
+    let state = summary::state(report).unwrap_or_else(|| "final state unknown".to_owned());
+    let job_name = submission
+        .name
+        .as_ref()
+        .map_or_else(String::new, |job| format!(" <span class=\"job-name\">{}</span>", name(job)));
+    page.push_str("<a class=\"skip\" href=\"#report\">Skip to the report</a>\n<header>\n");
+    page.push_str(&format!(
+        "<h1>Job {}{job_name}</h1>\n<p class=\"state\">{}</p>\n<dl>\n",
+        name(&report.job),
+        name(&state)
+    ));
+    let is_blank = |value: &&str| value.trim().is_empty();
+    let optional =
+        |value: &Option<String>| value.as_deref().filter(|value| !is_blank(value)).map_or_else(unknown, name);
+    let display = submission.display_id.as_ref().filter(|id| **id != report.job);
+    let nodes: Vec<&str> = report.nodes.iter().map(String::as_str).collect();
+    let resources = text(&summary::resources(report));
+    let nodes = if nodes.is_empty() {
+        resources
+    } else {
+        format!("{resources}: {}", name(&abridged_list(&nodes, NODES_MAX)))
+    };
+    let end = report.ended_us.map_or_else(|| "not ended".to_owned(), clock_time);
+    let restarts = submission.restarts.filter(|restarts| *restarts > 0);
+    for (term, value) in [
+        ("Name", Some(optional(&submission.name))),
+        ("Shown as", display.map(|id| name(id))),
+        ("User", Some(optional(&report.owner))),
+        ("Account", Some(optional(&submission.account))),
+        ("Queue", Some(optional(&submission.queue))),
+        ("Cluster", submission.cluster.as_deref().map(name)),
+        ("Resources", Some(nodes)),
+        ("Start", Some(clock_time(report.started_us))),
+        ("End", Some(end)),
+        ("Elapsed", Some(text(&summary::elapsed(report)))),
+        ("Network", summary::network(report).map(|network| text(&network))),
+        ("File systems", summary::file_systems(report).map(|systems| text(&systems))),
+        ("Energy", summary::energy(report).map(|energy| text(&energy))),
+        ("Restarts", restarts.map(|restarts| restarts.to_string())),
+    ] {
+        if let Some(value) = value {
+            page.push_str(&format!("<div><dt>{term}</dt><dd>{value}</dd></div>\n"));
+        }
+    }
+    page.push_str("</dl>\n</header>\n");
+}
+
+/// Writes a time in UTC. The script replaces it by the time of the reader's zone.
+fn clock_time(time_us: i64) -> String {
+    let utc = summary::time(time_us);
+    format!("<time datetime=\"{}Z\" data-us=\"{time_us}\">{utc} UTC</time>", utc.replace(' ', "T"))
+}
+
+/// Writes the meters.
+pub(super) fn meters(page: &mut String, report: &Report, facts: &Facts) {
+    page.push_str("<section aria-labelledby=\"usage\">\n<h2 id=\"usage\">Use of the resources</h2>\n<ul class=\"meters\">\n");
+    summary::meters(report, facts).iter().for_each(|row| meter(page, row));
+    page.push_str("</ul>\n</section>\n");
+}
+
+fn meter(page: &mut String, meter: &Meter) {
+    let class = match meter.level {
+        Level::Plain => "plain",
+        Level::Good => "good",
+        Level::Warning => "warning",
+        Level::Critical => "critical",
+    };
+    let word = meter.word;
+    let share = meter.share.map_or_else(|| "–".to_owned(), summary::percent);
+    let judged =
+        if word.is_empty() { String::new() } else { format!("<span class=\"level {class}\">{word}</span>") };
+    page.push_str(&format!(
+        "<li><span class=\"label\">{}</span><span class=\"share\">{share}</span>{}{judged}<span class=\"text\">{}</span></li>\n",
+        text(meter.label),
+        bar(meter.share, class),
+        text(&meter.text)
+    ));
+}
+
+/// Draws a bar for a share; hatched if it is unknown.
+fn bar(share: Option<f64>, class: &str) -> String {
+    let width = share.filter(|share| share.is_finite()).map_or(0.0, |share| share.clamp(0.0, 1.0) * 100.0);
+    let unknown = if share.is_none() { " unknown" } else { "" };
+    format!(
+        "<svg class=\"bar{unknown}\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
+         <rect class=\"track\" width=\"100\" height=\"8\"/><rect class=\"{class}\" width=\"{width:.1}\" height=\"8\"/></svg>"
+    )
+}
+
+/// Writes the findings.
+pub(super) fn findings(page: &mut String, report: &Report) {
+    page.push_str("<section aria-labelledby=\"findings\">\n<h2 id=\"findings\">Findings</h2>\n");
+    if report.findings.is_empty() {
+        page.push_str(&format!("<p>{}</p>\n</section>\n", text(summary::no_findings(report))));
+        return;
+    }
+    page.push_str("<ul class=\"findings\">\n");
+    report.findings.iter().for_each(|each| finding(page, each, report));
+    page.push_str("</ul>\n</section>\n");
+}
+
+fn finding(page: &mut String, finding: &Finding, report: &Report) {
+    let class = match finding.severity {
+        Severity::Critical => "critical",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    };
+    page.push_str(&format!(
+        "<li class=\"{class}\">\n<h3><span class=\"level {class}\">{}</span> {}</h3>\n<p class=\"evidence\">{}</p>\n",
+        finding.severity.name(),
+        name(&finding.sentence),
+        name(&finding.evidence)
+    ));
+    if let Some(remedy) = finding.remedy(report.scheduler) {
+        page.push_str(&format!("<p class=\"remedy\"><b>Next time:</b> {}</p>\n", name(&remedy)));
+    }
+    page.push_str("</li>\n");
+}
+
+/// Writes the completeness of the data, the cost of measuring and the notes.
+pub(super) fn data_section(page: &mut String, report: &Report, facts: &Facts) {
+    page.push_str("<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n");
+    page.push_str(&format!("<p>{}.</p>\n", text(&summary::completeness(report, facts))));
+    if let Some(cost) = &report.measuring {
+        let cost = summary::measuring_cost(cost, report.nodes.len());
+        page.push_str(&format!("<p>Cost of measuring: {}.</p>\n", text(&cost)));
+    }
+    for note in &report.notes {
+        page.push_str(&format!("<p class=\"remark\">{}</p>\n", name(note)));
+    }
+    let ledger = &report.ledger;
+    let counts = [
+        ("due", ledger.due),
+        ("taken", ledger.taken),
+        ("late", ledger.late),
+        ("missed", ledger.missed),
+        ("absent in their source", ledger.absent),
+        ("dropped by the agent", ledger.dropped + report.skipped),
+        ("rejected", report.rejected),
+        ("quarantined", report.quarantined),
+        ("with unknown fate", report.unknown),
+        ("stored", report.stored),
+    ];
+    page.push_str("<dl class=\"ledger\">\n");
+    for (term, samples) in counts {
+        page.push_str(&format!("<div><dt>{term}</dt><dd>{samples}</dd></div>\n"));
+    }
+    page.push_str("</dl>\n</section>\n");
+}
+
+/// Writes the origin of the page.
+pub(super) fn footer(page: &mut String, now_us: i64) {
+    page.push_str(&format!(
+        "<footer><p>Made by polymeter {} at {}.</p></footer>\n",
+        env!("CARGO_PKG_VERSION"),
+        clock_time(now_us)
+    ));
+}

@@ -1,0 +1,47 @@
+//! A report as one page of HTML, which needs no network.
+//!
+//! Headline, meters, findings and tables are static. Charts are drawn by the script from the data in the page. Names are text:
+//! they are escaped in the HTML and in the data, and the page permits only its own script and style.
+
+mod data;
+mod element;
+mod figures;
+mod head;
+mod output;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::charts;
+use polymeter_analysis::model::Report;
+use polymeter_page::report as assets;
+
+pub(crate) use output::Output;
+
+/// Returns the page of a report, which is made at a time in microseconds since the epoch.
+pub(crate) fn page(report: &Report, now_us: i64) -> String {
+    let facts = Facts::of(report);
+    let charts = data::printable_charts(charts::of(report));
+    let mut body = String::new();
+    head::header(&mut body, report);
+    body.push_str("<main id=\"report\">\n");
+    head::meters(&mut body, report, &facts);
+    head::findings(&mut body, report);
+    figures::section(&mut body, &charts);
+    tables::sections(&mut body, report, &charts);
+    head::data_section(&mut body, report, &facts);
+    body.push_str("</main>\n");
+    head::footer(&mut body, now_us);
+    let data = data::scripts(&charts);
+    let title = element::text(&head::title(report));
+    let (style, script) = (assets::style(), assets::script());
+    let policy = assets::policy(&style, &script);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}{data}<script>{script}</script>\n</body>\n</html>\n"
+    )
+}

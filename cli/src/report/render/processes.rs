@@ -1,0 +1,123 @@
+//! The table of the busiest processes, which have series of their own with the labels `comm`, `pid` and `started`. Pure.
+
+use std::collections::BTreeMap;
+
+use polymeter_analysis::model::{Report, SeriesReport};
+use polymeter_proto::units;
+
+use super::detail::Detail;
+use super::paragraph;
+use crate::output::table::head;
+
+/// The start of the names of their metrics.
+const METRICS: &str = "busiest.";
+
+/// The quantities of one process.
+#[derive(Debug, Default)]
+struct Process<'a> {
+    by_metric: BTreeMap<&'a str, &'a SeriesReport>,
+}
+
+/// Lays out the busiest processes, those with the most CPU time first.
+pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let mut processes: BTreeMap<(&str, &str), Process<'_>> = BTreeMap::new();
+    for series in &report.series {
+        if let Some(quantity) = series.metric.strip_prefix(METRICS) {
+            let process = processes.entry((&series.node, &series.labels)).or_default();
+            process.by_metric.insert(quantity, series);
+        }
+    }
+    if processes.is_empty() {
+        return paragraph::remark("no process was sampled; sample `busiest.*`", limit);
+    }
+    let mut processes: Vec<_> = processes.into_iter().collect();
+    let cpu = |process: &Process<'_>| process.growth("cpu.usage").unwrap_or_default();
+    processes.sort_by(|(_, one), (_, other)| cpu(other).total_cmp(&cpu(one)));
+    let columns =
+        ["process", "pid", "node", "CPU time", "cores used", "threads", "memory", "read", "written"];
+    let mut rows = vec![head(columns)];
+    for ((node, labels), process) in processes.iter().take(detail.lines_max()) {
+        let bytes = |value| number(value, |bytes| units::value("bytes", bytes));
+        rows.push(vec![
+            label(labels, "comm").to_owned(),
+            label(labels, "pid").to_owned(),
+            (*node).to_owned(),
+            number(process.growth("cpu.usage"), |ns| units::elapsed(ns / 1e9)),
+            number(process.mean("cpu.usage"), |cores| format!("{cores:.2}")),
+            number(process.max("threads"), |threads| format!("{threads:.0}")),
+            bytes(process.max("memory.resident")),
+            bytes(process.growth("io.read.bytes")),
+            bytes(process.growth("io.write.bytes")),
+        ]);
+    }
+    let mut text = paragraph::indented_table_within(&rows, limit);
+    let hidden = processes.len().saturating_sub(detail.lines_max());
+    if hidden > 0 {
+        let hidden = format!("{hidden} more; `polymeter report --all` shows them");
+        text.push_str(&paragraph::remark(&hidden, limit));
+    }
+    text
+}
+
+/// Returns true if processes were sampled.
+pub(super) fn are_sampled(report: &Report) -> bool {
+    report.series.iter().any(|series| series.metric.starts_with(METRICS))
+}
+
+impl Process<'_> {
+    fn growth(&self, quantity: &str) -> Option<f64> {
+        self.by_metric.get(quantity)?.growth
+    }
+
+    fn mean(&self, quantity: &str) -> Option<f64> {
+        self.by_metric.get(quantity)?.mean
+    }
+
+    fn max(&self, quantity: &str) -> Option<f64> {
+        self.by_metric.get(quantity)?.max
+    }
+}
+
+/// Returns the value of a label.
+fn label<'a>(labels: &'a str, key: &str) -> &'a str {
+    let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(known, _)| *known == key).map_or("-", |(_, value)| value)
+}
+
+fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_listed_by_their_cpu_time() {
+        let series = |metric: &str, pid: u32, value: f64| SeriesReport {
+            metric: metric.to_owned(),
+            labels: format!("comm=a.out,pid={pid},started=7"),
+            node: "n1".to_owned(),
+            growth: metric.ends_with("usage").then_some(value * 1e9),
+            mean: Some(value / 100.0),
+            max: Some(value),
+            ..SeriesReport::default()
+        };
+        let report = Report {
+            series: vec![
+                series("busiest.cpu.usage", 10, 30.0),
+                series("busiest.threads", 10, 4.0),
+                series("busiest.cpu.usage", 11, 50.0),
+                series("cpu.usage", 12, 90.0),
+            ],
+            ..Report::default()
+        };
+        assert!(are_sampled(&report));
+        let text = text(&report, Detail::All, None);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows.len(), 3, "{text}");
+        assert_eq!(rows[1], ["a.out", "11", "n1", "50", "s", "0.50", "-", "-", "-", "-"]);
+        assert_eq!(rows[2], ["a.out", "10", "n1", "30", "s", "0.30", "4", "-", "-", "-"]);
+        assert!(super::text(&Report::default(), Detail::All, None).contains("busiest.*"));
+    }
+}

@@ -1,0 +1,64 @@
+//! The energy of a job in a line. Pure.
+
+use polymeter_analysis::model::{Energy, Report};
+use polymeter_proto::units;
+
+/// Joules in a kilowatt-hour.
+const KWH: f64 = 3.6e6;
+
+/// Describes the energy of the job and its origin; none if it is unknown on all nodes.
+pub(crate) fn energy(report: &Report) -> Option<String> {
+    let Energy { joules, watts_mean, is_estimate, nodes, parts } = report.energy.as_ref()?;
+    let power =
+        watts_mean.map_or_else(String::new, |watts| format!(", {} on average", units::value("watts", watts)));
+    let names: Vec<&str> = parts.iter().map(|part| part.part).map(name).collect();
+    let known = if *nodes == report.nodes.len() as u64 {
+        String::new()
+    } else {
+        format!(" on {nodes} of {} nodes", report.nodes.len())
+    };
+    let origin = if *is_estimate { "estimated by CPU time on shared nodes" } else { "measured" };
+    Some(format!(
+        "{} ({:.3} kWh){power}; {}{known}, {origin}",
+        units::value("joules", *joules),
+        joules / KWH,
+        names.join(" and ")
+    ))
+}
+
+/// Returns the name of a part in a sentence.
+fn name(part: &str) -> &str {
+    match part {
+        "node" => "whole nodes",
+        "gpus" => "GPUs",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_analysis::model::EnergyPart;
+
+    use super::*;
+
+    #[test]
+    fn the_line_states_what_was_measured_and_how() {
+        let part = |part, joules| EnergyPart { part, joules };
+        let of = |is_estimate, nodes, parts| Energy {
+            joules: 1.8e6,
+            watts_mean: Some(500.0),
+            is_estimate,
+            nodes,
+            parts,
+        };
+        let nodes = ["n1", "n2"].map(str::to_owned).to_vec();
+        let mut report = Report { nodes, ..Report::default() };
+        assert_eq!(energy(&report), None);
+        report.energy = Some(of(false, 2, vec![part("node", 1.8e6)]));
+        let text = "1.80 MJ (0.500 kWh), 500 W on average; whole nodes, measured";
+        assert_eq!(energy(&report).as_deref(), Some(text));
+        report.energy = Some(of(true, 1, vec![part("memory", 1e6), part("processors", 8e5)]));
+        let text = "1.80 MJ (0.500 kWh), 500 W on average; memory and processors on 1 of 2 nodes, estimated by CPU time on shared nodes";
+        assert_eq!(energy(&report).as_deref(), Some(text));
+    }
+}

@@ -1,0 +1,140 @@
+//! The texts of the first screen of a report, for a terminal and for a page: the job, meters, completeness. Pure.
+
+mod energy;
+mod headline;
+mod outcome;
+mod traffic;
+
+use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::model::{MeasuringCost, Report};
+use polymeter_proto::units;
+use polymeter_service::clock::rfc3339;
+
+use crate::output::printable::printable_name;
+
+pub(crate) use energy::energy;
+pub(crate) use headline::{headline, state};
+pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
+pub(crate) use traffic::{file_systems, network};
+
+/// A number with a noun.
+pub(crate) fn count(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+/// The name of the job, its account and its queue.
+pub(crate) fn names(report: &Report) -> String {
+    let submission = &report.submission;
+    let display = submission.display_id.as_ref().filter(|id| **id != report.job);
+    let display = display.map_or_else(String::new, |id| format!(", shown as {id}"));
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
+    format!(
+        "{}{display}, account {}, queue {}",
+        text(&submission.name),
+        text(&submission.account),
+        text(&submission.queue)
+    )
+}
+
+pub(crate) fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// The nodes with their cores and GPUs.
+pub(crate) fn resources(report: &Report) -> String {
+    let nodes = report.nodes.len() as u64;
+    let cores = match report.submission.cores {
+        None => "unknown cores".to_owned(),
+        Some(cores) if nodes == 1 => count(cores, "core"),
+        Some(cores) if nodes > 0 && cores % nodes == 0 => format!("{} each", count(cores / nodes, "core")),
+        Some(cores) => format!("{} in all", count(cores, "core")),
+    };
+    let gpus = report.submission.gpus.map_or_else(|| "unknown GPUs".to_owned(), |gpus| count(gpus, "GPU"));
+    format!("{} with {cores}, {gpus}", count(nodes, "node"))
+}
+
+/// The elapsed time and the limit.
+pub(crate) fn elapsed(report: &Report) -> String {
+    let limit = report.submission.time_limit_s.map(units::to_f64).map_or_else(unknown, units::elapsed);
+    format!("{} of {limit}", units::elapsed(report.wall_s))
+}
+
+/// The start, the end and the elapsed time.
+pub(crate) fn times(report: &Report) -> String {
+    let end = report.ended_us.map_or_else(|| "now".to_owned(), time);
+    format!("{} to {end} UTC, {}", time(report.started_us), elapsed(report))
+}
+
+/// Formats a time in UTC, to the second.
+pub(crate) fn time(time_us: i64) -> String {
+    let text = rfc3339(time_us);
+    text.get(..19).unwrap_or(&text).replace('T', " ")
+}
+
+/// Formats a share as percent.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = usize::from(percent < 9.95);
+    format!("{percent:.digits$} %")
+}
+
+/// Describes the absence of findings.
+pub(crate) const fn no_findings(report: &Report) -> &'static str {
+    if report.series.is_empty() { "none: no samples" } else { "none" }
+}
+
+/// Describes the completeness of the data and the cost of measuring.
+pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
+    let stored = units::number(units::to_f64(report.stored));
+    let lost = facts.number("lost_share").map(|lost| (lost * 1e4).round() / 100.0);
+    let lost = lost.map_or_else(|| "losses unknown".to_owned(), |lost| format!("{lost} % lost"));
+    let gap = facts.number("gap_share").filter(|gap| *gap > 0.0);
+    let gap = gap.map_or_else(String::new, |gap| {
+        format!(", no contact for {} of the time", units::value("percent", (gap * 1e4).round() / 100.0))
+    });
+    let cost = report.measuring.as_ref().map_or_else(
+        || "cost of measuring unknown".to_owned(),
+        |cost| {
+            let each = if report.nodes.len() > 1 { " per node" } else { "" };
+            format!("measuring: {} of a core{each}", units::value("percent", cost.core_percent))
+        },
+    );
+    format!("{stored} samples stored, {lost}{gap}; {cost}")
+}
+
+/// Describes the cost of measuring a job on `nodes` nodes.
+pub(crate) fn measuring_cost(cost: &MeasuringCost, nodes: usize) -> String {
+    let MeasuringCost { cpu_s, core_percent, highest_core_percent, .. } = cost;
+    let used = format!("{cpu_s:.3} s CPU time, {core_percent:.2} % of one core");
+    match &cost.highest_node {
+        Some(node) if nodes > 1 => {
+            let of = if cost.nodes == nodes as u64 { String::new() } else { format!(" of {nodes}") };
+            format!(
+                "{used} on each of {}{of} nodes on average, {highest_core_percent:.2} % on {}",
+                cost.nodes,
+                printable_name(node)
+            )
+        }
+        _ => used,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_names_the_nodes_that_report_it() {
+        let of = |nodes: u64| MeasuringCost {
+            cpu_s: 12.5,
+            core_percent: 0.25,
+            nodes,
+            highest_node: Some("n2".to_owned()),
+            highest_core_percent: 0.5,
+        };
+        assert_eq!(measuring_cost(&of(1), 1), "12.500 s CPU time, 0.25 % of one core");
+        let each = "12.500 s CPU time, 0.25 % of one core on each of 2 nodes on average, 0.50 % on n2";
+        assert_eq!(measuring_cost(&of(2), 2), each);
+        assert_eq!(measuring_cost(&of(2), 3), each.replace("2 nodes", "2 of 3 nodes"));
+    }
+}

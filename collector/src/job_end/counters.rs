@@ -1,0 +1,69 @@
+//! The metrics of the command.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::metrics::Metrics;
+
+/// The label `result`.
+type Label = [(&'static str, &'static str); 1];
+
+/// The result of an end whose command was to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunResult {
+    /// The command ended with status 0.
+    Succeeded,
+    /// It could not run, or ended with another status.
+    Failed,
+    /// It was killed at its timeout.
+    TimedOut,
+}
+
+impl RunResult {
+    const ALL: [Self; 3] = [Self::Succeeded, Self::Failed, Self::TimedOut];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
+/// The counters.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counters {
+    commands: Family<Label, Counter>,
+    /// Ends that were removed from the queue without a command.
+    pub(super) dropped: Counter,
+    /// Ends in the queue, and those whose command runs.
+    pub(super) queued: Gauge,
+    /// Ends whose report is gathered or whose command runs.
+    pub(super) running: Gauge,
+}
+
+impl Counters {
+    /// Returns the counters, on the page of the collector's metrics.
+    pub(super) fn register(metrics: &Metrics) -> Self {
+        let counters = Self::default();
+        for result in RunResult::ALL {
+            drop(counters.commands.get_or_create(&[("result", result.as_str())]));
+        }
+        let help = "Commands that ran at the end of a job, by result";
+        metrics.register("job_end_commands", help, counters.commands.clone());
+        let help = "Ends of jobs without a command, since too many waited or they were too old";
+        metrics.register("job_end_dropped", help, counters.dropped.clone());
+        let help = "Ends of jobs whose command has not ended, of all collectors of the store";
+        metrics.register("job_end_queued", help, counters.queued.clone());
+        let help = "Ends of jobs whose report is gathered or whose command runs";
+        metrics.register("job_end_running", help, counters.running.clone());
+        counters
+    }
+
+    /// Counts a command.
+    pub(super) fn count(&self, result: RunResult) {
+        self.commands.get_or_create(&[("result", result.as_str())]).inc();
+    }
+}

@@ -1,0 +1,206 @@
+//! Tests of the energy and the traffic of jobs: from the counters of nodes, as the owner of a job reads them.
+
+use std::sync::Arc;
+
+use polymeter_analysis::gather::gather;
+use polymeter_analysis::model::{Energy, Report};
+use polymeter_proto::batch::{Column, Job, Shape};
+use polymeter_proto::ledger::Event;
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::read::Query;
+use polymeter_proto::series::{
+    JobDescriptor, JobHandle, Kind as MetricKind, Labels, MetricDescriptor, MetricId, Number, SeriesId,
+    ShapeId, Unit,
+};
+use polymeter_store::reader::{Access, GuardedReader, JobRow, Read, RowBlock, SeriesOwner};
+
+use crate::support::agent::{Agent, job};
+use crate::support::{TestEnvironment, now_us};
+
+scenarios! {
+    a_user_reads_the_energy_of_own_jobs,
+}
+
+const SECOND_US: i64 = 1_000_000;
+
+/// The owners of the jobs.
+pub(crate) const ALICE: u32 = 64_001;
+pub(crate) const BOB: u32 = 64_002;
+
+/// The length of the recording, and the time of the jobs in it, in seconds.
+const RECORDED_S: i64 = 1200;
+pub(crate) const BEGIN_S: i64 = 300;
+pub(crate) const END_S: i64 = 900;
+
+pub(crate) fn owned(handle: u32, job_id: &str, uid: u32, started_us: i64) -> Arc<Job> {
+    let Job { descriptor, .. } = (*job(handle, job_id, started_us)).clone();
+    let descriptor = JobDescriptor { owner_uid: Some(uid), owner: None, ..descriptor };
+    Arc::new(Job { handle: JobHandle(handle), descriptor })
+}
+
+fn column(series: u32, metric: u32, name: &'static str, unit: Unit, package: Option<&str>) -> Column {
+    let number = if unit == Unit::Joules { Number::Float } else { Number::Unsigned };
+    let labels = package.map(|package| ("package".to_owned(), package.to_owned()));
+    Column {
+        series: SeriesId(series),
+        metric: (
+            MetricId(metric),
+            MetricDescriptor {
+                name: MetricName::new(name).unwrap(),
+                unit,
+                kind: MetricKind::Counter,
+                number,
+            },
+        ),
+        labels: Labels::new(labels.into_iter().collect()).unwrap(),
+    }
+}
+
+fn shape(id: u32, job: Option<&Arc<Job>>, columns: Vec<Column>) -> Arc<Shape> {
+    let source = "source".try_into().unwrap();
+    Arc::new(Shape { id: ShapeId(id), job: job.cloned(), source, period: Period::SECOND, columns })
+}
+
+/// Sends the samples of a node with two packages of 100 W and 50 W, four busy cores, and a port that receives 1 MB/s; each of its jobs uses as many cores as given.
+/// The jobs run in the middle of the recording.
+pub(crate) fn record(agent: &mut Agent, begin_us: i64, jobs: &[(&Arc<Job>, u64)]) {
+    let of_node = shape(
+        1,
+        None,
+        vec![
+            column(1, 1, "node.energy.package", Unit::Joules, Some("0")),
+            column(2, 1, "node.energy.package", Unit::Joules, Some("1")),
+            column(3, 2, "node.cpu.user", Unit::Nanoseconds, None),
+            column(4, 4, "node.infiniband.receive.bytes", Unit::Bytes, None),
+        ],
+    );
+    let shapes: Vec<_> = jobs
+        .iter()
+        .zip(2..)
+        .map(|((job, cores), id)| {
+            (shape(id, Some(job), vec![column(id * 10, 3, "cpu.usage", Unit::Nanoseconds, None)]), *cores)
+        })
+        .collect();
+    for second in (0..RECORDED_S).step_by(5) {
+        let (at_us, seconds) = (begin_us + second * SECOND_US, u64::try_from(second).unwrap());
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let joules = |watts: f64| Some((1e6 + watts * seconds as f64).to_bits());
+        let node = [joules(100.0), joules(50.0), Some(seconds * 4_000_000_000), Some(seconds * 1_000_000)];
+        let mut rows = vec![(&of_node, at_us, node.to_vec())];
+        if (BEGIN_S..=END_S).contains(&second) {
+            let used = |cores: u64| vec![Some((seconds - 300) * cores * 1_000_000_000)];
+            rows.extend(shapes.iter().map(|(shape, cores)| (shape, at_us, used(*cores))));
+        }
+        let rows: Vec<_> =
+            rows.iter().map(|(shape, at_us, values)| (*shape, *at_us, values.as_slice())).collect();
+        agent.frame(&rows, &[], &[]);
+    }
+    let at_us = begin_us + END_S * SECOND_US;
+    let ends: Vec<Event> = jobs.iter().map(|(job, _)| Event::JobEnded { job: job.handle, at_us }).collect();
+    agent.frame(&[], &[], &ends);
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+}
+
+fn report(environment: &TestEnvironment, access: Access, job: &JobRow) -> Report {
+    let mut reader = GuardedReader::new(environment.reader(), access);
+    gather(&mut reader, job, Some(4)).unwrap()
+}
+
+fn assert_near(energy: Option<&Energy>, joules: f64, is_estimate: bool) {
+    let energy = energy.unwrap();
+    assert!((energy.joules / joules - 1.0).abs() < 0.02, "{energy:?}, not {joules}");
+    assert_eq!((energy.is_estimate, energy.nodes), (is_estimate, 1));
+}
+
+/// The view has the figures of the report, by node and part.
+fn assert_view_agrees(environment: &TestEnvironment, job: &JobRow) {
+    let energy = report(environment, Access::All, job).energy.unwrap();
+    let rows = environment.lines(&format!(
+        "SELECT node || ' ' || part || ' ' || metric_id || ' ' || method || ' ' || CAST(joules AS text)
+         FROM energy_by_job WHERE job_id = '{}' ORDER BY 1",
+        job.job_id
+    ));
+    let rows: Vec<Vec<&str>> = rows.iter().map(|row| row.split(' ').collect()).collect();
+    let method = if energy.is_estimate { "estimated" } else { "measured" };
+    assert_eq!(rows.len(), energy.parts.len(), "{rows:?}");
+    for (row, part) in rows.iter().zip(&energy.parts) {
+        let joules: f64 = row[4].parse().unwrap();
+        assert_eq!(row[..4], [&job.nodes[0], part.part, "node.energy.package", method]);
+        // The report divides by windows of the job's CPU time, the view by cells of 10 s.
+        let tolerance = if energy.is_estimate { 0.01 } else { 1e-9 };
+        assert!((joules / part.joules - 1.0).abs() < tolerance, "{row:?}, not {part:?}");
+    }
+}
+
+fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
+    let collector = environment.collector();
+    let begin_us = now_us() - 2 * 3600 * SECOND_US;
+    let started_us = begin_us + BEGIN_S * SECOND_US;
+    let alone = owned(1, "1", ALICE, started_us);
+    let sharing = [owned(1, "2", ALICE, started_us), owned(2, "3", BOB, started_us)];
+    record(&mut Agent::to(&environment.context, &collector, "n1", 1), begin_us, &[(&alone, 2)]);
+    let of_both = [(&sharing[0], 3), (&sharing[1], 1)];
+    record(&mut Agent::to(&environment.context, &collector, "n2", 2), begin_us, &of_both);
+    collector.stop().unwrap();
+    let mut jobs = environment.jobs();
+    jobs.sort_by(|one, other| one.job_id.cmp(&other.job_id));
+    assert_eq!(jobs.len(), 3);
+    for job in &jobs {
+        assert_view_agrees(environment, job);
+    }
+    let ran_s = 600.0;
+    for access in [Access::Owner(ALICE), Access::All] {
+        let own = report(environment, access, &jobs[0]);
+        assert_near(own.energy.as_ref(), 150.0 * ran_s, false);
+        assert!((own.by_node[0].energy_joules.unwrap() / (150.0 * ran_s) - 1.0).abs() < 0.02);
+        let [traffic] = &own.traffic[..] else { panic!("{:?}", own.traffic) };
+        assert_eq!((traffic.name, traffic.nodes, traffic.sent_bytes), ("infiniband", 1, 0.0));
+        assert!((traffic.received_bytes / (1e6 * ran_s) - 1.0).abs() < 0.02, "{traffic:?}");
+        assert_eq!(report(environment, access, &jobs[1]).traffic, [], "the node was shared");
+        // 3 of 4 busy cores.
+        assert_near(report(environment, access, &jobs[1]).energy.as_ref(), 150.0 * ran_s * 0.75, true);
+    }
+    assert_near(
+        report(environment, Access::Owner(BOB), &jobs[2]).energy.as_ref(),
+        150.0 * ran_s * 0.25,
+        true,
+    );
+    // Traffic belongs to a job that has the node alone.
+    let received = |job: &JobRow| {
+        let report = report(environment, Access::Owner(ALICE), job);
+        let series = report.series.iter().find(|series| series.metric == "node.infiniband.receive.bytes");
+        series.map(|series| (series.growth, series.first_us, series.last_us))
+    };
+    let (first_us, last_us) = (started_us, begin_us + (END_S - 5) * SECOND_US);
+    assert_eq!(received(&jobs[0]), Some((Some(595_000_000.0), first_us, last_us)));
+    assert_eq!(received(&jobs[1]), None);
+    // The series of the nodes of another user's job, and those of the own nodes long before the job, are not readable.
+    assert!(report(environment, Access::Owner(BOB), &jobs[0]).energy.is_none());
+    let mut reader = GuardedReader::new(environment.reader(), Access::Owner(BOB));
+    let reader: &mut dyn Read = &mut reader;
+    assert!(reader.node_series(jobs[0].job_key, &["node.energy.package"]).unwrap().is_empty());
+    let own = reader.node_series(jobs[2].job_key, &["node.energy.package"]).unwrap();
+    assert_eq!(own.iter().map(|row| row.node.as_str()).collect::<Vec<_>>(), ["n2", "n2"]);
+    let query = Query::Samples {
+        of: SeriesOwner::NodesOf(jobs[2].job_key),
+        series: (0..1000).collect(),
+        span_ns: 0..i64::MAX,
+    };
+    let mut times_us = Vec::new();
+    reader
+        .read(&query, &mut |block| {
+            let RowBlock::Samples(rows) = block else { panic!("{block:?}") };
+            assert!(rows.iter().all(|row| own.iter().any(|series| series.series_id == row.series_id)));
+            times_us.extend(rows.iter().map(|row| row.time_ns / 1000));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    let ends = (times_us.iter().min().copied(), times_us.iter().max().copied());
+    let margin_us = 60 * SECOND_US;
+    assert_eq!(
+        ends,
+        (Some(started_us - margin_us), Some(begin_us + END_S * SECOND_US + margin_us - 5 * SECOND_US))
+    );
+}

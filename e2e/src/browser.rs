@@ -1,0 +1,211 @@
+//! Headless Chromium, driven through the DevTools protocol over a pipe: messages of JSON that end with a zero byte.
+//!
+//! The pipe needs neither a port nor a WebSocket, and thus no crate: `--remote-debugging-pipe` reads from descriptor 3 and writes
+//! to descriptor 4.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The program of Debian's package.
+const PROGRAM: &str = "chromium";
+
+/// The time after which the browser is considered hung.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+
+/// The number of messages that may wait.
+const MESSAGES: usize = 10_000;
+
+/// Returns the reason for which there is no browser; none if there is one.
+pub fn missing() -> Option<String> {
+    let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
+    match found {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(format!("{PROGRAM} --version: {}", output.status)),
+        Err(error) => Some(format!("{PROGRAM}: {error}")),
+    }
+}
+
+/// A browser with one page. It ends when the value is dropped.
+pub struct Browser {
+    child: Child,
+    requests: ChildStdin,
+    messages: Receiver<Value>,
+    last_id: u64,
+    session: Option<String>,
+    events: Vec<Value>,
+    _profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// Starts a browser whose requests to any network fail.
+    pub fn start() -> Self {
+        let profile = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", PROGRAM]);
+        command.args([
+            "--headless=new",
+            "--remote-debugging-pipe",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--no-first-run",
+            "--force-device-scale-factor=1",
+            // Nothing listens there, and the browser must not pass the proxy by.
+            "--proxy-server=127.0.0.1:9",
+            "--proxy-bypass-list=<-loopback>",
+        ]);
+        if rustix::process::geteuid().is_root() {
+            // Its sandbox refuses to run as root.
+            command.arg("--no-sandbox");
+        }
+        command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
+        command.env("HOME", profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let requests = child.stdin.take().unwrap();
+        let mut answers = BufReader::new(child.stdout.take().unwrap());
+        let (sender, messages) = sync_channel(MESSAGES);
+        thread::spawn(move || {
+            let mut message = Vec::new();
+            while answers.read_until(0, &mut message).is_ok_and(|read| read > 0) {
+                message.pop();
+                let Ok(value) = serde_json::from_slice::<Value>(&message) else { break };
+                if sender.send(value).is_err() {
+                    break;
+                }
+                message.clear();
+            }
+        });
+        let events = Vec::new();
+        let mut browser =
+            Self { child, requests, messages, last_id: 0, session: None, events, _profile: profile };
+        browser.attach();
+        browser
+    }
+
+    /// Creates the page.
+    fn attach(&mut self) {
+        let target = self.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
+        let attached = self.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        self.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            self.call(&format!("{domain}.enable"), json!({}));
+        }
+    }
+
+    /// Calls a method of the protocol, and returns its result.
+    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.last_id += 1;
+        let mut request = json!({"id": self.last_id, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            request["sessionId"] = session.as_str().into();
+        }
+        let mut bytes = serde_json::to_vec(&request).unwrap();
+        bytes.push(0);
+        self.requests.write_all(&bytes).unwrap();
+        loop {
+            let mut message = self.next(method);
+            if message["id"] == self.last_id {
+                assert!(message.get("error").is_none(), "{method}: {message}");
+                return message["result"].take();
+            }
+            self.events.push(message);
+        }
+    }
+
+    fn next(&mut self, waiting_for: &str) -> Value {
+        self.messages
+            .recv_timeout(ANSWER_MAX)
+            .unwrap_or_else(|error| panic!("the browser does not answer {waiting_for}: {error}"))
+    }
+
+    /// Waits for an event, and returns its parameters.
+    pub fn wait_for(&mut self, event: &str) -> Value {
+        loop {
+            if let Some(position) = self.events.iter().position(|known| known["method"] == event) {
+                return self.events.remove(position)["params"].take();
+            }
+            let message = self.next(event);
+            self.events.push(message);
+        }
+    }
+
+    /// Opens a file, and waits until it is loaded.
+    pub fn open(&mut self, path: &Path) {
+        let opened = self.call("Page.navigate", json!({"url": format!("file://{}", path.display())}));
+        assert!(opened.get("errorText").is_none(), "{opened}");
+        self.wait_for("Page.loadEventFired");
+    }
+
+    /// Evaluates an expression of JavaScript, waits for its promise, and returns its value.
+    pub fn eval(&mut self, expression: &str) -> Value {
+        let parameters = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let mut answer = self.call("Runtime.evaluate", parameters);
+        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
+        answer["result"]["value"].take()
+    }
+
+    /// Waits until an expression is true.
+    pub fn wait_until(&mut self, expression: &str) {
+        let frames = format!(
+            "(async () => {{ while (!({expression})) await new Promise((next) => setTimeout(next, 20)); return true; }})()"
+        );
+        assert_eq!(self.eval(&frames), true, "{expression}");
+    }
+
+    /// Sets the size of the window.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let mobile = width < 500;
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    /// Moves the mouse, or presses or releases its button, at a point.
+    pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64), clicks: u32) {
+        let buttons = u32::from(kind != "mouseReleased" && clicks > 0);
+        let event =
+            json!({"type": kind, "x": x, "y": y, "button": "left", "buttons": buttons, "clickCount": clicks});
+        self.call("Input.dispatchMouseEvent", event);
+    }
+
+    /// Presses and releases a key.
+    pub fn key(&mut self, key: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            self.call("Input.dispatchKeyEvent", json!({"type": kind, "key": key}));
+        }
+    }
+
+    /// Returns the messages of the console, exceptions and violations of the page's policy.
+    pub fn complaints(&mut self) -> Vec<String> {
+        // Events that precede the answer have arrived.
+        self.eval("0");
+        let is_complaint = |event: &&Value| {
+            let method = event["method"].as_str();
+            matches!(method, Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded"))
+        };
+        self.events.iter().filter(is_complaint).map(Value::to_string).collect()
+    }
+
+    /// Returns the addresses of all requests.
+    pub fn requests(&mut self) -> Vec<String> {
+        self.eval("0");
+        let requests = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        requests
+            .map(|event| event["params"]["request"]["url"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its other processes end with it.
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}

@@ -1,0 +1,201 @@
+//! Watches of the directories in which jobs' cgroups may appear, by inotify.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
+
+/// The bytes of events that are read at once.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// The events that report another set of directories. A directory's own end has an event, too, but not in cgroups.
+const MASK: WatchMask = WatchMask::CREATE
+    .union(WatchMask::DELETE)
+    .union(WatchMask::MOVE)
+    .union(WatchMask::DELETE_SELF)
+    .union(WatchMask::ONLYDIR);
+
+/// A directory that is watched.
+#[derive(Debug)]
+struct WatchedDirectory {
+    watch: WatchDescriptor,
+    /// The inode that it had: a directory that was removed and created again under the same name is another one.
+    inode: u64,
+}
+
+/// The watches of directories.
+#[derive(Debug)]
+pub(super) struct DirectoryWatches {
+    inotify: Option<Inotify>,
+    /// The most directories that are watched.
+    limit: usize,
+    directories: BTreeMap<PathBuf, WatchedDirectory>,
+    paths: BTreeMap<WatchDescriptor, PathBuf>,
+    buffer: Vec<u8>,
+    /// True if every directory of the current walk is watched.
+    are_complete: bool,
+    /// The number of system calls that added a watch.
+    #[cfg(test)]
+    pub(super) additions: usize,
+}
+
+impl DirectoryWatches {
+    /// Creates an instance without watches, for at most `limit` directories. Without inotify it reports nothing.
+    pub(super) fn new(limit: usize) -> (Self, Option<io::Error>) {
+        match Inotify::init() {
+            Ok(inotify) => (Self::with(Some(inotify), limit), None),
+            Err(error) => (Self::with(None, limit), Some(error)),
+        }
+    }
+
+    pub(super) fn with(inotify: Option<Inotify>, limit: usize) -> Self {
+        Self {
+            inotify,
+            limit,
+            directories: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            are_complete: false,
+            #[cfg(test)]
+            additions: 0,
+        }
+    }
+
+    /// Returns the descriptor that is readable when something has changed.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Returns the number of directories that are watched.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.directories.len()
+    }
+
+    /// Loses all further events, without a sign.
+    #[cfg(test)]
+    pub(super) fn deafen(&mut self) {
+        self.inotify = Some(Inotify::init().unwrap());
+    }
+
+    /// Returns true if every directory of the last walk is watched, so that a change of any of them is reported.
+    pub(super) const fn are_complete(&self) -> bool {
+        self.are_complete
+    }
+
+    /// Begins a walk, which adds every directory.
+    pub(super) const fn begin_walk(&mut self) {
+        self.are_complete = self.inotify.is_some();
+    }
+
+    /// Watches a directory, unless it is watched already. A directory that cannot be watched leaves the watches incomplete.
+    pub(super) fn add(&mut self, directory: &Path, inode: u64) {
+        let Some(inotify) = &self.inotify else { return };
+        let known = self.directories.get(directory);
+        if known.is_some_and(|known| known.inode == inode) {
+            return;
+        }
+        if known.is_none() && self.directories.len() >= self.limit {
+            self.are_complete = false;
+            return;
+        }
+        #[cfg(test)]
+        {
+            self.additions += 1;
+        }
+        // A directory that has disappeared meanwhile needs no watch; without a free watch the walks have to do.
+        let Ok(watch) = inotify.watches().add(directory, MASK) else {
+            self.are_complete = false;
+            return;
+        };
+        let former =
+            self.directories.insert(directory.to_owned(), WatchedDirectory { watch: watch.clone(), inode });
+        if let Some(former) = former.filter(|former| former.watch != watch) {
+            self.end(former.watch);
+        }
+        self.paths.insert(watch, directory.to_owned());
+    }
+
+    /// Ends the watches on directories that the walk has not seen.
+    pub(super) fn retain(&mut self, seen: &BTreeSet<PathBuf>) {
+        let unseen: Vec<PathBuf> =
+            self.directories.keys().filter(|directory| !seen.contains(*directory)).cloned().collect();
+        for directory in unseen {
+            if let Some(former) = self.directories.remove(&directory) {
+                self.end(former.watch);
+            }
+        }
+    }
+
+    /// Reads the events. Returns true if something has changed, or events were lost. Watches that may be those of removed
+    /// directories are ended, and the next walk adds them again.
+    pub(super) fn drain(&mut self) -> bool {
+        let Some(mut inotify) = self.inotify.take() else { return false };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (mut changed, mut stale) = (false, BTreeSet::new());
+        while let Ok(events) = inotify.read_events(&mut buffer) {
+            let mut any = false;
+            for event in events {
+                any = true;
+                changed |= self.is_change(event.mask, &event.wd, event.name.map(Path::new), &mut stale);
+            }
+            if !any {
+                break;
+            }
+        }
+        (self.inotify, self.buffer) = (Some(inotify), buffer);
+        for directory in stale {
+            self.forget_tree(&directory);
+        }
+        changed
+    }
+
+    /// Returns whether an event is a change. Adds the directory whose watches it ends to `stale`.
+    fn is_change(
+        &mut self,
+        mask: EventMask,
+        watch: &WatchDescriptor,
+        name: Option<&Path>,
+        stale: &mut BTreeSet<PathBuf>,
+    ) -> bool {
+        if mask.contains(EventMask::Q_OVERFLOW) {
+            // Any directory may have been removed and created again.
+            stale.extend(self.directories.keys().cloned());
+            return true;
+        }
+        if mask.contains(EventMask::IGNORED) {
+            // The end of a watch is reported even if it was requested; otherwise the directory is gone, or its mount.
+            let ended = self.paths.remove(watch);
+            stale.extend(ended.iter().cloned());
+            return ended.is_some();
+        }
+        if mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM)
+            && let (Some(directory), Some(name)) = (self.paths.get(watch), name)
+        {
+            stale.insert(directory.join(name));
+        }
+        true
+    }
+
+    /// Forgets a directory and those below it.
+    fn forget_tree(&mut self, top: &Path) {
+        let tree = self.directories.range(top.to_owned()..).take_while(|(path, _)| path.starts_with(top));
+        let tree: Vec<PathBuf> = tree.map(|(path, _)| path.clone()).collect();
+        for directory in tree {
+            if let Some(former) = self.directories.remove(&directory) {
+                self.end(former.watch);
+            }
+        }
+    }
+
+    /// Ends a watch.
+    fn end(&mut self, watch: WatchDescriptor) {
+        self.paths.remove(&watch);
+        if let Some(inotify) = &self.inotify {
+            // An error means that the kernel has ended it already.
+            inotify.watches().remove(watch).ok();
+        }
+    }
+}

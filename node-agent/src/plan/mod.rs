@@ -1,0 +1,186 @@
+//! The plan: the period of each metric, computed from layers. Pure.
+
+mod layer;
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::catalogue::{self, Definition, Metric, Scope};
+use polymeter_proto::ledger::Cause;
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
+use polymeter_proto::step_level::StepLevel;
+
+use crate::in_force::InForce;
+use crate::principal::Principal;
+
+use layer::selects_of_steps;
+pub use layer::{Layer, Rule, names_perf};
+
+/// The greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
+pub const MAX_STRETCH: u8 = 22;
+
+/// A user's temporary change of the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Steps or tasks of the job; none for the job as a whole, or the node.
+    pub level: Option<StepLevel>,
+    /// The metrics.
+    pub selector: Selector,
+    /// The longest period at which they are sampled.
+    pub period: Period,
+    /// The principal that requested it.
+    pub principal: Principal,
+    /// The time at which it ends, in microseconds since the epoch, for answers and data.
+    pub until_us: i64,
+    /// The time at which it ends on the monotonic clock, in nanoseconds. This one decides, because the wall clock may
+    /// be set.
+    pub ends_ns: u64,
+}
+
+/// The plan of one job, or of the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The administrator's baseline, which is guaranteed.
+    pub baseline: Layer,
+    /// The rules from the registration of the job.
+    pub registration: Layer,
+    /// The baseline of each step of a job.
+    pub steps: Layer,
+    /// The baseline of each task of a step.
+    pub tasks: Layer,
+    /// Users' temporary changes.
+    pub leases: Vec<Lease>,
+    /// The number of times that the governor has doubled the periods of the leases.
+    pub stretch: u8,
+}
+
+impl Plan {
+    /// Returns whether steps or tasks are sampled.
+    pub fn wants_steps(&self) -> bool {
+        !self.steps.is_empty()
+            || !self.tasks.is_empty()
+            || self.leases.iter().any(|lease| lease.level.is_some())
+    }
+
+    /// Returns the period of a metric of each step or task.
+    pub fn step_period(&self, level: StepLevel, name: &str) -> Option<Period> {
+        self.period_at(Some(level), name).map(|(period, _)| period)
+    }
+
+    /// Returns the metrics that are sampled of a step or task.
+    pub fn step_definitions(&self, level: StepLevel) -> Vec<Definition> {
+        let rules = self.step_layer(level).rules().iter().filter(|rule| rule.period.is_some());
+        let mut definitions =
+            self.select(rules.map(|rule| &rule.selector), Some(level), |metric| metric.scope == Scope::Job);
+        definitions.retain(is_of_steps);
+        definitions
+    }
+
+    const fn step_layer(&self, level: StepLevel) -> &Layer {
+        match level {
+            StepLevel::Step => &self.steps,
+            StepLevel::Task => &self.tasks,
+        }
+    }
+
+    /// Returns the effective period of a metric, which is the shortest of all layers, and its layer.
+    pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
+        self.period_at(None, name)
+    }
+
+    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, and its layer.
+    pub fn period_at(&self, level: Option<StepLevel>, name: &str) -> Option<(Period, Cause)> {
+        let (baseline, registration) = match level {
+            None => (self.baseline.period(name), self.registration.period(name)),
+            Some(level) => (self.step_layer(level).step_period(name), None),
+        };
+        let baseline = baseline.map(|period| (period, Cause::Baseline));
+        let registration = registration.map(|period| (period, Cause::Registration));
+        let lease = self.lease(level, name).map(|lease| (self.stretched(lease.period), Cause::Lease));
+        baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
+    }
+
+    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, with the reason, on hardware
+    /// without a refresh interval.
+    pub fn in_force(&self, level: Option<StepLevel>, name: &str) -> Option<InForce> {
+        let (period, cause) = self.period_at(level, name)?;
+        let lease = self.lease(level, name).filter(|_| cause == Cause::Lease);
+        Some(InForce {
+            period,
+            cause,
+            by: lease.and_then(|lease| lease.principal.name()),
+            until_us: lease.map(|lease| lease.until_us),
+            requested: lease.map(|lease| lease.period).filter(|requested| *requested != period),
+            slow_sources: Vec::new(),
+        })
+    }
+
+    /// Returns the period of a lease for `period` that the governor has slowed; at most a day.
+    fn stretched(&self, period: Period) -> Period {
+        let micros = period.as_micros().saturating_mul(1 << self.stretch.min(MAX_STRETCH));
+        Period::from_micros(micros).unwrap_or(Period::MAX)
+    }
+
+    /// Returns the lease with the shortest period for a metric; of equal ones the one that ends last.
+    fn lease(&self, level: Option<StepLevel>, name: &str) -> Option<&Lease> {
+        let fitting = self.leases.iter().filter(|lease| lease.level == level && lease.selects(name));
+        fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
+    }
+
+    /// Returns the metrics of one scope that are sampled of the whole job or node; whole families stand for their instances.
+    pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
+        let rules = self.baseline.rules().iter().chain(self.registration.rules());
+        let rules = rules.filter(|rule| rule.period.is_some());
+        self.select(rules.map(|rule| &rule.selector), None, |metric| metric.scope == scope)
+    }
+
+    /// Returns the sampled metrics that the given selectors and the leases of a level select.
+    fn select<'a>(
+        &'a self,
+        selectors: impl Iterator<Item = &'a Selector>,
+        level: Option<StepLevel>,
+        is_wanted: impl Fn(&Metric) -> bool,
+    ) -> Vec<Definition> {
+        let of_leases = self.leases.iter().filter(|lease| lease.level == level).map(|lease| &lease.selector);
+        let chosen = selectors.chain(of_leases).flat_map(catalogue::select);
+        let chosen = chosen.filter(|definition| is_wanted(definition.metric));
+        let by_name: BTreeMap<String, Definition> =
+            chosen.map(|definition| (definition.name(), definition)).collect();
+        let mut definitions: Vec<_> = by_name
+            .into_iter()
+            .filter(|(name, _)| self.period_at(level, name).is_some())
+            .map(|(_, definition)| definition)
+            .collect();
+        // A metric with a line of its own in the catalogue precedes the family of which it could be an instance.
+        definitions.sort_by_key(Definition::is_family);
+        definitions
+    }
+}
+
+impl Lease {
+    /// Returns true if it selects the metric `name`.
+    fn selects(&self, name: &str) -> bool {
+        match self.level {
+            None => self.selector.matches(name),
+            Some(_) => selects_of_steps(&self.selector, name),
+        }
+    }
+}
+
+/// Returns the metrics of steps and tasks that a selector selects.
+pub fn choose_of_steps(selector: &Selector) -> Vec<Definition> {
+    let mut chosen = catalogue::select(selector);
+    chosen.retain(|definition| {
+        let is_of_job = definition.metric.scope == Scope::Job;
+        is_of_job && is_of_steps(definition) && selects_of_steps(selector, &definition.name())
+    });
+    chosen
+}
+
+/// Returns true if a metric is one that steps and tasks can have.
+fn is_of_steps(definition: &Definition) -> bool {
+    definition.is_of_file() || definition.is_perf()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! The processes of a cgroup and of all below it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::cgroups::subdirectories;
+
+/// The most processes that are tracked, so that a fork bomb does not delay the sampler.
+pub(super) const PROCESSES_MAX: usize = 4096;
+
+/// The most cgroups of one job whose processes are listed.
+const CGROUPS_MAX: usize = 256;
+
+/// Returns the processes that are listed in a cgroup and all below it; none if it is gone.
+pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
+    let (mut directories, mut next) = (vec![top.to_owned()], 0);
+    let mut listed = BTreeSet::new();
+    while let Some(directory) = directories.get(next).cloned() {
+        next += 1;
+        match fs::read_to_string(directory.join("cgroup.procs")) {
+            Ok(text) => listed.extend(text.lines().filter_map(|line| line.parse::<u32>().ok())),
+            Err(_) if next == 1 => return None,
+            // It was removed meanwhile, or has threads only.
+            Err(_) => {}
+        }
+        let room = CGROUPS_MAX.saturating_sub(directories.len());
+        directories.extend(subdirectories(&directory).into_iter().take(room));
+    }
+    Some(listed.into_iter().take(PROCESSES_MAX).collect())
+}

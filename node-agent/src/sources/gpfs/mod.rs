@@ -1,0 +1,140 @@
+//! The kind of GPFS (IBM Storage Scale) file systems: the client's statistics, which a process of `mmpmon` asks of the daemon of GPFS. It
+//! must run as root.
+
+mod process;
+mod response;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::series::Labels;
+
+use super::custom_source::CustomSource;
+use super::kind::{Lane, OpenRequest, Opening, SourceKind};
+use super::mount_table::{Mount, MountTable, MountWatch, visible};
+use super::outcome::Outcome;
+use super::reading::Reading;
+use super::slot::Slot;
+use super::source::Source;
+use super::target::Target;
+use process::Process;
+use response::KEYS;
+
+/// The kind's name in the catalogue.
+const KIND: &str = "gpfs";
+
+/// The program, below the root directory.
+const PROGRAM: &str = "usr/lpp/mmfs/bin/mmpmon";
+
+/// The longest time for an answer, in nanoseconds.
+const ANSWER_NS: u64 = 30_000_000_000;
+
+/// The fields of the catalogue, in the order of [`KEYS`].
+const FIELDS: [&str; KEYS.len()] =
+    ["read_bytes", "write_bytes", "opens", "closes", "reads", "writes", "readdirs", "inode_updates"];
+
+/// File systems of GPFS.
+pub(super) struct GpfsKind;
+
+impl SourceKind for GpfsKind {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Slow
+    }
+
+    fn fields(&self) -> Vec<&'static str> {
+        FIELDS.into()
+    }
+
+    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+        if !matches!(request.target, Target::Node(_)) {
+            return;
+        }
+        let mounts = request.host.mounts;
+        let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
+            Ok(table) => table,
+            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+        };
+        let found = of_gpfs(table.mounts());
+        opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_gpfs))));
+        let program = mounts.root.join(PROGRAM);
+        let reason = match (found.is_empty(), program.exists()) {
+            (true, _) => "no GPFS file system is mounted".to_owned(),
+            (_, false) => format!("{} does not exist", program.display()),
+            _ => {
+                let process = Process::new(program, vec!["-p".into(), "-s".into()], ANSWER_NS);
+                let source = GpfsSource::new(&found, &request.wanted, process);
+                return opening.push_custom(KIND.to_owned(), Box::new(source));
+            }
+        };
+        opening.unavailable_all(&request.wanted, &reason);
+    }
+}
+
+/// Returns the mounts of GPFS, each file system once.
+fn of_gpfs(mounts: Vec<Mount>) -> Vec<Mount> {
+    visible(mounts).into_iter().filter(|mount| mount.fs_type == "gpfs").collect()
+}
+
+/// Returns the name of a file system, whose mount has it with or without the directory of devices.
+fn name_of(mount: &Mount) -> &str {
+    mount.source.strip_prefix("/dev/").unwrap_or(&mount.source)
+}
+
+/// The statistics of all file systems.
+#[derive(Debug)]
+struct GpfsSource {
+    process: Process,
+    slots: Vec<Slot>,
+    /// The file system and the counter of each slot.
+    values: Vec<(String, usize)>,
+}
+
+impl GpfsSource {
+    fn new(mounts: &[Mount], wanted: &[Definition], process: Process) -> Self {
+        let mut source = Self { process, slots: Vec::new(), values: Vec::new() };
+        for mount in mounts {
+            let name = name_of(mount);
+            let labels = [("filesystem", name), ("mount", mount.point.as_str())];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            // A name that is no valid label has no series.
+            let Ok(labels) = Labels::new(labels.into()) else { continue };
+            for definition in wanted {
+                let field = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+                if let Some(counter) = FIELDS.iter().position(|known| field == Some(*known)) {
+                    source.slots.push(Slot { definition: definition.clone(), labels: labels.clone() });
+                    source.values.push((name.to_owned(), counter));
+                }
+            }
+        }
+        source
+    }
+}
+
+impl CustomSource for GpfsSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        let answer = match self.process.ask() {
+            Ok(answer) => answer,
+            Err(outcome) => return outcome,
+        };
+        let answer = String::from_utf8_lossy(&answer);
+        for found in response::file_systems(&answer) {
+            for (slot, (name, counter)) in (0..).zip(&self.values) {
+                if name == found.name
+                    && let Some(bits) = found.counters.get(*counter).copied().flatten()
+                {
+                    reading.set(slot, bits);
+                }
+            }
+        }
+        Outcome::Read
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The answers of `mmpmon -p`. Source: "mmpmon command" and "Display I/O statistics per mounted file system" of the documentation of IBM Storage
+//! Scale: `_fs_io_s_ _n_ 10.1.2.3 _nn_ node1 _rc_ 0 _t_ 1579358234 _tu_ 53212 _cl_ cluster _fs_ scratch _d_ 48 _br_ 205607400434 ...`, one line for each
+//! file system, of keys and values.
+
+/// The keys of the counters: bytes read and written, opens, closes, reads, writes, directories read, updates of inodes.
+pub(super) const KEYS: [&str; 8] = ["_br_", "_bw_", "_oc_", "_cc_", "_rdc_", "_wc_", "_dir_", "_iu_"];
+
+/// The counters of a file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileSystem<'a> {
+    pub(super) name: &'a str,
+    /// The values of [`KEYS`].
+    pub(super) counters: [Option<u64>; KEYS.len()],
+}
+
+/// Returns true if `text` has the answer to `ver`, which is asked behind `fs_io_s` to mark the end of its lines.
+pub(super) fn is_complete(text: &[u8]) -> bool {
+    text.split_inclusive(|byte| *byte == b'\n')
+        .any(|line| line.starts_with(b"_ver_ ") && line.ends_with(b"\n"))
+}
+
+/// Returns the file systems in an answer.
+pub(super) fn file_systems(text: &str) -> impl Iterator<Item = FileSystem<'_>> {
+    text.split_inclusive('\n').filter(|line| line.ends_with('\n')).filter_map(file_system)
+}
+
+fn file_system(line: &str) -> Option<FileSystem<'_>> {
+    let mut words = line.split_ascii_whitespace();
+    (words.next()? == "_fs_io_s_").then_some(())?;
+    let words: Vec<&str> = words.collect();
+    let (pairs, _) = words.as_chunks::<2>();
+    let value = |wanted: &str| pairs.iter().find(|[key, _]| *key == wanted).map(|[_, value]| *value);
+    // 1: no file system is mounted; its other values are meaningless.
+    (value("_rc_")? == "0").then_some(())?;
+    let number = |key: &str| {
+        let digits = value(key)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    Some(FileSystem { name: value("_fs_")?, counters: KEYS.map(number) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sources::gpfs::tests::ANSWER;
+
+    #[test]
+    fn parses_an_answer() {
+        let found: Vec<_> = file_systems(ANSWER).collect();
+        let [scratch, project] = &found[..] else { panic!("two file systems: {found:?}") };
+        let counters =
+            [205_607_400_434, 74_839_282_351, 2_377_656, 2_201_576, 59_420_404, 18_874_626, 40_971, 544_768];
+        assert_eq!((scratch.name, scratch.counters), ("scratch", counters.map(Some)));
+        assert_eq!((project.name, project.counters[0], project.counters[2]), ("project", Some(0), Some(513)));
+    }
+
+    #[test]
+    fn keys_may_be_added_moved_and_missing() {
+        let of =
+            |line: &str| file_systems(&format!("{line}\n")).next().map(|found| found.counters[..3].to_vec());
+        assert_eq!(of("_fs_io_s_ _rc_ 0 _x_ 1 _fs_ a _oc_ 3 _br_ 7"), Some(vec![Some(7), None, Some(3)]));
+        assert_eq!(of("_fs_io_s_ _rc_ 0 _fs_ a _br_ -1 _bw_ x _oc_"), Some(vec![None, None, None]));
+        assert_eq!(
+            of("_fs_io_s_ _n_ 10.0.0.1 _nn_ n1 _rc_ 1 _t_ 1 _tu_ 2 _cl_ - _fs_ -"),
+            None,
+            "nothing is mounted"
+        );
+        assert_eq!(of("_io_s_ _rc_ 0 _fs_ a _br_ 7"), None);
+    }
+
+    #[test]
+    fn an_answer_is_complete_with_its_last_line() {
+        for end in 0..ANSWER.len() {
+            assert!(!is_complete(&ANSWER.as_bytes()[..end]), "cut at {end}");
+            assert!(file_systems(&ANSWER[..end]).count() <= 2);
+        }
+        assert!(is_complete(ANSWER.as_bytes()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,200}", at in 0..ANSWER.len()) {
+            let damaged = format!("{}{text}{}", &ANSWER[..at], &ANSWER[at..]);
+            for found in file_systems(&text).chain(file_systems(&damaged)) {
+                black_box(found);
+            }
+            black_box(is_complete(damaged.as_bytes()));
+        }
+    }
+}

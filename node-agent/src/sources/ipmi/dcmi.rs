@@ -1,0 +1,89 @@
+//! The command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center Manageability Interface
+//! Specification" 1.5, section 6.6.1. Pure.
+
+/// The network function of group extensions; that of a response is one more.
+pub(super) const NETFN: u8 = 0x2c;
+
+/// The command.
+pub(super) const COMMAND: u8 = 0x02;
+
+/// The number of the group of DCMI, with which requests and responses begin.
+const GROUP: u8 = 0xdc;
+
+/// The data of a request: the group, the mode "system power statistics", and no further attributes.
+pub(super) const REQUEST: [u8; 4] = [GROUP, 0x01, 0x00, 0x00];
+
+/// The bit of the state that says that the controller measures.
+const IS_ACTIVE: u8 = 1 << 6;
+
+/// The reason why a response has no power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPower {
+    /// The controller does not have the command, and never will.
+    Unsupported,
+    /// It does not measure at the moment, or is busy.
+    Later,
+    /// The response is not one of this command.
+    Malformed,
+}
+
+/// Returns the power in a response, in watts. `response` begins with the completion code.
+pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
+    match response.first() {
+        Some(0x00) => {}
+        // Invalid command, also for this unit; the sensor is not present.
+        Some(0xc1 | 0xc2 | 0xcb) => return Err(NoPower::Unsupported),
+        // Node busy, timeout, out of space, not in this state, and others that may pass.
+        Some(_) => return Err(NoPower::Later),
+        None => return Err(NoPower::Malformed),
+    }
+    // Group, four times two bytes of power (now, minimum, maximum, mean), time of the reading, length of the statistics, state.
+    let &[_, GROUP, low, high, .., state] = response else { return Err(NoPower::Malformed) };
+    if response.len() != 19 {
+        return Err(NoPower::Malformed);
+    }
+    if state & IS_ACTIVE == 0 { Err(NoPower::Later) } else { Ok(u16::from_le_bytes([low, high])) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `ipmitool raw 0x2c 0x02 0xdc 0x01 0x00 0x00` of a server at 220 W, behind its completion code.
+    const RESPONSE: [u8; 19] = [
+        0x00, 0xdc, 0xdc, 0x00, 0x04, 0x00, 0x5e, 0x01, 0xc8, 0x00, 0x20, 0x5f, 0x3d, 0x65, 0xe8, 0x03, 0x00,
+        0x00, 0x40,
+    ];
+
+    #[test]
+    fn a_response_states_the_power_now() {
+        assert_eq!(power(&RESPONSE), Ok(220));
+        let mut idle = RESPONSE;
+        idle[18] = 0;
+        assert_eq!(power(&idle), Err(NoPower::Later), "the controller does not measure");
+    }
+
+    #[test]
+    fn errors_of_the_controller_are_told_apart() {
+        assert_eq!(power(&[0xc1]), Err(NoPower::Unsupported));
+        assert_eq!(power(&[0xc0]), Err(NoPower::Later), "busy");
+        assert_eq!(power(&[0xff]), Err(NoPower::Later));
+        assert_eq!(power(&[]), Err(NoPower::Malformed));
+        let mut other_group = RESPONSE;
+        other_group[1] = 0x00;
+        assert_eq!(power(&other_group), Err(NoPower::Malformed));
+        for length in 1..RESPONSE.len() {
+            assert_eq!(power(&RESPONSE[..length]), Err(NoPower::Malformed), "{length} bytes");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_a_result(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let is_of_19 = bytes.len() == 19;
+            prop_assert!(power(&bytes).is_err() || is_of_19);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The text of Lustre's statistics. Source: `lprocfs_stats_seq_show` in `lustre/obdclass/lprocfs_status.c` of Lustre:
+//! `read_bytes 449131 samples [bytes] 1 4194304 91756123 317891238971`. A line has a name, a number of samples and their unit; where
+//! the samples are added, their minimum, maximum, sum and, in newer versions, sum of squares follow. Names without samples have no line.
+
+/// A line of statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) samples: u64,
+    /// The unit without its brackets: `bytes`, `usec` (`usecs` in some versions), `regs`, `reqs`, `pages`.
+    unit: &'a [u8],
+    /// The sum of the samples, where they are added.
+    sum: Option<u64>,
+}
+
+impl Line<'_> {
+    /// Returns the sum of the samples, if they are bytes.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.sum.filter(|_| self.unit == b"bytes")
+    }
+
+    /// Returns the sum of the samples in nanoseconds, if they are times.
+    pub(super) fn time_ns(&self) -> Option<u64> {
+        self.sum.filter(|_| [&b"usec"[..], b"usecs"].contains(&self.unit))?.checked_mul(1_000)
+    }
+}
+
+/// Returns the lines of statistics in a text, without a line that is cut off.
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
+    text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).filter_map(line)
+}
+
+fn line(text: &[u8]) -> Option<Line<'_>> {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let (name, samples) = (words.next()?, number(words.next()?)?);
+    // `snapshot_time 1689697369.331040915 secs.nsecs` is no line of samples.
+    (words.next()? == b"samples").then_some(())?;
+    let unit = words.next()?.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    // Minimum and maximum come first.
+    let sum = words.nth(2).and_then(number);
+    Some(Line { name, samples, unit, sum })
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The form of Lustre 2.15: all operations have times.
+    const NEW: &[u8] = b"\
+snapshot_time             1700000369.331040915 secs.nsecs
+start_time                1699990000.000000000 secs.nsecs
+elapsed_time              10369.331040915 secs.nsecs
+read_bytes                449131 samples [bytes] 1 4194304 91756123 31789123897
+write_bytes               12 samples [bytes] 512 4096 24576 50331648
+read                      449131 samples [usec] 0 120034 5512034 998877
+open                      1381 samples [usec] 1 7252 102707 8835364
+inode_permission          2518 samples [usec] 0 14235 178199 11024
+opencount                 1381 samples [reqs] 1 2 2071 3453
+";
+
+    /// The form of Lustre 2.12: operations are only counted, and there are no sums of squares of bytes.
+    const OLD: &[u8] = b"\
+snapshot_time             1512000000.123456789 secs.nsecs
+read_bytes                17 samples [bytes] 4096 1048576 9437184
+ioctl                     3 samples [regs]
+open                      25 samples [regs]
+fsync                     2 samples [usecs] 10 30 40
+";
+
+    fn values(text: &[u8]) -> Vec<(&str, u64, Option<u64>, Option<u64>)> {
+        let value = |line: Line<'static>| {
+            (std::str::from_utf8(line.name).unwrap(), line.samples, line.bytes(), line.time_ns())
+        };
+        lines(Box::leak(text.to_vec().into_boxed_slice())).map(value).collect()
+    }
+
+    #[test]
+    fn parses_the_forms_of_several_versions() {
+        assert_eq!(
+            values(NEW),
+            [
+                ("read_bytes", 449_131, Some(91_756_123), None),
+                ("write_bytes", 12, Some(24_576), None),
+                ("read", 449_131, None, Some(5_512_034_000)),
+                ("open", 1381, None, Some(102_707_000)),
+                ("inode_permission", 2518, None, Some(178_199_000)),
+                ("opencount", 1381, None, None),
+            ]
+        );
+        assert_eq!(
+            values(OLD),
+            [
+                ("read_bytes", 17, Some(9_437_184), None),
+                ("ioctl", 3, None, None),
+                ("open", 25, None, None),
+                ("fsync", 2, None, Some(40_000)),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_has_no_value() {
+        for end in 0..NEW.len() {
+            let whole = values(&NEW[..end]);
+            assert_eq!(whole, values(NEW)[..whole.len()], "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn other_lines_have_no_value() {
+        for text in [
+            "open -1 samples [usec] 1 2 3\n",
+            "open 1 samples usec 1 2 3\n",
+            "open 1 sample [usec] 1 2 3\n",
+            "open +1 samples [regs]\n",
+            "open 99999999999999999999 samples [regs]\n",
+            "\n",
+        ] {
+            assert_eq!(values(text.as_bytes()), [], "{text}");
+        }
+        let [(_, 1, None, None)] = values(b"open 1 samples [usec] 1 2 x\n")[..] else { panic!("no sum") };
+        let [(_, 1, None, None)] = values(b"a 1 samples [usec] 1 2 18446744073709551615\n")[..] else {
+            panic!("too long a time")
+        };
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(text in proptest::collection::vec(any::<u8>(), 0..300), at in 0..NEW.len()) {
+            black_box(lines(&text).count());
+            let damaged = [&NEW[..at], &text, &NEW[at..]].concat();
+            for line in lines(&damaged) {
+                black_box((line.bytes(), line.time_ns()));
+            }
+        }
+    }
+}

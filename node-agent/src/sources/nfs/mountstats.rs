@@ -1,0 +1,225 @@
+//! The text of `/proc/self/mountstats`. Source: `nfs_show_stats` in `fs/nfs/super.c`, `rpc_clnt_show_stats` in `net/sunrpc/stats.c` and
+//! `xs_tcp_print_stats` in `net/sunrpc/xprtsock.c` of Linux. Since statvers 1.1 the lines of operations may have a number of
+//! errors (Linux 5.3), and the line of events two more numbers for pNFS.
+
+use super::super::mount_table::unescape;
+
+/// The statistics of one mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Section<'a> {
+    /// The exported directory: `server:/export`.
+    pub(super) export: String,
+    /// The directory on which it is mounted.
+    pub(super) point: String,
+    /// The lines below the title.
+    body: &'a str,
+}
+
+/// Returns the mounts of NFS in a text, without an incomplete last line.
+pub(super) fn sections(text: &str) -> Vec<Section<'_>> {
+    let mut found = Vec::new();
+    // The section of the current lines, and its beginning; none within sections of other file systems.
+    let mut current: Option<(String, String, usize)> = None;
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        if !line.ends_with('\n') {
+            break;
+        }
+        // Lines of other file systems begin with `device` or, without a source, with `no device`; those of a section with a tab.
+        if line.starts_with("device ") || line.starts_with("no device ") {
+            close(&mut found, current.take(), text, offset);
+            current = title(line).map(|(export, point)| (export, point, offset + line.len()));
+        }
+        offset += line.len();
+    }
+    close(&mut found, current, text, offset);
+    found
+}
+
+fn close<'a>(
+    found: &mut Vec<Section<'a>>,
+    section: Option<(String, String, usize)>,
+    text: &'a str,
+    end: usize,
+) {
+    if let Some((export, point, begin)) = section {
+        found.push(Section { export, point, body: text.get(begin..end).unwrap_or_default() });
+    }
+}
+
+/// Parses `device server:/export mounted on /mnt/a\040b with fstype nfs4 statvers=1.1`: the export and the mount point of NFS.
+fn title(line: &str) -> Option<(String, String)> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    match words[..] {
+        ["device", export, "mounted", "on", point, "with", "fstype", "nfs" | "nfs4", version]
+            if version.starts_with("statvers=1.") =>
+        {
+            Some((unescape(export), unescape(point)))
+        }
+        _ => None,
+    }
+}
+
+/// The numbers of a transport, which all kinds of transports have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Transport {
+    /// Connections made; none without connections.
+    pub(super) connects: Option<u64>,
+    /// Requests sent.
+    pub(super) sends: u64,
+    /// Replies received.
+    pub(super) receives: u64,
+    /// Replies that belong to no request.
+    pub(super) bad_xids: u64,
+    /// The sum of the lengths of the queue of requests that wait for a slot, one for each request.
+    pub(super) backlog: u64,
+}
+
+impl Section<'_> {
+    fn line(&self, key: &str) -> Option<&str> {
+        self.body.lines().find_map(|line| line.trim_start().strip_prefix(key))
+    }
+
+    /// Returns a number of the line of bytes: read and written by applications (normal, then direct), read and written on the
+    /// server, pages read and written.
+    pub(super) fn bytes(&self, column: usize) -> Option<u64> {
+        number(self.line("bytes:")?, column)
+    }
+
+    /// Returns a number of the line of events, in the order of `enum nfs_stat_eventcounters`.
+    pub(super) fn event(&self, column: usize) -> Option<u64> {
+        number(self.line("events:")?, column)
+    }
+
+    /// Returns the sum over the mount's transports; none without any.
+    pub(super) fn transport(&self) -> Option<Transport> {
+        let lines = self.body.lines().filter_map(|line| line.trim_start().strip_prefix("xprt:"));
+        lines.filter_map(transport).reduce(|a, b| Transport {
+            connects: a.connects.zip(b.connects).map(|(a, b)| a.wrapping_add(b)),
+            sends: a.sends.wrapping_add(b.sends),
+            receives: a.receives.wrapping_add(b.receives),
+            bad_xids: a.bad_xids.wrapping_add(b.bad_xids),
+            backlog: a.backlog.wrapping_add(b.backlog),
+        })
+    }
+
+    /// Returns the operations with their numbers: operations, transmissions, timeouts, bytes sent and received, milliseconds queued,
+    /// until the reply and in all, and errors (since Linux 5.3).
+    pub(super) fn operations(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut lines = self.body.lines();
+        lines.by_ref().find(|line| line.trim() == "per-op statistics");
+        lines.filter_map(|line| line.trim_start().split_once(':'))
+    }
+}
+
+/// Parses the line of a transport: its kind, then numbers of which those of connections are missing for UDP.
+fn transport(line: &str) -> Option<Transport> {
+    let (kind, numbers) = line.trim_start().split_once(' ')?;
+    let number = |column| number(numbers, column);
+    let (connects, first) = match kind {
+        // Port, binds, connects, time to connect, idle time.
+        "tcp" | "rdma" | "tcp-tls" => (Some(number(2)?), 5),
+        // Port, binds.
+        "udp" => (None, 2),
+        // Binds, connects, time to connect, idle time.
+        "local" => (Some(number(1)?), 4),
+        _ => return None,
+    };
+    Some(Transport {
+        connects,
+        sends: number(first)?,
+        receives: number(first + 1)?,
+        bad_xids: number(first + 2)?,
+        // Behind the sum of requests in progress.
+        backlog: number(first + 4)?,
+    })
+}
+
+/// Returns the number in a column of a line, counted from 0.
+pub(super) fn number(line: &str, column: usize) -> Option<u64> {
+    let word = line.split_ascii_whitespace().nth(column)?;
+    word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sources::nfs::tests::{NEW, OLD};
+
+    #[test]
+    fn finds_the_mounts_of_nfs() {
+        let names = |text| {
+            sections(text).into_iter().map(|section| (section.export, section.point)).collect::<Vec<_>>()
+        };
+        let pair = |export: &str, point: &str| (export.to_owned(), point.to_owned());
+        assert_eq!(names(NEW), [pair("10.1.0.2:/export/home", "/home"), pair("nas:/a b", "/mnt/a b")]);
+        assert_eq!(names(OLD), [pair("filer:/vol/scratch", "/scratch")]);
+        assert_eq!(names(""), []);
+        assert_eq!(names("device a:/b mounted on /c with fstype nfs statvers=2.0\n"), [], "another format");
+    }
+
+    #[test]
+    fn parses_a_mount_of_version_4() {
+        let [home, other] = &sections(NEW)[..] else { panic!("two mounts") };
+        assert_eq!(
+            [0, 4, 7, 8].map(|column| home.bytes(column)),
+            [Some(1_234_567), Some(1_300_000), Some(99), None]
+        );
+        assert_eq!([4, 24, 26].map(|column| home.event(column)), [Some(57), Some(3), Some(12)]);
+        assert_eq!(
+            home.transport(),
+            Some(Transport { connects: Some(3), sends: 1400, receives: 1398, bad_xids: 1, backlog: 5 }),
+            "the sum of two connections"
+        );
+        let operations: Vec<_> =
+            home.operations().map(|(name, numbers)| (name, number(numbers, 7), number(numbers, 8))).collect();
+        assert_eq!(
+            operations,
+            [("NULL", Some(0), Some(0)), ("READ", Some(5150), Some(2)), ("GETATTR", Some(310), Some(0))]
+        );
+        assert_eq!(other.operations().count(), 1);
+        assert_eq!(other.transport().unwrap().connects, Some(2));
+    }
+
+    #[test]
+    fn parses_a_mount_of_version_3_over_udp() {
+        let [scratch] = &sections(OLD)[..] else { panic!("one mount") };
+        assert_eq!((scratch.event(24), scratch.event(25)), (Some(1), None), "without pNFS");
+        assert_eq!(
+            scratch.transport(),
+            Some(Transport { connects: None, sends: 412, receives: 410, bad_xids: 0, backlog: 0 })
+        );
+        let read = scratch.operations().find(|(name, _)| *name == "READ").unwrap().1;
+        assert_eq!((number(read, 7), number(read, 8)), (Some(88), None), "without errors");
+    }
+
+    #[test]
+    fn a_text_that_is_cut_off_has_no_wrong_number() {
+        for end in (0..NEW.len()).filter(|end| NEW.is_char_boundary(*end)) {
+            for (cut, whole) in sections(&NEW[..end]).iter().zip(sections(NEW)) {
+                assert_eq!((&cut.export, &cut.point), (&whole.export, &whole.point));
+                assert!(cut.bytes(0).is_none_or(|value| Some(value) == whole.bytes(0)));
+                assert!(cut.operations().all(|operation| whole.operations().any(|other| other == operation)));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,200}", at in any::<prop::sample::Index>()) {
+            let lines: Vec<&str> = NEW.split_inclusive('\n').collect();
+            let at = at.index(lines.len());
+            let damaged = [&lines[..at], &[&*text], &lines[at..]].concat().concat();
+            for section in sections(&text).into_iter().chain(sections(&damaged)) {
+                black_box((section.bytes(3), section.event(26), section.transport()));
+                for (_, numbers) in section.operations() {
+                    black_box(number(numbers, 8));
+                }
+            }
+        }
+    }
+}

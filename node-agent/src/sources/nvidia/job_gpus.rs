@@ -1,0 +1,228 @@
+//! The GPUs of a job: those that the scheduler names, those that its processes use, and those that the environment of its processes
+//! names.
+//!
+//! The scheduler and the driver are trusted. A user can write anything into an environment: a GPU that is named only there belongs
+//! to the job unless the scheduler or the driver gives it to another job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex};
+
+use super::gpu::Gpu;
+use super::lock::lock;
+use crate::sources::process_list::{children, listed};
+
+/// The most processes of a job whose environment is read.
+const ENVIRONMENTS_MAX: usize = 256;
+
+/// The most processes of a job without a cgroup.
+const DESCENDANTS_MAX: usize = 4096;
+
+/// The largest environment that is read, in bytes.
+const ENVIRONMENT_BYTES: usize = 1 << 20;
+
+/// The processes of a job.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum JobProcesses {
+    /// Those in a cgroup and below it.
+    Cgroup(PathBuf),
+    /// A process and its descendants.
+    Tree(u32),
+}
+
+/// The GPUs of a job.
+#[derive(Debug)]
+pub(super) struct JobGpus {
+    proc: PathBuf,
+    processes: JobProcesses,
+    state: Mutex<State>,
+    changes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The devices that the scheduler names.
+    granted: Option<String>,
+    /// The UUIDs of devices that processes of the job have used.
+    used: BTreeSet<String>,
+    /// The UUIDs of devices that environments name, and that belong to no other job.
+    claimed: BTreeSet<String>,
+    /// The GPUs that the environment of each process names.
+    environments: BTreeMap<u32, Option<String>>,
+}
+
+impl JobGpus {
+    pub(super) fn new(proc: &Path, processes: JobProcesses) -> Self {
+        Self { proc: proc.to_owned(), processes, state: Mutex::default(), changes: AtomicU64::new(0) }
+    }
+
+    /// Sets the devices that the scheduler names.
+    pub(super) fn grant(&self, granted: Option<&str>) {
+        if let Some(granted) = granted {
+            lock(&self.state).granted = Some(granted.to_owned());
+        }
+    }
+
+    /// Returns the UUIDs of the job's devices.
+    pub(super) fn devices(&self, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
+        let state = lock(&self.state);
+        let mut devices = named(state.granted.as_deref().unwrap_or_default(), gpus);
+        devices.extend(state.used.iter().chain(&state.claimed).cloned());
+        devices
+    }
+
+    /// Returns the number of changes of its devices so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// Returns the numbers of its processes.
+    pub(super) fn pids(&self) -> BTreeSet<u32> {
+        match &self.processes {
+            JobProcesses::Cgroup(directory) => listed(directory).unwrap_or_default(),
+            JobProcesses::Tree(root) => descendants(&self.proc, *root),
+        }
+    }
+
+    /// Returns the devices that the scheduler or the driver gives to the job, after a look at the users of each device.
+    fn trusted(&self, users: &BTreeMap<String, BTreeSet<u32>>, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
+        let pids = self.pids();
+        let is_user = |device: &&String| users.get(*device).is_some_and(|users| !users.is_disjoint(&pids));
+        let mut state = lock(&self.state);
+        let before = state.used.len();
+        state.used.extend(users.keys().filter(is_user).cloned());
+        if state.used.len() > before {
+            self.changes.fetch_add(1, Release);
+        }
+        let granted = named(state.granted.as_deref().unwrap_or_default(), gpus);
+        granted.into_iter().chain(state.used.iter().cloned()).collect()
+    }
+
+    /// Reads the environments of new processes, and adds the devices that they name and that are not given to others.
+    fn claim(&self, given: &BTreeSet<String>, gpus: &[Arc<Gpu>]) {
+        let pids = self.pids();
+        let mut state = lock(&self.state);
+        state.environments.retain(|pid, _| pids.contains(pid));
+        for pid in pids.into_iter().take(ENVIRONMENTS_MAX) {
+            // A process that is about to call execve(2) still has the environment of its parent, which is of the same job.
+            state.environments.entry(pid).or_insert_with(|| {
+                let text = fs::read(self.proc.join(pid.to_string()).join("environ")).ok()?;
+                visible_devices(text.get(..ENVIRONMENT_BYTES.min(text.len()))?)
+            });
+        }
+        let texts = state.environments.values().flatten();
+        let mut claimed: BTreeSet<String> = texts.flat_map(|text| named(text, gpus)).collect();
+        claimed.retain(|device| !given.contains(device));
+        // A device stays when the process that named it has ended, unless it is given to another job.
+        let before = state.claimed.clone();
+        state.claimed.retain(|device| !given.contains(device));
+        state.claimed.extend(claimed);
+        if state.claimed != before {
+            self.changes.fetch_add(1, Release);
+        }
+    }
+}
+
+/// Returns a process and its descendants.
+fn descendants(proc: &Path, root: u32) -> BTreeSet<u32> {
+    let (mut queue, mut next) = (vec![root], 0);
+    while let Some(pid) = queue.get(next).copied().filter(|_| next < DESCENDANTS_MAX) {
+        next += 1;
+        queue.extend(children(&proc.join(pid.to_string())));
+    }
+    queue.into_iter().collect()
+}
+
+/// Finds the GPUs of the jobs.
+pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
+    let mut users: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    for gpu in gpus {
+        // A GPU that is busy or lost keeps its jobs.
+        let Some(mut reading) = gpu.begin() else { continue };
+        for (number, device) in gpu.devices.iter().enumerate() {
+            if let Ok(processes) = reading.processes(number) {
+                let pids = processes.into_iter().map(|process| process.pid);
+                users.insert(device.uuid.clone(), pids.collect());
+            }
+        }
+    }
+    // The processes on a MIG device are on its GPU, too, which is not the job's.
+    for gpu in gpus.iter().filter(|gpu| gpu.devices.len() > 1) {
+        users.remove(gpu.uuid());
+    }
+    let trusted: Vec<BTreeSet<String>> = jobs.iter().map(|job| job.trusted(&users, gpus)).collect();
+    for (number, job) in jobs.iter().enumerate() {
+        let others = trusted.iter().enumerate().filter(|(other, _)| *other != number);
+        let given = others.flat_map(|(_, devices)| devices.iter().cloned()).collect();
+        job.claim(&given, gpus);
+    }
+}
+
+/// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut off. A number of a GPU with MIG
+/// devices names none, because schedulers number those in ways of their own.
+fn named(list: &str, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
+    let of_item = |item: &str| -> Vec<String> {
+        match item.parse::<u32>() {
+            Ok(index) => {
+                let is_it = |gpu: &&Arc<Gpu>| gpu.index == index && gpu.devices.len() == 1;
+                gpus.iter().filter(is_it).map(|gpu| gpu.uuid().to_owned()).collect()
+            }
+            Err(_) if item.starts_with("GPU-") || item.starts_with("MIG-") => {
+                let all = gpus.iter().flat_map(|gpu| &gpu.devices);
+                all.filter(|device| device.uuid.starts_with(item)).map(|device| device.uuid.clone()).collect()
+            }
+            Err(_) => Vec::new(),
+        }
+    };
+    list.split(',').flat_map(|item| of_item(item.trim())).collect()
+}
+
+/// Returns the list of devices that an environment, proc_pid_environ(5), names. Slurm's numbers are those of the node; those of CUDA are
+/// numbers among the visible devices where a scheduler hides the others, so that under Slurm only UUIDs count there.
+fn visible_devices(environment: &[u8]) -> Option<String> {
+    let variable = |name: &str| {
+        environment.split(|byte| *byte == 0).find_map(|entry| {
+            let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            std::str::from_utf8(value).ok().filter(|value| !value.is_empty())
+        })
+    };
+    let of_slurm = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"].iter().find_map(|name| variable(name));
+    let of_cuda = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"]
+        .iter()
+        .find_map(|name| variable(name));
+    match (of_slurm, of_cuda) {
+        (Some(list), _) => Some(list.to_owned()),
+        (None, Some(list)) if variable("SLURM_JOB_ID").is_some() => {
+            let uuids = list.split(',').filter(|item| item.parse::<u32>().is_err());
+            Some(uuids.collect::<Vec<_>>().join(",")).filter(|list| !list.is_empty())
+        }
+        (None, list) => list.map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_cuda_count_only_without_slurm() {
+        let devices = |environment: &[&str]| visible_devices(environment.join("\0").as_bytes());
+        assert_eq!(devices(&["PATH=/bin", "HOME="]), None);
+        assert_eq!(devices(&["CUDA_VISIBLE_DEVICES=0,2", "A=1"]).as_deref(), Some("0,2"));
+        assert_eq!(devices(&["CUDA_VISIBLE_DEVICES=", "GPU_DEVICE_ORDINAL=3"]).as_deref(), Some("3"));
+        assert_eq!(
+            devices(&["SLURM_JOB_ID=7", "CUDA_VISIBLE_DEVICES=0"]),
+            None,
+            "the first of the visible ones"
+        );
+        assert_eq!(devices(&["SLURM_JOB_ID=7", "CUDA_VISIBLE_DEVICES=0,GPU-a"]).as_deref(), Some("GPU-a"));
+        let job = ["CUDA_VISIBLE_DEVICES=0", "SLURM_JOB_GPUS=4,5", "SLURM_JOB_ID=7"];
+        assert_eq!(devices(&job).as_deref(), Some("4,5"));
+        let step = ["SLURM_JOB_GPUS=4,5", "SLURM_STEP_GPUS=5"];
+        assert_eq!(devices(&step).as_deref(), Some("5"));
+        assert_eq!(visible_devices(b"CUDA_VISIBLE_DEVICES=\xff\0\0"), None);
+    }
+}

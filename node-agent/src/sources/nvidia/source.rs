@@ -1,0 +1,204 @@
+//! The source of one GPU, and the watch of the list of GPUs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+use polymeter_proto::period::Period;
+use rustix::io::Errno;
+
+use super::driver::Driver;
+use super::gpm::GpmState;
+use super::gpu::{Gpu, GpuReading};
+use super::job_gpus::JobGpus;
+use super::quantity::{Call, JobQuantity, QUANTITIES};
+use crate::clock;
+use crate::sources::custom_source::CustomSource;
+use crate::sources::outcome::Outcome;
+use crate::sources::reading::Reading;
+use crate::sources::slot::Slot;
+
+/// The time between two updates by the driver, in microseconds: 20 to 100 ms, depending on the quantity and the GPU.
+const REFRESH_US: u64 = 20_000;
+
+/// The place of a value: a quantity of a device of a GPU.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) device: usize,
+    pub(super) quantity: usize,
+    pub(super) slot: Slot,
+}
+
+/// The quantities of a device that are read.
+#[derive(Debug)]
+struct DeviceQuantities {
+    device: usize,
+    /// The slot of the first of them; the others follow.
+    first_slot: u32,
+    quantities: Vec<usize>,
+}
+
+/// One GPU with its MIG devices, for the node or for a job.
+#[derive(Debug)]
+pub(super) struct GpuSource {
+    driver: Arc<Driver>,
+    gpu: Arc<Gpu>,
+    slots: Vec<Slot>,
+    devices: Vec<DeviceQuantities>,
+    gpm: GpmState,
+    /// The job; none for the node.
+    job: Option<Arc<JobGpus>>,
+    /// The time of the last reading of the shares of processes, in microseconds of the driver's clock, which is the wall clock.
+    shares_us: u64,
+}
+
+impl GpuSource {
+    pub(super) fn new(
+        driver: &Arc<Driver>,
+        gpu: Arc<Gpu>,
+        places: Vec<Place>,
+        job: Option<Arc<JobGpus>>,
+    ) -> Self {
+        let mut devices: Vec<DeviceQuantities> = Vec::new();
+        for (slot, Place { device, quantity, .. }) in (0..).zip(&places) {
+            match devices.last_mut().filter(|last| last.device == *device) {
+                Some(last) => last.quantities.push(*quantity),
+                None => devices.push(DeviceQuantities {
+                    device: *device,
+                    first_slot: slot,
+                    quantities: vec![*quantity],
+                }),
+            }
+        }
+        let slots = places.into_iter().map(|place| place.slot).collect();
+        let gpm = GpmState::default();
+        Self { driver: Arc::clone(driver), gpu, slots, devices, gpm, job, shares_us: now_us() }
+    }
+}
+
+fn now_us() -> u64 {
+    u64::try_from(clock::realtime_us()).unwrap_or_default()
+}
+
+impl CustomSource for GpuSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn refresh_interval(&self) -> Option<Period> {
+        Period::from_micros(REFRESH_US).ok()
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        let Some(mut gpu) = self.gpu.begin() else { return Outcome::Retry(Errno::TIMEDOUT) };
+        let (mut is_any, mut is_failed) = (false, false);
+        let began_us = now_us();
+        for DeviceQuantities { device, first_slot, quantities } in &self.devices {
+            let mut set = |place: usize, bits: u64| {
+                is_any = true;
+                reading.set(first_slot.saturating_add(u32::try_from(place).unwrap_or(u32::MAX)), bits);
+            };
+            let failure = gpu.read(*device, quantities, &mut self.gpm, &mut set);
+            is_failed |= failure.is_some();
+            if let Some(job) = &self.job {
+                let mut processes =
+                    JobReading { gpu: &mut gpu, device: *device, job, since_us: self.shares_us };
+                is_failed |= processes.read(quantities, set).is_some();
+            }
+        }
+        self.shares_us = began_us;
+        if gpu.has_new_gaps {
+            self.driver.note_change();
+        }
+        match (gpu.is_lost, is_any) {
+            // Its values are absent until it returns.
+            (true, _) => Outcome::Retry(Errno::NODEV),
+            (false, false) if is_failed => Outcome::Retry(Errno::IO),
+            (false, _) => Outcome::Read,
+        }
+    }
+}
+
+/// The reading of what the processes of a job do on a device.
+struct JobReading<'a, 'b> {
+    gpu: &'a mut GpuReading<'b>,
+    device: usize,
+    job: &'a JobGpus,
+    since_us: u64,
+}
+
+impl JobReading<'_, '_> {
+    /// Reads the quantities of the processes, and passes on each value with its place. Returns an error, if there is one.
+    fn read(&mut self, quantities: &[usize], mut value: impl FnMut(usize, u64)) -> Option<NvmlError> {
+        let of_job = |(place, number): (usize, &usize)| match QUANTITIES.get(*number)?.call {
+            Call::OfJob(quantity) => Some((place, *number, quantity)),
+            Call::Device(_) | Call::XidErrors | Call::XidLast | Call::Gpm(_) => None,
+        };
+        let wanted: Vec<_> = quantities.iter().enumerate().filter_map(of_job).collect();
+        if wanted.is_empty() || self.gpu.is_lost {
+            return None;
+        }
+        let pids = self.job.pids();
+        let mut failure = None;
+        for (place, number, quantity) in wanted {
+            match self.value(quantity, &pids) {
+                Ok(Some(bits)) => value(place, bits),
+                Ok(None) => {}
+                Err(error) => failure = self.gpu.classify(self.device, number, error).or(failure),
+            }
+        }
+        failure
+    }
+
+    fn value(&mut self, quantity: JobQuantity, pids: &BTreeSet<u32>) -> Result<Option<u64>, NvmlError> {
+        if quantity == JobQuantity::Utilization {
+            let shares = self.gpu.process_shares(self.device, self.since_us)?;
+            let own = shares.iter().filter(|share| pids.contains(&share.pid));
+            return Ok(Some(own.map(|share| u64::from(share.sm_util)).sum()));
+        }
+        let processes = self.gpu.processes(self.device)?;
+        let own = processes.iter().filter(|process| pids.contains(&process.pid));
+        if quantity == JobQuantity::Processes {
+            return Ok(Some(own.count() as u64));
+        }
+        // Absent if the driver does not know the memory of one of them.
+        let memory = own.map(|process| match process.used_gpu_memory {
+            UsedGpuMemory::Used(bytes) => Some(bytes),
+            UsedGpuMemory::Unavailable => None,
+        });
+        Ok(memory.sum())
+    }
+}
+
+/// A watch of the driver: a source without slots, which reports a change when the list of GPUs, or of those of the job, has changed.
+#[derive(Debug)]
+pub(super) struct DriverWatch {
+    driver: Arc<Driver>,
+    job: Option<Arc<JobGpus>>,
+    seen: (u64, u64),
+}
+
+impl DriverWatch {
+    pub(super) fn new(driver: &Arc<Driver>, job: Option<Arc<JobGpus>>) -> Self {
+        let mut watch = Self { driver: Arc::clone(driver), job, seen: (0, 0) };
+        watch.seen = watch.changes();
+        watch
+    }
+
+    fn changes(&self) -> (u64, u64) {
+        (self.driver.changes(), self.job.as_ref().map_or(0, |job| job.changes()))
+    }
+}
+
+impl CustomSource for DriverWatch {
+    fn slots(&self) -> &[Slot] {
+        &[]
+    }
+
+    fn read(&mut self, _reading: &mut Reading) -> Outcome {
+        self.driver.look_for_signs();
+        let changes = self.changes();
+        if std::mem::replace(&mut self.seen, changes) == changes { Outcome::Read } else { Outcome::Changed }
+    }
+}

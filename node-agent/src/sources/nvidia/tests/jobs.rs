@@ -1,0 +1,130 @@
+//! Tests of the GPUs of jobs.
+
+use std::collections::BTreeMap;
+
+use super::machine::{Machine, Sources, wait_until};
+use crate::sources::nvidia::driver::Driver;
+use crate::sources::{Outcome, Target};
+
+/// Three GPUs, the last of which has two MIG devices.
+const GPUS: &[(&str, &str)] = &[
+    ("gpus", "3"),
+    ("0.uuid", "GPU-a"),
+    ("1.uuid", "GPU-b"),
+    ("2.uuid", "GPU-c"),
+    ("0.power", "100000"),
+    ("1.power", "200000"),
+    ("2.power", "300000"),
+    ("2.mig_count", "2"),
+    ("2.mig.0.uuid", "MIG-x"),
+    ("2.mig.0.instance", "1"),
+    ("2.mig.0.memory_used", "11"),
+    ("2.mig.0.memory_total", "50"),
+    ("2.mig.1.uuid", "MIG-y"),
+    ("2.mig.1.instance", "2"),
+    ("2.mig.1.memory_used", "22"),
+    ("2.mig.1.memory_total", "50"),
+];
+
+/// A machine whose driver has listed its GPUs.
+fn machine(more: &[(&str, &str)]) -> Machine {
+    let machine = Machine::new(&[GPUS, more].concat());
+    machine.open_when_listed(&["node.gpu.power"]);
+    wait_until("all GPUs", || machine.open(&["node.gpu.power"]).names().contains(&"nvidia/2"));
+    machine
+}
+
+/// Returns the series of an opened job.
+fn series(sources: &Sources) -> Vec<String> {
+    let slots = sources.opened.iter().flat_map(|opened| opened.source.slots());
+    slots.map(|slot| format!("{}{{{}}}", slot.definition.name(), slot.labels)).collect()
+}
+
+/// Opens a job's sources anew until it has GPUs.
+fn open_when_found(machine: &Machine, job: &Target, selectors: &[&str]) -> Sources {
+    let mut sources = machine.open_target(job, None, selectors);
+    while series(&sources).is_empty() {
+        sources.wait_for_change();
+        sources = machine.open_target(job, None, selectors);
+    }
+    sources
+}
+
+#[test]
+fn the_gpus_that_the_scheduler_names_are_the_jobs_at_once() {
+    let machine = machine(&[]);
+    let job = machine.add_job("a", 100, &[]);
+    let other = machine.add_job("b", 200, &[]);
+    let sources = machine.open_target(&job, Some("1,7,2"), &["gpu.power"]);
+    assert_eq!(
+        series(&sources),
+        ["gpu.power{gpu=1,uuid=GPU-b}"],
+        "no GPU with MIG devices, and none that is missing"
+    );
+    let value = BTreeMap::from([("gpu.power{gpu=1,uuid=GPU-b}".to_owned(), 200.0)]);
+    assert_eq!(sources.read("nvidia/1"), (Outcome::Read, value));
+    let sources = machine.open_target(&job, Some("GPU-a,MIG-x"), &["gpu.power", "gpu.memory.used"]);
+    let expected = [
+        "gpu.power{gpu=0,uuid=GPU-a}",
+        "gpu.memory.used{gpu=0,uuid=GPU-a}",
+        "gpu.memory.used{gpu=2,mig=1,uuid=MIG-x}",
+    ];
+    assert_eq!(series(&sources), expected);
+    let sources = machine.open_target(&other, None, &["gpu.power"]);
+    assert_eq!(series(&sources), [""; 0]);
+    assert_eq!(sources.reasons(), ["no NVIDIA GPU of this node is known to be the job's"].into());
+}
+
+#[test]
+fn a_gpu_that_a_process_of_the_job_uses_is_the_jobs() {
+    let machine = machine(&[
+        ("0.processes", "100:1000,300:50"),
+        ("0.process_utilization", "100:30:10,300:5:1"),
+        ("1.processes", "200:1"),
+        ("2.processes", "100:7"),
+        ("2.mig.1.processes", "100:7"),
+    ]);
+    let job = machine.add_job("a", 100, &[]);
+    let metrics = ["gpu.process.*", "gpu.power"];
+    let sources = open_when_found(&machine, &job, &metrics);
+    let (outcome, values) = sources.read("nvidia/0");
+    let expected = [
+        ("gpu.power{gpu=0,uuid=GPU-a}".to_owned(), 100.0),
+        ("gpu.process.count{gpu=0,uuid=GPU-a}".to_owned(), 1.0),
+        ("gpu.process.memory{gpu=0,uuid=GPU-a}".to_owned(), 1000.0),
+        ("gpu.process.utilization{gpu=0,uuid=GPU-a}".to_owned(), 30.0),
+    ];
+    assert_eq!((outcome, values), (Outcome::Read, expected.into()));
+    assert!(!sources.names().contains(&"nvidia/1"), "that is of another job");
+    // Of a GPU with MIG devices, the job has the device only.
+    let (_, values) = sources.read("nvidia/2");
+    let keys: Vec<&str> = values.keys().map(String::as_str).collect();
+    assert_eq!(
+        keys,
+        ["gpu.process.count{gpu=2,mig=2,uuid=MIG-y}", "gpu.process.memory{gpu=2,mig=2,uuid=MIG-y}"]
+    );
+    assert_eq!(values["gpu.process.memory{gpu=2,mig=2,uuid=MIG-y}"], 7.0);
+}
+
+#[test]
+fn an_environment_gives_no_gpu_that_another_job_has() {
+    let machine = machine(&[("0.processes", "100:1000")]);
+    let owner = machine.add_job("owner", 100, &[]);
+    let claimant = machine.add_job("claimant", 200, &["SLURM_JOB_GPUS=0,1", "HOME=/"]);
+    // The owner's GPU is known before the other job comes.
+    let owned = open_when_found(&machine, &owner, &["gpu.power"]);
+    assert_eq!(series(&owned), ["gpu.power{gpu=0,uuid=GPU-a}"]);
+    let claimed = open_when_found(&machine, &claimant, &["gpu.power"]);
+    assert_eq!(series(&claimed), ["gpu.power{gpu=1,uuid=GPU-b}"]);
+}
+
+#[test]
+fn jobs_without_sources_are_forgotten() {
+    let machine = machine(&[]);
+    let job = machine.add_job("a", 100, &["CUDA_VISIBLE_DEVICES=1"]);
+    let sources = open_when_found(&machine, &job, &["gpu.power"]);
+    assert_eq!(series(&sources), ["gpu.power{gpu=1,uuid=GPU-b}"]);
+    assert_eq!(Driver::of(machine.root.path()).jobs(), 1);
+    drop(sources);
+    wait_until("end of the source's thread", || Driver::of(machine.root.path()).jobs() == 0);
+}

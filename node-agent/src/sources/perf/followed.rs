@@ -1,0 +1,331 @@
+//! perf events of all processes of a job without a cgroup for perf: events of each process, inherited by what it starts.
+//!
+//! The supervisor looks for processes and opens their events; the sampler only reads. A process that lives for less than the time
+//! between two searches is counted if its parent was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_queue::ArrayQueue;
+use polymeter_proto::catalogue::Definition;
+use polymeter_service::clock;
+
+use super::events::{Config, config, meaning};
+use super::families::{Families, Listed, Opening};
+use super::open::{Group, Opener, PerfTarget};
+use super::values::{GROUP_WORDS, slots};
+use crate::sources::cgroup_processes::{PROCESSES_MAX, listed};
+use crate::sources::custom_source::CustomSource;
+use crate::sources::outcome::Outcome;
+use crate::sources::process_files::StatLine;
+use crate::sources::reading::Reading;
+use crate::sources::slot::{Slot, Unavailable};
+use crate::sources::summed_file::ScanResult;
+
+/// A tick of the times in `/proc/PID/stat`, in nanoseconds.
+const TICK_NS: u64 = 10_000_000;
+
+/// The most processes that wait for the sampler. The next search opens more.
+const WAITING_MAX: usize = 32;
+
+/// The most processes of a source with events of their own, ended ones included until the sampler has given them back. There is room
+/// for all of them from the beginning, so that the sampler takes one over without an allocation.
+const MEMBERS_MAX: usize = PROCESSES_MAX;
+
+/// The events of one process.
+#[derive(Debug)]
+struct Member {
+    pid: u32,
+    groups: Vec<Group>,
+}
+
+/// Processes on their way to the sampler, and back to be closed.
+#[derive(Debug)]
+struct Exchange {
+    came: ArrayQueue<Box<Member>>,
+    ended: ArrayQueue<u32>,
+    left: ArrayQueue<Box<Member>>,
+    /// The number of processes on either side and on the way.
+    members: AtomicUsize,
+    descriptors: AtomicUsize,
+}
+
+/// The sums of events over the processes of a job.
+#[derive(Debug)]
+pub(crate) struct FollowedSource {
+    #[expect(clippy::vec_box, reason = "boxes travel to the supervisor and back without allocation")]
+    members: Vec<Box<Member>>,
+    slots: Vec<Slot>,
+    events: usize,
+    /// The counts of closed events.
+    gone: Vec<u64>,
+    sums: Vec<u64>,
+    exchange: Arc<Exchange>,
+}
+
+/// Finds new processes of a job, and hands their events over to be read.
+#[derive(Debug)]
+pub struct ProcessFollower {
+    proc: PathBuf,
+    cgroup: PathBuf,
+    events: Vec<(Definition, Config)>,
+    user_only: bool,
+    families: Families,
+    /// Ended processes that the sampler must be told of.
+    ended: Vec<u32>,
+    exchange: Arc<Exchange>,
+    /// The processes without room for their events, each with the number of descriptors that it needs.
+    without_room: BTreeMap<u32, usize>,
+    is_full: bool,
+    /// The reason why the events of a process could not be opened.
+    failure: Option<String>,
+}
+
+impl FollowedSource {
+    /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors. Events that cannot be counted are
+    /// left out and returned with the reasons.
+    pub(crate) fn open(
+        (proc, tracefs): (&Path, &Path),
+        cgroup: &Path,
+        wanted: &[Definition],
+        room: usize,
+        target_labels: &[(String, String)],
+    ) -> (Option<(Self, ProcessFollower)>, Vec<Unavailable>) {
+        let mut unavailable = Vec::new();
+        let mut events = Vec::new();
+        // Whether the machine has an event shows at the agent's own process.
+        let target = PerfTarget::Process(std::process::id());
+        let mut opener = Opener { target: &target, cgroup: None, user_only: false };
+        for definition in wanted {
+            let probed = config(definition, tracefs).and_then(|config| {
+                opener.probe(config, &[]).map(|()| config).map_err(|error| meaning(&error))
+            });
+            match probed {
+                Ok(config) => events.push((definition.clone(), config)),
+                Err(reason) => unavailable.push(Unavailable { definition: definition.clone(), reason }),
+            }
+        }
+        if events.is_empty() {
+            return (None, unavailable);
+        }
+        let definitions: Vec<Definition> = events.iter().map(|(definition, _)| definition.clone()).collect();
+        let exchange = Arc::new(Exchange {
+            came: ArrayQueue::new(WAITING_MAX),
+            ended: ArrayQueue::new(WAITING_MAX),
+            left: ArrayQueue::new(WAITING_MAX),
+            members: AtomicUsize::new(0),
+            descriptors: AtomicUsize::new(0),
+        });
+        let words = GROUP_WORDS + definitions.len();
+        let mut source = Self {
+            members: Vec::with_capacity(MEMBERS_MAX),
+            slots: slots(&definitions, opener.user_only, target_labels),
+            events: definitions.len(),
+            gone: vec![0; words],
+            sums: vec![0; words],
+            exchange: Arc::clone(&exchange),
+        };
+        let mut follower = ProcessFollower {
+            proc: proc.to_owned(),
+            cgroup: cgroup.to_owned(),
+            events,
+            user_only: opener.user_only,
+            families: Families::default(),
+            ended: Vec::new(),
+            exchange,
+            without_room: BTreeMap::new(),
+            is_full: false,
+            failure: None,
+        };
+        follower.find(room, |member| {
+            source.members.push(member);
+            true
+        });
+        if let (true, Some(reason)) = (source.members.is_empty(), &follower.failure) {
+            let missing = |definition| Unavailable { definition, reason: reason.clone() };
+            unavailable.extend(definitions.into_iter().map(missing));
+            return (None, unavailable);
+        }
+        (Some((source, follower)), unavailable)
+    }
+
+    /// Takes over the processes that the supervisor has found, and gives back the ended ones.
+    fn exchange(&mut self) {
+        while let Some(member) = self.exchange.came.pop() {
+            self.members.push(member);
+        }
+        while !self.exchange.left.is_full()
+            && let Some(pid) = self.exchange.ended.pop()
+        {
+            // A process that has just ended may have the number of an earlier one: that one is further ahead.
+            if let Some(place) = self.members.iter().position(|member| member.pid == pid) {
+                let member = self.members.remove(place);
+                member.add_to(&mut self.gone);
+                drop(self.exchange.left.push(member));
+            }
+        }
+    }
+}
+
+impl CustomSource for FollowedSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        self.exchange();
+        self.sums.copy_from_slice(&self.gone);
+        for member in &self.members {
+            member.add_to(&mut self.sums);
+        }
+        let values = self.sums.iter().skip(GROUP_WORDS).take(self.events);
+        let times = self.sums.iter().skip(1).take(2);
+        for (slot, sum) in (0..).zip(values.chain(times)).take(self.slots.len()) {
+            reading.set(slot, *sum);
+        }
+        Outcome::Read
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+}
+
+impl Member {
+    /// Adds the counts of its events. An event that cannot be read counts nothing any more.
+    fn add_to(&self, sums: &mut [u64]) {
+        for group in &self.groups {
+            let (Some(event), Some([value, enabled, running])) = (group.single, group.read_single()) else {
+                continue;
+            };
+            let mut add = |place: usize, more: u64| {
+                if let Some(sum) = sums.get_mut(place) {
+                    *sum = sum.wrapping_add(more);
+                }
+            };
+            add(GROUP_WORDS + event, value);
+            if event == 0 {
+                add(1, enabled);
+                add(2, running);
+            }
+        }
+    }
+}
+
+impl ProcessFollower {
+    /// Finds new processes, for whose events `room` descriptors are left, and those that have ended.
+    pub fn scan(&mut self, room: usize) -> ScanResult {
+        while let Some(member) = self.exchange.left.pop() {
+            self.exchange.descriptors.fetch_sub(member.groups.len(), Relaxed);
+            self.exchange.members.fetch_sub(1, Relaxed);
+        }
+        let exchange = Arc::clone(&self.exchange);
+        let found = self.find(room, |member| exchange.came.push(member).is_ok());
+        let is_news = found == ScanResult::TooMany && !self.is_full;
+        self.is_full = !self.without_room.is_empty();
+        if found == ScanResult::TooMany && !is_news { ScanResult::All } else { found }
+    }
+
+    /// Returns the number of descriptors that its processes hold open.
+    pub fn descriptors(&self) -> usize {
+        self.exchange.descriptors.load(Relaxed)
+    }
+
+    /// Passes the events of new processes to `take`, until `take` accepts no more.
+    fn find(&mut self, room: usize, mut take: impl FnMut(Box<Member>) -> bool) -> ScanResult {
+        let all: BTreeSet<u32> = listed(&self.cgroup).unwrap_or_default();
+        self.retry_within(room, &all);
+        let new = all.iter().filter(|pid| !self.families.knows(**pid)).filter_map(|pid| {
+            let stat = StatLine::read(&self.proc.join(pid.to_string()))?;
+            Some((*pid, Listed { parent: stat.parent(), started: stat.started() }))
+        });
+        let new: BTreeMap<u32, Listed> = new.collect();
+        let changes = self.families.update(&all, &new);
+        self.ended.extend(changes.close);
+        self.ended.retain(|pid| self.exchange.ended.push(*pid).is_err());
+        let (mut room, mut result) = (room, ScanResult::All);
+        let mut is_accepting = true;
+        for pid in changes.open {
+            if !is_accepting {
+                self.families.forget(pid);
+                continue;
+            }
+            let threads = self.threads(pid);
+            let needed = threads.len() * self.events.len();
+            if needed > room || self.exchange.members.load(Relaxed) >= MEMBERS_MAX {
+                self.without_room.insert(pid, needed);
+                result = ScanResult::TooMany;
+                continue;
+            }
+            let Some((groups, opening)) = self.open_process(&threads) else { continue };
+            room -= groups.len();
+            self.exchange.descriptors.fetch_add(groups.len(), Relaxed);
+            let opened = groups.len();
+            self.exchange.members.fetch_add(1, Relaxed);
+            if take(Box::new(Member { pid, groups })) {
+                self.families.opened(pid, opening);
+            } else {
+                self.exchange.members.fetch_sub(1, Relaxed);
+                self.exchange.descriptors.fetch_sub(opened, Relaxed);
+                self.families.forget(pid);
+                (is_accepting, result) = (false, ScanResult::Some);
+            }
+        }
+        result
+    }
+
+    /// Forgets the processes for which there is room now, so that they are tried again, and those that have ended.
+    fn retry_within(&mut self, mut room: usize, all: &BTreeSet<u32>) {
+        let families = &mut self.families;
+        self.without_room.retain(|pid, needed| {
+            let fits = all.contains(pid) && *needed <= room;
+            if fits {
+                room -= *needed;
+                families.forget(*pid);
+            }
+            all.contains(pid) && !fits
+        });
+    }
+
+    /// Opens all events of the threads of a process; none if it has ended, or may not be counted.
+    fn open_process(&mut self, threads: &[u32]) -> Option<(Vec<Group>, Opening)> {
+        let before = ticks();
+        let mut groups = Vec::new();
+        for thread in threads {
+            let target = PerfTarget::Process(*thread);
+            let opener = Opener { target: &target, cgroup: None, user_only: self.user_only };
+            match opener.open_all(&self.events, &[]) {
+                Ok(opened) => groups.extend(opened),
+                // A thread that has ended meanwhile counts nothing.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => self.failure = Some(meaning(&error)),
+            }
+        }
+        let last_pid = last_pid(&fs::read_to_string(self.proc.join("loadavg")).ok()?)?;
+        (!groups.is_empty()).then_some((groups, Opening { ticks: (before, ticks()), last_pid }))
+    }
+
+    fn threads(&self, pid: u32) -> Vec<u32> {
+        let directory = self.proc.join(pid.to_string()).join("task");
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+}
+
+/// Returns the time since boot in ticks.
+fn ticks() -> u64 {
+    clock::boottime_ns() / TICK_NS
+}
+
+/// Returns the number of the newest process or thread: the last field of `/proc/loadavg`.
+fn last_pid(loadavg: &str) -> Option<u32> {
+    loadavg.split_ascii_whitespace().nth(4)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Domains of energy, and their counters.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use crate::sources::outcome::Outcome;
+
+/// A domain of energy counters, by its names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Domain {
+    /// The catalogue's field.
+    pub(super) field: &'static str,
+    /// The perf event.
+    pub(super) event: &'static str,
+    /// The zone of powercap, without the number of a package.
+    pub(super) zone: &'static str,
+}
+
+/// All domains.
+pub(super) static DOMAINS: [Domain; 5] = [
+    Domain { field: "package", event: "energy-pkg", zone: "package" },
+    Domain { field: "cores", event: "energy-cores", zone: "core" },
+    Domain { field: "memory", event: "energy-ram", zone: "dram" },
+    Domain { field: "gpu", event: "energy-gpu", zone: "uncore" },
+    Domain { field: "platform", event: "energy-psys", zone: "psys" },
+];
+
+/// The processor that a counter belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Package {
+    pub(super) number: u32,
+    /// The die, where each die of a package has counters of its own.
+    pub(super) die: Option<u32>,
+}
+
+/// A counter of energy.
+pub(super) trait EnergyCounter: Send + fmt::Debug {
+    /// Returns the energy since the counter was opened, in joules; none if it has counted nothing.
+    fn read(&mut self, now_ns: u64) -> Result<Option<f64>, Outcome>;
+
+    /// Returns the longest time between two reads after which the energy is still known, in nanoseconds; none if any is.
+    fn longest_gap_ns(&self) -> Option<u64>;
+}
+
+/// A counter and its package; none for the platform, of which each package may have a part.
+pub(super) type PlacedCounter = (Option<Package>, Box<dyn EnergyCounter>);
+
+/// Returns the text of a small file without the white space around it; none if it cannot be read.
+pub(super) fn text_of(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&text).trim().to_owned())
+}

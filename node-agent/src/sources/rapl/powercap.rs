@@ -1,0 +1,170 @@
+//! Energy counters of the zones of powercap, which wrap around.
+//!
+//! Source: `Documentation/power/powercap/powercap.rst` and `drivers/powercap/intel_rapl_common.c` of Linux.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::{Errno, pread};
+
+use super::counter::{Domain, EnergyCounter, Package, PlacedCounter, text_of};
+use super::unwrapped::{TooLate, Unwrapped};
+use crate::sources::outcome::Outcome;
+
+/// The directory of the zones below `/sys`.
+const ZONES: &str = "class/powercap";
+
+/// The most constraints of a zone that are read.
+const CONSTRAINTS: u32 = 5;
+
+/// The highest power of a domain that is believed, in watts; the kernel states nonsense where the firmware does.
+const STATED_POWER_MAX_W: u64 = 10_000;
+
+/// The shortest time in which a counter may wrap around, in nanoseconds: those of processors take half a minute and more.
+const LONGEST_GAP_MIN_NS: u64 = 1_000_000_000;
+
+/// A zone that counts energy.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Zone {
+    path: PathBuf,
+    /// Its domain, as in [`Domain::zone`].
+    domain: &'static str,
+    /// Its package; none for the platform.
+    pub(super) package: Option<Package>,
+}
+
+#[cfg(test)]
+impl Zone {
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        self.path == path
+    }
+}
+
+/// Opens the zones of a domain.
+pub(super) fn open(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, String> {
+    let missing = || format!("powercap has no zone `{}`", domain.zone);
+    if domain.zone == "core" && is_amd(proc) {
+        // AMD counts each core for itself, and powercap shows one of them as that of the package.
+        return Err("powercap counts only one core of each package on this CPU".to_owned());
+    }
+    let mut counters: Vec<PlacedCounter> = Vec::new();
+    let mut failure = None;
+    for zone in zones(sys).into_iter().filter(|zone| zone.domain == domain.zone) {
+        match PowercapCounter::open(&zone.path) {
+            Ok(counter) => counters.push((zone.package, Box::new(counter))),
+            Err(reason) => failure = Some(reason),
+        }
+    }
+    if counters.is_empty() { Err(failure.unwrap_or_else(missing)) } else { Ok(counters) }
+}
+
+/// Returns true if the processors are AMD's or Hygon's.
+fn is_amd(proc: &Path) -> bool {
+    let text = fs::read_to_string(proc.join("cpuinfo")).unwrap_or_default();
+    let vendor = text.lines().find_map(|line| line.strip_prefix("vendor_id")?.split_once(": "));
+    vendor.is_some_and(|(_, vendor)| ["AuthenticAMD", "HygonGenuine"].contains(&vendor.trim()))
+}
+
+/// Returns the zones that count energy, each counter once: the interface by memory (`intel-rapl-mmio`) shows counters that
+/// the one by registers (`intel-rapl`) has, too.
+pub(super) fn zones(sys: &Path) -> Vec<Zone> {
+    let directory = sys.join(ZONES);
+    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+    // `intel-rapl:0` and `intel-rapl:0:1`; entries without a number are control types.
+    let mut names: Vec<(String, String)> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let (control, numbers) = name.split_once(':')?;
+            control.contains("rapl").then(|| (control.to_owned(), numbers.to_owned()))
+        })
+        .collect();
+    names.sort();
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for (control, numbers) in names {
+        let path = directory.join(format!("{control}:{numbers}"));
+        let parent =
+            numbers.rsplit_once(':').map(|(parent, _)| directory.join(format!("{control}:{parent}")));
+        let name = text_of(&path.join("name")).unwrap_or_default();
+        let parent = parent.and_then(|parent| text_of(&parent.join("name")));
+        let Some((domain, package)) = place(&name, parent.as_deref()) else { continue };
+        if seen.insert((domain, package)) {
+            found.push(Zone { path, domain, package });
+        }
+    }
+    found
+}
+
+/// Returns the domain and the package of a zone, by its name and that of the zone around it.
+fn place(name: &str, parent: Option<&str>) -> Option<(&'static str, Option<Package>)> {
+    let within = |domain| Some((domain, Some(package(parent?)?)));
+    match name {
+        "core" => within("core"),
+        "dram" => within("dram"),
+        "uncore" => within("uncore"),
+        "psys" => Some(("psys", None)),
+        _ => Some(("package", Some(package(name)?))),
+    }
+}
+
+/// Parses `package-1` and `package-1-die-0`.
+fn package(name: &str) -> Option<Package> {
+    let numbers = name.strip_prefix("package-")?;
+    match numbers.split_once("-die-") {
+        None => Some(Package { number: numbers.parse().ok()?, die: None }),
+        Some((number, die)) => Some(Package { number: number.parse().ok()?, die: Some(die.parse().ok()?) }),
+    }
+}
+
+/// The counter of one zone.
+#[derive(Debug)]
+pub(super) struct PowercapCounter {
+    file: File,
+    energy: Unwrapped,
+}
+
+impl PowercapCounter {
+    pub(super) fn open(zone: &Path) -> Result<Self, String> {
+        let path = zone.join("energy_uj");
+        let file = File::open(&path).map_err(|error| {
+            let denied = error.kind() == io::ErrorKind::PermissionDenied;
+            let remedy = if denied { "; run the agent as root" } else { "" };
+            format!("{}: {error}{remedy}", path.display())
+        })?;
+        let number = |file: &str| text_of(&zone.join(file)).and_then(|text| text.parse::<u64>().ok());
+        let range_uj = number("max_energy_range_uj").filter(|range_uj| *range_uj > 0);
+        let power = |constraint| number(&format!("constraint_{constraint}_max_power_uw"));
+        let powers_w = (0..CONSTRAINTS).filter_map(power).map(|power_uw| power_uw / 1_000_000);
+        let power_w = powers_w.filter(|power_w| *power_w <= STATED_POWER_MAX_W).max().unwrap_or(0);
+        let energy = Unwrapped::new(range_uj, power_w);
+        if energy.longest_gap_ns().is_some_and(|longest_ns| longest_ns < LONGEST_GAP_MIN_NS) {
+            return Err(format!("{}: it wraps around within a second", path.display()));
+        }
+        Ok(Self { file, energy })
+    }
+}
+
+impl EnergyCounter for PowercapCounter {
+    fn read(&mut self, now_ns: u64) -> Result<Option<f64>, Outcome> {
+        let mut text = [0; 32];
+        let len = pread(&self.file, &mut text, 0).map_err(Outcome::of_error)?;
+        let text = std::str::from_utf8(text.get(..len).unwrap_or_default()).unwrap_or_default();
+        let Ok(value_uj) = text.trim().parse() else { return Ok(None) };
+        // A counter that stands at 0 has never counted.
+        match self.energy.advance(value_uj, now_ns) {
+            Ok(0) if value_uj == 0 => Ok(None),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "2^53 µJ are 9 GJ, above which 2 µJ are exact enough"
+            )]
+            Ok(total_uj) => Ok(Some(total_uj as f64 / 1e6)),
+            Err(TooLate) => Err(Outcome::Fault(Errno::OVERFLOW)),
+        }
+    }
+
+    fn longest_gap_ns(&self) -> Option<u64> {
+        self.energy.longest_gap_ns()
+    }
+}

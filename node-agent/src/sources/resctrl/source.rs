@@ -1,0 +1,197 @@
+//! The source of one job: its threads are moved into its monitoring group, whose counters are read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::group::Group;
+use super::text::{self, Event};
+use crate::clock;
+use crate::sources::custom_source::CustomSource;
+use crate::sources::outcome::Outcome;
+use crate::sources::process_list::ProcessList;
+use crate::sources::reading::Reading;
+use crate::sources::slot::Slot;
+
+/// The most threads of a job that are moved into its group at a scan; each takes some 10 microseconds.
+const THREADS_MAX: usize = 16_384;
+
+/// The shortest time between two searches for threads that are not in the group, in nanoseconds.
+const SCAN_EVERY_NS: u64 = 1_000_000_000;
+
+/// The longest time without a search, in nanoseconds: twice the time between two searches. Processes that a daemon of the scheduler
+/// starts, as those of another step, do not inherit the group.
+const LONGEST_GAP_NS: u64 = 4_000_000_000;
+
+/// The number of lists of threads at a scan: a thread that is not in the group yet may start others meanwhile.
+const PASSES: usize = 3;
+
+/// The value of a slot.
+pub(super) type Value = (u32, Event);
+
+/// A job to be monitored.
+#[derive(Debug)]
+pub(super) struct Monitored {
+    /// The directory of resctrl.
+    pub(super) mount: PathBuf,
+    pub(super) proc: PathBuf,
+    pub(super) job: String,
+    pub(super) processes: ProcessList,
+    pub(super) slots: Vec<Slot>,
+    /// The value of each slot.
+    pub(super) values: Vec<Value>,
+    /// The L3 domains that are online.
+    pub(super) domains: BTreeSet<u32>,
+}
+
+/// The monitoring group of one job.
+#[derive(Debug)]
+pub(super) struct ResctrlSource {
+    monitored: Monitored,
+    group: Group,
+    /// The time of the last search for threads, and its result.
+    scanned: Option<(u64, Membership)>,
+    has_warned: bool,
+}
+
+/// The result of a search for the threads of the job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Membership {
+    /// The number of threads in the group.
+    inside: usize,
+    /// The number of threads that the kernel did not move into it, and its last reason.
+    outside: usize,
+    refusal: Option<Errno>,
+}
+
+impl ResctrlSource {
+    pub(super) const fn new(monitored: Monitored, group: Group) -> Self {
+        Self { monitored, group, scanned: None, has_warned: false }
+    }
+
+    /// Returns true if it has reported threads that it does not monitor.
+    #[cfg(test)]
+    pub(super) const fn has_warned(&self) -> bool {
+        self.has_warned
+    }
+
+    /// Reads it at a time of the monotonic clock.
+    pub(super) fn read_at(&mut self, now_ns: u64, reading: &mut Reading) -> Outcome {
+        let membership = match self.scanned {
+            Some((at_ns, membership)) if now_ns.saturating_sub(at_ns) < SCAN_EVERY_NS => membership,
+            Some(_) | None => {
+                if let Err(error) = self.group.ensure() {
+                    return Outcome::Retry(errno_of(&error));
+                }
+                let membership = self.scan();
+                self.scanned = Some((now_ns, membership));
+                membership
+            }
+        };
+        if let Some(refusal) = membership.refusal {
+            self.warn_of(membership, refusal);
+            // The values would be those of nothing.
+            if membership.inside == 0 {
+                return Outcome::Retry(refusal);
+            }
+        }
+        for (slot, (domain, event)) in (0..).zip(&self.monitored.values) {
+            // The directory of a domain whose CPUs are offline does not exist.
+            let path = self.group.path().join(format!("mon_data/mon_L3_{domain:02}/{}", event.name()));
+            let Some(raw) = fs::read_to_string(path).ok().as_deref().and_then(text::value) else { continue };
+            let value = if event.is_counter() { self.group.count(*domain, *event, raw) } else { raw };
+            reading.set(slot, value);
+        }
+        let has_more = !domains(&self.monitored.mount).is_subset(&self.monitored.domains);
+        if has_more { Outcome::Changed } else { Outcome::Read }
+    }
+
+    /// Moves the threads of the job into the group that are not in it. When all have ended there is none.
+    fn scan(&mut self) -> Membership {
+        let mut membership = Membership::default();
+        for _ in 0..PASSES {
+            let tasks = fs::read_to_string(self.group.path().join("tasks")).unwrap_or_default();
+            let inside = text::tasks(&tasks);
+            let threads = self.threads();
+            membership = Membership::default();
+            let mut is_any_new = false;
+            for thread in threads {
+                let moved = if inside.contains(&thread) { Ok(()) } else { self.group.add_task(thread) };
+                match moved.map_err(|error| errno_of(&error)) {
+                    Ok(()) => {
+                        membership.inside += 1;
+                        is_any_new |= !inside.contains(&thread);
+                    }
+                    // It has ended meanwhile.
+                    Err(Errno::SRCH) => {}
+                    Err(errno) => {
+                        membership.outside += 1;
+                        membership.refusal = Some(errno);
+                    }
+                }
+            }
+            if !is_any_new {
+                break;
+            }
+        }
+        membership
+    }
+
+    /// Returns the threads of the job.
+    fn threads(&mut self) -> Vec<u32> {
+        let Monitored { processes, proc, .. } = &mut self.monitored;
+        let pids = processes.list(proc).unwrap_or_default();
+        let tasks = pids.iter().map(|pid| proc.join(format!("{pid}/task")));
+        let entries = tasks.flat_map(|task| fs::read_dir(task).into_iter().flatten().flatten());
+        let threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        threads.take(THREADS_MAX).collect()
+    }
+
+    /// Reports once that the values are not those of the whole job.
+    fn warn_of(&mut self, membership: Membership, refusal: Errno) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            let reason = match refusal {
+                Errno::INVAL => {
+                    "they belong to another control group of resctrl; remove them from it".to_owned()
+                }
+                Errno::PERM | Errno::ACCESS => format!("{refusal}; run the agent as root"),
+                other => other.to_string(),
+            };
+            warn!(
+                "cannot monitor {} of {} threads of job {} with resctrl: {reason}",
+                membership.outside,
+                membership.outside + membership.inside,
+                self.monitored.job
+            );
+        }
+    }
+}
+
+impl CustomSource for ResctrlSource {
+    fn slots(&self) -> &[Slot] {
+        &self.monitored.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        self.read_at(clock::monotonic_ns(), reading)
+    }
+
+    fn longest_gap_ns(&self) -> Option<u64> {
+        Some(LONGEST_GAP_NS)
+    }
+}
+
+/// Returns the L3 domains that are online.
+pub(super) fn domains(mount: &Path) -> BTreeSet<u32> {
+    let entries = fs::read_dir(mount.join("mon_data")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| text::domain(entry.file_name().to_str()?)).collect()
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}

@@ -1,0 +1,200 @@
+//! The thread that receives the records of ended threads.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use polymeter_service::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::netlink::{self as kernel, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with, sockopt,
+};
+use tracing::warn;
+
+use super::jobs::Jobs;
+use super::netlink::{Answer, answers, family_request, register_request};
+use crate::sources::process_list::listed;
+
+/// The room for records that wait, in bytes: some thousand.
+const QUEUE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The room for one message, in bytes: the kernel collects records in pages.
+const MESSAGE_BYTES: usize = 16 * 1024;
+
+/// The time between two lists of the jobs' processes, in nanoseconds, and the longest time until the thread of an unneeded
+/// listener ends.
+const LIST_EVERY_NS: u64 = 1_000_000_000;
+
+/// Receives the records of ended threads, and counts them for their jobs.
+#[derive(Debug, Default)]
+pub(in crate::sources) struct Listener {
+    jobs: Mutex<Jobs>,
+    /// The times that the kernel dropped records.
+    overruns: AtomicU64,
+    /// True if the kernel's records name processes.
+    knows_processes: AtomicBool,
+    is_overrun_logged: AtomicBool,
+    /// True if the kernel's records are of a form that is not known.
+    is_unreadable: AtomicBool,
+}
+
+impl Listener {
+    /// Registers with the kernel and starts the thread. It asks the kernel only, and does not block.
+    ///
+    /// # Errors
+    /// Returns the reason why there are no records.
+    pub(in crate::sources) fn start(sys: &Path, proc: &Path) -> Result<Arc<Self>, String> {
+        let socket = register(sys)?;
+        let listener = Arc::new(Self::default());
+        let weak = Arc::downgrade(&listener);
+        let proc = proc.to_owned();
+        let thread = std::thread::Builder::new().name("taskstats".to_owned());
+        let started = thread.spawn(move || serve(&socket, &weak, &proc));
+        started.map_err(|error| format!("cannot start a thread for taskstats: {error}"))?;
+        Ok(listener)
+    }
+
+    pub(in crate::sources) fn with_jobs<R>(&self, act: impl FnOnce(&mut Jobs) -> R) -> R {
+        act(&mut self.jobs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(in crate::sources) const fn overruns(&self) -> &AtomicU64 {
+        &self.overruns
+    }
+
+    pub(in crate::sources) fn knows_processes(&self) -> bool {
+        self.knows_processes.load(Relaxed)
+    }
+
+    /// Returns true if records are of a form that is not known, so that nothing can be counted.
+    pub(in crate::sources) fn is_unreadable(&self) -> bool {
+        self.is_unreadable.load(Relaxed)
+    }
+
+    /// Takes received bytes.
+    pub(super) fn take(&self, bytes: &[u8], proc: &Path) {
+        for answer in answers(bytes) {
+            if answer == Answer::Unreadable && !self.is_unreadable.swap(true, Relaxed) {
+                warn!(
+                    "the records of ended threads have a form that is not known, as before Linux 4.20; exited.* is absent"
+                );
+            }
+            if let Answer::Ended(record) = answer {
+                if record.is_last.is_some() {
+                    self.knows_processes.store(true, Relaxed);
+                }
+                let cgroup_of = |pid: u32| fs::read_to_string(proc.join(format!("{pid}/cgroup"))).ok();
+                self.with_jobs(|jobs| jobs.count(&record, cgroup_of));
+            }
+        }
+    }
+
+    fn note_overrun(&self) {
+        self.overruns.fetch_add(1, Relaxed);
+        if !self.is_overrun_logged.swap(true, Relaxed) {
+            warn!(
+                "the kernel has dropped records of ended threads: too many end at a time; exited.* is too low"
+            );
+        }
+    }
+
+    /// Lists the processes of all jobs.
+    fn list(&self) {
+        let tops: Vec<(u64, PathBuf)> = self.with_jobs(|jobs| {
+            let top = |(number, job): (&u64, &super::jobs::Job)| Some((*number, job.top.clone()?));
+            jobs.by_number.iter().filter_map(top).collect()
+        });
+        for (number, top) in tops {
+            let processes = listed(&top).unwrap_or_default();
+            self.with_jobs(|jobs| {
+                if let Some(job) = jobs.by_number.get_mut(&number) {
+                    // A process of the last list may have ended meanwhile, and its record may follow.
+                    job.processes = processes;
+                }
+            });
+        }
+    }
+}
+
+/// Receives until no job needs the listener any more.
+fn serve(socket: &OwnedFd, listener: &Weak<Listener>, proc: &Path) {
+    let mut buffer = vec![0_u8; MESSAGE_BYTES];
+    let mut list_at_ns = 0;
+    let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
+    loop {
+        // An interrupted wait is repeated.
+        poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)).ok();
+        let Some(listener) = listener.upgrade() else { return };
+        loop {
+            match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((_, length)) => listener.take(buffer.get(..length).unwrap_or_default(), proc),
+                Err(Errno::NOBUFS) => listener.note_overrun(),
+                Err(_) => break,
+            }
+        }
+        let now_ns = clock::monotonic_ns();
+        if now_ns >= list_at_ns {
+            list_at_ns = now_ns.saturating_add(LIST_EVERY_NS);
+            listener.list();
+        }
+    }
+}
+
+/// Returns a socket that receives the records of all CPUs.
+fn register(sys: &Path) -> Result<OwnedFd, String> {
+    let failed = |errno: Errno| format!("cannot listen to taskstats: {errno}");
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(kernel::GENERIC));
+    let socket = socket.map_err(|errno| match errno {
+        Errno::AFNOSUPPORT => {
+            "taskstats needs AF_NETLINK in RestrictAddressFamilies= of the agent's systemd unit".to_owned()
+        }
+        other => failed(other),
+    })?;
+    bind(&socket, &SocketAddrNetlink::new(0, 0)).map_err(failed)?;
+    // Without the right to it the kernel's default is the room.
+    sockopt::set_socket_recv_buffer_size_force(&socket, QUEUE_BYTES).ok();
+    let family = ask(&socket, &family_request()).and_then(|answers| {
+        let family = answers.into_iter().find_map(|answer| match answer {
+            Answer::Family(family) => Some(family),
+            Answer::Done(_) | Answer::Ended(_) | Answer::Unreadable => None,
+        });
+        family.ok_or(Errno::NOENT)
+    });
+    let family = family.map_err(|errno| match errno {
+        Errno::NOENT => "this kernel has no taskstats (CONFIG_TASKSTATS)".to_owned(),
+        other => failed(other),
+    })?;
+    let cpus = fs::read_to_string(sys.join("devices/system/cpu/possible"))
+        .map_err(|error| format!("cannot find the CPUs for taskstats: {error}"))?;
+    ask(&socket, &register_request(family, cpus.trim())).map_err(|errno| match errno {
+        Errno::PERM => "taskstats needs the capability CAP_NET_ADMIN".to_owned(),
+        Errno::INVAL => {
+            "taskstats is not available in a container: it needs the first PID and user namespace".to_owned()
+        }
+        other => failed(other),
+    })?;
+    Ok(socket)
+}
+
+/// Sends a request, and returns the answers to it. The kernel answers while it takes the request, so that nothing waits.
+fn ask(socket: &OwnedFd, request: &[u8]) -> Result<Vec<Answer>, Errno> {
+    sendto(socket, request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut buffer = vec![0_u8; MESSAGE_BYTES];
+    let mut all = Vec::new();
+    loop {
+        let (_, length) = recv(socket, &mut *buffer, RecvFlags::DONTWAIT)?;
+        for answer in answers(buffer.get(..length).unwrap_or_default()) {
+            match answer {
+                Answer::Done(Ok(())) => return Ok(all),
+                Answer::Done(Err(code)) => return Err(Errno::from_raw_os_error(code)),
+                answer @ (Answer::Family(_) | Answer::Ended(_) | Answer::Unreadable) => all.push(answer),
+            }
+        }
+    }
+}

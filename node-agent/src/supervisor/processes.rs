@@ -1,0 +1,15 @@
+//! The search for processes whose perf events are counted one by one.
+
+use super::dispatcher::Dispatcher;
+
+/// Looks for new processes of the jobs whose perf events are counted process by process.
+pub(super) fn find(core: &mut Dispatcher) {
+    for key in core.targets.keys_where(|target| target.sources.follows_processes()) {
+        if let Some(target) = core.targets.get_mut(&key)
+            && core.edge.scan_cgroups(&key, target)
+        {
+            // More than could be handed over at once.
+            target.rescans.note_missed();
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// Charts over time: the range over nodes, or of one node, as an area with a line in the middle.
+
+const CHART_HEIGHT = 190;
+const PAPER_HEIGHT = 150;
+
+/** Returns the names of the three lines. */
+function lineNames(data) {
+    return data.is_of_one_node ? ["min", "mean", "max"] : ["min", "median", "max"];
+}
+
+/** Describes a chart in words. */
+function summaryText(data, chart) {
+    const { min, mean, max } = chart.extent;
+    const [low, middle, high] = [min, mean, max].map((value) => valueText(chart.unit, value));
+    const of = data.is_of_one_node ? "" : ` on ${data.rows.reduce((sum, row) => sum + row.nodes, 0)} nodes`;
+    return `${chart.title}${of}: min ${low}, mean ${middle}, max ${high}`;
+}
+
+/** Returns the position of the time that is nearest to another one; times ascend. */
+function nearest(times, seconds) {
+    let [low, high] = [0, times.length - 1];
+    while (high - low > 1) {
+        const middle = (low + high) >> 1;
+        if (times[middle] <= seconds) low = middle;
+        else high = middle;
+    }
+    return Math.abs(times[high] - seconds) < Math.abs(times[low] - seconds) ? high : low;
+}
+
+/**
+ * Creates the figure of a chart. `chart.course()` returns the times in seconds since the start, and three lines; `isRaw` in it tells that its points are
+ * samples.
+ */
+function chartFigure(data, axis, chart) {
+    const heading = element("h3", {}, chart.title);
+    if (chart.unitText) heading.append(" ", element("span", { className: "unit" }, chart.unitText));
+    const readout = element("p", { className: "readout" });
+    const place = element("div", { className: "plot", tabIndex: 0, role: "img" });
+    const figure = element("figure", { className: "chart" }, heading, readout, place);
+    let course = { times: [], lines: [[], [], []], isRaw: false };
+    let plot = null;
+    const names = lineNames(data);
+
+    const rest = () => {
+        readout.textContent = summaryText(data, chart).slice(chart.title.length).replace(/^[: ]+/, "");
+    };
+    const hover = () => {
+        const left = plot.cursor.left;
+        if (left === undefined || left < 0) return rest();
+        const seconds = plot.posToVal(left, "x");
+        const point = nearest(course.times, seconds);
+        const values = course.lines.map((line) => line[point] ?? null);
+        const text = values[1] === null
+            ? "no samples"
+            : values[0] === values[2] ? valueText(chart.unit, values[1])
+            : values.map((value, line) => `${names[line]} ${valueText(chart.unit, value)}`).join(", ");
+        const phases = phasesAt(data, seconds);
+        readout.textContent = `${axis.text(seconds)}: ${text}${phases.length ? ` · ${phases.join(", ")}` : ""}`;
+    };
+
+    const columns = () => [course.times, course.lines[2], course.lines[1], course.lines[0]];
+    const describe = () => {
+        place.setAttribute("aria-label", `${summaryText(data, chart)}. Keys: + and - zoom, arrows move, 0 shows all.`);
+    };
+
+    figure.draw = () => {
+        plot?.destroy();
+        axis.plots.delete(plot);
+        const paint = colours();
+        const options = baseOptions(data, axis, { width: plotWidth(place), height: isPrinting || onPaper.matches ? PAPER_HEIGHT : CHART_HEIGHT });
+        const edge = { stroke: data.is_of_one_node ? "transparent" : paint.low, width: 1, points: { show: false } };
+        // Points that are few are shown: alone between gaps they have no line.
+        const isPoint = (drawn, _, first, last) => (course.isRaw ? (last - first) * 10 < drawn.bbox.width / devicePixelRatio : course.times.length === 1);
+        options.series = [
+            {},
+            { ...edge, label: names[2] },
+            { label: names[1], stroke: paint.line, width: 1.75, points: { show: isPoint, size: 6, fill: paint.line } },
+            { ...edge, label: names[0] },
+        ];
+        options.bands = [{ series: [1, 3], fill: paint.range }];
+        options.scales.y = {
+            range: (_, low, high) => {
+                if (low === null || high === null) return [0, 1];
+                const bottom = low >= 0 ? 0 : low * 1.05;
+                return [bottom, high > bottom ? high + (high - bottom) * 0.08 : bottom + 1];
+            },
+        };
+        options.axes[1].values = (_, ticks) => ticks.map((tick) => tickText(chart.unit, tick));
+        if (chart.unit.startsWith("bytes")) options.axes[1].splits = (_, __, low, high) => binaryTicks(low, high);
+        options.hooks.drawClear = [(drawn) => drawPhases(drawn, data, true)];
+        options.hooks.setCursor = [(drawn) => { plot = drawn; hover(); }];
+        plot = new uPlot(options, columns(), place);
+        axis.plots.add(plot);
+        rest();
+    };
+    figure.resize = () => plot?.setSize({ width: plotWidth(place), height: plot.height });
+    /** Shows another quantity. */
+    figure.show = (next) => {
+        chart = next;
+        heading.replaceChildren(chart.title);
+        if (chart.unitText) heading.append(" ", element("span", { className: "unit" }, chart.unitText));
+        course = chart.course();
+        describe();
+        figure.draw();
+    };
+    /** Shows the quantity's present values. */
+    figure.refresh = () => {
+        course = chart.course();
+        describe();
+        if (!plot) return figure.draw();
+        plot.setData(columns());
+        hover();
+    };
+    bindKeys(place, axis);
+    figure.begin = () => figure.show(chart);
+    return figure;
+}
+
+/** Returns round ticks for bytes: multiples of powers of two. */
+function binaryTicks(low, high) {
+    const wanted = (high - low) / 4;
+    let step = 1;
+    while (step < wanted) step *= 2;
+    const ticks = [];
+    for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
+    return ticks;
+}

@@ -1,0 +1,40 @@
+// Colours of the canvases: light or dark as the reader prefers, light on paper.
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const onPaper = matchMedia("print");
+let isPrinting = false;
+
+/** Returns the colours that apply now. */
+function colours() {
+    const dark = prefersDark.matches && !onPaper.matches && !isPrinting;
+    return dark
+        ? { text: "#aeb8c2", grid: "#2b333b", line: "#6cb2eb", range: "rgba(108,178,235,0.24)", low: "#4f7fa8", mark: "#e3a04f", missing: "#1b2127", ink: "#e6ebf0" }
+        : { text: "#52606d", grid: "#e4e9ee", line: "#0b62a4", range: "rgba(11,98,164,0.18)", low: "#7fa9cb", mark: "#b35900", missing: "#f1f3f5", ink: "#1c2733" };
+}
+
+/** The width of a chart on paper, in pixels: that of A4 and of a letter without margins. */
+const PAPER_WIDTH = 670;
+
+/** Returns the width of a chart in its place. */
+function plotWidth(place) {
+    const isPaper = isPrinting || onPaper.matches;
+    return Math.max(isPaper ? Math.min(place.clientWidth, PAPER_WIDTH) : place.clientWidth, 200);
+}
+
+/** The colours of phases (Okabe and Ito), which differ for readers with any colour vision. */
+const PHASE_COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#f0e442", "#0072b2"];
+
+/** Points of the colour map viridis, from the smallest value to the largest. */
+const VIRIDIS = [
+    [68, 1, 84], [72, 33, 115], [67, 62, 133], [56, 88, 140], [45, 112, 142], [37, 133, 142],
+    [30, 155, 138], [42, 176, 127], [82, 197, 105], [134, 213, 73], [194, 223, 35], [253, 231, 37],
+];
+
+/** Returns the colour of a share between 0 and 1. */
+function viridis(share) {
+    const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+    const low = Math.min(Math.floor(position), VIRIDIS.length - 2);
+    const part = position - low;
+    const mixed = VIRIDIS[low].map((value, channel) => Math.round(value + part * (VIRIDIS[low + 1][channel] - value)));
+    return `rgb(${mixed.join(",")})`;
+}

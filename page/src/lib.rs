@@ -1,0 +1,89 @@
+//! Style and scripts of pages. There is one: the page of a report (`report`).
+//!
+//! The library for charts, the colours and the code that draws are shared by all pages (`assets/uplot`, `assets/shared`). There is no build step:
+//! the parts of a script are concatenated here. Pure.
+
+pub mod report;
+
+use sha2::{Digest, Sha256};
+
+/// The library for charts: assets/uplot/README.md.
+const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
+const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
+
+/// The style that all pages share.
+const SHARED_STYLE: &str = include_str!("../assets/shared/page.css");
+
+/// The parts that all scripts share, in the order in which they depend on each other.
+const SHARED_SCRIPT: [&str; 6] = [
+    include_str!("../assets/shared/text.js"),
+    include_str!("../assets/shared/theme.js"),
+    include_str!("../assets/shared/axis.js"),
+    include_str!("../assets/shared/controls.js"),
+    include_str!("../assets/shared/course.js"),
+    include_str!("../assets/shared/heat_map.js"),
+];
+
+/// Concatenates the library, the shared parts and the parts of one page to a script.
+fn script_of(parts: &[&str]) -> String {
+    // The first line is a comment with an address; the licence replaces it.
+    let uplot = UPLOT.split_once('\n').map_or(UPLOT, |(_, rest)| rest);
+    format!(
+        "/* uPlot 1.6.32\n{UPLOT_LICENSE}*/\n{uplot}\n(() => {{\n\"use strict\";\n{}{}}})();\n",
+        SHARED_SCRIPT.concat(),
+        parts.concat()
+    )
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_has_the_checksums_of_its_description() {
+        let readme = include_str!("../assets/uplot/README.md");
+        for file in [UPLOT, UPLOT_STYLE] {
+            let digest: String = digest(file).iter().map(|byte| format!("{byte:02x}")).collect();
+            assert!(readme.contains(&digest), "{digest}");
+        }
+        assert!(UPLOT.starts_with("/*! https://github.com/leeoniya/uPlot (v1.6.32) */\n"));
+        assert!(UPLOT_LICENSE.starts_with("The MIT License") && !UPLOT_LICENSE.contains("*/"));
+    }
+
+    #[test]
+    fn scripts_and_styles_do_not_end_their_elements_and_load_nothing() {
+        let script = report::script();
+        assert!(!script.contains("</script") && !script.contains("<!--"));
+        assert!(!script.contains("http:"));
+        let style = report::style();
+        assert!(!style.contains("</style") && !style.contains("http:"));
+        assert!(!style.contains("url(") && !style.contains("@import"));
+    }
+
+    /// Names of jobs, nodes, metrics and labels come from users: no part interprets text as markup or as a program.
+    #[test]
+    fn scripts_never_interpret_text() {
+        let script = report::script();
+        let own = script.split_once("\"use strict\";\n").unwrap().1;
+        for sink in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "createContextualFragment",
+            "DOMParser",
+            "srcdoc",
+            "eval(",
+            "new Function",
+            "setTimeout(\"",
+            "javascript:",
+        ] {
+            assert!(!own.contains(sink), "{sink}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The page of a report: its script and style, and the policy that permits only them.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// The parts of the script after those that pages share, in the order in which they depend on each other.
+const SCRIPT: [&str; 3] = [
+    include_str!("../assets/report/data.js"),
+    include_str!("../assets/report/distribution.js"),
+    include_str!("../assets/report/main.js"),
+];
+
+/// Returns the style.
+pub fn style() -> String {
+    format!("{}\n{}", crate::UPLOT_STYLE, crate::SHARED_STYLE)
+}
+
+/// Returns the script.
+pub fn script() -> String {
+    crate::script_of(&SCRIPT)
+}
+
+/// Returns the policy: nothing is loaded, and nothing but this style and this script applies.
+pub fn policy(style: &str, script: &str) -> String {
+    format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
+        hash(script),
+        hash(style)
+    )
+}
+
+fn hash(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(crate::digest(text)))
+}

@@ -1,0 +1,119 @@
+//! GPUs whose drivers have files in sysfs: amdgpu, i915 and xe. Sources: `Documentation/gpu/amdgpu/thermal.rst`,
+//! `Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon`, `sysfs-driver-intel-xe-hwmon`, and the comments of `xe_gt_freq.c` and
+//! `i915/gt/intel_gt_sysfs_pm.c` of Linux. The driver asks the firmware, and wakes a GPU that sleeps.
+
+use crate::catalogue::metric::Metric;
+use crate::catalogue::text_file::{Form, LabelFile, Scale, TextFile};
+use crate::series::Unit::{Bytes, Celsius, Hertz, Joules, Percent, Watts};
+
+/// The number of the chip that amdgpu states, which identifies a GPU.
+static UUID: [LabelFile; 1] = [LabelFile { label: "uuid", name: "unique_id" }];
+
+const fn device_file(path: &'static str) -> TextFile {
+    TextFile::sys(path, Form::Values).labelled(&["gpu"]).blocking().named_by(&UUID)
+}
+
+const fn sensor_file(path: &'static str, label_files: &'static [LabelFile]) -> TextFile {
+    TextFile::sys(path, Form::Values).labelled(&["gpu", "hwmon", "sensor"]).blocking().named_by(label_files)
+}
+
+const fn labels(name: &'static str) -> [LabelFile; 3] {
+    [
+        LabelFile { label: "chip", name: "name" },
+        LabelFile { label: "name", name },
+        LabelFile { label: "uuid", name: "../../unique_id" },
+    ]
+}
+
+static BUSY: TextFile = device_file("class/drm/card*/device/gpu_busy_percent");
+static MEMORY_BUSY: TextFile = device_file("class/drm/card*/device/mem_busy_percent");
+static MEMORY_USED: TextFile = device_file("class/drm/card*/device/mem_info_vram_used");
+static MEMORY_TOTAL: TextFile = device_file("class/drm/card*/device/mem_info_vram_total");
+
+static ENERGY_LABELS: [LabelFile; 3] = labels("energy*_label");
+static ENERGY: TextFile = sensor_file("class/drm/card*/device/hwmon/hwmon*/energy*_input", &ENERGY_LABELS);
+static POWER_LABELS: [LabelFile; 3] = labels("power*_label");
+static POWER: TextFile = sensor_file("class/drm/card*/device/hwmon/hwmon*/power*_input", &POWER_LABELS);
+static POWER_AVERAGE: TextFile =
+    sensor_file("class/drm/card*/device/hwmon/hwmon*/power*_average", &POWER_LABELS);
+static TEMPERATURE_LABELS: [LabelFile; 3] = labels("temp*_label");
+static TEMPERATURE: TextFile =
+    sensor_file("class/drm/card*/device/hwmon/hwmon*/temp*_input", &TEMPERATURE_LABELS);
+static CLOCK_LABELS: [LabelFile; 3] = labels("freq*_label");
+static CLOCK: TextFile = sensor_file("class/drm/card*/device/hwmon/hwmon*/freq*_input", &CLOCK_LABELS);
+static CLOCK_OF_I915: TextFile = TextFile::sys("class/drm/card*/gt/gt*/rps_act_freq_mhz", Form::Values)
+    .labelled(&["gpu", "gt"])
+    .blocking();
+static CLOCK_OF_XE: TextFile = TextFile::sys("class/drm/card*/device/tile*/gt*/freq*/act_freq", Form::Values)
+    .labelled(&["gpu", "tile", "gt", "domain"])
+    .blocking();
+
+const MILLI: Scale = Scale::Per(1_000);
+const MICRO: Scale = Scale::Per(1_000_000);
+const MEGA: Scale = Scale::Times(1_000_000);
+
+/// The GPUs of the node.
+pub(crate) static METRICS: &[Metric] = &[
+    Metric::gauge(
+        "node.gpu.drm.utilization",
+        Percent,
+        &[BUSY.only()],
+        "Share of the time in which each GPU was busy, as its firmware averages it.",
+    )
+    .of_node(),
+    Metric::gauge(
+        "node.gpu.drm.memory.utilization",
+        Percent,
+        &[MEMORY_BUSY.only()],
+        "Share of the time in which the memory of each GPU was busy, as its firmware averages it.",
+    )
+    .of_node(),
+    Metric::gauge(
+        "node.gpu.drm.memory.used",
+        Bytes,
+        &[MEMORY_USED.only()],
+        "Memory of each GPU that is allocated.",
+    )
+    .of_node(),
+    Metric::gauge("node.gpu.drm.memory.total", Bytes, &[MEMORY_TOTAL.only()], "Memory of each GPU.")
+        .of_node(),
+    Metric::counter(
+        "node.gpu.drm.energy",
+        Joules,
+        &[ENERGY.only_scaled(MICRO)],
+        "Energy at each sensor of each GPU since the driver was loaded.",
+    )
+    .of_node()
+    .float(),
+    Metric::gauge(
+        "node.gpu.drm.power",
+        Watts,
+        &[POWER.only_scaled(MICRO)],
+        "Power at each sensor of each GPU.",
+    )
+    .of_node()
+    .float(),
+    Metric::gauge(
+        "node.gpu.drm.power.average",
+        Watts,
+        &[POWER_AVERAGE.only_scaled(MICRO)],
+        "Power at each sensor of each GPU, averaged by its firmware.",
+    )
+    .of_node()
+    .float(),
+    Metric::gauge(
+        "node.gpu.drm.temperature",
+        Celsius,
+        &[TEMPERATURE.only_scaled(MILLI)],
+        "Temperature at each sensor of each GPU.",
+    )
+    .of_node()
+    .float(),
+    Metric::gauge(
+        "node.gpu.drm.clock",
+        Hertz,
+        &[CLOCK.only(), CLOCK_OF_I915.only_scaled(MEGA), CLOCK_OF_XE.only_scaled(MEGA)],
+        "Clocks of each GPU: those of amdgpu's sensors, or of each part (`gt`) of i915 and xe.",
+    )
+    .of_node(),
+];

@@ -1,0 +1,274 @@
+//! The rights of readers: a user reads the own jobs, an administrator all.
+//!
+//! The guard checks every query. A job of another user has the same answer as an unknown one, by the same statements, so that
+//! neither reveals which jobs exist.
+
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+
+use polymeter_proto::read::{IdRanges, JobFilter, JobNodeRow, Query, ReadRow, RowBlock, SeriesOwner};
+
+use super::read::Read;
+use crate::StoreError;
+
+/// The jobs that a reader may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// All jobs, and the series of nodes.
+    All,
+    /// The jobs of the user with this numeric id. Jobs without a known owner are not among them.
+    Owner(u32),
+}
+
+/// The job that was read last. A report has many queries about one job.
+#[derive(Debug)]
+struct CurrentJob {
+    job_key: i64,
+    /// The ids of its series, once they are known.
+    series: Option<IdRanges>,
+    /// The times in which the series of its nodes may be read, once they are known: by the ids of those that were asked for.
+    node_series: HashMap<i64, Range<i64>>,
+}
+
+/// The time before the start and after the end of a job on a node in which the node's series may be read, in nanoseconds, so that a
+/// counter has a value on either side.
+const NODE_MARGIN_NS: i64 = 60 * 1_000_000_000;
+
+/// Returns the time in which a job's user may read the series of a node.
+fn readable_ns(row: &JobNodeRow) -> Range<i64> {
+    let end_ns = row.ended_ns.map_or(i64::MAX, |ended_ns| ended_ns.saturating_add(NODE_MARGIN_NS));
+    row.started_ns.saturating_sub(NODE_MARGIN_NS)..end_ns
+}
+
+/// A reader that answers only what an [`Access`] permits. Rows that it does not permit are left out.
+#[derive(Debug)]
+pub struct GuardedReader<R> {
+    reader: R,
+    access: Access,
+    /// The last job that belongs to the user.
+    current: Option<CurrentJob>,
+}
+
+/// The receiver of rows.
+type Each<'a> = &'a mut dyn FnMut(RowBlock) -> ControlFlow<()>;
+
+impl<R: Read> GuardedReader<R> {
+    /// Returns a guard in front of `reader`.
+    pub const fn new(reader: R, access: Access) -> Self {
+        Self { reader, access, current: None }
+    }
+
+    /// Returns true if the job belongs to the user.
+    fn owns(&mut self, uid: u32, job_key: i64) -> Result<bool, StoreError> {
+        if self.current.as_ref().is_some_and(|current| current.job_key == job_key) {
+            return Ok(true);
+        }
+        let filter = JobFilter {
+            job_key: Some(job_key),
+            owner_uid: Some(uid.into()),
+            limit: 1,
+            ..JobFilter::default()
+        };
+        let mut is_found = false;
+        self.reader.read(&Query::Jobs(filter), &mut |block| {
+            is_found |= !block.is_empty();
+            ControlFlow::Continue(())
+        })?;
+        if is_found {
+            self.current = Some(CurrentJob { job_key, series: None, node_series: HashMap::new() });
+        }
+        Ok(is_found)
+    }
+
+    /// Passes the series of the user's job on, and remembers their ids.
+    fn read_series(&mut self, job_key: i64, each: Each<'_>) -> Result<(), StoreError> {
+        let (mut ids, mut is_complete) = (Vec::new(), true);
+        self.reader.read(&Query::Series { of: SeriesOwner::Job(job_key) }, &mut |block| {
+            if let RowBlock::Series(rows) = &block {
+                ids.extend(rows.iter().map(|row| row.series_id));
+            }
+            let flow = each(block);
+            is_complete &= flow.is_continue();
+            flow
+        })?;
+        if let Some(current) = self.current.as_mut().filter(|current| current.job_key == job_key) {
+            current.series = is_complete.then(|| ids.into_iter().collect());
+        }
+        Ok(())
+    }
+
+    /// Returns those of the ids that are series of the user's job.
+    fn series_of_job(&mut self, job_key: i64, wanted: &IdRanges) -> Result<IdRanges, StoreError> {
+        let permitted = |guard: &Self| {
+            let series = guard.current.as_ref().and_then(|current| current.series.as_ref());
+            series.map(|series| series.intersection(wanted))
+        };
+        // A running job may have got further series since its series were read.
+        if let Some(found) = permitted(self).filter(|found| found == wanted) {
+            return Ok(found);
+        }
+        self.read_series(job_key, &mut |_| ControlFlow::Continue(()))?;
+        Ok(permitted(self).unwrap_or_default())
+    }
+
+    fn read_as_owner(&mut self, uid: u32, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+        match query {
+            Query::Jobs(filter) => {
+                let uid = i64::from(uid);
+                if filter.owner_uid.is_some_and(|owner| owner != uid) {
+                    return Ok(());
+                }
+                let filter = JobFilter { owner_uid: Some(uid), ..filter.clone() };
+                self.reader.read(&Query::Jobs(filter), each)
+            }
+            Query::CandidateIds { job_id, .. } => {
+                let own = Query::CandidateIds { job_id: job_id.clone(), owner_uid: Some(uid.into()) };
+                self.reader.read(&own, each)
+            }
+            Query::LastLosses { .. }
+            | Query::Series { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_) }
+            | Query::Samples { of: SeriesOwner::Node(_), .. }
+            | Query::Buckets { of: SeriesOwner::Node(_), .. } => Ok(()),
+            Query::Series { of: SeriesOwner::Job(job_key) }
+            | Query::Samples { of: SeriesOwner::Job(job_key), .. }
+            | Query::Buckets { of: SeriesOwner::Job(job_key), .. }
+            | Query::Samples { of: SeriesOwner::NodesOf(job_key), .. }
+            | Query::Buckets { of: SeriesOwner::NodesOf(job_key), .. }
+            | Query::NodeSeries { job_key, .. }
+            | Query::JobNodes { job_key }
+            | Query::Cpus { job_key }
+            | Query::Ledger { job_key }
+            | Query::PlanChanges { job_key }
+            | Query::RefusedRequests { job_key }
+            | Query::Marks { job_key }
+            | Query::Losses { job_key }
+            | Query::FinestRollup { job_key, .. } => {
+                if self.owns(uid, *job_key)? {
+                    self.read_own_job(*job_key, query, each)
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// Passes the series of the nodes of the user's job on, and remembers their times.
+    fn read_node_series(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+        let mut times = HashMap::new();
+        self.reader.read(&Query::JobNodes { job_key }, &mut |block| {
+            for row in JobNodeRow::rows(block).into_iter().flatten() {
+                let time_ns = readable_ns(&row);
+                times.insert(row.node, time_ns);
+            }
+            ControlFlow::Continue(())
+        })?;
+        let Some(current) = self.current.as_mut().filter(|current| current.job_key == job_key) else {
+            return Ok(());
+        };
+        self.reader.read(query, &mut |block| {
+            if let RowBlock::Series(rows) = &block {
+                let readable =
+                    rows.iter().filter_map(|row| Some((row.series_id, times.get(&row.node)?.clone())));
+                current.node_series.extend(readable);
+            }
+            each(block)
+        })
+    }
+
+    /// Returns those of the series of the nodes of the user's job that are known to the guard, and the part of a span in which any of
+    /// them may be read.
+    fn readable(&self, wanted: &IdRanges, span_ns: &Range<i64>) -> (IdRanges, Range<i64>) {
+        let times = || self.current.iter().flat_map(|current| &current.node_series);
+        let known: IdRanges = times().map(|(series_id, _)| *series_id).collect();
+        let first_ns = times().map(|(_, time)| time.start).min().unwrap_or(i64::MAX);
+        let end_ns = times().map(|(_, time)| time.end).max().unwrap_or(i64::MIN);
+        (wanted.intersection(&known), span_ns.start.max(first_ns)..span_ns.end.min(end_ns))
+    }
+
+    /// Passes on the samples or intervals of series of the nodes of the user's job that lie in its time there. `length_ns` is the length
+    /// of an interval.
+    fn read_of_nodes(&mut self, query: &Query, length_ns: i64, each: Each<'_>) -> Result<(), StoreError> {
+        let Some(current) = &self.current else { return Ok(()) };
+        let is_readable = |series_id: i64, time_ns: i64| {
+            let until_ns = time_ns.saturating_add(length_ns);
+            current
+                .node_series
+                .get(&series_id)
+                .is_some_and(|time| time.start <= time_ns && until_ns <= time.end)
+        };
+        self.reader.read(query, &mut |mut block| {
+            if let RowBlock::Samples(rows) = &mut block {
+                rows.retain(|row| is_readable(row.series_id, row.time_ns));
+            } else if let RowBlock::Buckets(rows) = &mut block {
+                rows.retain(|row| is_readable(row.series_id, row.time_ns));
+            } else {
+                return ControlFlow::Break(());
+            }
+            each(block)
+        })
+    }
+
+    /// Passes on the rows of a query about a job of the user.
+    fn read_own_job(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+        let of = SeriesOwner::Job(job_key);
+        match query {
+            Query::Series { .. } => self.read_series(job_key, each),
+            Query::NodeSeries { .. } => self.read_node_series(job_key, query, each),
+            Query::Samples { of: of @ SeriesOwner::NodesOf(_), series, span_ns } => {
+                let (series, span_ns) = self.readable(series, span_ns);
+                self.read_of_nodes(&Query::Samples { of: of.clone(), series, span_ns }, 0, each)
+            }
+            Query::Buckets { rollup, of: of @ SeriesOwner::NodesOf(_), series, span_ns } => {
+                let ((series, span_ns), rollup) = (self.readable(series, span_ns), *rollup);
+                self.read_of_nodes(
+                    &Query::Buckets { rollup, of: of.clone(), series, span_ns },
+                    rollup.length_ns(),
+                    each,
+                )
+            }
+            Query::Samples { series, span_ns, .. } => {
+                let (series, span_ns) = (self.series_of_job(job_key, series)?, span_ns.clone());
+                self.reader.read(&Query::Samples { of, series, span_ns }, each)
+            }
+            Query::Buckets { rollup, series, span_ns, .. } => {
+                let (series, span_ns) = (self.series_of_job(job_key, series)?, span_ns.clone());
+                self.reader.read(&Query::Buckets { rollup: *rollup, of, series, span_ns }, each)
+            }
+            Query::Losses { .. } => {
+                self.reader.read(query, &mut |block| each(without_other_jobs(block, job_key)))
+            }
+            Query::Jobs(_)
+            | Query::CandidateIds { .. }
+            | Query::Cpus { .. }
+            | Query::LastLosses { .. }
+            | Query::Ledger { .. }
+            | Query::PlanChanges { .. }
+            | Query::RefusedRequests { .. }
+            | Query::Marks { .. }
+            | Query::JobNodes { .. }
+            | Query::FinestRollup { .. } => self.reader.read(query, each),
+        }
+    }
+}
+
+/// Removes the keys of other jobs from losses, some of which concern a whole node.
+fn without_other_jobs(mut block: RowBlock, job_key: i64) -> RowBlock {
+    if let RowBlock::Losses(rows) = &mut block {
+        for row in rows {
+            row.job_key = row.job_key.filter(|key| *key == job_key);
+        }
+    }
+    block
+}
+
+impl<R: Read> Read for GuardedReader<R> {
+    fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+        match self.access {
+            Access::All => self.reader.read(query, each),
+            Access::Owner(uid) => self.read_as_owner(uid, query, each),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

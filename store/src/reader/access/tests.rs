@@ -1,0 +1,263 @@
+//! Tests of the rights of readers.
+
+use polymeter_proto::read::{BucketRow, JobRow, LossRow, Rollup, SampleRow, SeriesRow};
+use polymeter_proto::series::Labels;
+
+use super::*;
+
+const USER: u32 = 1000;
+const OWN: i64 = 1;
+/// A job of another user, a job without a known owner, and an unknown job.
+const OTHERS: [i64; 3] = [2, 3, 99];
+
+/// A reader with a job of each kind, that answers every query about them with a row. It records the queries.
+#[derive(Default)]
+struct Everything(Vec<Query>);
+
+fn job(job_key: i64, owner_uid: Option<i64>) -> JobRow {
+    let job = serde_json::json!({
+        "job_key": job_key, "job_id": format!("j{job_key}"), "owner_uid": owner_uid, "started_ns": 5,
+        "sampled_ns": {"start": 0, "end": 9}, "lost_nodes": [], "nodes": ["n1"],
+    });
+    serde_json::from_value(job).unwrap()
+}
+
+/// The time of each job on its node, in seconds.
+const RAN_S: Range<i64> = 1000..2000;
+
+fn job_node() -> JobNodeRow {
+    let of = |time_s: i64| time_s * 1_000_000_000;
+    let (started_ns, ended_ns) = (of(RAN_S.start), Some(of(RAN_S.end)));
+    JobNodeRow { node: "n1".to_owned(), started_ns, ended_ns, is_shared: false }
+}
+
+fn loss(job_key: i64) -> LossRow {
+    LossRow {
+        time_ns: 1,
+        node: "n1".to_owned(),
+        session_id: String::new(),
+        job_key: Some(job_key),
+        source: None,
+        samples: 1,
+        reason: String::new(),
+        first_time_ns: 1,
+        last_time_ns: 1,
+    }
+}
+
+impl Read for Everything {
+    fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+        self.0.push(query.clone());
+        let series = |id| SeriesRow {
+            series_id: id,
+            node: "n1".to_owned(),
+            metric: "m".to_owned(),
+            unit: "1".to_owned(),
+            kind: "gauge".to_owned(),
+            labels: Labels::default(),
+        };
+        let block = match query {
+            Query::Jobs(filter) => {
+                let all = [job(OWN, Some(USER.into())), job(2, Some(1001)), job(3, None)];
+                let is_selected = |job: &JobRow| {
+                    filter.job_key.is_none_or(|key| key == job.job_key)
+                        && filter.owner_uid.is_none_or(|uid| Some(uid) == job.owner_uid)
+                };
+                RowBlock::Jobs(all.into_iter().filter(is_selected).collect())
+            }
+            Query::CandidateIds { owner_uid, .. } => RowBlock::JobIds(vec![format!("{owner_uid:?}")]),
+            Query::Series { of: SeriesOwner::Job(key) } => {
+                RowBlock::Series(vec![series(key * 10), series(key * 10 + 1)])
+            }
+            Query::Series { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_) }
+            | Query::NodeSeries { .. } => RowBlock::Series(vec![series(7)]),
+            Query::JobNodes { .. } => RowBlock::JobNodes(vec![job_node()]),
+            Query::Samples { series, .. } | Query::Buckets { series, .. } => {
+                let sample = |series_id| SampleRow { series_id, time_ns: 1, value: 1.0 };
+                RowBlock::Samples(series.ids().map(sample).collect())
+            }
+            Query::Losses { job_key } => RowBlock::Losses(vec![loss(*job_key), loss(2)]),
+            Query::LastLosses { .. } => RowBlock::Losses(vec![loss(2)]),
+            Query::Cpus { .. }
+            | Query::Ledger { .. }
+            | Query::PlanChanges { .. }
+            | Query::RefusedRequests { .. }
+            | Query::Marks { .. }
+            | Query::FinestRollup { .. } => RowBlock::JobIds(vec!["row".to_owned()]),
+        };
+        if !block.is_empty() {
+            let _flow = each(block);
+        }
+        Ok(())
+    }
+}
+
+/// Returns a query of each kind, about a job where there is one.
+fn queries(job_key: i64) -> Vec<Query> {
+    let of = SeriesOwner::Job(job_key);
+    let series: IdRanges = [job_key * 10, job_key * 10 + 1].into_iter().collect();
+    let queries = vec![
+        Query::Jobs(JobFilter { job_key: Some(job_key), ..JobFilter::default() }),
+        Query::Series { of: of.clone() },
+        Query::NodeSeries { job_key, metrics: vec!["m".to_owned()] },
+        Query::JobNodes { job_key },
+        Query::Samples { of: of.clone(), series: series.clone(), span_ns: 0..9 },
+        Query::Buckets { rollup: Rollup::Hour, of, series, span_ns: 0..9 },
+        Query::Ledger { job_key },
+        Query::PlanChanges { job_key },
+        Query::RefusedRequests { job_key },
+        Query::Marks { job_key },
+        Query::Losses { job_key },
+        Query::FinestRollup { job_key, started_ns: 5 },
+        Query::CandidateIds { job_id: "7".to_owned(), owner_uid: Some(1001) },
+        Query::Cpus { job_key },
+        Query::LastLosses { limit: 9 },
+    ];
+    let names: Vec<&str> = queries.iter().map(Query::name).collect();
+    assert!(Query::NAMES.iter().all(|name| names.contains(name)), "a query of each kind");
+    queries
+}
+
+/// Returns the blocks that a query has, and the queries that reach the store for it.
+fn answer(access: Access, query: &Query) -> (Vec<RowBlock>, Vec<Query>) {
+    let mut guard = GuardedReader::new(Everything::default(), access);
+    let mut blocks = Vec::new();
+    guard
+        .read(query, &mut |block| {
+            blocks.push(block);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    (blocks, guard.reader.0)
+}
+
+#[test]
+fn a_user_reads_own_jobs_and_administrators_all() {
+    for query in queries(OWN) {
+        let (of_owner, _) = answer(Access::Owner(USER), &query);
+        let is_of_nodes = matches!(query, Query::LastLosses { .. });
+        assert_eq!(of_owner.is_empty(), is_of_nodes, "{query:?}");
+    }
+    for key in [OWN, 2, 3] {
+        for query in queries(key) {
+            assert!(!answer(Access::All, &query).0.is_empty(), "{query:?}");
+        }
+    }
+}
+
+#[test]
+fn jobs_of_others_and_unknown_jobs_are_alike() {
+    for (position, query) in queries(OTHERS[0]).iter().enumerate() {
+        let name = query.name();
+        let is_of_a_job = name != "candidate_ids";
+        let answers = OTHERS.map(|key| {
+            let (blocks, reached) = answer(Access::Owner(USER), &queries(key)[position]);
+            let reached = reached.iter().map(|query| {
+                String::from_utf8(query.to_line()).unwrap().replace(&format!("\"job_key\":{key}"), "KEY")
+            });
+            (blocks, reached.collect::<Vec<_>>())
+        });
+        assert_eq!(answers[0], answers[1], "{name}");
+        assert_eq!(answers[0], answers[2], "{name}");
+        assert_eq!(answers[0].0.is_empty(), is_of_a_job, "{name}");
+    }
+}
+
+#[test]
+fn series_of_other_jobs_and_of_nodes_are_left_out() {
+    let wanted: IdRanges = [7, 10, 11, 20, 21].into_iter().collect();
+    let samples = |of| Query::Samples { of, series: wanted.clone(), span_ns: 0..9 };
+    let ids = |blocks: Vec<RowBlock>| -> Vec<i64> {
+        let rows = blocks.into_iter().flat_map(|block| SampleRow::rows(block).unwrap());
+        rows.map(|row| row.series_id).collect()
+    };
+    let owner = Access::Owner(USER);
+    assert_eq!(ids(answer(owner, &samples(SeriesOwner::Job(OWN))).0), [10, 11]);
+    assert_eq!(ids(answer(owner, &samples(SeriesOwner::Node("n1".to_owned()))).0), [0_i64; 0]);
+    assert_eq!(ids(answer(Access::All, &samples(SeriesOwner::Job(OWN))).0), [7, 10, 11, 20, 21]);
+    let of_node = Query::Series { of: SeriesOwner::Node("n1".to_owned()) };
+    assert!(answer(owner, &of_node).0.is_empty());
+    let others = Query::Jobs(JobFilter { owner_uid: Some(1001), ..JobFilter::default() });
+    assert!(answer(owner, &others).0.is_empty());
+    let (candidates, _) = answer(owner, &queries(OWN)[12]);
+    assert_eq!(candidates, [RowBlock::JobIds(vec!["Some(1000)".to_owned()])]);
+}
+
+#[test]
+fn series_of_nodes_are_read_in_the_time_of_the_job() {
+    /// A store with a sample of each of two series, and an interval of ten seconds, every 10 s.
+    struct Node;
+    impl Read for Node {
+        fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+            let times = |span: &Range<i64>| {
+                let span = span.clone();
+                (0..400)
+                    .map(|number| number * 10_000_000_000_i64)
+                    .filter(move |time_ns| span.contains(time_ns))
+            };
+            if let Query::Samples { series, span_ns, .. } = query {
+                let of = |series_id| {
+                    times(span_ns).map(move |time_ns| SampleRow { series_id, time_ns, value: 1.0 })
+                };
+                let _flow = each(RowBlock::Samples(series.ids().flat_map(of).collect()));
+                return Ok(());
+            }
+            if let Query::Buckets { rollup, series, span_ns, .. } = query {
+                let bucket = |series_id, time_ns| BucketRow {
+                    series_id,
+                    time_ns,
+                    count: 1,
+                    min: 1.0,
+                    max: 1.0,
+                    sum: 1.0,
+                    first: 1.0,
+                    last: 1.0,
+                    increase: 0.0,
+                };
+                let is_begin = |time_ns: &i64| time_ns % rollup.length_ns() == 0;
+                let of = |series_id| {
+                    times(span_ns).filter(is_begin).map(move |time_ns| bucket(series_id, time_ns))
+                };
+                let _flow = each(RowBlock::Buckets(series.ids().flat_map(of).collect()));
+                return Ok(());
+            }
+            Everything::default().read(query, each)
+        }
+    }
+    let of = || SeriesOwner::NodesOf(OWN);
+    let series: IdRanges = [6, 7].into_iter().collect();
+    let samples = Query::Samples { of: of(), series: series.clone(), span_ns: 0..i64::MAX };
+    let minutes = Query::Buckets { rollup: Rollup::Minute, of: of(), series, span_ns: 0..i64::MAX };
+    let mut guard = GuardedReader::new(Node, Access::Owner(USER));
+    let mut ask = |query: &Query| {
+        let mut times = Vec::new();
+        let collect = &mut |block: RowBlock| {
+            let seconds = |time_ns: i64| time_ns / 1_000_000_000;
+            if let RowBlock::Samples(rows) = &block {
+                times.extend(rows.iter().map(|row| (row.series_id, seconds(row.time_ns))));
+            } else if let RowBlock::Buckets(rows) = &block {
+                times.extend(rows.iter().map(|row| (row.series_id, seconds(row.time_ns))));
+            }
+            ControlFlow::Continue(())
+        };
+        guard.read(query, collect).unwrap();
+        times.first().copied().zip(times.last().copied())
+    };
+    assert_eq!(ask(&samples), None, "the series are not known to be those of a node of the job");
+    assert_eq!(ask(&Query::NodeSeries { job_key: OWN, metrics: vec!["m".to_owned()] }), None);
+    assert_eq!(ask(&samples), Some(((7, 940), (7, 2050))));
+    assert_eq!(ask(&minutes), Some(((7, 960), (7, 1980))));
+    let of_another = Query::Samples {
+        of: SeriesOwner::NodesOf(2),
+        series: [7].into_iter().collect(),
+        span_ns: 0..i64::MAX,
+    };
+    assert_eq!(ask(&of_another), None);
+}
+
+#[test]
+fn keys_of_other_jobs_are_removed_from_losses() {
+    let (blocks, _) = answer(Access::Owner(USER), &Query::Losses { job_key: OWN });
+    let [RowBlock::Losses(rows)] = blocks.as_slice() else { panic!("{blocks:?}") };
+    assert_eq!(rows.iter().map(|row| row.job_key).collect::<Vec<_>>(), [Some(OWN), None]);
+}
