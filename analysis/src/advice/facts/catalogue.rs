@@ -177,7 +177,7 @@ pub static FACTS: &[FactDefinition] = &[
     fact(
         "memory_growth",
         FactUnit::Number,
-        "Peak of anonymous memory in the last tenth of the time / in the second tenth, where it rises in every tenth between.",
+        "Peak of anonymous memory / that in the second tenth of the time, where it rises from each tenth to the next up to the ninth.",
     ),
     fact("oom_kills", FactUnit::Number, "Processes of the job that the OOM killer ended."),
     fact("swap_peak", FactUnit::Bytes, "Peak of swap in use, on the node with the most."),

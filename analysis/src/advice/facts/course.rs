@@ -10,27 +10,32 @@ use crate::resources::{CPU_TIME, first_of, of_metric, part_peaks, parts};
 /// The number of parts into which the time of a job is divided.
 const PARTS: usize = 10;
 
-/// Adds the facts. They are unknown if a part of the time has no sample.
+/// Adds the facts. Those about the activity are unknown if a part of the time has no sample.
 pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
-    if let Some(cores) = sum(report, &first_of(series, &CPU_TIME), parts) {
+    let cores: Option<Vec<f64>> = sum(report, &first_of(series, &CPU_TIME), parts).into_iter().collect();
+    if let Some(cores) = cores {
         add_activity(facts, report, &cores);
     }
     let anonymous: Vec<&SeriesReport> = of_metric(series, "memory.anon").collect();
     let used =
         if anonymous.is_empty() { of_metric(series, "process.memory.resident").collect() } else { anonymous };
-    // The peaks: the last sample, after the processes ended, is of an empty cgroup.
-    if let Some(used) = sum(report, &used, part_peaks) {
-        let rises = used.iter().zip(used.iter().skip(1)).skip(1).all(|(before, after)| after > before);
-        let growth = rises.then(|| ratio(used.last().copied(), used.get(1).copied())).flatten();
-        facts.set_number("memory_growth", growth);
-    }
+    facts.set_number("memory_growth", memory_growth(&sum(report, &used, part_peaks)));
+}
+
+/// Returns the ratio of the highest to the first memory if the peaks of the parts rise all the time. The first and the last
+/// part may differ: a job reads its input at its start, and its processes end before it does.
+fn memory_growth(peaks: &[Option<f64>]) -> Option<f64> {
+    let inner: Vec<f64> = peaks.get(1..peaks.len().checked_sub(1)?)?.iter().copied().collect::<Option<_>>()?;
+    let rises = inner.iter().zip(inner.iter().skip(1)).all(|(before, after)| after > before);
+    let highest = inner.iter().copied().chain(peaks.last().copied().flatten()).reduce(f64::max);
+    rises.then(|| ratio(highest, inner.first().copied())).flatten()
 }
 
 /// The value of a curve in each of a number of equal parts of a time.
 type InParts = fn(&Curve, i64, i64, usize) -> Vec<Option<f64>>;
 
-/// Returns the sum over the series of a value in each part of the time; none if a part has no sample.
-fn sum(report: &Report, series: &[&SeriesReport], in_parts: InParts) -> Option<Vec<f64>> {
+/// Returns the sum over the series of a value in each part of the time; none for a part without a sample.
+fn sum(report: &Report, series: &[&SeriesReport], in_parts: InParts) -> Vec<Option<f64>> {
     let (begin_ns, end_ns) = report.time_ns();
     let mut sums: Vec<Option<f64>> = vec![None; PARTS];
     for series in series {
@@ -38,7 +43,7 @@ fn sum(report: &Report, series: &[&SeriesReport], in_parts: InParts) -> Option<V
             *sum = sum.zip(value).map(|(sum, value)| sum + value).or(*sum).or(value);
         }
     }
-    sums.into_iter().collect()
+    sums
 }
 
 /// Returns the mean; none of no numbers.

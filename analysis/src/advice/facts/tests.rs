@@ -117,6 +117,16 @@ fn a_leak_and_oom_kills_are_found() {
         let leak = report(60, 8, vec![busy("n1", &hour(8.0)), gauge("memory.anon", &used)]);
         assert!((number(&leak, "memory_growth").unwrap() - growth).abs() < 1e-9, "{growth}");
     }
+    // The results are written in the last tenth; memory that does not grow before it is no leak.
+    let written_at_the_end = |minutes: usize| -> Vec<f64> {
+        rising.iter().copied().take(minutes).chain(vec![rising[minutes]; 60 - minutes]).collect()
+    };
+    let at_the_end = |minutes| {
+        let used = gauge("memory.anon", &written_at_the_end(minutes));
+        ids(&report(60, 8, vec![busy("n1", &hour(8.0)), used]))
+    };
+    assert_eq!(at_the_end(53), ["memory-growth"]);
+    assert_eq!(at_the_end(47), [""; 0]);
     let kill = SeriesReport { growth: Some(1.0), ..counter("memory.events.oom_kill", &[0.0, 0.0]) };
     let step = report(60, 8, vec![busy("n1", &hour(8.0)), labelled(kill, "step=0")]);
     assert_eq!(ids(&step), ["out-of-memory"]);
