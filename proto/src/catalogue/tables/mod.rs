@@ -24,6 +24,7 @@ mod node;
 mod numa;
 mod nvidia;
 mod perf;
+mod pressure;
 mod process;
 mod processor;
 mod resctrl;
@@ -40,7 +41,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     memory::local::METRICS,
     memory::usage::METRICS,
     cgroup::OTHER,
-    cgroup::PRESSURE,
+    pressure::JOB,
     perf::METRICS,
     process::METRICS,
     resctrl::METRICS,
@@ -57,7 +58,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     node::vm::METRICS,
     node::disk::METRICS,
     node::network::METRICS,
-    node::pressure::METRICS,
+    pressure::NODE,
     filesystem::METRICS,
     ethernet::METRICS,
     infiniband::METRICS,
