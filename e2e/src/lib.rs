@@ -37,6 +37,7 @@ pub mod server;
 pub mod slurm;
 pub mod spooled;
 pub mod stored;
+pub mod two_nodes;
 pub mod workload;
 
 pub use polymeter_test_harness::{Test, is_required, run, skip, tests};

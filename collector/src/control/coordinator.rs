@@ -270,6 +270,7 @@ mod tests {
             job: "7".try_into().unwrap(),
             remote,
             selectors: Vec::new(),
+            level: None,
             duration_us,
             line: "{}".try_into().unwrap(),
         };

@@ -39,6 +39,7 @@ mod page;
 mod reading;
 mod refresh_intervals;
 mod remote;
+mod remote_steps;
 mod run;
 mod sampling;
 mod security;
@@ -81,6 +82,7 @@ fn main() -> std::process::ExitCode {
         reading::TESTS,
         refresh_intervals::TESTS,
         remote::TESTS,
+        remote_steps::TESTS,
         run::TESTS,
         sampling::TESTS,
         security::TESTS,

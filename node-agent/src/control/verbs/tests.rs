@@ -32,7 +32,7 @@ fn deny(request: SupervisorRequest, error: AccessError) {
         SupervisorRequest::View(reply) => drop(reply.send(crate::request::View::default())),
         SupervisorRequest::Unregister(_, reply) => drop(reply.send(false)),
         SupervisorRequest::Set(_, reply) => drop(reply.send(Err(LeaseError::Access(error)))),
-        SupervisorRequest::Reset(_, _, reply) => drop(reply.send(Err(error))),
+        SupervisorRequest::Reset(_, _, _, reply) => drop(reply.send(Err(error))),
         SupervisorRequest::Mark(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Push(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Metrics(_, _, reply) => drop(reply.send(Err(error))),
