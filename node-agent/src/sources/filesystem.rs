@@ -133,7 +133,7 @@ impl FileSystemSource {
         let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())]);
         let labels = labels.map_err(|invalid| format!("its path is not a valid label: {invalid}"))?;
         let field = |definition: &Definition| {
-            let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
+            let name = definition.metric.field_of(KIND)?;
             let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
             Some((Slot { definition: definition.clone(), labels: labels.clone() }, *compute))
         };

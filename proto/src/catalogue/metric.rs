@@ -99,6 +99,11 @@ impl Metric {
         self.origins.iter().any(|origin| origin.kind() == kind)
     }
 
+    /// Returns the field that the source kind with this name reads for it; none if another kind reads it.
+    pub fn field_of(&self, kind: &str) -> Option<&'static str> {
+        self.origins.iter().find_map(|origin| origin.field_of(kind))
+    }
+
     /// Returns the name of a family without its `*`.
     pub(crate) fn family_prefix(&self) -> Option<&'static str> {
         self.name.strip_suffix('*')
