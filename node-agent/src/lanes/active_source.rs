@@ -327,6 +327,22 @@ impl ActiveSource {
         sum
     }
 
+    /// Records the time of a value of a group from the slow lane, on the monotonic clock. Returns false for a group of a former plan
+    /// whose series have a value with this time already.
+    pub(super) fn take_time(&mut self, group: usize, at_ns: u64) -> bool {
+        let Some(taken) = self.groups.get(group) else { return false };
+        let is_same = |(other, of_plan): (usize, &Group)| {
+            other != group
+                && of_plan.recorded_ns == at_ns
+                && of_plan.slots.iter().any(|slot| taken.slots.contains(slot))
+        };
+        if group >= self.planned && self.groups.iter().enumerate().any(is_same) {
+            return false;
+        }
+        self.groups.iter_mut().skip(group).take(1).for_each(|taken| taken.recorded_ns = at_ns);
+        true
+    }
+
     /// Drops the groups of a former plan, once nothing waits for their values.
     pub(super) fn drop_retired(&mut self) {
         self.groups.truncate(self.planned);

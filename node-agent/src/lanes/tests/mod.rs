@@ -191,3 +191,27 @@ fn a_change_of_plan_keeps_the_deadlines_of_a_read_under_way() {
     gate.set_closed(false);
     running.stop();
 }
+
+#[test]
+fn a_read_gives_a_series_one_value() {
+    let gate = Gate::closed();
+    let mut running = Running::start();
+    let (id, source) = active(0, "slow", None, slow(&gate), "10ms");
+    running.add((id, source));
+    gate.wait_until_begun(1);
+    // Deadlines of two plans pass during one read.
+    for plan in 1..3 {
+        let missed = running.received.tally("slow").missed;
+        running.until("further misses", |received| received.tally("slow").missed > missed + 3);
+        running.command(Command::Regroup(id, vec![group(plan, "slow", None, "10ms")]));
+        running.command(Command::ReadNow(vec![id]));
+        running.confirm();
+    }
+    gate.set_closed(false);
+    running.until("rows", |received| received.rows("slow") >= 5);
+    let mut times = running.stop().rows["slow"].clone();
+    let rows = times.len();
+    times.sort_unstable();
+    times.dedup();
+    assert_eq!(times.len(), rows, "each has a time of its own");
+}
