@@ -13,7 +13,7 @@ use super::{Awaited, METRICS, PERIODS, ROOT, Scenario, USERS};
 use crate::admission::{AdmissionEvent, LeaseOrigin, ReadTimes};
 use crate::config::Limits;
 use crate::lifecycle::{LifecycleEvent, Registration};
-use crate::plan::{Layer, Plan};
+use crate::plan::{Layer, Lease, Plan};
 use crate::principal::Principal;
 use crate::request::{
     Availability, JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec,
