@@ -49,6 +49,7 @@ mod slurm_findings;
 mod spool;
 mod step_counters;
 mod step_leases;
+mod units;
 mod unreadable;
 mod watch;
 
@@ -91,6 +92,7 @@ fn main() -> std::process::ExitCode {
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,
+        units::TESTS,
         unreadable::TESTS,
         watch::TESTS,
     ])
