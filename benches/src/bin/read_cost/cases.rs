@@ -260,9 +260,10 @@ fn is_of(opened: &Opened, case: &Case) -> bool {
     is_of_form && opened.source.slots().first().is_some_and(is_of_kind)
 }
 
-/// Returns a name with `*` for each number.
+/// Returns a name with `*` for each number, and without the path of a mount.
 fn pattern(name: &str) -> String {
     let mut pattern = String::new();
+    let name = name.strip_prefix("filesystem/").map_or(name, |_mount| "filesystem");
     for letter in name.chars() {
         match letter {
             '0'..='9' if pattern.ends_with('*') => {}
@@ -313,5 +314,6 @@ mod tests {
     fn sources_that_differ_in_numbers_have_one_pattern() {
         assert_eq!(pattern("sys/class/hwmon/hwmon10"), pattern("sys/class/hwmon/hwmon3"));
         assert_ne!(pattern("nvidia/0"), pattern("nvidia"));
+        assert_eq!(pattern("filesystem/"), pattern("filesystem/home"));
     }
 }
