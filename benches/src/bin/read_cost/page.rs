@@ -19,7 +19,7 @@ pub(crate) struct Row(Vec<String>);
 impl Row {
     /// Describes the cost of a source, and of the bare read of the file at `path`.
     pub(crate) fn new(case: &Case, opened: &Opened, cost: &Cost, path: &Path) -> Self {
-        let place = if case.place == Place::Here { "this machine" } else { "laid-out tree" };
+        let place = if case.place == Place::Here { "real" } else { "laid out" };
         let is_slow = matches!(opened.source, Source::Threaded(_));
         let bare = if path == Path::new("/proc/loadavg") { "`/proc/loadavg`" } else { "the same file" };
         Self(vec![
@@ -44,8 +44,21 @@ impl Row {
 
 /// Returns the table.
 pub(crate) fn table(rows: &[Row]) -> String {
-    let head =
-        ["kind", "source", "lane", "measured on", "values", "ns per read", "bare read of, ns", "ratio"];
+    let head = ["kind", "source", "lane", "source is", "values", "ns per read", "bare read of, ns", "ratio"];
     let rows: Vec<_> = rows.iter().map(|row| row.0.clone()).collect();
     markdown(&head, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_agent::sources::KINDS;
+
+    #[test]
+    fn the_page_of_the_metrics_has_the_cost_of_every_kind() {
+        let page = include_str!("../../../../docs/reference/metrics.md");
+        let costs = page.split_once("## Cost of a read").map_or("", |(_, costs)| costs);
+        for kind in KINDS {
+            assert!(costs.contains(&format!("\n| {} | ", kind.name())), "run read_cost --write: {kind:?}");
+        }
+    }
 }
