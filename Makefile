@@ -122,7 +122,10 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/world --quick --measure
 	$(SUDO) $(TARGET)/debug/gather --quick
 	$(SUDO) $(TARGET)/debug/idle --quick
+	$(SUDO) $(TARGET)/debug/idle --quick --laid-out
 	$(SUDO) $(TARGET)/debug/jitter --quick
+	$(SUDO) $(TARGET)/debug/jitter --quick --hanging
+	$(SUDO) $(TARGET)/debug/read_cost --quick
 	$(SUDO) $(TARGET)/debug/overhead --quick
 	$(SUDO) $(TARGET)/debug/control --quick
 	$(SUDO) $(TARGET)/debug/jobs --quick

@@ -50,6 +50,7 @@ mod slurm_findings;
 mod spool;
 mod step_counters;
 mod step_leases;
+mod units;
 mod unreadable;
 mod watch;
 
@@ -93,6 +94,7 @@ fn main() -> std::process::ExitCode {
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,
+        units::TESTS,
         unreadable::TESTS,
         watch::TESTS,
     ])

@@ -1,11 +1,13 @@
-//! Measures the time that the agent takes from a program: on every CPU one thread of a job reads the clock in a loop, and a
-//! gap between two reads shows that something else ran.
+//! Measures the time that the agent takes from a program: on every CPU one thread of a job reads the clock in a loop,
+//! and a gap between two reads shows that something else ran.
 //!
-//! `cargo run --release --bin jitter -- [--quick] [--tools FILE]`. Needs root, for the job's cgroups. Each round runs all
-//! subjects in a random order that the seed determines, so that they are compared under nearly the same conditions. On a
-//! virtual machine the hypervisor takes CPU time as well, much more unevenly than any tool; the kernel reports that time,
-//! and it is subtracted. The bare reads are the lower bound for any tool: interrupts and context switches that are charged
-//! to no process.
+//! `cargo run --release --bin jitter -- [--quick] [--tools FILE] [--hanging]`. Needs root, for the job's cgroups.
+//! Each round runs all subjects in a random order that the seed determines, so that they are compared under nearly
+//! the same conditions. On a virtual machine the hypervisor takes CPU time as well, much more unevenly than any tool;
+//! the kernel reports that time, and it is subtracted. The bare reads are the lower bound for any tool: interrupts
+//! and context switches that are charged to no process.
+
+mod hanging;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -51,6 +53,13 @@ struct Arguments {
     /// Run two short rounds at 1 ms, as a functional check.
     #[arg(long)]
     quick: bool,
+    /// Count the deadlines that the agent keeps at 1 ms on this busy node instead: alone, with all sources of the
+    /// slow lane, and while one of these hangs for 10 s of a run.
+    #[arg(long)]
+    hanging: bool,
+    /// Period of the sources of the slow lane, with --hanging.
+    #[arg(long, default_value = "1s")]
+    slow_period: Period,
     /// Run the bare reads; used internally.
     #[arg(long, hide = true, value_name = "JSON")]
     bare: Option<String>,
@@ -131,6 +140,12 @@ fn main() -> Result<(), Failure> {
         (arguments.seconds, arguments.rounds, arguments.periods) = (1, 2, vec!["1ms".parse()?]);
     }
     table::machine();
+    if arguments.hanging {
+        if arguments.quick {
+            (arguments.seconds, arguments.rounds, arguments.slow_period) = (6, 1, "100ms".parse()?);
+        }
+        return Ok(hanging::compare(&arguments)?);
+    }
     let subjects = subjects(&arguments)?;
     let scratch = tempfile::tempdir()?;
     let job = Job::make_for("jitter", 0)?;
