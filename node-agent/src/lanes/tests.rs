@@ -123,6 +123,27 @@ impl CustomSource for FailingSource {
     }
 }
 
+/// A source whose device has the value of its only slot at every third read.
+#[derive(Debug)]
+struct LackingSource([Slot; 1], u64);
+
+impl CustomSource for LackingSource {
+    fn slots(&self) -> &[Slot] {
+        &self.0
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        self.1 += 1;
+        if self.1.is_multiple_of(3) {
+            reading.set(0, self.1)
+        } else {
+            reading.set_lacking(0)
+        }
+        Outcome::Read
+    }
+}
+
 fn slow(gate: &Arc<Gate>) -> Source {
     Source::Threaded(ThreadedSource::start("test", counting(gate)).unwrap())
 }
@@ -360,6 +381,23 @@ fn a_source_that_fails_is_reported_once_for_all_its_groups() {
     let tally = received.tally("failing");
     assert_eq!((tally.taken, tally.due), (0, tally.absent + tally.missed));
     assert!(matches!(received.notices[..], [Notice::Failing(SourceId(0), Errno::AGAIN)]), "{received:?}");
+}
+
+#[test]
+fn a_value_that_the_device_does_not_have_is_not_due() {
+    let mut running = Running::start();
+    let fast = Source::Custom(Box::new(LackingSource([slot()], 0)));
+    let of_thread = ThreadedSource::start("lacking", Box::new(LackingSource([slot()], 0))).unwrap();
+    running.add(active(0, "fast", None, fast, "2ms"));
+    running.add(active(1, "slow", None, Source::Threaded(of_thread), "2ms"));
+    running.until("some values", |received| {
+        ["fast", "slow"].iter().all(|name| received.tally(name).taken >= 10)
+    });
+    let received = running.stop();
+    for name in ["fast", "slow"] {
+        let tally = received.tally(name);
+        assert_eq!((tally.absent, tally.due), (0, tally.taken + tally.missed), "{name}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use polymeter_proto::series::Identifier;
 
 use super::busiest_processes::BusiestProcesses;
 use super::custom_source::CustomSource;
+use super::drm::GpuClients;
 use super::reader_thread::ThreadedSource;
 use super::slot::Unavailable;
 use super::source::Source;
@@ -163,6 +164,8 @@ pub struct SourceFactory<'a> {
     pub busiest: Option<&'a Arc<BusiestProcesses>>,
     /// The most processes of the job that have series of their own at a time.
     pub busiest_processes: usize,
+    /// The GPU clients of the job; none for the node, and for a step.
+    pub gpu_clients: Option<&'a Arc<GpuClients>>,
     /// The listener for the ends of threads; none where it is not used.
     pub exited: Option<&'a Arc<ExitedTasks>>,
 }
@@ -181,6 +184,7 @@ impl<'a> SourceFactory<'a> {
             gpu_devices: None,
             busiest: None,
             busiest_processes: 0,
+            gpu_clients: None,
             exited: None,
         }
     }

@@ -211,7 +211,8 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
 struct ReadsBetween {
     /// The time between two reads, in nanoseconds; none if the source needs none.
     interval_ns: Option<u64>,
-    /// The time of the last read on the monotonic clock; none before the first requested one.
+    /// The time of the last read on the monotonic clock; none before the first requested one. That of a source without slots is its
+    /// begin.
     last_ns: Option<u64>,
     /// The CPU time of the reads since the last requested one, in nanoseconds.
     cpu_ns: u64,
@@ -223,7 +224,9 @@ impl ReadsBetween {
         // Half of the longest time leaves room for a thread that is not scheduled for a while.
         let interval_ns = source.longest_gap_ns().map(|longest_ns| longest_ns / 2);
         let reading = Reading::absent(source.slots().len());
-        Self { interval_ns, last_ns: None, cpu_ns: 0, reading }
+        // A source without slots, which only looks for something, is never requested.
+        let last_ns = source.slots().is_empty().then(clock::monotonic_ns);
+        Self { interval_ns, last_ns, cpu_ns: 0, reading }
     }
 
     fn due_ns(&self) -> Option<u64> {

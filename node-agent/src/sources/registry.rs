@@ -30,6 +30,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::gpfs::GpfsKind,
     &super::nvidia::NvidiaKind,
     &super::nvidia::NvidiaJobKind,
+    &super::drm::DrmKind,
     &super::agent_self::AgentKind,
 ];
 

@@ -31,6 +31,9 @@ pub struct TextFile {
     /// The file of the same directory that states how often the hardware updates the values of a blocking file. Shorter
     /// periods are granted at that interval.
     pub refresh_file: Option<RefreshFile>,
+    /// The longest time between two reads of a blocking file that loses no counts, as of a counter whose driver adds up a hardware
+    /// counter at each read. Its thread reads in between where deadlines are further apart.
+    pub longest_gap: Option<Period>,
 }
 
 /// A file that states how often hardware updates its values. The source's thread reads it once. A file that is missing
@@ -195,6 +198,7 @@ impl TextFile {
             is_joined: false,
             label_files: &[],
             refresh_file: None,
+            longest_gap: None,
         }
     }
 
@@ -252,6 +256,11 @@ impl TextFile {
     /// Returns the same file with a file of its directory that states how often the values are updated.
     pub(crate) const fn refreshed_by(self, name: &'static str, unit: RefreshUnit) -> Self {
         Self { refresh_file: Some(RefreshFile { name, unit }), ..self }
+    }
+
+    /// Returns the same file with a counter that loses counts when it is not read for longer than this.
+    pub(crate) const fn read_within(self, longest_gap: Period) -> Self {
+        Self { longest_gap: Some(longest_gap), ..self }
     }
 
     /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's path does

@@ -158,6 +158,7 @@ impl Edge {
             gpu_devices: target.gpu_devices.as_deref(),
             busiest: target.job.as_ref().map(|_| target.sources.busiest()),
             busiest_processes: self.busiest_processes,
+            gpu_clients: target.job.as_ref().map(|_| target.sources.gpu_clients()),
             exited: Some(&self.exited),
         }
     }
@@ -193,6 +194,7 @@ impl Edge {
             step: Some(step),
             cpu_account: None,
             busiest: None,
+            gpu_clients: None,
             ..self.factory(target)
         };
         let cgroups = Target::Cgroups(step.cgroups.clone());

@@ -14,7 +14,7 @@ use polymeter_proto::series::{Identifier, Labels};
 use crate::cgroups::SeenSteps;
 use crate::counters::CpuAccount;
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
-use crate::sources::{BusiestProcesses, Finder, Opened, Slot, Source, Unavailable};
+use crate::sources::{BusiestProcesses, Finder, GpuClients, Opened, Slot, Source, Unavailable};
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
@@ -66,6 +66,8 @@ pub(crate) struct SourceSet {
     cpu_account: Arc<CpuAccount>,
     /// The processes of the target that have series of their own, if it is a job.
     busiest: Arc<BusiestProcesses>,
+    /// The GPU clients of the target, if it is a job.
+    gpu_clients: Arc<GpuClients>,
 }
 
 impl SourceSet {
@@ -87,6 +89,11 @@ impl SourceSet {
     /// Returns the processes of a job that have series of their own.
     pub(crate) const fn busiest(&self) -> &Arc<BusiestProcesses> {
         &self.busiest
+    }
+
+    /// Returns the GPU clients of a job.
+    pub(crate) const fn gpu_clients(&self) -> &Arc<GpuClients> {
+        &self.gpu_clients
     }
 
     /// Returns the unavailable metrics, with the reasons.

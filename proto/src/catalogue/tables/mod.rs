@@ -5,6 +5,7 @@ mod busiest;
 mod cgroup;
 mod cray;
 mod drm_gpu;
+mod drm_job;
 mod ebpf;
 mod energy;
 mod ethernet;
@@ -45,6 +46,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     ebpf::METRICS,
     nvidia::JOB,
     nvidia::JOB_PROCESSES,
+    drm_job::METRICS,
     busiest::METRICS,
     exited::METRICS,
     node::METRICS,
