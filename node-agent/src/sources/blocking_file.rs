@@ -263,7 +263,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let names = ["eth0", "veth1", "eth2", "pma"];
         let fields = names.map(|name| (name, field(0, Scale::Times(1))));
-        let mut source = source(file_of("node.network.speed"), root.path(), &fields);
+        let source_of =
+            |root: &Path, fields: &[(&str, Field)]| source(file_of("node.network.speed"), root, fields);
+        let mut source = source_of(root.path(), &fields);
         let mut read = |texts: [Option<&str>; 4]| {
             for (name, text) in names.into_iter().zip(texts) {
                 let path = root.path().join(name);
@@ -284,7 +286,11 @@ mod tests {
         let texts = [Some("-1\n"), Some("-1\n"), Some("25000\n"), Some("\n")];
         assert_eq!(read(texts), (Outcome::Read, [lacking, lacking, (Some(25_000), false), lacking]));
         assert_eq!(read([Some("-1\n"); 4]), (Outcome::Read, [lacking; 4]), "no reason to open it anew");
-        assert_eq!(read([None; 4]).0, Outcome::Gone);
+        for name in names {
+            std::fs::remove_file(root.path().join(name)).unwrap();
+        }
+        let mut removed = source_of(root.path(), &fields);
+        assert_eq!(removed.read(&mut Reading::absent(4)), Outcome::Gone);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use polymeter_proto::series::Identifier;
 
 use super::busiest_processes::BusiestProcesses;
 use super::custom_source::CustomSource;
-use super::drm::GpuClients;
+use super::gpu_clients::GpuClients;
 use super::reader_thread::ThreadedSource;
+use super::served_jobs::ServedJobs;
 use super::slot::Unavailable;
 use super::source::Source;
 use super::target::{Opened, Target};
@@ -166,6 +167,8 @@ pub struct SourceFactory<'a> {
     pub busiest_processes: usize,
     /// The GPU clients of the job; none for the node, and for a step.
     pub gpu_clients: Option<&'a Arc<GpuClients>>,
+    /// The jobs that clients of Lustre name to this server; none for a job, and for trials.
+    pub served_jobs: Option<&'a Arc<ServedJobs>>,
     /// The listener for the ends of threads; none where it is not used.
     pub exited: Option<&'a Arc<ExitedTasks>>,
 }
@@ -185,6 +188,7 @@ impl<'a> SourceFactory<'a> {
             busiest: None,
             busiest_processes: 0,
             gpu_clients: None,
+            served_jobs: None,
             exited: None,
         }
     }

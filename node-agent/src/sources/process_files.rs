@@ -47,6 +47,11 @@ impl StatLine {
         u32::try_from(self.field(4)).unwrap_or(0)
     }
 
+    /// Returns the leaders of its session and of its process group.
+    pub(super) fn leaders(&self) -> [u32; 2] {
+        [6, 5].map(|field| u32::try_from(self.field(field)).unwrap_or(0))
+    }
+
     /// Returns the time at which it started, in ticks since boot.
     pub(super) fn started(&self) -> u64 {
         self.field(22)

@@ -211,8 +211,8 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
 struct ReadsBetween {
     /// The time between two reads, in nanoseconds; none if the source needs none.
     interval_ns: Option<u64>,
-    /// The time of the last read on the monotonic clock; none before the first requested one. That of a source without slots is its
-    /// begin.
+    /// The time of the last read on the monotonic clock; none before the first requested one. A source without slots
+    /// begins with that of its start.
     last_ns: Option<u64>,
     /// The CPU time of the reads since the last requested one, in nanoseconds.
     cpu_ns: u64,

@@ -26,6 +26,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::rapl::RaplKind,
     &super::ipmi::IpmiKind,
     &super::lustre::LustreKind,
+    &super::lustre::LustreJobsKind,
     &super::nfs::NfsKind,
     &super::gpfs::GpfsKind,
     &super::nvidia::NvidiaKind,

@@ -31,8 +31,8 @@ pub struct TextFile {
     /// The file of the same directory that states how often the hardware updates the values of a blocking file. Shorter
     /// periods are granted at that interval.
     pub refresh_file: Option<RefreshFile>,
-    /// The longest time between two reads of a blocking file that loses no counts, as of a counter whose driver adds up a hardware
-    /// counter at each read. Its thread reads in between where deadlines are further apart.
+    /// The longest time between two reads of a blocking file that loses no counts, as of a counter whose driver adds up
+    /// a hardware counter at each read. Its thread reads in between where deadlines are further apart.
     pub longest_gap: Option<Period>,
 }
 

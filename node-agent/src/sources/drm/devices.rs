@@ -19,7 +19,8 @@ pub(super) fn exist(sys: &Path) -> bool {
     names(sys).iter().any(|name| name.starts_with("renderD") && !is_of_other(name))
 }
 
-/// Returns the labels of each GPU by its PCI address: the number of its card, and the number of the chip that amdgpu states.
+/// Returns the labels of each GPU by its PCI address: the number of its card, and the number of the chip that amdgpu
+/// states.
 pub(super) fn labels(sys: &Path) -> BTreeMap<String, Vec<(String, String)>> {
     let mut labels = BTreeMap::new();
     for name in names(sys) {

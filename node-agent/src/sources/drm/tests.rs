@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use polymeter_proto::catalogue;
 
+use super::super::gpu_clients::GpuClients;
 use super::super::kind::SourceFactory;
 use super::super::outcome::Outcome;
 use super::super::reading::Reading;
@@ -236,6 +237,4 @@ fn a_node_without_gpus_has_no_source() {
     assert_eq!(look(), Outcome::Read);
     fs::create_dir_all(drm.join("renderD129")).unwrap();
     assert_eq!(look(), Outcome::Changed, "a GPU was added");
-    let (_, unavailable) = machine.open("node.gpu.drm.utilization");
-    assert_eq!(unavailable.len(), 0, "of the node");
 }

@@ -4,6 +4,7 @@
 //! `obdfilter/*/stats` (OST) and `mdt/*/md_stats` (MDT) in the same directories of servers. A read sums counters of all CPUs.
 
 mod fields;
+mod jobs;
 mod stats;
 
 use std::fs::{self, File};
@@ -26,6 +27,8 @@ use super::target::Target;
 use crate::cgroups::Mounts;
 use fields::{FIELDS, Field, KIND, OPERATIONS, Part, Role, field_of};
 use stats::Line;
+
+pub(super) use jobs::LustreJobsKind;
 
 /// The most files that are read: a server has a few dozen targets.
 const FILES_MAX: usize = 64;

@@ -159,6 +159,7 @@ impl Edge {
             busiest: target.job.as_ref().map(|_| target.sources.busiest()),
             busiest_processes: self.busiest_processes,
             gpu_clients: target.job.as_ref().map(|_| target.sources.gpu_clients()),
+            served_jobs: target.job.is_none().then(|| target.sources.served_jobs()),
             exited: Some(&self.exited),
         }
     }

@@ -14,7 +14,7 @@ use polymeter_proto::series::{Identifier, Labels};
 use crate::cgroups::SeenSteps;
 use crate::counters::CpuAccount;
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
-use crate::sources::{BusiestProcesses, Finder, GpuClients, Opened, Slot, Source, Unavailable};
+use crate::sources::{BusiestProcesses, Finder, GpuClients, Opened, ServedJobs, Slot, Source, Unavailable};
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
@@ -68,6 +68,8 @@ pub(crate) struct SourceSet {
     busiest: Arc<BusiestProcesses>,
     /// The GPU clients of the target, if it is a job.
     gpu_clients: Arc<GpuClients>,
+    /// The jobs that clients of Lustre name to this server, if it is the node.
+    served_jobs: Arc<ServedJobs>,
 }
 
 impl SourceSet {
@@ -94,6 +96,11 @@ impl SourceSet {
     /// Returns the GPU clients of a job.
     pub(crate) const fn gpu_clients(&self) -> &Arc<GpuClients> {
         &self.gpu_clients
+    }
+
+    /// Returns the jobs that clients of Lustre name to this server.
+    pub(crate) const fn served_jobs(&self) -> &Arc<ServedJobs> {
+        &self.served_jobs
     }
 
     /// Returns the unavailable metrics, with the reasons.

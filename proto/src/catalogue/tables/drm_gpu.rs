@@ -1,6 +1,7 @@
 //! GPUs whose drivers have files in sysfs: amdgpu, i915 and xe. Sources: `Documentation/gpu/amdgpu/thermal.rst`,
-//! `Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon`, `sysfs-driver-intel-xe-hwmon`, and the comments of `xe_gt_freq.c` and
-//! `i915/gt/intel_gt_sysfs_pm.c` of Linux. The driver asks the firmware, and wakes a GPU that sleeps.
+//! `Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon`, `sysfs-driver-intel-xe-hwmon`, and the comments of
+//! `xe_gt_freq.c` and `i915/gt/intel_gt_sysfs_pm.c` of Linux. The driver asks the firmware, and wakes a GPU that
+//! sleeps.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

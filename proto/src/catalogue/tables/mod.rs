@@ -14,6 +14,7 @@ mod filesystem;
 mod gpfs;
 mod hwmon;
 mod infiniband;
+mod infiniband_drivers;
 mod infiniband_hardware;
 mod ipmi;
 mod job_cpus;
@@ -54,6 +55,8 @@ pub(crate) static ALL: &[&[Metric]] = &[
     ethernet::METRICS,
     infiniband::METRICS,
     infiniband_hardware::METRICS,
+    infiniband_drivers::METRICS,
+    infiniband_drivers::LANES,
     slingshot::METRICS,
     lnet::METRICS,
     lustre::METRICS,

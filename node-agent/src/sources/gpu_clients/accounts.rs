@@ -12,10 +12,10 @@ const KEYS_MAX: usize = 512;
 
 /// A value of a job: a quantity of a part of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(in crate::sources) struct Key {
     /// The PCI address of the GPU.
-    pub(super) device: String,
-    pub(super) item: Item,
+    pub(in crate::sources) device: String,
+    pub(in crate::sources) item: Item,
 }
 
 /// The counts of a client.
@@ -48,8 +48,8 @@ impl Accounts {
         &self.keys
     }
 
-    /// Takes a reading of all clients, each of which may be found several times. Returns the values; all are present but the cycles of
-    /// a GPU that no client uses now.
+    /// Takes a reading of all clients, each of which may be found several times. Returns the values; all are present
+    /// but the cycles of a GPU that no client uses now.
     pub(super) fn update(&mut self, found: impl IntoIterator<Item = Client>) -> BTreeMap<Key, u64> {
         self.readings += 1;
         let mut values = BTreeMap::new();

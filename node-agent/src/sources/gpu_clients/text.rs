@@ -1,4 +1,5 @@
-//! The text that drivers of GPUs add to `/proc/PID/fdinfo/FD`. Source: `Documentation/gpu/drm-usage-stats.rst` of Linux.
+//! The text that drivers of GPUs add to `/proc/PID/fdinfo/FD`. Source: `Documentation/gpu/drm-usage-stats.rst` of
+//! Linux.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ const VALUES_MAX: usize = 128;
 
 /// A quantity that drivers state for each engine or region of memory of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Quantity {
+pub(in crate::sources) enum Quantity {
     /// The time in which an engine worked for the client, in nanoseconds.
     Time,
     /// The cycles in which an engine worked for the client.
@@ -28,10 +29,10 @@ pub(super) enum Quantity {
 
 /// A quantity of an engine or of a region of memory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Item {
-    pub(super) quantity: Quantity,
+pub(in crate::sources) struct Item {
+    pub(in crate::sources) quantity: Quantity,
     /// The name of the engine or region as the driver states it: `compute`, `rcs`, `vram0`.
-    pub(super) name: String,
+    pub(in crate::sources) name: String,
 }
 
 /// The identity of a client: an open file of a GPU, which several descriptors and processes may share.
@@ -63,8 +64,8 @@ const PREFIXES: [(&str, Quantity); 7] = [
 /// The name of the resident memory in the first versions of the format; later ones of amdgpu have both.
 const OLD_RESIDENT: &str = "drm-memory-";
 
-/// Returns the client of a text; none if the descriptor is of another type, or if its driver does not identify clients. Lines that are
-/// malformed or cut off have no value.
+/// Returns the client of a text; none if the descriptor is of another type, or if its driver does not identify
+/// clients. Lines that are malformed or cut off have no value.
 pub(super) fn parse(text: &[u8]) -> Option<Client> {
     let (mut device, mut number) = (None, None);
     let (mut values, mut old) = (BTreeMap::new(), Vec::new());

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The most entries of `/proc/PID/fd` of all processes that one search reads, at about a microsecond each. The next one continues with
-/// the other processes.
+/// The most entries of `/proc/PID/fd` of all processes that one search reads, at about a microsecond each. The next
+/// one continues with the other processes.
 const ENTRIES_MAX: usize = 4096;
 
 /// The most descriptors of one job that are read.

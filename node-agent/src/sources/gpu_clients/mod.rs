@@ -1,0 +1,84 @@
+//! The GPU clients of a job, as they are known while the job runs: open files of GPUs that its processes have.
+
+mod accounts;
+mod descriptors;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use super::outcome::Outcome;
+use super::process_files::read_whole;
+use super::process_list::ProcessList;
+use accounts::Accounts;
+use descriptors::Descriptors;
+
+pub(super) use accounts::Key;
+pub(super) use text::Quantity;
+
+/// The clients of a job, as they are known while the job runs.
+#[derive(Debug, Default)]
+pub struct GpuClients {
+    state: Mutex<State>,
+    /// The number of changes of the values that are known.
+    changes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    processes: Option<ProcessList>,
+    descriptors: Descriptors,
+    accounts: Accounts,
+}
+
+impl GpuClients {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the list of the job's processes. That of a tree stays: it has processes that a new one would not find.
+    pub(super) fn begin(&self, processes: ProcessList) {
+        let mut state = self.lock();
+        if state.processes.is_none() || matches!(processes, ProcessList::Cgroup(_)) {
+            state.processes = Some(processes);
+        }
+    }
+
+    /// Returns the values that were ever found.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.lock().accounts.keys().iter().cloned().collect()
+    }
+
+    /// Returns the number of changes of the known values so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// Reads all clients. The texts are read without the lock: a driver may take its time.
+    pub(super) fn read(&self, proc: &Path, now_ns: u64) -> Result<BTreeMap<Key, u64>, Outcome> {
+        let texts = {
+            let State { processes, descriptors, .. } = &mut *self.lock();
+            let pids = processes.as_mut().and_then(|processes| processes.list(proc)).ok_or(Outcome::Gone)?;
+            let of_io = |error: std::io::Error| {
+                Outcome::Retry(error.raw_os_error().map_or(Errno::ACCESS, Errno::from_raw_os_error))
+            };
+            descriptors.search(proc, &pids, now_ns).map_err(of_io)?;
+            descriptors.texts(proc)
+        };
+        // A descriptor that was closed meanwhile has no text, or that of another file.
+        let clients =
+            texts.iter().filter_map(|path| text::parse(&read_whole(path).ok()?)).collect::<Vec<_>>();
+        let mut state = self.lock();
+        let before = state.accounts.keys().len();
+        let values = state.accounts.update(clients);
+        if state.accounts.keys().len() > before {
+            self.changes.fetch_add(1, Release);
+        }
+        Ok(values)
+    }
+}
