@@ -42,6 +42,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     cgroup::OTHER,
     cgroup::PRESSURE,
     perf::METRICS,
+    perf::PER_CPU,
     process::METRICS,
     resctrl::METRICS,
     ebpf::METRICS,
