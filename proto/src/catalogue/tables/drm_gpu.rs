@@ -176,7 +176,8 @@ pub(crate) static METRICS: &[Metric] = &[
         &[IDLE_OF_I915.only_scaled(MILLISECONDS), IDLE_OF_XE.only_scaled(MILLISECONDS)],
         "Time in which each part (`gt`) of each GPU was idle and switched off (i915, xe).",
     )
-    .of_node(),
+    .of_node()
+    .updated_every(Period::MILLISECOND),
     Metric::gauge(
         "node.gpu.drm.memory.host.used",
         Bytes,
