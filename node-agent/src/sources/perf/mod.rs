@@ -196,7 +196,7 @@ mod tests {
     fn each_cpu_has_series_that_add_up_to_the_sum() {
         let cpus = crate::sources::online_cpus(Path::new("/")).unwrap();
         let names = ["perf_per_cpu.page_faults", "perf_per_cpu.context_switches"];
-        let Some(mut each) = open(&names, &cpus) else { return };
+        let Some(each) = open(&names, &cpus) else { return };
         assert_eq!((each.slots.len(), each.slots_per_cpu), (2 * cpus.len(), Some(2)));
         assert_eq!(each.descriptors(), 2 * cpus.len());
         let labels: Vec<String> = each.slots.iter().map(|slot| slot.labels.to_string()).collect();

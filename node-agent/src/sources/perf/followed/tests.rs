@@ -1,17 +1,18 @@
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use polymeter_proto::catalogue;
 
 use super::*;
+use crate::sources::process_list::children;
 
 /// A program of a shell that runs one line at a time.
 const LINES: &str = "while read -r line; do eval \"$line\"; echo done; done";
 
 /// Returns the children of a process.
-fn children(pid: u32) -> Vec<u32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
+fn children_of(pid: u32) -> Vec<u32> {
+    children(&Path::new("/proc").join(pid.to_string()))
 }
 
 /// A shell that runs one line at a time.
@@ -33,10 +34,8 @@ impl Shell {
             || rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(Into::into);
         #[expect(unsafe_code, reason = "the attribute must be set between fork and exec")]
         // SAFETY: the closure makes system calls only.
-        unsafe {
-            std::os::unix::process::CommandExt::pre_exec(&mut command, adopt);
-        }
-        let mut shell = Self::spawn(&mut command);
+        let command = unsafe { command.pre_exec(adopt) };
+        let mut shell = Self::spawn(command);
         shell.run(":");
         shell
     }
@@ -96,7 +95,7 @@ fn children_of_followed_processes_are_counted_once() {
     first.run("sleep 600 & child=$!");
     let forked = read(&mut source);
     assert!(forked > before, "what it starts is counted");
-    let [child] = children(first.child.id())[..] else { panic!("one child") };
+    let [child] = children_of(first.child.id())[..] else { panic!("one child") };
     list(&[first.child.id(), child]);
     assert_eq!(follower.scan(10), ScanResult::All);
     assert_eq!(follower.descriptors(), 1, "its child needs no events");
@@ -144,9 +143,9 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
         };
         let mut shell = Shell::start_below_adopter(wrapped);
         let adopter = shell.child.id();
-        let mut of_job = children(adopter)[0];
+        let mut of_job = children_of(adopter)[0];
         if wrapped.starts_with("sh ") {
-            of_job = children(of_job)[0];
+            of_job = children_of(of_job)[0];
         }
         list(&[of_job]);
         let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
@@ -155,7 +154,7 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
         // The parent of the orphan ends before anybody sees the orphan.
         shell.run("(sleep 600 &)");
         // Its first child is the job's process or the parent of that; an adopted one follows.
-        let [_, orphan] = children(adopter)[..] else { panic!("{wrapped}: {:?}", children(adopter)) };
+        let [_, orphan] = children_of(adopter)[..] else { panic!("{wrapped}: {:?}", children_of(adopter)) };
         list(&[of_job, orphan]);
         assert_eq!(follower.scan(9), ScanResult::All);
         assert_eq!(follower.descriptors(), 1, "{wrapped}");
