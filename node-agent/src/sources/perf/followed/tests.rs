@@ -8,7 +8,7 @@ use super::*;
 use crate::sources::process_list::children;
 
 /// A program of a shell that runs one line at a time.
-const LINES: &str = "while read -r line; do eval \"$line\"; echo done; done";
+const PROGRAM: &str = "while read -r line; do eval \"$line\"; echo done; done";
 
 /// Returns the children of a process.
 fn children_of(pid: u32) -> Vec<u32> {
@@ -23,13 +23,13 @@ struct Shell {
 
 impl Shell {
     fn start() -> Self {
-        Self::spawn(Command::new("sh").args(["-c", LINES]))
+        Self::spawn(Command::new("sh").args(["-c", PROGRAM]))
     }
 
-    /// Starts a shell as a descendant of another one that adopts orphans. `wrapped` runs `$LINES`.
+    /// Starts a shell as a descendant of another one that adopts orphans. `wrapped` runs `$PROGRAM`.
     fn start_below_adopter(wrapped: &str) -> Self {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{wrapped}; :")]).env("LINES", LINES);
+        command.args(["-c", &format!("{wrapped}; :")]).env("PROGRAM", PROGRAM);
         let adopt =
             || rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(Into::into);
         #[expect(unsafe_code, reason = "the attribute must be set between fork and exec")]
@@ -135,7 +135,7 @@ fn children_of_followed_processes_are_counted_once() {
 fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
     // The adopter has started the process of the job itself, as the leader of a session; or another one has done so.
-    for wrapped in ["setsid sh -c \"$LINES\"", "sh -c 'sh -c \"$LINES\"; :'"] {
+    for wrapped in ["setsid sh -c \"$PROGRAM\"", "sh -c 'sh -c \"$PROGRAM\"; :'"] {
         let cgroup = tempfile::tempdir().unwrap();
         let list = |pids: &[u32]| {
             let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
