@@ -27,7 +27,8 @@ pub enum Lane {
     Slow,
 }
 
-/// A kind of sources: the code that opens and reads them. Its metrics are those of the catalogue that name it in their origins.
+/// A kind of sources: the code that opens and reads them. Its metrics are those of the catalogue that name it in
+/// their origins.
 pub trait SourceKind: Sync {
     /// Returns the name by which the catalogue's origins refer to it: `filesystem`.
     fn name(&self) -> &'static str;
@@ -174,7 +175,8 @@ pub struct SourceFactory<'a> {
 }
 
 impl<'a> SourceFactory<'a> {
-    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf events, and without a job.
+    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf events, and
+    /// without a job.
     pub const fn of(mounts: &'a Mounts) -> Self {
         Self {
             mounts,

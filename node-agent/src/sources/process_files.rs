@@ -81,8 +81,8 @@ impl StatLine {
 /// The bytes of a file of a process that are read at once: more than the longest line of `stat` has.
 const WHOLE_BYTES: usize = 1024;
 
-/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A reader that knows no size
-/// would begin with few bytes and ask for the end.
+/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A reader
+/// that knows no size would begin with few bytes and ask for the end.
 ///
 /// # Errors
 /// Returns an error if the process has ended, or may not be read.

@@ -26,8 +26,8 @@ pub const THREADS_MAX: usize = 64;
 /// The stack of a reader thread, in bytes. Device libraries need more than system calls.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes longer is taken
-/// over by the next rescan.
+/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes
+/// longer is taken over by the next rescan.
 const PREPARATION: Duration = Duration::from_millis(20);
 
 /// The current number of reader threads.
@@ -206,7 +206,8 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
     }
 }
 
-/// The reads between those that are requested, of a source that would lose counts without them. Their values are not recorded.
+/// The reads between those that are requested, of a source that would lose counts without them. Their values are not
+/// recorded.
 #[derive(Debug)]
 struct ReadsBetween {
     /// The time between two reads, in nanoseconds; none if the source needs none.

@@ -32,6 +32,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::nvidia::NvidiaKind,
     &super::nvidia::NvidiaJobKind,
     &super::drm::DrmKind,
+    &super::drm::AmdgpuKind,
     &super::agent_self::AgentKind,
 ];
 

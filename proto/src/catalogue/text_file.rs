@@ -21,7 +21,8 @@ pub struct TextFile {
     /// True if the file excludes descendants of the cgroup, so that a job's value is the sum over its cgroup
     /// and all descendants.
     pub is_local: bool,
-    /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is [`Form::Values`].
+    /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is
+    /// [`Form::Values`].
     pub is_blocking: bool,
     /// True if one thread reads this blocking file of all devices, because there may be hundreds of them, and devices
     /// are not watched for. Otherwise each directory has a thread.
@@ -55,7 +56,8 @@ pub enum RefreshUnit {
     Hertz,
 }
 
-/// Devices, by the beginning of their names. Drivers differ in the units of the same file, and in the files that they fill.
+/// Devices, by the beginning of their names. Drivers differ in the units of the same file, and in the files that they
+/// fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
     /// All of them.
@@ -263,8 +265,8 @@ impl TextFile {
         Self { longest_gap: Some(longest_gap), ..self }
     }
 
-    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's path does
-    /// not match it.
+    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's
+    /// path does not match it.
     pub fn path_labels_of(&self, relative: &str) -> Option<Vec<(String, String)>> {
         let mut found = relative.split('/');
         let mut keys = self.path_labels.iter();
@@ -282,8 +284,8 @@ impl TextFile {
     }
 }
 
-/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and otherwise the text
-/// that the `*` stands for, if there is one.
+/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and otherwise
+/// the text that the `*` stands for, if there is one.
 pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a str>> {
     let Some((before, after)) = pattern.split_once('*') else {
         return (pattern == component).then_some(None);

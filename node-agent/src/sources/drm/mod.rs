@@ -6,6 +6,8 @@
 //! GPU: until then the source has no slots, and its thread looks for clients every few seconds. What is known of the
 //! clients survives a new opening of the sources (`GpuClients`), so that counts of ended processes stay.
 
+mod amdgpu;
+mod amdgpu_table;
 mod devices;
 mod source;
 
@@ -22,6 +24,8 @@ use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
 use source::{ClientsSource, ClientsWatch};
+
+pub(super) use amdgpu::AmdgpuKind;
 
 /// The kind's name in the catalogue, and that of its sources.
 const KIND: &str = "drm";

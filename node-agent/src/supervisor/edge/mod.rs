@@ -178,7 +178,8 @@ impl Edge {
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
     }
 
-    /// Opens the wanted sources of one step or task, of which perf events may take `perf_descriptors` less than the job has left.
+    /// Opens the wanted sources of one step or task, of which perf events may take `perf_descriptors` less than the
+    /// job has left.
     pub(in crate::supervisor) fn open_step(
         &self,
         target: &TrackedTarget,
@@ -247,8 +248,8 @@ impl Edge {
         try_out(definitions, opened, unavailable)
     }
 
-    /// Lets the sources of a job that are sums over cgroups or processes find the current ones. Returns true if there are more to
-    /// be found soon.
+    /// Lets the sources of a job that are sums over cgroups or processes find the current ones. Returns true if there
+    /// are more to be found soon.
     pub(in crate::supervisor) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
         if self.descriptors().spare() == 0 {
             return false;

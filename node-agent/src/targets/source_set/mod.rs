@@ -185,7 +185,8 @@ impl SourceSet {
         changes
     }
 
-    /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without a wanted metric.
+    /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without a
+    /// wanted metric.
     fn regroup(
         &mut self,
         ids: &mut SessionIds,
@@ -357,7 +358,8 @@ pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
 }
 
-/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when it is not read.
+/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when it is
+/// not read.
 fn costs_unread(name: &str) -> bool {
     is_perf(name) || name.starts_with("ebpf/")
 }

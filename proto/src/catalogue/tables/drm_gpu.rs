@@ -213,4 +213,19 @@ pub(crate) static METRICS: &[Metric] = &[
         "Repeated transfers of each GPU over PCIe.",
     )
     .of_node(),
+    Metric::counter(
+        "node.gpu.amd.energy",
+        Joules,
+        &[Origin::source("amdgpu", "energy", "`class/drm/card*/device/gpu_metrics`")],
+        "Energy of each GPU of amdgpu since the driver was loaded.",
+    )
+    .of_node()
+    .float(),
+    Metric::gauge(
+        "node.gpu.amd.throttled",
+        Count,
+        &[Origin::source("amdgpu", "throttled", "`class/drm/card*/device/gpu_metrics`")],
+        "1 for each reason that lowers the clocks of a GPU of amdgpu now, else 0.",
+    )
+    .of_node(),
 ];
