@@ -17,8 +17,8 @@ impl Reader {
         self.collect(&series_of(scope))
     }
 
-    /// Returns the numbers of CPUs of a job's nodes, counted by their per-CPU series; no row for a node without such
-    /// series. The members of a shape are counted once: nodes of a kind share it.
+    /// Returns the numbers of CPUs of a job's nodes, counted by their per-CPU series; no row for a node without such series. The
+    /// members of a shape are counted once: nodes of a kind share it.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -37,13 +37,12 @@ impl Reader {
     }
 }
 
-/// The time by which two jobs on a node may overlap without sharing it, in nanoseconds: the agent notices the end of
-/// a job late.
+/// The time by which two jobs on a node may overlap without sharing it, in nanoseconds: the agent notices the end of a job late.
 const HANDOVER_NS: i64 = 5 * 1_000_000_000;
 
 impl Reader {
-    /// Returns the times of a job on its nodes, sorted by node. Another job shares a node if it is among the last
-    /// thousand that started there before the job, or started later.
+    /// Returns the times of a job on its nodes, sorted by node. Another job shares a node if it is among the last thousand that
+    /// started there before the job, or started later.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -1,5 +1,5 @@
-//! The command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center Manageability
-//! Interface Specification" 1.5, section 6.6.1. Pure.
+//! The command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center Manageability Interface
+//! Specification" 1.5, section 6.6.1. Pure.
 
 /// The network function of group extensions; that of a response is one more.
 pub(super) const NETFN: u8 = 0x2c;
@@ -37,8 +37,7 @@ pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
         Some(_) => return Err(NoPower::Later),
         None => return Err(NoPower::Malformed),
     }
-    // Group, four times two bytes of power (now, minimum, maximum, mean), time of the reading, length of the
-    // statistics, state.
+    // Group, four times two bytes of power (now, minimum, maximum, mean), time of the reading, length of the statistics, state.
     let &[_, GROUP, low, high, .., state] = response else { return Err(NoPower::Malformed) };
     if response.len() != 19 {
         return Err(NoPower::Malformed);
