@@ -9,8 +9,27 @@ use std::fs;
 
 use machine::{machine, open, threaded};
 
-#[test]
-fn gpus_of_three_drivers_have_the_quantities_of_their_files() {
+/// Files of the GPUs beyond the fixtures, below `/sys/class/drm`.
+const FILES: [(&str, &str); 14] = [
+    ("card0/device/mem_info_gtt_used", "15097856"),
+    ("card0/device/mem_info_gtt_total", "67447160832"),
+    ("card0/device/pcie_replay_count", "0"),
+    ("card0/device/ras/umc_err_count", "ue: 0\nce: 12"),
+    ("card0/device/ras/xgmi_wafl_err_count", "ue: 1\nce: 0\nde: 0"),
+    // Not one of the counters.
+    ("card0/device/ras/features", "feature mask: 0x4fff"),
+    ("card0/device/hwmon/hwmon4/power1_cap", "300000000"),
+    ("card1/device/hwmon/hwmon5/power1_max", "120000000"),
+    ("card1/gt/gt0/rc6_residency_ms", "4711"),
+    ("card1/gt/gt0/throttle_reason_status", "1"),
+    ("card1/gt/gt0/throttle_reason_pl1", "1"),
+    ("card2/device/tile0/gt0/gtidle/idle_residency_ms", "98234"),
+    ("card2/device/tile0/gt0/freq0/throttle/status", "0"),
+    ("card2/device/tile0/gt0/freq0/throttle/reason_thermal", "0"),
+];
+
+/// Creates a machine with a GPU of amdgpu, one of i915 and one of xe.
+fn machine_with_gpus() -> tempfile::TempDir {
     let root = machine("");
     let cards = root.path().join("sys/class/drm");
     fs::write(cards.join("card0/device/unique_id"), "c0b0fd34e1b21f4d\n").unwrap();
@@ -22,28 +41,17 @@ fn gpus_of_three_drivers_have_the_quantities_of_their_files() {
     }
     // A connector is no GPU.
     fs::create_dir_all(cards.join("card0-DP-1/device/hwmon")).unwrap();
-    let files = [
-        ("card0/device/mem_info_gtt_used", "15097856"),
-        ("card0/device/mem_info_gtt_total", "67447160832"),
-        ("card0/device/pcie_replay_count", "0"),
-        ("card0/device/ras/umc_err_count", "ue: 0\nce: 12"),
-        ("card0/device/ras/xgmi_wafl_err_count", "ue: 1\nce: 0\nde: 0"),
-        // Not one of the counters.
-        ("card0/device/ras/features", "feature mask: 0x4fff"),
-        ("card0/device/hwmon/hwmon4/power1_cap", "300000000"),
-        ("card1/device/hwmon/hwmon5/power1_max", "120000000"),
-        ("card1/gt/gt0/rc6_residency_ms", "4711"),
-        ("card1/gt/gt0/throttle_reason_status", "1"),
-        ("card1/gt/gt0/throttle_reason_pl1", "1"),
-        ("card2/device/tile0/gt0/gtidle/idle_residency_ms", "98234"),
-        ("card2/device/tile0/gt0/freq0/throttle/status", "0"),
-        ("card2/device/tile0/gt0/freq0/throttle/reason_thermal", "0"),
-    ];
-    for (file, text) in files {
+    for (file, text) in FILES {
         let path = cards.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{text}\n")).unwrap();
     }
+    root
+}
+
+#[test]
+fn gpus_of_three_drivers_have_the_quantities_of_their_files() {
+    let root = machine_with_gpus();
     let (opened, unavailable) = open(root.path(), "node.gpu.drm.*");
     let missing: Vec<String> = unavailable.iter().map(ToString::to_string).collect();
     assert_eq!(missing, ["node.gpu.drm.power: this node has no such device"]);
