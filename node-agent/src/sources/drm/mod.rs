@@ -33,6 +33,10 @@ const KIND: &str = "drm";
 /// The name of the source without slots.
 const WATCH: &str = "drm/watch";
 
+/// The reason where the descriptors of processes may not be seen.
+const REFUSED: &str = "the agent may not see the descriptors of the job's processes (/proc/PID/fd); run it as root, or \
+                       with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+
 /// The fields, with their quantities and the label that has the name of the engine or region.
 const FIELDS: [(&str, Quantity, Option<&str>); 8] = [
     ("time", Quantity::Time, Some("engine")),
@@ -84,6 +88,9 @@ impl SourceKind for DrmKind {
         let seen = clients.changes();
         let slots = slots(&request.wanted, &clients.keys(), &sys);
         let found: Vec<Definition> = slots.iter().map(|(slot, _)| slot.definition.clone()).collect();
+        if clients.is_refused() {
+            opening.unavailable_all(&request.wanted, REFUSED);
+        }
         // Before the first client nothing is known.
         if !found.is_empty() {
             let missing = request.wanted.iter().filter(|definition| !found.contains(definition));

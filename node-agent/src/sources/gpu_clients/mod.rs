@@ -34,6 +34,8 @@ struct State {
     processes: Option<ProcessList>,
     descriptors: Descriptors,
     accounts: Accounts,
+    /// True if no process could be searched at the last reading.
+    is_refused: bool,
 }
 
 impl GpuClients {
@@ -54,6 +56,17 @@ impl GpuClients {
         self.lock().accounts.keys().iter().cloned().collect()
     }
 
+    /// Returns true if the agent may not see the descriptors of the job's processes.
+    pub(super) fn is_refused(&self) -> bool {
+        self.lock().is_refused
+    }
+
+    fn set_refused(&self, is_refused: bool) {
+        if std::mem::replace(&mut self.lock().is_refused, is_refused) != is_refused {
+            self.changes.fetch_add(1, Release);
+        }
+    }
+
     /// Returns the number of changes of the known values so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
@@ -67,9 +80,10 @@ impl GpuClients {
             let of_io = |error: std::io::Error| {
                 Outcome::Retry(error.raw_os_error().map_or(Errno::ACCESS, Errno::from_raw_os_error))
             };
-            descriptors.search(proc, &pids, now_ns).map_err(of_io)?;
-            descriptors.texts(proc)
+            descriptors.search(proc, &pids, now_ns).map(|()| descriptors.texts(proc)).map_err(of_io)
         };
+        self.set_refused(texts.is_err());
+        let texts = texts?;
         // A descriptor that was closed meanwhile has no text, or that of another file.
         let clients =
             texts.iter().filter_map(|path| text::parse(&read_whole(path).ok()?)).collect::<Vec<_>>();
@@ -80,5 +94,20 @@ impl GpuClients {
             self.changes.fetch_add(1, Release);
         }
         Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_change_once() {
+        let clients = GpuClients::default();
+        let changes = [true, true, false, false].map(|is_refused| {
+            clients.set_refused(is_refused);
+            (clients.changes(), clients.is_refused())
+        });
+        assert_eq!(changes, [(1, true), (1, true), (2, false), (2, false)]);
     }
 }
