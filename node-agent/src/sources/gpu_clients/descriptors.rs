@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// The most entries of `/proc/PID/fd` of all processes that one search reads, at about a microsecond each. The next
 /// one continues with the other processes.
 const ENTRIES_MAX: usize = 4096;
@@ -26,6 +28,8 @@ pub(super) struct Descriptors {
     /// The process with which the next search begins.
     turn: u32,
     searched_ns: Option<u64>,
+    /// The error of the last search, if it was refused for all processes.
+    refusal: Option<Errno>,
 }
 
 impl Descriptors {
@@ -33,10 +37,10 @@ impl Descriptors {
     ///
     /// # Errors
     /// Returns the error if no process may be searched.
-    pub(super) fn search(&mut self, proc: &Path, pids: &BTreeSet<u32>, now_ns: u64) -> io::Result<()> {
+    pub(super) fn search(&mut self, proc: &Path, pids: &BTreeSet<u32>, now_ns: u64) -> Result<(), Errno> {
         self.known.retain(|pid, _| pids.contains(pid));
         if self.searched_ns.is_some_and(|last_ns| now_ns.saturating_sub(last_ns) < SEARCH_EVERY_NS) {
-            return Ok(());
+            return self.refusal.map_or(Ok(()), Err);
         }
         self.searched_ns = Some(now_ns);
         let mut room = ENTRIES_MAX;
@@ -61,12 +65,15 @@ impl Descriptors {
                         self.known.insert(pid, found);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refusal = Some(error),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    refusal = Some(Errno::ACCESS)
+                }
                 // It has ended.
                 Err(_) => drop(self.known.remove(&pid)),
             }
         }
-        refusal.filter(|_| !is_any).map_or(Ok(()), Err)
+        self.refusal = refusal.filter(|_| !is_any);
+        self.refusal.map_or(Ok(()), Err)
     }
 
     /// Returns the paths in `/proc` of the texts about the descriptors.

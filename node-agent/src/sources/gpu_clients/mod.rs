@@ -10,8 +10,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::io::Errno;
-
 use super::outcome::Outcome;
 use super::process_files::read_whole;
 use super::process_list::ProcessList;
@@ -77,10 +75,7 @@ impl GpuClients {
         let texts = {
             let State { processes, descriptors, .. } = &mut *self.lock();
             let pids = processes.as_mut().and_then(|processes| processes.list(proc)).ok_or(Outcome::Gone)?;
-            let of_io = |error: std::io::Error| {
-                Outcome::Retry(error.raw_os_error().map_or(Errno::ACCESS, Errno::from_raw_os_error))
-            };
-            descriptors.search(proc, &pids, now_ns).map(|()| descriptors.texts(proc)).map_err(of_io)
+            descriptors.search(proc, &pids, now_ns).map(|()| descriptors.texts(proc)).map_err(Outcome::Retry)
         };
         self.set_refused(texts.is_err());
         let texts = texts?;
