@@ -1,12 +1,16 @@
 //! Quantities of jobs that eBPF programs of the agent count. Source: `Documentation/bpf/prog_cgroup_sockopt.rst` and
-//! `include/uapi/linux/bpf.h` of Linux (`BPF_PROG_TYPE_CGROUP_SKB`).
+//! `include/uapi/linux/bpf.h` of Linux (`BPF_PROG_TYPE_CGROUP_SKB`); `kernel/sched/stats.h` (`sched_info`).
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;
-use crate::series::Unit::{Bytes, Count};
+use crate::series::Unit::{Bytes, Count, Nanoseconds};
 
 const fn network(field: &'static str) -> Origin {
     Origin::source("ebpf", field, "eBPF program `cgroup_skb` on the job's cgroup v2")
+}
+
+const fn runqueue(field: &'static str) -> Origin {
+    Origin::source("ebpf", field, "eBPF program at the tracepoint `sched_switch`")
 }
 
 pub(crate) static METRICS: &[Metric] = &[
@@ -33,5 +37,23 @@ pub(crate) static METRICS: &[Metric] = &[
         Count,
         &[network("transmit_packets")],
         "IP packets that sockets of the job sent, after splitting by the adapter.",
+    ),
+    Metric::counter(
+        "runqueue.wait.time",
+        Nanoseconds,
+        &[runqueue("wait_time")],
+        "Time that threads of the job were ready to run and waited for a CPU.",
+    ),
+    Metric::counter(
+        "runqueue.wait.count",
+        Count,
+        &[runqueue("wait_count")],
+        "Waits for a CPU that have ended: how often a thread of the job began to run.",
+    ),
+    Metric::counter(
+        "runqueue.wait.bucket",
+        Count,
+        &[runqueue("wait_bucket")],
+        "Waits for a CPU of at most `le` seconds: 1 us to 1 s, in steps of about four. Those of any length are `runqueue.wait.count`.",
     ),
 ];
