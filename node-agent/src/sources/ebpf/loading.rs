@@ -112,13 +112,13 @@ pub(super) fn load_tracing_program(
         };
         create(BPF_PROG_LOAD, attributes)
     };
-    let error = match load(&mut []) {
-        Ok(program) => return Ok(program),
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err(error),
-        Err(error) => error,
-    };
-    let mut log = vec![0; LOG_BYTES];
-    load(&mut log).or_else(|_| Err(with_message(error, &log)))
+    match load(&mut []) {
+        Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
+            let mut log = vec![0; LOG_BYTES];
+            load(&mut log).map_err(|error| with_message(error, &log))
+        }
+        loaded => loaded,
+    }
 }
 
 /// Returns an error with the first line of the verifier's log, if there is one.
