@@ -1,4 +1,4 @@
-//! The program `e2e-workload`: a process that uses CPU time, memory and the network on command.
+//! The program `e2e-workload`: a process that uses CPU time, memory, the network and files on command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -62,6 +62,10 @@ fn execute(command: &str, held: &mut Vec<Vec<u8>>) {
         }
         "rest" => crate::pause(number),
         "send" => send_datagrams(number),
+        "write" => {
+            let bytes = vec![7; usize::try_from(number).unwrap()];
+            tempfile::tempfile().unwrap().write_all(&bytes).unwrap();
+        }
         "stop" => {
             println!("workload: done");
             kill_process(getpid(), Signal::STOP).unwrap();

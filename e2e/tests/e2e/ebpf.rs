@@ -11,13 +11,13 @@ use polymeter_store::reader::SeriesScope;
 use polymeter_test_harness::skip;
 
 tests![
-    network_and_waits_of_a_job_are_stored,
+    metrics_of_a_job_are_stored,
     without_rights_the_reason_names_the_capabilities,
     without_the_feature_the_reason_names_it,
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const BASELINE: [(&str, &str); 2] = [("network.*", "50ms"), ("runqueue.*", "50ms")];
+const BASELINE: [(&str, &str); 3] = [("network.*", "50ms"), ("runqueue.*", "50ms"), ("vfs.*", "50ms")];
 const WITHOUT_FEATURE: &str =
     "the agent was built without the feature `ebpf`; build it with `--features ebpf`";
 
@@ -76,16 +76,25 @@ impl Node {
         series.and_then(|series| series.points.last()).map_or(0.0, |point| point.1)
     }
 
+    /// Returns the sum of the last stored values of a metric over its series.
+    fn sum(&self, metric: &str) -> f64 {
+        let mut reader = self.env.reader();
+        let Some(job) = stored::job(&mut reader, "7") else { return 0.0 };
+        let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
+        let of_metric = samples.iter().filter(|((name, _), _)| name == metric);
+        of_metric.filter_map(|(_, series)| series.points.last()).map(|point| point.1).sum()
+    }
+
     fn end(self) {
         self.agent.daemon.terminate();
         self.collector.terminate();
     }
 }
 
-fn network_and_waits_of_a_job_are_stored() {
+fn metrics_of_a_job_are_stored() {
     let mut node = Node::start(|program| program);
     node.require_feature();
-    node.agent.wait_until_tracked("7", &["ebpf/network", "ebpf/runqueue"]);
+    node.agent.wait_until_tracked("7", &["ebpf/network", "ebpf/runqueue", "ebpf/vfs"]);
     node.workload.execute("send 100");
     // 100 datagrams of 1000 bytes with headers of 28.
     wait_until("the datagrams are stored", || node.last("network.transmit.packets") >= 100.0);
@@ -98,6 +107,9 @@ fn network_and_waits_of_a_job_are_stored() {
     });
     wait_until("the buckets are stored", || node.last("runqueue.wait.bucket{le=1}") > 0.0);
     assert!(node.last("runqueue.wait.bucket{le=0.000001}") <= node.last("runqueue.wait.bucket{le=1}"));
+    node.workload.execute("write 5000");
+    wait_until("the written bytes are stored", || node.sum("vfs.write.bytes") >= 5000.0);
+    assert!(node.sum("vfs.open.count") >= 1.0);
     assert_eq!((node.reason("network.receive.bytes"), node.reason("runqueue.wait.time")), (None, None));
     node.end();
 }
@@ -132,7 +144,7 @@ fn without_the_feature_the_reason_names_it() {
     if node.reason("network.receive.bytes").is_none() {
         skip("agent-without-ebpf", "the agent was built with the feature `ebpf`");
     }
-    for metric in ["network.receive.bytes", "runqueue.wait.time", "runqueue.wait.bucket"] {
+    for metric in ["network.receive.bytes", "runqueue.wait.time", "vfs.read.bytes"] {
         assert_eq!(node.reason(metric).as_deref(), Some(WITHOUT_FEATURE), "{metric}");
     }
     node.end();

@@ -7,8 +7,8 @@ use polymeter_agent::sources::follow_created_cgroups;
 use polymeter_test_harness::tests;
 
 use crate::support::cgroup::{Cgroup, remove};
-use crate::support::links::attached;
-use crate::support::process::Process;
+use crate::support::links::{attached, programs};
+use crate::support::process::{Process, wait_until};
 use crate::support::sources::{counted, read_network};
 use crate::support::talker::{Talker, bound};
 
@@ -17,6 +17,7 @@ tests![
     exclusive sources_on_one_cgroup_are_independent,
     exclusive nothing_stays_attached_after_a_kill,
     exclusive a_cgroup_that_is_created_again_continues,
+    exclusive programs_for_all_jobs_end_after_a_kill,
 ];
 
 const NETWORK: &str = "network.*";
@@ -83,4 +84,28 @@ fn a_cgroup_that_is_created_again_continues() {
     drop(source);
     assert_eq!(attached(&job.0), [0, 0]);
     talker.process.end();
+}
+
+fn programs_for_all_jobs_end_after_a_kill() {
+    let job = Cgroup::create();
+    for (metrics, names) in
+        [("runqueue.*", &["polymeter_wait"][..]), ("vfs.*", &["polymeter_enter", "polymeter_leave"])]
+    {
+        drop(counted(metrics, &job.0));
+        let before = ids(names);
+        let mut agent = Process::start("agent", &job.0);
+        agent.tell(metrics);
+        assert_eq!(agent.answer(), "open");
+        let new: Vec<u32> = ids(names).into_iter().filter(|id| !before.contains(id)).collect();
+        assert!(new.len() >= names.len(), "{new:?}");
+        // SIGKILL.
+        agent.child.kill().unwrap();
+        agent.child.wait().unwrap();
+        wait_until(|| new.iter().all(|id| !ids(names).contains(id)));
+    }
+}
+
+/// Returns the ids of the programs in the kernel with these names. Ids are never used again.
+fn ids(names: &[&str]) -> Vec<u32> {
+    programs().into_iter().filter(|(_, name)| names.contains(&name.as_str())).map(|(id, _)| id).collect()
 }

@@ -17,6 +17,7 @@ mod network;
 mod reasons;
 mod runqueue;
 mod support;
+mod vfs;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
                 network::TESTS,
                 reasons::TESTS,
                 runqueue::TESTS,
+                vfs::TESTS,
             ]);
         }
     }

@@ -61,7 +61,11 @@ fn jobs_at_many_levels_are_refused() {
 fn without_rights_the_reason_names_them() {
     let job = Cgroup::create();
     drop(counted(NETWORK, &job.0));
-    for (metrics, rights) in [(NETWORK, "CAP_BPF and CAP_NET_ADMIN"), (RUNQUEUE, "CAP_BPF and CAP_PERFMON")] {
+    for (metrics, rights) in [
+        (NETWORK, "CAP_BPF and CAP_NET_ADMIN"),
+        (RUNQUEUE, "CAP_BPF and CAP_PERFMON"),
+        ("vfs.*", "CAP_BPF and CAP_PERFMON"),
+    ] {
         let mut user = Process::start("user", &job.0);
         user.tell(metrics);
         let reason = user.answer();

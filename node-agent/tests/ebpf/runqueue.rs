@@ -9,7 +9,6 @@ use polymeter_agent::sources::{Opened, Target, follow_created_cgroups, online_cp
 use polymeter_test_harness::{skip, tests};
 
 use crate::support::cgroup::{Cgroup, remove};
-use crate::support::links::programs;
 use crate::support::process::{Process, numbers, wait_until};
 use crate::support::sources::{counted, counted_target, value, values};
 
@@ -21,7 +20,6 @@ tests![
     exclusive jobs_and_steps_are_counted_at_the_same_time,
     exclusive jobs_of_version_1_are_counted,
     exclusive a_job_in_a_new_cgroup_continues,
-    exclusive nothing_remains_after_a_kill,
 ];
 
 const RUNQUEUE: &str = "runqueue.*";
@@ -201,24 +199,4 @@ fn a_job_in_a_new_cgroup_continues() {
         expected,
     );
     workers.end();
-}
-
-fn nothing_remains_after_a_kill() {
-    let job = Cgroup::create();
-    drop(counted(RUNQUEUE, &job.0));
-    let before = ids();
-    let mut agent = Process::start("agent", &job.0);
-    agent.tell(RUNQUEUE);
-    assert_eq!(agent.answer(), "open");
-    let new: Vec<u32> = ids().into_iter().filter(|id| !before.contains(id)).collect();
-    assert!(!new.is_empty());
-    // SIGKILL.
-    agent.child.kill().unwrap();
-    agent.child.wait().unwrap();
-    wait_until(|| new.iter().all(|id| !ids().contains(id)));
-}
-
-/// Returns the ids of the programs in the kernel that count waits. They are never used again.
-fn ids() -> Vec<u32> {
-    programs().into_iter().filter(|(_, name)| name == "polymeter_wait").map(|(id, _)| id).collect()
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{IoSlice, Read, Write};
 use std::net::UdpSocket;
+use std::os::unix::fs::FileExt;
 
 use clap::ValueEnum;
 use polymeter_benches::clock::{now_ns, process_cpu_ns};
@@ -21,6 +22,8 @@ pub(crate) enum Kind {
     Packets,
     /// Two threads on one CPU that wake each other.
     Switches,
+    /// Reads of one byte of a file in the page cache.
+    Reads,
 }
 
 impl fmt::Display for Kind {
@@ -28,6 +31,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Packets => "packets",
             Self::Switches => "switches",
+            Self::Reads => "reads",
         })
     }
 }
@@ -38,6 +42,7 @@ impl Kind {
         match self {
             Self::Packets => "network.*",
             Self::Switches => "runqueue.*",
+            Self::Reads => "vfs.*",
         }
     }
 
@@ -46,6 +51,7 @@ impl Kind {
         match self {
             Self::Packets => "network.transmit.packets",
             Self::Switches => "runqueue.wait.count",
+            Self::Reads => "vfs.read.count",
         }
     }
 
@@ -53,7 +59,7 @@ impl Kind {
     pub(crate) fn variants(self) -> Vec<Counted> {
         match self {
             Self::Packets => vec![Counted::Nothing, Counted::Job],
-            Self::Switches => vec![Counted::Nothing, Counted::OtherJob, Counted::Job],
+            Self::Switches | Self::Reads => vec![Counted::Nothing, Counted::OtherJob, Counted::Job],
         }
     }
 }
@@ -87,6 +93,7 @@ pub(crate) fn execute(kind: Kind) -> Result<(), Failure> {
             None => cause.insert(match kind {
                 Kind::Packets => packets()?,
                 Kind::Switches => switches()?,
+                Kind::Reads => reads()?,
             }),
         };
         let (start_ns, start_cpu_ns) = (now_ns(), process_cpu_ns());
@@ -134,5 +141,17 @@ fn switches() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
             here_from.read_exact(&mut [0])?;
         }
         Ok(2 * BATCH as u64)
+    }))
+}
+
+/// Returns a batch of reads.
+fn reads() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(&[7])?;
+    Ok(Box::new(move || {
+        for _ in 0..BATCH {
+            file.read_exact_at(&mut [0], 0)?;
+        }
+        Ok(BATCH as u64)
     }))
 }

@@ -83,7 +83,7 @@ fn main() -> Result<(), Failure> {
     }
     table::machine();
     table::head(&["load", "counted", "events/s", "ns/event", "more, ns/event", "ratio", "counted of 100"]);
-    for kind in [Kind::Packets, Kind::Switches] {
+    for kind in [Kind::Packets, Kind::Switches, Kind::Reads] {
         measure(kind, &arguments)?;
     }
     Ok(())

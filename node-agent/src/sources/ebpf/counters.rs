@@ -2,21 +2,28 @@
 
 use super::mapping::Mapping;
 
-/// The counters of one job, with a line of words for each CPU, so that no CPU waits for another.
+/// The counters of one job, in lines of words: one for each CPU, so that no CPU waits for another, or for each other place where they are
+/// counted.
 #[derive(Debug)]
 pub(super) struct Counters {
     memory: Mapping,
-    words_per_cpu: usize,
+    words_per_line: usize,
 }
 
 impl Counters {
-    /// Returns the counters in a memory that has a line of `words_per_cpu` words for each CPU.
-    pub(super) const fn new(memory: Mapping, words_per_cpu: usize) -> Self {
-        Self { memory, words_per_cpu }
+    /// Returns the counters in a memory that has lines of `words_per_line` words.
+    pub(super) const fn new(memory: Mapping, words_per_line: usize) -> Self {
+        Self { memory, words_per_line }
     }
 
     /// Returns the sum of one counter over the CPUs.
     pub(super) fn sum(&self, counter: usize) -> u64 {
-        self.memory.words().skip(counter).step_by(self.words_per_cpu).fold(0, u64::wrapping_add)
+        self.memory.words(counter, self.words_per_line).fold(0, u64::wrapping_add)
+    }
+
+    /// Returns the sum of one counter over some of the lines.
+    pub(super) fn sum_of(&self, first_line: usize, lines: usize, counter: usize) -> u64 {
+        let from = first_line * self.words_per_line + counter;
+        self.memory.words(from, self.words_per_line).take(lines).fold(0, u64::wrapping_add)
     }
 }

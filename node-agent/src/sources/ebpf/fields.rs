@@ -16,5 +16,23 @@ pub(super) const WAIT_COUNT: &str = "wait_count";
 /// The number of waits up to a limit.
 pub(super) const WAIT_BUCKET: &str = "wait_bucket";
 
+/// The quantities of operations on files, each of an operation.
+pub(super) const VFS: [&str; 14] = [
+    "read_bytes",
+    "read_count",
+    "read_time",
+    "read_bucket",
+    "write_bytes",
+    "write_count",
+    "write_time",
+    "write_bucket",
+    "open_count",
+    "open_time",
+    "open_bucket",
+    "sync_count",
+    "sync_time",
+    "sync_bucket",
+];
+
 /// The quantities of the run queues.
 pub(super) const RUNQUEUE: [&str; 3] = [WAIT_TIME, WAIT_COUNT, WAIT_BUCKET];

@@ -28,11 +28,17 @@ pub(super) enum Helper {
     MapLookup = 1,
     /// `bpf_map_update_elem`: stores a value (R3) under a key (R2) of a map (R1), with flags (R4).
     MapUpdate = 2,
+    /// `bpf_ktime_get_ns`: the monotonic time.
+    Time = 5,
     /// `bpf_get_smp_processor_id`: the number of the CPU.
     ProcessorId = 8,
+    /// `bpf_get_current_pid_tgid`: the ids of the process and of the thread.
+    CurrentThread = 14,
     /// `bpf_probe_read_kernel`: copies bytes (as many as R2) from an address of the kernel (R3) to one of the program (R1), or
     /// zeros where there is no memory.
     ReadKernel = 113,
+    /// `bpf_get_current_task_btf`: the task that runs. Since Linux 5.11.
+    CurrentTask = 158,
 }
 
 /// One instruction, as the kernel reads it.
@@ -63,6 +69,11 @@ pub(super) const fn store_u64(base: Register, offset: i16, source: Register) -> 
 /// `target = *(u32 *)(base + offset)`
 pub(super) const fn load_u32(target: Register, base: Register, offset: i16) -> Instruction {
     encode(0x61, target, base, offset, 0)
+}
+
+/// `target = *(u16 *)(base + offset)`
+pub(super) const fn load_u16(target: Register, base: Register, offset: i16) -> Instruction {
+    encode(0x69, target, base, offset, 0)
 }
 
 /// `*(u32 *)(base + offset) = source`
@@ -100,6 +111,11 @@ pub(super) const fn subtract_register(target: Register, source: Register) -> Ins
     encode(0x1f, target, source, 0, 0)
 }
 
+/// `target &= value`
+pub(super) const fn and(target: Register, value: i32) -> Instruction {
+    encode(0x57, target, Register::R0, 0, value)
+}
+
 /// `target <<= value`
 pub(super) const fn shift_left(target: Register, value: i32) -> Instruction {
     encode(0x67, target, Register::R0, 0, value)
@@ -135,6 +151,12 @@ pub(super) enum Condition {
     NotZero(Register),
     /// The register is at most this.
     AtMost(Register, i32),
+    /// The register is this.
+    Equal(Register, i32),
+    /// The register is not this.
+    Differs(Register, i32),
+    /// The first register is at least the second.
+    AtLeast(Register, Register),
     /// The first register is greater than the second.
     Greater(Register, Register),
     /// The register is less than 0, as a signed number.
@@ -148,6 +170,9 @@ pub(super) const fn jump(condition: Condition, skipped: i16) -> Instruction {
         Condition::Zero(register) => skip_if_zero(register, skipped),
         Condition::NotZero(register) => skip_unless_zero(register, skipped),
         Condition::AtMost(register, limit) => encode(0xb5, register, Register::R0, skipped, limit),
+        Condition::Equal(register, value) => encode(0x15, register, Register::R0, skipped, value),
+        Condition::Differs(register, value) => encode(0x55, register, Register::R0, skipped, value),
+        Condition::AtLeast(one, other) => encode(0x3d, one, other, skipped, 0),
         Condition::Greater(one, other) => encode(0x2d, one, other, skipped, 0),
         Condition::Negative(register) => encode(0xc5, register, Register::R0, skipped, 0),
     }
@@ -193,6 +218,11 @@ mod tests {
         assert_eq!(add_register(Register::R3, Register::R8), [0x0f, 0x83, 0, 0, 0, 0, 0, 0]);
         assert_eq!(subtract_register(Register::R0, Register::R7), [0x1f, 0x70, 0, 0, 0, 0, 0, 0]);
         assert_eq!(shift_left(Register::R1, 3), [0x67, 1, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(load_u16(Register::R1, Register::R6, 136), [0x69, 0x61, 0x88, 0, 0, 0, 0, 0]);
+        assert_eq!(and(Register::R0, 7), [0x57, 0, 0, 0, 7, 0, 0, 0]);
+        assert_eq!(jump(Condition::Equal(Register::R1, 3), 1), [0x15, 1, 1, 0, 3, 0, 0, 0]);
+        assert_eq!(jump(Condition::Differs(Register::R9, 3), 1), [0x55, 9, 1, 0, 3, 0, 0, 0]);
+        assert_eq!(jump(Condition::AtLeast(Register::R8, Register::R2), 1), [0x3d, 0x28, 1, 0, 0, 0, 0, 0]);
         assert_eq!(call(Helper::ReadKernel), [0x85, 0, 0, 0, 113, 0, 0, 0]);
         assert_eq!(jump(Condition::Always, 2), [0x05, 0, 2, 0, 0, 0, 0, 0]);
         assert_eq!(jump(Condition::Zero(Register::R0), 6), skip_if_zero(Register::R0, 6));

@@ -41,13 +41,19 @@ impl Mapping {
         Ok(Self { words, count })
     }
 
-    /// Returns the current values, one after the other.
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
+    /// Returns the current values of every `step`th word from `first` on.
+    pub(super) fn words(&self, first: usize, step: usize) -> impl Iterator<Item = u64> {
+        let words = self.all().get(first..).unwrap_or_default();
+        words.iter().step_by(step).map(|word| word.load(Relaxed))
+    }
+
+    fn all(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has `count` words, begins at a page, and lives as long as `self`. The kernel changes whole
         // words only, and aligned words are read in one access, also from read-only memory.
         #[expect(unsafe_code, reason = "memory of the kernel")]
-        let words = unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.count) };
-        words.iter().map(|word| word.load(Relaxed))
+        unsafe {
+            std::slice::from_raw_parts(self.words.as_ptr(), self.count)
+        }
     }
 }
 

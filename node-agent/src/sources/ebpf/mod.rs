@@ -35,6 +35,8 @@ mod runqueue;
 mod system_call;
 #[cfg(feature = "ebpf")]
 mod tracing;
+#[cfg(feature = "ebpf")]
+mod vfs;
 
 #[cfg(feature = "ebpf")]
 use polymeter_proto::catalogue::Definition;
@@ -43,7 +45,7 @@ use polymeter_proto::catalogue::Definition;
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::target::Target;
-use fields::{KIND, NETWORK, RUNQUEUE};
+use fields::{KIND, NETWORK, RUNQUEUE, VFS};
 
 /// Attaches the programs anew to cgroups that were removed and created again. The counts continue.
 #[cfg(feature = "ebpf")]
@@ -68,7 +70,7 @@ impl SourceKind for EbpfKind {
     }
 
     fn fields(&self) -> Vec<&'static str> {
-        [&NETWORK[..], &RUNQUEUE].concat()
+        [&NETWORK[..], &RUNQUEUE, &VFS].concat()
     }
 
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
@@ -108,6 +110,7 @@ static GROUPS: &[Group] = &[
         fields: &RUNQUEUE,
         open: |request| Ok(Box::new(runqueue::RunqueueSource::open(request)?)),
     },
+    Group { name: "vfs", fields: &VFS, open: |request| Ok(Box::new(vfs::FilesSource::open(request)?)) },
 ];
 
 #[cfg(feature = "ebpf")]

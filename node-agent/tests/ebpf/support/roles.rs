@@ -1,8 +1,9 @@
 //! What this program does as a process of a job, or as another agent.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::process::{line, numbers};
@@ -34,6 +35,10 @@ pub(crate) fn play(role: &str) {
             rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
             println!("{}", open(&metrics, cgroup).unwrap_err());
         }
+        "files" => {
+            enter(cgroup);
+            work_with_files();
+        }
         "worker" => {
             enter(cgroup);
             compute();
@@ -55,6 +60,42 @@ fn send_stream() {
     // The other end confirms that it has all of it.
     stream.read_exact(&mut [0]).unwrap();
     println!("done");
+}
+
+/// Works with files on request: `THREADS DIRECTORY`.
+fn work_with_files() {
+    println!("ready");
+    loop {
+        let request = line(&mut std::io::stdin().lock());
+        let Some((threads, directory)) = request.split_once(' ') else { return };
+        let threads: usize = threads.parse().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                scope.spawn(move || work_with_file(&Path::new(directory).join(format!("file-{thread}"))));
+            }
+        });
+        println!("done");
+    }
+}
+
+/// Opens a file, writes 10,030 bytes in 11 calls, reads 2,500 in 5, reads at its end, and writes it to the disk twice. Calls that
+/// fail are not counted.
+fn work_with_file(path: &Path) {
+    let mut file =
+        fs::OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path).unwrap();
+    for _ in 0..10 {
+        assert_eq!(file.write(&[7; 1000]).unwrap(), 1000);
+    }
+    let parts = [IoSlice::new(&[1; 10]), IoSlice::new(&[2; 20])];
+    assert_eq!(file.write_vectored(&parts).unwrap(), 30);
+    for part in 0..5 {
+        assert_eq!(file.read_at(&mut [0; 500], part * 500).unwrap(), 500);
+    }
+    assert_eq!(file.read(&mut [0; 500]).unwrap(), 0);
+    file.sync_all().unwrap();
+    file.sync_data().unwrap();
+    fs::File::open(path.with_extension("missing")).unwrap_err();
+    fs::File::open(path.parent().unwrap().join("file-0/x")).unwrap_err();
 }
 
 /// Computes for a CPU time, on one CPU or on any: `CPU NANOSECONDS`. Says how long it waited for a CPU and how often, according

@@ -17,20 +17,20 @@ use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program}
 use super::map::{Sizes, create_cache};
 use super::possible_cpus::possible_cpus;
 use super::reason::{Step, meaning};
-use super::tracing::{CgroupHierarchy, JobTable, choose, read_types};
+use super::tracing::{BUCKETS, CgroupHierarchy, JobTable, LIMITS_NS, choose, read_types, up_to};
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kind::{OpenRequest, metrics_of};
 use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
-use program::{FIRST_BUCKET, LIMITS_NS, LINE_BYTES, TASK_KEY_BYTES, TIME, Types, count_waits};
+use program::{FIRST_BUCKET, LINE_BYTES, TASK_KEY_BYTES, TIME, Types, count_waits};
 
 /// The most threads of jobs whose waits in the queues of several CPUs are added up. Of further ones only the wait in the last
 /// queue is counted.
 const TASKS_MAX: u32 = 16_384;
 
 /// The number of counters: the time and the buckets.
-const COUNTERS: usize = FIRST_BUCKET + LIMITS_NS.len() + 1;
+const COUNTERS: usize = FIRST_BUCKET + BUCKETS;
 
 /// The program for the jobs of one hierarchy. It ends with its link.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ fn slots() -> impl Iterator<Item = (Slot, Quantity)> {
         } else if of(WAIT_COUNT) {
             vec![(Labels::default(), Quantity::Count)]
         } else if of(WAIT_BUCKET) {
-            let labelled = |(index, limit_ns)| Some((up_to(limit_ns)?, Quantity::Bucket(index)));
+            let labelled = |(index, limit_ns)| Some((up_to(limit_ns, &[])?, Quantity::Bucket(index)));
             (0..).zip(LIMITS_NS).filter_map(labelled).collect()
         } else {
             Vec::new()
@@ -144,12 +144,6 @@ fn slots() -> impl Iterator<Item = (Slot, Quantity)> {
         let slot = move |(labels, quantity)| (Slot { definition: definition.clone(), labels }, quantity);
         quantities.into_iter().map(slot)
     })
-}
-
-/// Returns the label of a limit in seconds, as in histograms of Prometheus: `le=0.000001`.
-fn up_to(limit_ns: i32) -> Option<Labels> {
-    let seconds = f64::from(limit_ns) / 1e9;
-    Labels::new(vec![("le".to_owned(), seconds.to_string())]).ok()
 }
 
 impl CustomSource for RunqueueSource {
@@ -164,12 +158,13 @@ impl CustomSource for RunqueueSource {
         }
         let buckets: [u64; COUNTERS - FIRST_BUCKET] =
             std::array::from_fn(|bucket| self.increase(FIRST_BUCKET + bucket));
-        let up_to = |bucket| buckets.iter().take(bucket).fold(0, |sum: u64, count| sum.wrapping_add(*count));
+        let sum_up_to =
+            |bucket| buckets.iter().take(bucket).fold(0, |sum: u64, count| sum.wrapping_add(*count));
         for (slot, quantity) in (0..).zip(&self.quantities) {
             let value = match quantity {
                 Quantity::Time => self.increase(TIME),
-                Quantity::Count => up_to(buckets.len()),
-                Quantity::Bucket(bucket) => up_to(bucket + 1),
+                Quantity::Count => sum_up_to(buckets.len()),
+                Quantity::Bucket(bucket) => sum_up_to(bucket + 1),
             };
             reading.set(slot, value);
         }
@@ -186,11 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_written_as_decimals_in_seconds() {
-        let label = |limit_ns| up_to(limit_ns).unwrap().get("le").unwrap().to_owned();
-        assert_eq!(label(1_000), "0.000001");
-        assert_eq!(label(256_000_000), "0.256");
-        assert_eq!(label(1_000_000_000), "1");
+    fn each_limit_has_a_series() {
         assert_eq!(slots().count(), 2 + LIMITS_NS.len());
     }
 }

@@ -14,23 +14,9 @@ use super::super::instruction::{
 };
 use super::super::system_call::operand;
 use super::super::tracing::{
-    CgroupHierarchy, CgroupTypes, STACK_USED, TableMaps, find_jobs, for_each_job, offset, type_number,
+    BUCKETS, CgroupHierarchy, CgroupTypes, STACK_USED, TableMaps, choose_bucket, find_jobs, for_each_job,
+    offset, type_number,
 };
-
-/// The upper limits of the buckets but for the last, which has none, in nanoseconds.
-pub(super) const LIMITS_NS: [i32; 11] = [
-    1_000,
-    4_000,
-    16_000,
-    64_000,
-    256_000,
-    1_000_000,
-    4_000_000,
-    16_000_000,
-    64_000_000,
-    256_000_000,
-    1_000_000_000,
-];
 
 /// The number of the counter of the time; those of the buckets follow.
 pub(super) const TIME: usize = 0;
@@ -44,7 +30,7 @@ const FIRST_BUCKET_BYTES: i32 = 8;
 /// The counters of one CPU: two lines of the cache.
 pub(super) const LINE_BYTES: u32 = 128;
 
-const _: () = assert!((FIRST_BUCKET + LIMITS_NS.len() + 1) * size_of::<u64>() <= LINE_BYTES as usize);
+const _: () = assert!((FIRST_BUCKET + BUCKETS) * size_of::<u64>() <= LINE_BYTES as usize);
 
 /// The key of a task in the cache: its number and the time of its start, so that a number may be used again.
 pub(super) const TASK_KEY_BYTES: u32 = 8;
@@ -109,7 +95,7 @@ pub(super) fn count_waits(types: &Types, maps: TableMaps, tasks: BorrowedFd<'_>)
     find_jobs(&mut assembler, &types.cgroups, maps);
     assembler.jump(Condition::Zero(R7), end);
     add_waits_in_other_queues(&mut assembler, types, operand(tasks));
-    choose_bucket(&mut assembler);
+    choose_bucket(&mut assembler, R7, Register::R8, FIRST_BUCKET_BYTES);
     count(&mut assembler, maps);
     assembler.place(end);
     assembler.push(&[set(R0, 0), exit()]);
@@ -145,27 +131,15 @@ fn add_waits_in_other_queues(assembler: &mut Assembler, types: &Types, tasks: i3
     assembler.place(end);
 }
 
-/// Appends the instructions that put the offset of the bucket for the wait in R7 into R8.
-fn choose_bucket(assembler: &mut Assembler) {
-    use Register::{R7, R8};
-    let end = assembler.label();
-    let mut offsets = (FIRST_BUCKET_BYTES..).step_by(size_of::<u64>());
-    for (limit_ns, offset) in LIMITS_NS.into_iter().zip(offsets.by_ref()) {
-        assembler.push(&[set(R8, offset)]);
-        assembler.jump(Condition::AtMost(R7, limit_ns), end);
-    }
-    // Any longer wait.
-    offsets.take(1).for_each(|offset| assembler.push(&[set(R8, offset)]));
-    assembler.place(end);
-}
-
 /// Appends the addition of the wait in R7, with the bucket in R8, to each job. A CPU that switches is not interrupted, so that
 /// its counters need no atomic addition.
 fn count(assembler: &mut Assembler, maps: TableMaps) {
-    use Register::{R0, R1, R7, R8};
+    use Register::{R0, R1, R7, R8, R9};
+    assembler.push(&[call(Helper::ProcessorId), copy(R9, R0)]);
     for_each_job(
         assembler,
         maps,
+        R9,
         &[
             load_u64(R1, R0, 0),
             add_register(R1, R7),

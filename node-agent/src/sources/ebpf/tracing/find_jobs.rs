@@ -15,8 +15,8 @@ pub(in super::super) const FOUND: i16 = -32;
 /// The first byte of the stack below those that [`find_jobs`] uses.
 pub(in super::super) const STACK_USED: i16 = -32;
 
-/// An id, or an address of the kernel.
-const SCRATCH: i16 = -8;
+/// A word of the stack that is changed: an id, or an address of the kernel.
+pub(in super::super) const SCRATCH: i16 = -8;
 
 const _: () = assert!(LEVELS == 4 && FOUND + 16 <= SCRATCH);
 
@@ -62,21 +62,25 @@ pub(in super::super) fn find_jobs(assembler: &mut Assembler, types: &CgroupTypes
 }
 
 /// Copies the word at the kernel's address in R3 to the scratch word of the stack.
-const fn read_word() -> [Instruction; 4] {
+pub(in super::super) const fn read_word() -> [Instruction; 4] {
     use Register::{R1, R2, R10};
     [copy(R1, R10), add(R1, SCRATCH as i32), set(R2, 8), call(Helper::ReadKernel)]
 }
 
-/// Appends, for each job that was found, the search for its counters of the CPU, and the instructions of `count`, which find their
-/// address in R0. R6 to R9 keep their values but for R9, which becomes the number of the CPU.
-pub(in super::super) fn for_each_job(assembler: &mut Assembler, maps: TableMaps, count: &[Instruction]) {
-    use Register::{R0, R1, R2, R9, R10};
-    assembler.push(&[call(Helper::ProcessorId), copy(R9, R0)]);
+/// Appends, for each job that was found, the search for the line of its counters whose number is in `line`, and the instructions
+/// of `count`, which find its address in R0. R6 to R9 keep their values.
+pub(in super::super) fn for_each_job(
+    assembler: &mut Assembler,
+    maps: TableMaps,
+    line: Register,
+    count: &[Instruction],
+) {
+    use Register::{R0, R1, R2, R10};
     for index in (0..).take(LEVELS) {
         let next = assembler.label();
         assembler.push(&[load_u32(R1, R10, FOUND + 4 * index)]);
         assembler.jump(Condition::Zero(R1), next);
-        assembler.push(&[add(R1, -1), add_register(R1, R9), store_u32(R10, SCRATCH, R1)]);
+        assembler.push(&[add(R1, -1), add_register(R1, line), store_u32(R10, SCRATCH, R1)]);
         assembler.push(&load_map(R1, maps.counters));
         assembler.push(&[copy(R2, R10), add(R2, i32::from(SCRATCH)), call(Helper::MapLookup)]);
         assembler.jump(Condition::Zero(R0), next);

@@ -33,7 +33,7 @@ pub(in super::super) struct TableMaps {
     pub(super) jobs: i32,
     /// The levels of the cgroups, of which the first 0 is the end.
     pub(super) levels: i32,
-    /// The counters: a line for each cgroup and CPU.
+    /// The counters: lines for each cgroup.
     pub(super) counters: i32,
 }
 
@@ -43,9 +43,10 @@ pub(in super::super) struct JobTable {
     jobs: OwnedFd,
     levels: OwnedFd,
     counters: OwnedFd,
-    /// The size of the counters of one CPU.
+    /// The size of a line of counters.
     line_bytes: u32,
-    cpus: u32,
+    /// The number of lines of counters of one cgroup.
+    used_lines: u32,
     /// The number of lines of one cgroup: whole pages, so that they can be mapped by themselves.
     lines: u32,
     /// The most cgroups.
@@ -63,10 +64,10 @@ struct Taken {
 }
 
 impl JobTable {
-    /// Creates an empty table with lines of `line_bytes`, a power of two, for `cpus` CPUs.
-    pub(in super::super) fn create(cpus: u32, line_bytes: u32) -> io::Result<Arc<Self>> {
+    /// Creates an empty table with `used_lines` lines of `line_bytes`, a power of two, for each cgroup.
+    pub(in super::super) fn create(used_lines: u32, line_bytes: u32) -> io::Result<Arc<Self>> {
         let page_bytes = u32::try_from(rustix::param::page_size()).map_err(io::Error::other)?;
-        let job_bytes = cpus.saturating_mul(line_bytes).max(1).next_multiple_of(page_bytes);
+        let job_bytes = used_lines.saturating_mul(line_bytes).max(1).next_multiple_of(page_bytes);
         let capacity = (MEMORY_MAX_BYTES / job_bytes).clamp(1, JOBS_MAX);
         let lines = job_bytes / line_bytes;
         let level_bytes = u32::try_from(size_of::<[u32; LEVELS]>()).map_err(io::Error::other)?;
@@ -76,7 +77,7 @@ impl JobTable {
             levels: create_array(c"polymeter_levels", level_bytes, 1)?,
             counters: create_array(c"polymeter_lines", line_bytes, lines.saturating_mul(capacity))?,
             line_bytes,
-            cpus,
+            used_lines,
             lines,
             capacity,
             taken: Mutex::default(),
@@ -174,11 +175,13 @@ impl Registration {
     /// Returns the counters of the cgroup. They begin anywhere, since places are used again.
     pub(in super::super) fn counters(&self) -> Result<Counters, String> {
         let table = &self.table;
-        let words_per_cpu = table.line_bytes as usize / size_of::<u64>();
+        let words_per_line = table.line_bytes as usize / size_of::<u64>();
         let start = self.place as usize * table.lines as usize * table.line_bytes as usize;
-        let words = table.cpus as usize * words_per_cpu;
+        let words = table.used_lines as usize * words_per_line;
         let memory = Mapping::of_array(table.counters.as_fd(), start, words);
-        memory.map(|memory| Counters::new(memory, words_per_cpu)).map_err(|error| meaning(Step::Load, &error))
+        memory
+            .map(|memory| Counters::new(memory, words_per_line))
+            .map_err(|error| meaning(Step::Load, &error))
     }
 }
 

@@ -6,12 +6,14 @@
 mod cgroup_types;
 mod choice;
 mod find_jobs;
+mod histogram;
 mod job_table;
 mod kernel_types;
 mod level;
 
 pub(super) use cgroup_types::{CgroupHierarchy, CgroupTypes};
 pub(super) use choice::choose;
-pub(super) use find_jobs::{STACK_USED, find_jobs, for_each_job};
+pub(super) use find_jobs::{FOUND, SCRATCH, STACK_USED, find_jobs, for_each_job, read_word};
+pub(super) use histogram::{BUCKETS, LIMITS_NS, choose_bucket, up_to};
 pub(super) use job_table::{JobTable, TableMaps};
 pub(super) use kernel_types::{offset, read_types, type_number};
