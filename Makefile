@@ -76,6 +76,9 @@ $(OAR_SCRIPT):
 
 test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
 	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib --test ebpf
+	$(CARGO) build --workspace --locked --features polymeter-agent/ebpf
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,ebpf-agent" \
+	    $(CARGO) test --workspace --locked --features polymeter-agent/ebpf --test e2e -- ebpf::
 
 test-qemu: release ## Run a job on pure cgroup v2 in a virtual machine (a minute or two)
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3

@@ -19,6 +19,7 @@ mod control;
 mod counters;
 mod delivery;
 mod documents;
+mod ebpf;
 mod everyday;
 mod examples;
 mod export;
@@ -63,6 +64,7 @@ fn main() -> std::process::ExitCode {
         counters::TESTS,
         delivery::TESTS,
         documents::TESTS,
+        ebpf::TESTS,
         everyday::TESTS,
         examples::TESTS,
         export::TESTS,
