@@ -2,13 +2,12 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use polymeter_proto::control::Scope;
 use polymeter_service::clock;
 use tokio::sync::Mutex;
 
 use crate::call::{Services, json};
 use crate::limits;
-use crate::principal::Principal;
+use crate::principal::{Principal, Scope};
 use crate::problem::Problem;
 
 /// The user `nobody`, who owns no jobs. The answer does not depend on jobs.

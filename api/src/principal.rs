@@ -1,6 +1,6 @@
 //! The authenticated identity of a requester.
 
-use polymeter_proto::control::Scope;
+pub(crate) use polymeter_proto::control::Scope;
 use polymeter_store::reader::Access;
 
 use crate::links::AccessOf;
@@ -26,10 +26,5 @@ impl Principal {
             Scope::Read | Scope::Control => Access::Owner(self.uid),
             Scope::Admin => of_user(self.uid),
         }
-    }
-
-    /// Returns true if the principal may change the sampling of the own jobs.
-    pub(crate) fn may_control(self) -> bool {
-        self.scope >= Scope::Control
     }
 }

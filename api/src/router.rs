@@ -20,6 +20,7 @@ use crate::connection::Client;
 use crate::endpoint::{Endpoint, Method};
 use crate::endpoints::ALL;
 use crate::format::negotiate;
+use crate::principal::Scope;
 use crate::problem::Problem;
 use crate::quota::Quota;
 use crate::{health, limits, openapi};
@@ -119,7 +120,7 @@ async fn serve(
     let body = match endpoint.method {
         Method::Get => Bytes::new(),
         Method::Post => {
-            if !principal.may_control() {
+            if principal.scope == Scope::Read {
                 let detail = "the token has the scope `read`; create one with `polymeter token create --scope control`";
                 return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
             }

@@ -6,7 +6,6 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polymeter_proto::control::Scope;
 use polymeter_service::api_token::ApiToken;
 use polymeter_service::clock;
 use polymeter_service::log::chain;
@@ -17,7 +16,7 @@ use tracing::warn;
 
 use crate::limits;
 use crate::links::AccessOf;
-use crate::principal::Principal;
+use crate::principal::{Principal, Scope};
 
 /// Work for the thread.
 type Task = Box<dyn FnOnce(&mut TokenTable) -> Result<(), StoreError> + Send>;
