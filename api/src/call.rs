@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::arguments::Arguments;
 use crate::body::{ChunkReceiver, Chunks, Failure};
 use crate::format::Format;
+use crate::health::Readiness;
 use crate::limits;
 use crate::links::{ControlRequest, Links};
 use crate::principal::Principal;
@@ -24,10 +25,11 @@ use crate::quota::Permit;
 use crate::readers::{Readers, Running};
 
 /// The parts of the API that endpoints use.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) links: Links,
     pub(crate) readers: Readers,
+    pub(crate) readiness: Readiness,
 }
 
 /// A request.

@@ -12,6 +12,7 @@
     reason = "a fault of a test is a failed test"
 )]
 
+mod api_requests;
 mod bundle;
 mod capacity;
 mod compare;
@@ -57,6 +58,7 @@ mod watch;
 
 fn main() -> std::process::ExitCode {
     polymeter_e2e::run(&[
+        api_requests::TESTS,
         bundle::TESTS,
         capacity::TESTS,
         compare::TESTS,
