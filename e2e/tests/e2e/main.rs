@@ -49,6 +49,7 @@ mod slurm_findings;
 mod spool;
 mod step_counters;
 mod step_leases;
+mod two_collectors;
 mod unreadable;
 mod watch;
 
@@ -91,6 +92,7 @@ fn main() -> std::process::ExitCode {
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,
+        two_collectors::TESTS,
         unreadable::TESTS,
         watch::TESTS,
     ])
