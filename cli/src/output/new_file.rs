@@ -67,3 +67,18 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     };
     Failure::Failed(format!("cannot write {}: {cause}{remedy}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_does_not_show_the_temporary_name() {
+        let error = NewFile::create("/nowhere/page.html".into(), false, "").map(|_| ()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot write /nowhere/page.html: ") && text.contains("create the directory")
+        );
+        assert!(!text.contains(".polymeter-"), "{text}");
+    }
+}
