@@ -26,6 +26,7 @@ mod metadata_removal;
 mod node_records;
 mod options;
 mod postgres;
+mod quarantine_removal;
 pub mod reader;
 mod removal;
 mod retention;

@@ -52,6 +52,7 @@ mod slurm_findings;
 mod spool;
 mod step_counters;
 mod step_leases;
+mod two_collectors;
 mod units;
 mod unreadable;
 mod watch;
@@ -98,6 +99,7 @@ fn main() -> std::process::ExitCode {
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,
+        two_collectors::TESTS,
         units::TESTS,
         unreadable::TESTS,
         watch::TESTS,
