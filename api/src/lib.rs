@@ -32,6 +32,7 @@ mod quota;
 mod readers;
 mod router;
 mod server;
+mod site;
 mod table;
 
 pub use self::config::{ApiConfig, Listen, Proxy};

@@ -23,7 +23,7 @@ use crate::format::negotiate;
 use crate::principal::Scope;
 use crate::problem::Problem;
 use crate::quota::Quota;
-use crate::{health, limits, openapi};
+use crate::{health, limits, openapi, site};
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -33,7 +33,8 @@ pub(crate) struct Shared {
     pub(crate) services: Arc<Services>,
 }
 
-/// The headers of every response. No answer may be interpreted as a page, framed, cached, or read by another origin.
+/// The headers of every response, unless it is a file of the pages with its own: no answer may be interpreted as a page, framed, cached, or
+/// read by another origin.
 const HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -50,7 +51,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
 
 /// Returns the router of all endpoints.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
-    let mut router = Router::new();
+    let mut router = site::add_routes(Router::new());
     for endpoint in ALL {
         let shared = Arc::clone(shared);
         let serve = move |path: Result<RawPathParams, RawPathParamsRejection>,
@@ -89,7 +90,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
 }
 
 /// Adds the headers of every response, except for those that the response already has.
-fn with_headers(mut response: Response) -> Response {
+pub(crate) fn with_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

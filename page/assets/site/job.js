@@ -1,0 +1,95 @@
+// The page of a job.
+
+import { element } from "../shared/text.js";
+import { get } from "./api.js";
+import { completenessSection } from "./completeness.js";
+import { findingList } from "./findings.js";
+import { isReady, notice, openPage, run } from "./frame.js";
+import { jobCharts } from "./job_charts.js";
+import { jobHead } from "./job_head.js";
+import { quantitiesOf } from "./job_quantities.js";
+import { bandsOf } from "./marks.js";
+import { meterList } from "./meters.js";
+import { quantityTable } from "./quantity_table.js";
+import { repeat } from "./repeat.js";
+import { samplingSection } from "./sampling.js";
+
+/** Seconds between requests for new values: those of a part of the charts, within these bounds. */
+const REFRESH_S = [2, 60];
+const SUMMARY_S = 30;
+
+/** Shows the meters, the findings and the completeness. */
+function summarySections(job) {
+    const meters = element("section", {}, element("h2", { id: "usage" }, "Use of the resources"));
+    const findings = element("section", {}, element("h2", { id: "findings" }, "Findings"));
+    meters.setAttribute("aria-labelledby", "usage");
+    findings.setAttribute("aria-labelledby", "findings");
+    const meterPlace = element("div");
+    const findingPlace = element("div", {}, element("p", { className: "soft" }, "…"));
+    meters.append(meterPlace);
+    findings.append(findingPlace);
+    const data = completenessSection();
+    const load = async () => {
+        const [summary, { losses }] = await Promise.all([get(`jobs/${job.key}/summary`), get(`jobs/${job.key}/losses`)]);
+        meters.hidden = !summary.meters;
+        meterPlace.replaceChildren(meterList(summary.meters ?? []));
+        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", {}, "None."));
+        data.show(summary, losses);
+    };
+    return { meters, findings, data, load };
+}
+
+run(async () => {
+    const { main, user } = await openPage();
+    const key = new URLSearchParams(location.search).get("key") ?? "";
+    if (!/^\d+$/.test(key)) throw new Error("the address has no key of a job");
+    const [job, { series }] = await Promise.all([get(`jobs/${key}`), get(`jobs/${key}/series`)]);
+    const isRunning = job.ended_us === null;
+    const head = jobHead(job);
+    const { meters, findings, data, load: loadSummary } = summarySections(job);
+    const nodes = [...new Set([...job.nodes, ...series.map((one) => one.node)])].sort();
+    const quantities = quantitiesOf(series);
+    const charts = quantities.length > 0 ? jobCharts(job, quantities, nodes) : null;
+    const sampling = samplingSection(job, user.scope !== "read");
+    const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
+    main.append(head, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
+    if (charts) {
+        const figures = quantityTable(charts);
+        charts.append(figures);
+        charts.axis.listeners.push(figures.show);
+    }
+    main.append(sampling, data);
+    await charts?.begin();
+    isReady();
+
+    const loadMarks = async () => {
+        const { marks } = await get(`jobs/${key}/marks`);
+        charts?.mark(bandsOf(marks, job.started_us, charts.data.span_s));
+    };
+    await loadMarks();
+    await sampling.begin(series);
+    if (!isRunning) {
+        await loadSummary();
+        document.documentElement.dataset.complete = "true";
+        return;
+    }
+    await repeat(SUMMARY_S, async () => {
+        await loadSummary();
+        await sampling.load();
+    });
+    document.documentElement.dataset.complete = "true";
+    const seconds = () => Math.min(Math.max(charts?.part_s() ?? 5, REFRESH_S[0]), REFRESH_S[1]);
+    await repeat(seconds, async () => {
+        const now = await get(`jobs/${key}`);
+        head.show(now);
+        if (now.ended_us !== null) {
+            notice("ended", "The job has ended. Load the page anew for its final state.");
+            return;
+        }
+        if (!charts) {
+            if ((await get(`jobs/${key}/series`)).series.length > 0) location.reload();
+            return;
+        }
+        await Promise.all([charts.update(), loadMarks()]);
+    });
+});

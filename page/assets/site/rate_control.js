@@ -1,0 +1,79 @@
+// Changes of the sampling plan of a running job, and the answers of its nodes.
+
+import { clockText, duration, element, plainNumber, threeDigits } from "../shared/text.js";
+import { post } from "./api.js";
+
+/** The time after the last key, in milliseconds, after which the periods are sent: several keys are one request. */
+const SETTLED_MS = 400;
+
+const DURATIONS = [["1min", "1 min"], ["10min", "10 min"], ["1h", "1 h"], ["", "as long as allowed"]];
+
+/** Returns nodes with the same text as one line. */
+function byText(texts) {
+    const groups = new Map();
+    for (const [node, text] of texts) groups.set(text, [...(groups.get(text) ?? []), node]);
+    return [...groups].map(([text, nodes]) => {
+        const names = nodes.length > 4 ? `${nodes.slice(0, 3).join(", ")} and ${nodes.length - 3} more` : nodes.join(", ");
+        return `${names}: ${text}`;
+    });
+}
+
+function grantedText(answer) {
+    const periods = Object.entries(answer.metrics ?? {}).map(([metric, period]) => `${metric} every ${period}`);
+    const until = answer.until_us ? ` until ${clockText(answer.until_us / 1e6, 1)}` : "";
+    const { cpu_percent: cpu, samples_per_s: samples, bytes_per_s: bytes } = answer.cost ?? {};
+    const cost = answer.cost
+        ? `; sampling of the job is predicted to cost ${threeDigits(cpu)} % of a CPU, ${plainNumber(samples)} samples/s, ${plainNumber(bytes)} bytes/s`
+        : "";
+    const reasons = Object.entries(answer.reasons ?? {}).map(([metric, reason]) => `; ${metric}: ${reason}`);
+    const unavailable = (answer.unavailable ?? []).map(([metric, reason]) => `; ${metric} is unavailable: ${reason}`);
+    return `granted${periods.length ? `: ${periods.join(", ")}` : ""}${until}${reasons.join("")}${unavailable.join("")}${cost}`;
+}
+
+function answerText(answer) {
+    if (!answer) return "no answer in time";
+    if (answer.answer === "refused" || answer.code) {
+        const instead = answer.instead ? `; would be granted: ${answer.instead}` : "";
+        return `refused: ${answer.message}${instead}`;
+    }
+    return answer.answer === "done" ? "done" : grantedText(answer);
+}
+
+/** Creates the controls. `changed` is called after each answer. */
+export function rateControl(job, changed) {
+    const forTime = element("select", {}, ...DURATIONS.map(([value, text]) => element("option", { value }, text)));
+    forTime.value = "10min";
+    const reset = element("button", { type: "button" }, "End my changes");
+    const told = element("div", { className: "told", role: "status" });
+    const place = element("div", {}, element("div", { className: "controls" }, element("label", {}, "Changes last ", forTime), reset), told);
+    let plan = {};
+    let timer = null;
+
+    const send = async (path, body) => {
+        try {
+            const answer = await post(`jobs/${job.key}/${path}`, body);
+            const nodes = answer.nodes ?? [];
+            const at = answer.at_us ? ` It takes effect in ${duration(Math.max(answer.at_us / 1e6 - Date.now() / 1000, 0))}.` : "";
+            const isRefused = nodes.some(({ answer: of }) => !of || of.answer === "refused" || of.code);
+            const lines = byText(nodes.map((node) => [node.node, answerText(node.answer)]));
+            told.replaceChildren(...lines.map((line) => element("p", { className: isRefused ? "refused" : "granted" }, line)), at);
+        } catch (error) {
+            const instead = error.members?.instead ? ` Would be granted: ${error.members.instead}.` : "";
+            told.replaceChildren(element("p", { className: "refused" }, `Refused: ${error.message}.${instead}`.replace("..", ".")));
+        }
+        await changed();
+    };
+    const sendPlan = () => {
+        const wanted = plan;
+        plan = {};
+        return send("periods", { plan: wanted, ...(forTime.value ? { for: forTime.value } : {}) });
+    };
+    /** Asks for a period of a metric. */
+    place.change = (metric, period) => {
+        plan[metric] = period;
+        clearTimeout(timer);
+        timer = setTimeout(sendPlan, SETTLED_MS);
+    };
+    reset.addEventListener("click", () => send("reset", {}));
+    return place;
+}
