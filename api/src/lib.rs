@@ -22,6 +22,7 @@ mod endpoint;
 mod endpoints;
 mod failures;
 mod format;
+mod headers;
 mod health;
 mod limits;
 mod links;
@@ -35,6 +36,7 @@ mod readers;
 mod refused;
 mod router;
 mod server;
+mod site;
 mod table;
 mod tokens;
 

@@ -139,7 +139,8 @@ fn hostile_requests_are_refused(environment: &TestEnvironment) {
     let uid = USERS[0];
     let job = format!("/api/v1/jobs/{key}");
     for (target, status) in [
-        ("/".to_owned(), 404),
+        ("/pages".to_owned(), 404),
+        ("/assets/../api/openapi.json".to_owned(), 404),
         ("/api/v1/jobs/..%2f..%2fetc%2fpasswd".to_owned(), 400),
         ("/api/v1/jobs/%ff".to_owned(), 400),
         ("/api/v1/jobs/-1".to_owned(), 400),
