@@ -10,7 +10,8 @@ use polymeter_proto::series::{Identifier, ShapeId};
 use rustix::io::Errno;
 
 use self::support::{
-    FailingSource, Gate, LackingSource, Running, active, counting, group, is_hung, is_recovered, job, slot, slow,
+    FailingSource, Gate, LackingSource, Running, active, counting, group, is_hung, is_recovered, job, slot,
+    slow,
 };
 use super::*;
 use crate::clock;
