@@ -17,8 +17,6 @@ use polymeter_proto::catalogue;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 
-use super::Arguments;
-
 /// The time that the agent runs before the measurement, in nanoseconds: the driver of the GPUs is loaded and asked
 /// meanwhile.
 const SETTLE_NS: i64 = 5_000_000_000;
@@ -35,6 +33,19 @@ const FAST: [&str; 3] = ["v1/", "v2/", "perf/"];
 
 /// The source that hangs: the first GPU.
 const HANGING: &str = "nvidia/0";
+
+/// The runs of this experiment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Runs {
+    /// Seconds of each run.
+    pub(super) seconds: u64,
+    /// Number of rounds; each runs every subject once.
+    pub(super) rounds: u32,
+    /// Seed of the order of the runs.
+    pub(super) seed: u64,
+    /// Period of the sources of the slow lane.
+    pub(super) slow_period: Period,
+}
 
 /// The sources that the agent reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,21 +69,21 @@ struct Kept {
 type Tallies = BTreeMap<(Option<String>, String), Tally>;
 
 /// Runs the subjects in random order, and prints the deadlines that each has kept.
-pub(super) fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+pub(super) fn compare(runs: Runs) -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let job = Job::make_for("hanging", 0)?;
     let hardware = Hardware { cpus: online_cpus(Path::new("/"))?.len(), gpus: GPUS, adapters: ADAPTERS };
     let mut sums: [(Subject, Kept); 3] =
         [Subject::Alone, Subject::WithSlow, Subject::Hanging].map(|subject| (subject, Kept::default()));
-    let mut random = Random::new(arguments.seed);
-    for _ in 0..arguments.rounds {
+    let mut random = Random::new(runs.seed);
+    for _ in 0..runs.rounds {
         let mut turns: Vec<_> = sums.iter_mut().collect();
         random.shuffle(&mut turns);
         for (subject, kept) in turns {
-            kept.run(*subject, arguments, hardware, &job, scratch.path())?;
+            kept.run(*subject, runs, hardware, &job, scratch.path())?;
         }
     }
-    report(arguments, &sums);
+    report(runs, &sums);
     Ok(())
 }
 
@@ -81,28 +92,28 @@ impl Kept {
     fn run(
         &mut self,
         subject: Subject,
-        arguments: &Arguments,
+        runs: Runs,
         hardware: Hardware,
         job: &Job,
         scratch: &Path,
     ) -> Result<(), Box<dyn Error>> {
         let mut busy = job.command(&std::env::current_exe()?);
-        let seconds = arguments.seconds + u64::try_from(SETTLE_NS / 1_000_000_000)? + 1;
+        let seconds = runs.seconds + u64::try_from(SETTLE_NS / 1_000_000_000)? + 1;
         busy.args(["--measure", &seconds.to_string()]).env("SLURM_JOB_GPUS", "0,1").stdout(Stdio::null());
         let mut busy = busy.spawn()?;
         // It has the processes that exist when it is laid out.
         let node = LaidOut::new(hardware)?;
-        let config = config(subject, arguments.slow_period, &node, job);
+        let config = config(subject, runs.slow_period, &node, job);
         let running = Running::start(scratch, &config)?;
         pause(SETTLE_NS);
         let (before, cpu_s) = (tallies(&running)?, running.cpu_s()?);
-        let hang_s = if subject == Subject::Hanging { HANG_S.min(arguments.seconds.div_ceil(2)) } else { 0 };
+        let hang_s = if subject == Subject::Hanging { HANG_S.min(runs.seconds.div_ceil(2)) } else { 0 };
         if hang_s > 0 {
             node.set_hanging(true)?;
             pause(i64::try_from(hang_s)? * 1_000_000_000);
             node.set_hanging(false)?;
         }
-        pause(i64::try_from(arguments.seconds - hang_s)? * 1_000_000_000);
+        pause(i64::try_from(runs.seconds - hang_s)? * 1_000_000_000);
         let after = tallies(&running)?;
         self.cpu_s += running.cpu_s()? - cpu_s;
         // It may have ended already.
@@ -161,16 +172,16 @@ fn config(subject: Subject, slow_period: Period, node: &LaidOut, job: &Job) -> S
     format!("root = \"{}\"\njobs = [\"{}\"]\n{baseline}{lines}", node.root().display(), job.pattern())
 }
 
-fn report(arguments: &Arguments, sums: &[(Subject, Kept)]) {
+fn report(runs: Runs, sums: &[(Subject, Kept)]) {
     say(&format!(
         "{} rounds of {} s in random order, seed {}; a thread of the job on each CPU reads the clock; the job's files and \
          perf events at 1 ms, sources of the slow lane at {} on a laid-out node with {GPUS} GPUs and {ADAPTERS} \
          adapters; the first GPU hangs for {} s of a run",
-        arguments.rounds,
-        arguments.seconds,
-        arguments.seed,
-        arguments.slow_period,
-        HANG_S.min(arguments.seconds.div_ceil(2))
+        runs.rounds,
+        runs.seconds,
+        runs.seed,
+        runs.slow_period,
+        HANG_S.min(runs.seconds.div_ceil(2))
     ));
     say("");
     let percent = |tally: &Tally| match tally.due {
@@ -188,7 +199,7 @@ fn report(arguments: &Arguments, sums: &[(Subject, Kept)]) {
                 Subject::WithSlow => "and all slow sources",
                 Subject::Hanging => "and one of them hangs",
             };
-            let seconds = to_f64(arguments.seconds * u64::from(arguments.rounds));
+            let seconds = to_f64(runs.seconds * u64::from(runs.rounds));
             vec![
                 name.to_owned(),
                 kept.slow_sources.to_string(),

@@ -141,10 +141,10 @@ fn main() -> Result<(), Failure> {
     }
     table::machine();
     if arguments.hanging {
-        if arguments.quick {
-            (arguments.seconds, arguments.rounds, arguments.slow_period) = (6, 1, "100ms".parse()?);
-        }
-        return Ok(hanging::compare(&arguments)?);
+        let Arguments { seconds, rounds, seed, slow_period, .. } = arguments;
+        let runs = hanging::Runs { seconds, rounds, seed, slow_period };
+        let short = hanging::Runs { seconds: 6, rounds: 1, seed, slow_period: "100ms".parse()? };
+        return Ok(hanging::compare(if arguments.quick { short } else { runs })?);
     }
     let subjects = subjects(&arguments)?;
     let scratch = tempfile::tempdir()?;
