@@ -5,14 +5,14 @@ use std::process::{Child, Command, Stdio};
 use polymeter_proto::catalogue;
 
 use super::*;
-use crate::sources::process_list::children;
 
 /// A program of a shell that runs one line at a time.
 const PROGRAM: &str = "while read -r line; do eval \"$line\"; echo done; done";
 
 /// Returns the children of a process.
 fn children_of(pid: u32) -> Vec<u32> {
-    children(&Path::new("/proc").join(pid.to_string()))
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
 /// A shell that runs one line at a time.
