@@ -7,8 +7,6 @@
 //! another TCP peer        -> nobody
 //! ```
 
-use std::net::IpAddr;
-
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use polymeter_proto::series::Identifier;
@@ -19,18 +17,10 @@ use tracing::warn;
 use crate::config::{ApiConfig, Proxy};
 use crate::failures::{Failures, many};
 use crate::links::Links;
+use crate::peer::Peer;
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::tokens::{TokenService, Unverified};
-
-/// The other end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Peer {
-    /// A process of this user, by the kernel.
-    Unix(u32),
-    /// A machine.
-    Tcp(IpAddr),
-}
 
 /// The authentication of requests.
 #[derive(Debug)]

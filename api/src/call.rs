@@ -16,13 +16,13 @@ use tokio::time::timeout;
 use crate::arguments::Arguments;
 use crate::body::{ChunkReceiver, Chunks, Failure};
 use crate::format::Format;
-use crate::health::Readiness;
 use crate::limits;
 use crate::links::{ControlRequest, Links};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::quota::Permit;
 use crate::readers::{Readers, Running};
+use crate::readiness::Readiness;
 
 /// The parts of the API that endpoints use.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use polymeter_service::clock;
 use polymeter_service::token_bucket::TokenBucket;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::auth::Peer;
 use crate::limits;
+use crate::peer::Peer;
 use crate::problem::Problem;
 
 /// The failed authentications of the last seconds.

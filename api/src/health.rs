@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use polymeter_service::clock;
-use tokio::sync::Mutex;
 
 use crate::call::{Services, json};
 use crate::limits;
@@ -12,10 +11,6 @@ use crate::problem::Problem;
 
 /// The user `nobody`, who owns no jobs. The answer does not depend on jobs.
 const UNPRIVILEGED: Principal = Principal { uid: u32::MAX, scope: Scope::Read };
-
-/// The last answer of the store, and its time. Requests wait for one that asks the store.
-#[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(bool, u64)>>);
 
 /// Answers that the process serves requests.
 pub(crate) fn alive() -> Response {

@@ -12,6 +12,7 @@
 //!
 //! The invariant: every row that leaves the process has passed the guard, and every request costs bounded time and memory.
 
+mod access;
 mod arguments;
 mod auth;
 mod body;
@@ -29,10 +30,12 @@ mod links;
 mod listener;
 mod metrics;
 mod openapi;
+mod peer;
 mod principal;
 mod problem;
 mod quota;
 mod readers;
+mod readiness;
 mod refused;
 mod router;
 mod server;
@@ -40,9 +43,10 @@ mod site;
 mod table;
 mod tokens;
 
+pub use self::access::AccessOf;
 pub use self::config::{ApiConfig, Listen, Proxy};
 pub use self::limits::ApiLimits;
-pub use self::links::{AccessOf, AgentStatus, ControlRequest, Links};
+pub use self::links::{AgentStatus, ControlRequest, Links};
 pub use self::listener::{ApiListener, ListenError};
 pub use self::metrics::ApiMetrics;
 pub use self::server::Api;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use polymeter_proto::control::CollectorAnswer;
 use polymeter_store::StoreUrl;
-use polymeter_store::reader::Access;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::access::AccessOf;
 use crate::metrics::ApiMetrics;
 use crate::tokens::TokenService;
 
@@ -33,9 +33,6 @@ pub struct AgentStatus {
     /// The jobs that it tracks, each with the numeric id of its owner, if known.
     pub jobs: Vec<(String, Option<u32>)>,
 }
-
-/// Returns the access of a user to stored jobs. The lookup of groups may take long.
-pub type AccessOf = dyn Fn(u32) -> Access + Send + Sync;
 
 /// Returns the connected agents.
 type Agents = dyn Fn() -> Vec<AgentStatus> + Send + Sync;
@@ -70,7 +67,7 @@ impl Links {
     /// Returns links to no collector and to a store that does not exist.
     pub(crate) fn for_tests() -> Self {
         let store: StoreUrl = "sqlite:/nowhere/polymeter.db".parse().unwrap();
-        let access: Arc<AccessOf> = Arc::new(Access::Owner);
+        let access: Arc<AccessOf> = Arc::new(polymeter_store::reader::Access::Owner);
         Self {
             tokens: TokenService::start(store.clone(), Arc::clone(&access)).unwrap(),
             store,

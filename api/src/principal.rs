@@ -3,7 +3,7 @@
 pub(crate) use polymeter_proto::control::Scope;
 use polymeter_store::reader::Access;
 
-use crate::links::AccessOf;
+use crate::access::AccessOf;
 
 /// The user of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,16 +11,17 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::error;
 
-use crate::auth::{Authenticator, Peer};
+use crate::auth::Authenticator;
 use crate::call::Services;
 use crate::config::{ApiConfig, Listen};
 use crate::connection;
-use crate::health::Readiness;
 use crate::limits;
 use crate::links::Links;
 use crate::listener::{ApiListener, Socket};
+use crate::peer::Peer;
 use crate::quota::Quota;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
 use crate::refused::refuse;
 use crate::router::{Shared, router};
 

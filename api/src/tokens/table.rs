@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::access::AccessOf;
 use crate::limits;
-use crate::links::AccessOf;
 use crate::principal::{Principal, Scope};
 
 /// Work for the thread.

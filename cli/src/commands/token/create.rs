@@ -6,7 +6,7 @@ use polymeter_proto::control::{CreateTokenRequest, Scope, TokenInfo, TokenReques
 use polymeter_service::api_token::{ApiToken, Secret};
 use serde::Serialize;
 
-use super::{CollectorOptions, minute};
+use super::options::{CollectorOptions, minute};
 use crate::failure::Failure;
 use crate::output::terminal;
 

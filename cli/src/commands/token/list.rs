@@ -2,7 +2,7 @@
 
 use polymeter_proto::control::{ListTokensRequest, TokenInfo, TokenRequest};
 
-use super::{CollectorOptions, minute};
+use super::options::{CollectorOptions, minute};
 use crate::failure::Failure;
 use crate::output::table::{head, table};
 use crate::output::terminal;

@@ -3,7 +3,7 @@
 use polymeter_proto::control::{RevokeTokensRequest, TokenRequest};
 use polymeter_service::users::uid_of;
 
-use super::CollectorOptions;
+use super::options::CollectorOptions;
 use crate::failure::Failure;
 use crate::output::terminal;
 
