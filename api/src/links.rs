@@ -9,6 +9,8 @@ use polymeter_store::StoreUrl;
 use polymeter_store::reader::Access;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::live::LiveValues;
+
 /// A request of a user for the coordinator.
 #[derive(Debug)]
 pub struct ControlRequest {
@@ -46,6 +48,8 @@ pub struct Links {
     pub access: Arc<AccessOf>,
     /// The connected agents.
     pub agents: Arc<Agents>,
+    /// The values of running jobs.
+    pub live: LiveValues,
     /// The queue of the coordinator.
     pub control: mpsc::Sender<ControlRequest>,
     /// The directory of the site's rules for findings.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use polymeter_analysis::advice;
-use polymeter_api::{AgentStatus, Api, ApiListener, Links};
+use polymeter_api::{AgentStatus, Api, ApiListener, Links, LiveValues};
 use tokio::sync::mpsc;
 
 use crate::agents::{AgentDirectory, AgentInfo};
@@ -21,6 +21,7 @@ use crate::reading::Administrators;
 pub(crate) fn start_api(
     config: &CollectorConfig,
     directory: AgentDirectory,
+    live: LiveValues,
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
     let Some(api) = &config.api else { return Ok((None, ApiRequests { queue, is_served: false })) };
@@ -31,6 +32,7 @@ pub(crate) fn start_api(
         store: config.store.clone(),
         access: Arc::new(move |uid| administrators.access(uid)),
         agents: Arc::new(move || directory.all().into_iter().map(status).collect()),
+        live,
         control,
         advice: advice.to_owned(),
     };

@@ -4,6 +4,7 @@ mod control;
 mod events;
 mod job;
 mod jobs;
+mod live;
 mod nodes;
 mod parameters;
 mod report;
@@ -23,6 +24,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &report::FINDINGS,
     &series::SERIES,
     &samples::SAMPLES,
+    &live::LIVE,
     &events::MARKS,
     &events::PLAN_CHANGES,
     &events::LOSSES,

@@ -10,14 +10,16 @@ use polymeter_service::clock;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, find_job, key, time_ns};
-use super::series::{is_wanted, labels, rate};
+use super::parameters::{
+    FROM_US, KEY, METRIC, NODE, SERIES_IDS, UNTIL_US, find_job, key, series_filter, time_ns,
+};
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::{Chunks, Failure};
 use crate::endpoint::{Endpoint, Method, TABLE};
 use crate::format::Format;
 use crate::limits;
 use crate::problem::Problem;
+use crate::rows::{labels, rate};
 use crate::table::{csv_field, micros, number};
 
 pub(super) static SAMPLES: Endpoint = Endpoint {
@@ -30,7 +32,7 @@ pub(super) static SAMPLES: Endpoint = Endpoint {
         KEY,
         METRIC,
         NODE,
-        Parameter::query("series", Kind::Integers, "Ids of series, separated by commas."),
+        SERIES_IDS,
         FROM_US,
         UNTIL_US,
         Parameter::query(
@@ -91,14 +93,10 @@ struct Request {
 impl Request {
     fn new(reader: &mut dyn Read, key: i64, arguments: Arguments) -> Result<Self, Failure> {
         let job = find_job(reader, key)?;
-        let wanted = arguments.integers("series");
-        let is_listed = |row: &SeriesRow| wanted.is_none_or(|ids| ids.contains(&row.series_id));
+        let filter = series_filter(&arguments);
         let rows = reader.series(SeriesScope::Job(key))?;
-        let rows: HashMap<i64, SeriesRow> = rows
-            .into_iter()
-            .filter(|row| is_wanted(row, &arguments) && is_listed(row))
-            .map(|row| (row.series_id, row))
-            .collect();
+        let rows: HashMap<i64, SeriesRow> =
+            rows.into_iter().filter(|row| filter.has(row)).map(|row| (row.series_id, row)).collect();
         if rows.len() > limits::SERIES {
             let detail = format!("{} series match; ask for at most {}", rows.len(), limits::SERIES);
             return Err(Problem::invalid("metric", detail).into());
@@ -222,8 +220,10 @@ impl<'a> Output<'a> {
     ) -> Result<Self, Failure> {
         let (from_us, until_us) = (micros(request.span_ns.start), micros(request.span_ns.end));
         let text = match (format, parts) {
-            (Format::Json, None) => format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":["),
-            (Format::Json, Some((width_ns, rollup))) => {
+            (Format::Json | Format::Events, None) => {
+                format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":[")
+            }
+            (Format::Json | Format::Events, Some((width_ns, rollup))) => {
                 let seconds = |ns| number(units::seconds_between(0, ns));
                 let rollup_s = rollup.map_or(Value::Null, |rollup| seconds(rollup.length_ns()));
                 let part_s = seconds(width_ns);

@@ -19,14 +19,14 @@ scenarios! {
 
 /// A response.
 #[derive(Debug, PartialEq, Eq)]
-struct Response {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Response {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
@@ -71,12 +71,12 @@ fn request(uid: u32, socket: &Path, method: &str, target: &str, body: Option<&st
     receive(&mut stream)
 }
 
-fn get(uid: u32, socket: &Path, target: &str) -> Response {
+pub(crate) fn get(uid: u32, socket: &Path, target: &str) -> Response {
     request(uid, socket, "GET", target, None)
 }
 
 /// Returns the key of the job with an id, as root sees it.
-fn key(fixture: &Fixture, id: &str) -> i64 {
+pub(crate) fn key(fixture: &Fixture, id: &str) -> i64 {
     let jobs = get(0, &fixture.api, &format!("/api/v1/jobs?id={id}")).json();
     jobs["jobs"][0]["key"].as_i64().unwrap()
 }

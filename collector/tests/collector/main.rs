@@ -25,6 +25,7 @@ mod grafana;
 mod job_end;
 mod job_facts;
 mod ledger;
+mod live;
 mod metadata;
 mod metrics;
 mod operations;
@@ -64,6 +65,7 @@ fn main() -> std::process::ExitCode {
         job_end::TESTS,
         job_facts::TESTS,
         ledger::TESTS,
+        live::TESTS,
         metadata::TESTS,
         metrics::TESTS,
         operations::TESTS,

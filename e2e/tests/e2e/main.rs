@@ -29,6 +29,7 @@ mod full_disk;
 mod jobs;
 mod leases;
 mod ledger;
+mod live;
 mod measuring;
 mod oar;
 mod oar_states;
@@ -71,6 +72,7 @@ fn main() -> std::process::ExitCode {
         jobs::TESTS,
         leases::TESTS,
         ledger::TESTS,
+        live::TESTS,
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,

@@ -25,7 +25,8 @@ pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) 
 /// Returns the ratio of the highest to the first memory if the peaks of the parts rise all the time. The first and the last
 /// part may differ: a job reads its input at its start, and its processes end before it does.
 fn memory_growth(peaks: &[Option<f64>]) -> Option<f64> {
-    let inner: Vec<f64> = peaks.get(1..peaks.len().checked_sub(1)?)?.iter().copied().collect::<Option<_>>()?;
+    let inner: Vec<f64> =
+        peaks.get(1..peaks.len().checked_sub(1)?)?.iter().copied().collect::<Option<_>>()?;
     let rises = inner.iter().zip(inner.iter().skip(1)).all(|(before, after)| after > before);
     let highest = inner.iter().copied().chain(peaks.last().copied().flatten()).reduce(f64::max);
     rises.then(|| ratio(highest, inner.first().copied())).flatten()
