@@ -62,16 +62,7 @@ in
   options.services.polymeter-agent = {
     enable = lib.mkEnableOption "Polymeter's agent, which samples the jobs of this node";
 
-    package = lib.mkOption {
-      type = lib.types.package;
-      description = "The package that has `bin/polymeter-agent`.";
-    };
-
-    checkConfig = lib.mkOption {
-      type = lib.types.bool;
-      default = true;
-      description = "Check the configuration with the agent while the system is built.";
-    };
+    inherit (import ./program.nix { inherit lib; } "polymeter-agent") package checkConfig;
 
     rights = lib.mkOption {
       type = lib.types.listOf (lib.types.enum (lib.attrNames rights));

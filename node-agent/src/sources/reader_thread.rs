@@ -27,8 +27,8 @@ pub const THREADS_MAX: usize = 256;
 /// The stack of a reader thread, in bytes. Device libraries need more than system calls.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes longer is taken
-/// over by the next rescan.
+/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes
+/// longer is taken over by the next rescan.
 const PREPARATION: Duration = Duration::from_millis(20);
 
 /// The current number of reader threads.
@@ -213,12 +213,14 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
     }
 }
 
-/// The reads between those that are requested, of a source that would lose counts without them. Their values are not recorded.
+/// The reads between those that are requested, of a source that would lose counts without them. Their values are not
+/// recorded.
 #[derive(Debug)]
 struct ReadsBetween {
     /// The time between two reads, in nanoseconds; none if the source needs none.
     interval_ns: Option<u64>,
-    /// The time of the last read on the monotonic clock; none before the first requested one.
+    /// The time of the last read on the monotonic clock; none before the first requested one. A source without slots
+    /// begins with that of its start.
     last_ns: Option<u64>,
     /// The CPU time of the reads since the last requested one, in nanoseconds.
     cpu_ns: u64,
@@ -230,7 +232,9 @@ impl ReadsBetween {
         // Half of the longest time leaves room for a thread that is not scheduled for a while.
         let interval_ns = source.longest_gap_ns().map(|longest_ns| longest_ns / 2);
         let reading = Reading::absent(source.slots().len());
-        Self { interval_ns, last_ns: None, cpu_ns: 0, reading }
+        // A source without slots, which only looks for something, is never requested.
+        let last_ns = source.slots().is_empty().then(clock::monotonic_ns);
+        Self { interval_ns, last_ns, cpu_ns: 0, reading }
     }
 
     fn due_ns(&self) -> Option<u64> {

@@ -297,8 +297,8 @@ impl Supervisor {
                 let (origin, read_times) = (LeaseOrigin::Client(reply), shared.stats_cache.read_times());
                 self.core.admission(AdmissionEvent::LeaseRequested(*request, origin, read_times)).await;
             }
-            SupervisorRequest::Reset(principal, key, reply) => {
-                self.core.admission(AdmissionEvent::LeasesReset(principal, key, reply)).await;
+            SupervisorRequest::Reset(principal, key, level, reply) => {
+                self.core.admission(AdmissionEvent::LeasesReset(principal, key, level, reply)).await;
             }
             SupervisorRequest::Metrics(principal, key, reply) => {
                 let read_times = shared.stats_cache.read_times();

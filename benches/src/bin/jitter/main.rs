@@ -7,15 +7,16 @@
 //! the kernel reports that time, and it is subtracted. The bare reads are the lower bound for any tool: interrupts
 //! and context switches that are charged to no process.
 
+mod arguments;
 mod hanging;
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Barrier;
 use std::thread;
 
-use clap::Parser;
+use clap::Parser as _;
 use polymeter_benches::agent::Running;
 use polymeter_benches::bare::{self, Bare};
 use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns};
@@ -30,43 +31,7 @@ use polymeter_proto::period::Period;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Parser)]
-struct Arguments {
-    /// Seconds of each run.
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
-    /// Number of rounds; each runs every subject once.
-    #[arg(long, default_value_t = 10)]
-    rounds: u32,
-    /// Sampling periods of the agent.
-    #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms")]
-    periods: Vec<Period>,
-    /// Sample without perf events.
-    #[arg(long)]
-    without_perf: bool,
-    /// File with other tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
-    #[arg(long, value_name = "FILE")]
-    tools: Option<PathBuf>,
-    /// Seed of the order of the runs.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Run two short rounds at 1 ms, as a functional check.
-    #[arg(long)]
-    quick: bool,
-    /// Count the deadlines that the agent keeps at 1 ms on this busy node instead: alone, with all sources of the
-    /// slow lane, and while one of these hangs for 10 s of a run.
-    #[arg(long)]
-    hanging: bool,
-    /// Period of the sources of the slow lane, with --hanging.
-    #[arg(long, default_value = "1s")]
-    slow_period: Period,
-    /// Run the bare reads; used internally.
-    #[arg(long, hide = true, value_name = "JSON")]
-    bare: Option<String>,
-    /// Read the clock for some seconds; used internally.
-    #[arg(long, hide = true, value_name = "SECONDS")]
-    measure: Option<u64>,
-}
+use self::arguments::Arguments;
 
 /// The shortest gap that is counted as an interruption, in nanoseconds.
 const GAP_NS: u64 = 1_000;
