@@ -34,6 +34,7 @@ pub mod random;
 pub mod reference;
 #[path = "../../collector/tests/collector/support/server.rs"]
 pub mod server;
+pub mod site;
 pub mod slurm;
 pub mod spooled;
 pub mod stored;
