@@ -3,21 +3,17 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::{TestEnvironment, wait_until};
+use crate::wait_until;
 
-/// Returns the configuration of an API for [`Proxy`], below the keys of a collector.
-pub fn api_config(env: &TestEnvironment) -> String {
-    format!("[api]\nlisten = \"{}\"\ntrusted_proxies = [\"user:root\"]\n", socket(env).display())
-}
-
-fn socket(env: &TestEnvironment) -> PathBuf {
-    env.path("api.sock")
+/// Returns the configuration of an API at a socket for [`Proxy`].
+pub fn api_config(socket: &Path) -> String {
+    format!("[api]\nlisten = \"{}\"\ntrusted_proxies = [\"user:root\"]\n", socket.display())
 }
 
 /// A TCP port of this machine whose connections lead to the API. The header with the user is that of the browser.
@@ -27,8 +23,8 @@ pub struct Proxy {
 
 impl Proxy {
     /// Opens the port. The threads of its connections end with them, that of the port with the test program.
-    pub fn start(env: &TestEnvironment) -> Self {
-        let socket = socket(env);
+    pub fn start(socket: &Path) -> Self {
+        let socket = socket.to_owned();
         wait_until("the API listens", || UnixStream::connect(&socket).is_ok());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

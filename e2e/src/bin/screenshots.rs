@@ -109,7 +109,7 @@ impl Node {
 fn main() {
     let directory = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "docs/images".to_owned()));
     let env = TestEnvironment::new();
-    let (_collector, endpoint) = collector_with(&env, &env.endpoint(), &api_config(&env));
+    let (_collector, endpoint) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
     println!("sampling a job on {} nodes", NODES.len());
     let mut nodes: Vec<Node> = NODES.iter().map(|name| Node::start(name, &endpoint, "418211")).collect();
     let list = NODES.join(",");
@@ -138,7 +138,7 @@ fn main() {
             scope.spawn(move || node.work(number as u64));
         }
     });
-    let proxy = Proxy::start(&env);
+    let proxy = Proxy::start(&env.path("api.sock"));
     let mut browser = proxy.open(OWNER.0, "");
     wait_until("the job is summarized", || {
         browser.eval("document.querySelector('.jobs .findings-cell:not(:empty)') !== null") == true

@@ -39,7 +39,7 @@ impl Site {
     fn new() -> Self {
         require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Chromium]);
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &api_config(&env));
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
         let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("memory.current", "100ms")];
         let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
         let jobs = [("x", OWNER), ("y", OTHER)].map(|(id, (_, uid))| {
@@ -55,7 +55,7 @@ impl Site {
             _collector: collector,
             _jobs: jobs,
             _cgroups: cgroups,
-            proxy: Proxy::start(&env),
+            proxy: Proxy::start(&env.path("api.sock")),
             env,
         };
         for id in ["x", "y"] {
@@ -241,8 +241,8 @@ impl Ended {
             ))
             .unwrap();
         drop(store);
-        let (collector, _) = collector_with(&env, &env.endpoint(), &api_config(&env));
-        Self { _collector: collector, proxy: Proxy::start(&env), _env: env }
+        let (collector, _) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
+        Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), _env: env }
     }
 
     /// Returns the key of the job.

@@ -53,3 +53,9 @@ export function isReady() {
     document.documentElement.dataset.ready = "true";
     performance.mark("polymeter-ready");
 }
+
+/** States that all contents of the page are there. */
+export function isComplete() {
+    document.documentElement.dataset.complete = "true";
+    performance.mark("polymeter-complete");
+}

@@ -4,7 +4,7 @@ import { element } from "../shared/text.js";
 import { get } from "./api.js";
 import { completenessSection } from "./completeness.js";
 import { findingList } from "./findings.js";
-import { isReady, notice, openPage, run } from "./frame.js";
+import { isComplete, isReady, notice, openPage, run } from "./frame.js";
 import { jobCharts } from "./job_charts.js";
 import { jobHead } from "./job_head.js";
 import { quantitiesOf } from "./job_quantities.js";
@@ -70,26 +70,23 @@ run(async () => {
     await sampling.begin(series);
     if (!isRunning) {
         await loadSummary();
-        document.documentElement.dataset.complete = "true";
+        isComplete();
         return;
     }
     await repeat(SUMMARY_S, async () => {
         await loadSummary();
         await sampling.load();
     });
-    document.documentElement.dataset.complete = "true";
+    isComplete();
     const seconds = () => Math.min(Math.max(charts?.part_s() ?? 5, REFRESH_S[0]), REFRESH_S[1]);
     await repeat(seconds, async () => {
         const now = await get(`jobs/${key}`);
         head.show(now);
-        if (now.ended_us !== null) {
-            notice("ended", "The job has ended. Load the page anew for its final state.");
-            return;
-        }
+        if (now.ended_us !== null) return notice("ended", "The job has ended. Load the page anew for its final state.");
         if (!charts) {
             if ((await get(`jobs/${key}/series`)).series.length > 0) location.reload();
-            return;
+            return null;
         }
-        await Promise.all([charts.update(), loadMarks()]);
+        return Promise.all([charts.update(), loadMarks()]);
     });
 });

@@ -6,12 +6,16 @@ import { chartFigure } from "../shared/course.js";
 import { heatFigure, quantityChoice } from "../shared/heat_map.js";
 import { element } from "../shared/text.js";
 import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
+import { linesOf } from "./columns.js";
 import { loadCourse } from "./course_loader.js";
 import { notice } from "./frame.js";
 import { rowsOf, meansOfRows } from "./heat_rows.js";
 
-/** The time after the last change of the axis, in milliseconds, after which finer values are loaded. */
+/** The time after a change of the axis, in milliseconds, within which another one delays the loading of finer values. */
 const SETTLED_MS = 120;
+
+/** Live points of a chart, after which it is loaded anew, in equal parts of the time. */
+const LIVE_POINTS_MAX = 300;
 
 const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [], extent: { min: null, mean: null, max: null }, isRaw: false };
 
@@ -48,7 +52,7 @@ export function jobCharts(job, quantities, nodes) {
     if (nodes.length > 1) {
         const figure = heatFigure(data, axis);
         figure.onChoice = () => load();
-        entries.splice(1, 0, { figure, chosen: () => figure.chosen() });
+        entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen() });
     }
 
     // Only charts that the reader sees are loaded.
@@ -73,6 +77,7 @@ export function jobCharts(job, quantities, nodes) {
             if (signal.aborted) return;
             chart.isStale = false;
             chart.shown = course;
+            chart.livePoints = 0;
             if (!range) {
                 chart.whole = course;
                 grow(course.until_s);
@@ -92,11 +97,17 @@ export function jobCharts(job, quantities, nodes) {
             return loadOne(chart, stop.signal).finally(() => { chart.loading = null; });
         }));
     };
-    const invalidate = () => {
+    const invalidate = async () => {
         stop.abort();
         stop = new AbortController();
         for (const chart of data.charts) chart.isStale = true;
-        return load();
+        const { signal } = stop;
+        place.dataset.busy = "true";
+        await load();
+        if (signal.aborted) return;
+        // For measurements: the time from the change of the axis until finer values are drawn.
+        place.dataset.busy = "false";
+        if (isZoomed) place.dataset.zoomed = String(performance.now() - changed_at);
     };
     /** Lets the time of a running job grow. Charts that show its end follow. */
     const grow = (span_s) => {
@@ -107,6 +118,7 @@ export function jobCharts(job, quantities, nodes) {
     };
 
     let settling = null;
+    let changed_at = -SETTLED_MS;
     axis.listeners.push(() => {
         const nowZoomed = !axis.isFull();
         if (!nowZoomed && !isZoomed) return;
@@ -116,7 +128,9 @@ export function jobCharts(job, quantities, nodes) {
         }
         isZoomed = nowZoomed;
         clearTimeout(settling);
-        settling = setTimeout(invalidate, SETTLED_MS);
+        const now = performance.now();
+        settling = setTimeout(invalidate, now - changed_at < SETTLED_MS ? SETTLED_MS : 0);
+        changed_at = now;
     });
 
     const redraw = () => entries.forEach(({ figure }) => figure.draw());
@@ -129,6 +143,7 @@ export function jobCharts(job, quantities, nodes) {
         element("div", { className: "grid" }, ...entries.map(({ figure }) => figure)), help);
     place.setAttribute("aria-labelledby", "charts");
 
+    place.dataset.busy = "false";
     place.data = data;
     place.axis = axis;
     /** Draws the empty charts, and loads those that are visible. */
@@ -153,6 +168,25 @@ export function jobCharts(job, quantities, nodes) {
         data.phaseColours = new Map(names.map((name, number) => [name, PHASE_COLOURS[number % PHASE_COLOURS.length]]));
         legend.replaceChildren(...(names.length > 0 ? [phaseLegend(data)] : []));
         for (const plot of axis.plots) plot?.redraw();
+    };
+    /** Appends the newest values of a stream, of a time in microseconds since the epoch. */
+    place.append = (live, time_us) => {
+        const at_s = (time_us - job.started_us) / 1e6;
+        grow(at_s);
+        for (const chart of data.charts.filter(({ whole }) => whole !== NOTHING)) {
+            const { times, lines } = chart.whole;
+            if (at_s <= (times[times.length - 1] ?? -1)) continue;
+            const found = linesOf(live.at(chart, nodes).map((values) => values.map((value) => [value])));
+            // Without a value that was there before, a gap begins.
+            if (found[1][0] === null && !chart.livePoints) continue;
+            times.push(at_s);
+            lines.forEach((line, number) => line.push(found[number][0]));
+            chart.livePoints = (chart.livePoints ?? 0) + 1;
+            if (chart.livePoints > LIVE_POINTS_MAX) chart.isStale = true;
+            if (chart.shown === chart.whole) refresh(chart);
+        }
+        place.dataset.live = String(Number(place.dataset.live ?? 0) + 1);
+        if (!isZoomed) load();
     };
     /** Loads newer values, unless the reader looks at a part of the time that is over. */
     place.update = () => {
