@@ -66,18 +66,11 @@ run(async () => {
         const { marks } = await get(`jobs/${key}/marks`);
         charts?.mark(bandsOf(marks, job.started_us, charts.data.span_s));
     };
-    await loadMarks();
-    await sampling.begin(series);
-    if (!isRunning) {
-        await loadSummary();
-        isComplete();
-        return;
-    }
-    await repeat(SUMMARY_S, async () => {
-        await loadSummary();
-        await sampling.load();
-    });
+    sampling.describe(series);
+    const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);
+    await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails) : loadDetails()]);
     isComplete();
+    if (!isRunning) return;
     const seconds = () => Math.min(Math.max(charts?.part_s() ?? 5, REFRESH_S[0]), REFRESH_S[1]);
     await repeat(seconds, async () => {
         const now = await get(`jobs/${key}`);

@@ -21,13 +21,18 @@ function byText(texts) {
 function grantedText(answer) {
     const periods = Object.entries(answer.metrics ?? {}).map(([metric, period]) => `${metric} every ${period}`);
     const until = answer.until_us ? ` until ${clockText(answer.until_us / 1e6, 1)}` : "";
-    const { cpu_percent: cpu, samples_per_s: samples, bytes_per_s: bytes } = answer.cost ?? {};
-    const cost = answer.cost
-        ? `; sampling of the job is predicted to cost ${threeDigits(cpu)} % of a CPU, ${plainNumber(samples)} samples/s, ${plainNumber(bytes)} bytes/s`
-        : "";
     const reasons = Object.entries(answer.reasons ?? {}).map(([metric, reason]) => `; ${metric}: ${reason}`);
     const unavailable = (answer.unavailable ?? []).map(([metric, reason]) => `; ${metric} is unavailable: ${reason}`);
-    return `granted${periods.length ? `: ${periods.join(", ")}` : ""}${until}${reasons.join("")}${unavailable.join("")}${cost}`;
+    return `granted${periods.length ? `: ${periods.join(", ")}` : ""}${until}${reasons.join("")}${unavailable.join("")}`;
+}
+
+/** Returns the predicted cost of all sampling of the job on the node where it is highest; empty if no node has told it. */
+function costText(nodes) {
+    const costs = nodes.map(({ answer }) => answer?.cost).filter(Boolean);
+    if (costs.length === 0) return "";
+    const { cpu_percent: cpu, samples_per_s: samples, bytes_per_s: bytes } = costs.reduce((most, cost) => (cost.cpu_percent > most.cpu_percent ? cost : most));
+    return `Predicted cost of all sampling of the job, on the node where it is highest: ${threeDigits(cpu)} % of a CPU, ${plainNumber(samples)} samples/s, ` +
+        `${plainNumber(bytes)} bytes/s. `;
 }
 
 function answerText(answer) {
@@ -53,10 +58,12 @@ export function rateControl(job, changed) {
         try {
             const answer = await post(`jobs/${job.key}/${path}`, body);
             const nodes = answer.nodes ?? [];
-            const at = answer.at_us ? ` It takes effect in ${duration(Math.max(answer.at_us / 1e6 - Date.now() / 1000, 0))}.` : "";
+            const delay_s = answer.at_us ? answer.at_us / 1e6 - Date.now() / 1000 : 0;
+            const at = delay_s > 0.5 ? `It takes effect in ${duration(Math.round(delay_s * 10) / 10)}.` : "";
             const isRefused = nodes.some(({ answer: of }) => !of || of.answer === "refused" || of.code);
             const lines = byText(nodes.map((node) => [node.node, answerText(node.answer)]));
-            told.replaceChildren(...lines.map((line) => element("p", { className: isRefused ? "refused" : "granted" }, line)), at);
+            told.replaceChildren(...lines.map((line) => element("p", { className: isRefused ? "refused" : "granted" }, line)),
+                element("span", { className: "remark" }, costText(nodes), at));
         } catch (error) {
             const instead = error.members?.instead ? ` Would be granted: ${error.members.instead}.` : "";
             told.replaceChildren(element("p", { className: "refused" }, `Refused: ${error.message}.${instead}`.replace("..", ".")));

@@ -35,9 +35,7 @@ export function samplingSection(job, mayControl) {
             remark.replaceChildren(...lines([`The present plan is unknown: ${error.message}.`]));
         }
     };
-    place.begin = (all) => {
-        series = all;
-        return place.load();
-    };
+    /** Sets the series of the job, from which the cost of its metrics follows. */
+    place.describe = (all) => { series = all; };
     return place;
 }
