@@ -1,12 +1,19 @@
 // Samples in equal parts of the time, as columns: one value for each part, null where there are no samples.
 
-/** Parts without samples between two with samples are a gap if they are more than so many usual distances apart. */
+/** Parts without samples are a gap if they are more than so many usual distances long. */
 const GAP = 3;
 
-/** Returns the usual distance of ascending positions: their median; 1 if there are fewer than two. */
-function usualDistance(positions) {
-    const distances = positions.slice(1).map((position, number) => position - positions[number]).sort((one, other) => one - other);
-    return distances.length > 0 ? distances[distances.length >> 1] : 1;
+/** The distances on each side of one among which the usual distance is found: the period may change while a job runs. */
+const AROUND = 3;
+
+function medianOf(numbers) {
+    const sorted = numbers.toSorted((one, other) => one - other);
+    return sorted.length > 0 ? sorted[sorted.length >> 1] : 1;
+}
+
+/** Returns the distances between ascending positions. */
+function distancesOf(positions) {
+    return positions.slice(1).map((position, number) => position - positions[number]);
 }
 
 /** Returns the number of parts of an answer. */
@@ -21,13 +28,15 @@ export function countOf(answer) {
 export function columnsOf(series, answer) {
     const count = countOf(answer);
     const positions = series.time_us.map((time_us) => Math.round((time_us - answer.from_us) / (answer.part_s * 1e6)));
-    const distance = usualDistance(positions);
+    const distances = distancesOf(positions);
     const columns = ["min", "mean", "max"].map(() => new Array(count).fill(null));
     positions.forEach((position, number) => {
-        const next = positions[number + 1] ?? position + 1;
-        const end = next - position <= GAP * distance ? next : position + 1;
+        const distance = distances[number] ?? 1;
+        const isShort = distance <= GAP || distance <= GAP * medianOf(distances.slice(Math.max(number - AROUND, 0), number + AROUND + 1));
+        const end = isShort ? position + distance : position + 1;
         ["min", "mean", "max"].forEach((name, line) => columns[line].fill(series[name][number], Math.max(position, 0), Math.min(end, count)));
     });
+    const distance = medianOf(distances);
     return { columns, distance };
 }
 
