@@ -8,6 +8,8 @@ import { isComplete, isReady, notice, openPage, run } from "./frame.js";
 import { jobCharts } from "./job_charts.js";
 import { jobHead } from "./job_head.js";
 import { quantitiesOf } from "./job_quantities.js";
+import { follow } from "./live.js";
+import { liveValues } from "./live_values.js";
 import { bandsOf } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantityTable } from "./quantity_table.js";
@@ -17,6 +19,28 @@ import { samplingSection } from "./sampling.js";
 /** Seconds between requests for new values: those of a part of the charts, within these bounds. */
 const REFRESH_S = [2, 60];
 const SUMMARY_S = 30;
+/** While a stream brings the values, only what it lacks is asked for. */
+const WITH_STREAM_S = 60;
+
+/** Draws the values of the job's stream, and tells what else has changed. Returns true from `isConnected` while they arrive. */
+function followValues(job, series, charts, changed) {
+    const values = liveValues();
+    const metrics = () => {
+        const ids = new Set(charts.chosen().flatMap((chart) => [...chart.factors.keys()]));
+        return [...new Set(series.filter(({ id }) => ids.has(id)).map(({ metric }) => metric))];
+    };
+    let isFirst = true;
+    const stream = follow(job, metrics, ({ name, data }) => {
+        if (name === "series") values.describe(data.series);
+        else if (name === "values") charts.append(values, values.add(data));
+        else if (name !== "job") changed(name, data);
+        // What was missed between two streams is in the store.
+        else if (!isFirst) charts.update();
+        if (name === "job") isFirst = false;
+    });
+    charts.onChoice = stream.renew;
+    return stream;
+}
 
 /** Shows the meters, the findings and the completeness. */
 function summarySections(job) {
@@ -71,15 +95,21 @@ run(async () => {
     await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails) : loadDetails()]);
     isComplete();
     if (!isRunning) return;
-    const seconds = () => Math.min(Math.max(charts?.part_s() ?? 5, REFRESH_S[0]), REFRESH_S[1]);
+    const hasEnded = () => notice("ended", "The job has ended. Load the page anew for its final state.");
+    const stream = charts && followValues(job, series, charts, (name, event) => {
+        if (name === "plan") sampling.load();
+        if (name === "mark") loadMarks();
+        if (name === "end" && event.reason === "ended") hasEnded();
+    });
+    const seconds = () => (stream?.isConnected() ? WITH_STREAM_S : Math.min(Math.max(charts?.part_s() ?? 5, REFRESH_S[0]), REFRESH_S[1]));
     await repeat(seconds, async () => {
         const now = await get(`jobs/${key}`);
         head.show(now);
-        if (now.ended_us !== null) return notice("ended", "The job has ended. Load the page anew for its final state.");
+        if (now.ended_us !== null) return hasEnded();
         if (!charts) {
             if ((await get(`jobs/${key}/series`)).series.length > 0) location.reload();
             return null;
         }
-        return Promise.all([charts.update(), loadMarks()]);
+        return stream.isConnected() ? null : Promise.all([charts.update(), loadMarks()]);
     });
 });

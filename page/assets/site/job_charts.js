@@ -44,14 +44,14 @@ export function jobCharts(job, quantities, nodes) {
     if (others.length > 0) {
         let other = others[0];
         const figure = chartFigure(data, axis, other);
-        const choice = quantityChoice("Metric", others, (chart) => { other = chart; figure.show(chart); load(); });
+        const choice = quantityChoice("Metric", others, (chart) => { other = chart; figure.show(chart); load(); place.onChoice?.(); });
         figure.id = "any-metric";
         figure.firstChild.after(element("div", { className: "controls" }, choice));
         entries.push({ figure, chosen: () => other });
     }
     if (nodes.length > 1) {
         const figure = heatFigure(data, axis);
-        figure.onChoice = () => load();
+        figure.onChoice = () => { load(); place.onChoice?.(); };
         entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen() });
     }
 
@@ -193,6 +193,8 @@ export function jobCharts(job, quantities, nodes) {
         const isAtEnd = axis.isFull() || axis.range[1] >= data.span_s * 0.999;
         return isAtEnd ? invalidate() : null;
     };
+    /** Returns the quantities that are shown. */
+    place.chosen = () => [...new Set(entries.map(({ chosen }) => chosen()))];
     /** Returns the length of the parts of the time that are shown, in seconds. */
     place.part_s = () => entries[0].chosen().shown.part_s ?? 1;
     return place;
