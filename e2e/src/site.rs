@@ -41,7 +41,7 @@ impl Proxy {
         format!("http://{}/{page}", self.address)
     }
 
-    /// Returns a browser that reaches nothing but the proxy, as a user; without one, nobody is named.
+    /// Returns a browser that reaches nothing but the proxy, as a user, if there is one.
     pub fn browser(&self, user: Option<&str>) -> Browser {
         let mut browser = Browser::with_access(Some(self.address));
         browser.resize(1280, 900);
