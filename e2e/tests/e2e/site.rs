@@ -235,8 +235,8 @@ impl Ended {
                  WHERE series_id IN (SELECT series_id FROM series WHERE job_key IS NOT NULL);
                  INSERT INTO job_node (job_key, node, started, ended, lost)
                  SELECT job_key, '{quoted}', started, ended, lost FROM job_node LIMIT 1;
-                 INSERT INTO mark (time, job_key, job_id, node, name, kind)
-                 SELECT started, job_key, job_id, '{quoted}', '{quoted}', 'begin' FROM job;
+                 INSERT INTO mark (time, job_key, job_id, node, name, detail)
+                 SELECT started, job_key, job_id, '{quoted}', '{quoted}', json_object('kind', 'begin') FROM job;
                  UPDATE job SET name = '{quoted}', account = '{quoted}', queue = '{quoted}', state = '{quoted}',
                  display_id = '{quoted}', owner = 'daemon', owner_uid = 1, nodes = NULL;"
             ))
