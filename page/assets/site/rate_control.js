@@ -41,6 +41,7 @@ function answerText(answer) {
         const instead = answer.instead ? `; would be granted: ${answer.instead}` : "";
         return `refused: ${answer.message}${instead}`;
     }
+    if (answer.answer === "reset") return answer.ended === 1 ? "ended 1 change" : `ended ${answer.ended} changes`;
     return answer.answer === "done" ? "done" : grantedText(answer);
 }
 
