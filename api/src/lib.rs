@@ -21,6 +21,7 @@ mod connection;
 mod endpoint;
 mod endpoints;
 mod format;
+mod headers;
 mod health;
 mod limits;
 mod links;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::RawPathParams;
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, Request, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use crate::connection::Client;
 use crate::endpoint::{Endpoint, Method};
 use crate::endpoints::ALL;
 use crate::format::negotiate;
+use crate::headers::with_headers;
 use crate::principal::Scope;
 use crate::problem::Problem;
 use crate::quota::Quota;
@@ -32,22 +33,6 @@ pub(crate) struct Shared {
     pub(crate) quota: Arc<Quota>,
     pub(crate) services: Arc<Services>,
 }
-
-/// The headers of every response, unless it is a file of the pages with its own: no answer may be interpreted as a page, framed, cached, or
-/// read by another origin.
-const HEADERS: [(HeaderName, &str); 8] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::CACHE_CONTROL, "no-store"),
-    (header::VARY, "Accept, Authorization"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-];
 
 /// Returns the router of all endpoints.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
@@ -87,15 +72,6 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail).into_response(),
             )
         })
-}
-
-/// Adds the headers of every response, except for those that the response already has.
-pub(crate) fn with_headers(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
-    }
-    response
 }
 
 async fn serve(
@@ -184,6 +160,8 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

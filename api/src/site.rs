@@ -9,7 +9,7 @@ use bytes::Bytes;
 use polymeter_analysis::charts::MAIN_QUANTITIES;
 use polymeter_page::site::{self, File};
 
-use crate::router::with_headers;
+use crate::headers::with_headers;
 
 /// Adds a route for each file.
 pub(crate) fn add_routes(mut router: Router) -> Router {
