@@ -3,6 +3,9 @@
 import { address, send } from "./api.js";
 import { readEvents } from "./event_stream.js";
 
+/** The resource of the stream in the document of the API: older collectors lack it. */
+const RESOURCE = "/api/v1/jobs/{key}/live";
+
 const RETRY_MS = 5000;
 const LONGEST_RETRY_MS = 60_000;
 
@@ -17,13 +20,20 @@ export function follow(job, metrics, handle) {
     let stop = null;
     let isOpen = false;
     let isOver = false;
+    let isKnown = false;
     let delay = RETRY_MS;
 
+    const hasStream = async () => Object.hasOwn((await (await send("api/openapi.json")).json()).paths, RESOURCE);
     const open = async () => {
         if (stop || isOver || document.hidden) return;
         stop = new AbortController();
         const { signal } = stop;
         try {
+            if (!isKnown && !(await hasStream())) {
+                isOver = true;
+                return;
+            }
+            isKnown = true;
             const url = address(`jobs/${job.key}/live`, { metric: metrics().join(","), per_second: 1 });
             const response = await send(url, { signal, headers: { Accept: "text/event-stream" } });
             if (response.status === 204) {
@@ -38,7 +48,7 @@ export function follow(job, metrics, handle) {
                 handle(event);
             });
         } catch (error) {
-            // A server without this resource, or a job that is gone: the page asks for values as long as it can.
+            // A job that is gone: the page asks for values as long as it can.
             if (!signal.aborted && (error.status === 404 || error.status === 406)) isOver = true;
             delay = Math.min(delay * 2, LONGEST_RETRY_MS);
         } finally {
