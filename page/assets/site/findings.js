@@ -21,6 +21,11 @@ function remedyText(finding) {
     return any ? any[1] : remedies.map(([scheduler, text]) => `${scheduler}: ${text}`).join("; ");
 }
 
+/** Returns a text whose parts between backticks are code. */
+function withCode(text) {
+    return text.split("`").map((part, number) => (number % 2 === 1 ? element("code", {}, part) : part));
+}
+
 /** Returns the list of findings with evidence and remedies. */
 export function findingList(findings) {
     return element("ul", { className: "findings" }, ...findings.map((finding) => {
@@ -29,7 +34,7 @@ export function findingList(findings) {
             element("h3", {}, element("span", { className: `level ${severity}` }, severity), " ", finding.sentence),
             element("p", { className: "evidence" }, finding.evidence));
         const remedy = remedyText(finding);
-        if (remedy) item.append(element("p", { className: "remedy" }, element("b", {}, "Next time: "), remedy));
+        if (remedy) item.append(element("p", { className: "remedy" }, element("b", {}, "Next time: "), ...withCode(remedy)));
         return item;
     }));
 }
