@@ -76,8 +76,9 @@ fn main() -> Result<(), Failure> {
 
 fn row(name: &str, run: &Run) {
     let Run { document, first_chart, complete, zoom } = run;
-    let times = [document, first_chart, complete, zoom].map(|time| format!("{time:.0}"));
-    table::row(&[&[name.to_owned()], times.as_slice()].concat());
+    let mut cells = vec![name.to_owned()];
+    cells.extend([document, first_chart, complete, zoom].map(|time| format!("{time:.0}")));
+    table::row(&cells);
 }
 
 /// Returns the job with an id, or that with the most nodes.

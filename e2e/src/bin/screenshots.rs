@@ -141,7 +141,7 @@ fn main() {
     let proxy = Proxy::start(&env.path("api.sock"));
     let mut browser = proxy.open(OWNER.0, "");
     wait_until("the job is summarized", || {
-        browser.eval("document.querySelector('.jobs .findings-cell:not(:empty)') !== null") == true
+        browser.eval("document.querySelector('.jobs td.findings-cell:not(:empty)') !== null") == true
     });
     browser.wait_until(&format!("Number(document.documentElement.dataset.nodes) === {}", NODES.len()));
     let key = browser.eval("document.querySelector('.jobs tbody tr').dataset.key");

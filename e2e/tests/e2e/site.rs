@@ -104,7 +104,7 @@ fn users_see_their_own_jobs_in_the_browser() {
         browser.wait_until("document.querySelectorAll('.node-map a').length === 1");
         let label = "document.querySelector('.node-map a').getAttribute('aria-label')";
         assert_eq!(browser.eval(&format!("{label}.startsWith('{}: ')", site.env.node)), true);
-        browser.wait_until("document.querySelector('.jobs .findings-cell:not(:empty)') !== null");
+        browser.wait_until("document.querySelector('.jobs td.findings-cell:not(:empty)') !== null");
         assert_calm(&site.proxy, &mut browser);
         // The link leads to the job; that of another user is unknown.
         browser.eval("document.querySelector('.jobs tbody th a').click()");
@@ -191,9 +191,9 @@ fn a_key_changes_the_period_in_the_store() {
         told.as_str().unwrap().contains("refused") && told.as_str().unwrap().contains("pids.current"),
         "{told}"
     );
-    let (x, _) = (site.agent.ask(&json!({"verb": "plan", "job": "x"})), ());
-    let period = x["plan"].as_array().unwrap().iter().find(|line| line["metric"] == "pids.current");
-    assert_eq!(period.unwrap()["period"], "50ms", "a refusal changes nothing");
+    let plan = site.agent.ask(&json!({"verb": "plan", "job": "x"}));
+    let line = plan["plan"].as_array().unwrap().iter().find(|line| line["metric"] == "pids.current");
+    assert_eq!(line.unwrap()["period"], "50ms", "a refusal changes nothing");
     // A refused request is logged by the browser, too: as its status.
     proxy_only(&site, &mut browser);
 }
