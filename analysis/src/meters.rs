@@ -19,11 +19,11 @@ const HIGH: (f64, f64) = (0.9, 0.95);
 pub enum Level {
     /// No judgement.
     Plain,
-    /// As it should be.
+    /// A good use of what was available.
     Good,
-    /// To be looked at.
+    /// A use that deserves attention.
     Warning,
-    /// To be changed.
+    /// A use that wastes resources or time.
     Critical,
 }
 
@@ -41,7 +41,7 @@ pub struct Meter {
     pub level: Level,
     /// The meaning of the share; empty without a judgement.
     pub word: &'static str,
-    /// What was used, in words.
+    /// The used amount, in words.
     pub text: String,
 }
 

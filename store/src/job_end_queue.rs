@@ -22,7 +22,7 @@ const IS_DUE: &str = "old.noticed <= $1 AND (old.claimed_until IS NULL OR old.cl
 /// States whether a writer adds the ends of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndQueue {
-    /// It adds them.
+    /// The writer adds them.
     On,
     /// No command is configured.
     Off,

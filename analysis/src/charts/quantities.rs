@@ -127,9 +127,9 @@ pub(super) struct NodeSeries<'a> {
 /// The time between two successive samples, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 struct Spacing {
-    /// Of the frequent samples: the resolution of a chart.
+    /// The time between frequent samples, which is the resolution of a chart.
     short_ns: i64,
-    /// Of the rare samples: three times as much is a gap.
+    /// The time between rare samples: three times as much is a gap.
     long_ns: i64,
 }
 

@@ -38,11 +38,11 @@ pub(super) struct Invocation<'a> {
 /// The way in which a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// By itself.
+    /// The command ended by itself.
     Exited(ExitStatus),
-    /// It was killed at its timeout.
+    /// The command was killed at its timeout.
     TimedOut,
-    /// It was killed, since the collector stops.
+    /// The command was killed because the collector stops.
     Stopped,
 }
 

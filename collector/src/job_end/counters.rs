@@ -14,9 +14,9 @@ type Label = [(&'static str, &'static str); 1];
 pub(super) enum RunResult {
     /// The command ended with status 0.
     Succeeded,
-    /// It could not run, or ended with another status.
+    /// The command could not run, or ended with another status.
     Failed,
-    /// It was killed at its timeout.
+    /// The command was killed at its timeout.
     TimedOut,
 }
 

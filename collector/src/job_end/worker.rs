@@ -21,11 +21,11 @@ use crate::shutdown::Shutdown;
 /// The fate of an end after the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It is removed.
+    /// The end is removed.
     Finish,
-    /// The store failed: it is tried again later.
+    /// The store failed, and the end is tried again later.
     Retry,
-    /// The collector stops: it is returned.
+    /// The collector stops, and the end is returned.
     Release,
 }
 

@@ -28,7 +28,6 @@ const SQLITE: [&str; SCHEMA_VERSION as usize - 1] = [
     ),
     concat!(
         include_str!("../../../store/schema/sqlite/7_jobs.sql"),
-        include_str!("../../../store/schema/sqlite/7_job_ends.sql"),
         include_str!("../../../store/schema/sqlite/7_metadata.sql"),
         include_str!("../../../store/schema/sqlite/7_rollups.sql"),
         include_str!("../../../store/schema/sqlite/7_retention.sql"),
@@ -47,7 +46,6 @@ const POSTGRES: [&str; SCHEMA_VERSION as usize - 1] = [
     ),
     concat!(
         include_str!("../../../store/schema/postgres/7_jobs.sql"),
-        include_str!("../../../store/schema/postgres/7_job_ends.sql"),
         include_str!("../../../store/schema/postgres/7_metadata.sql"),
         include_str!("../../../store/schema/postgres/7_rollups.sql"),
         include_str!("../../../store/schema/postgres/7_retention.sql"),

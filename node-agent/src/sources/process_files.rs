@@ -238,7 +238,7 @@ pub(super) const FIELDS: [(&str, Compute); 15] = [
 pub(super) const IO_FIELDS: [&str; 7] =
     ["read_bytes", "write_bytes", "cancelled_write_bytes", "rchar", "wchar", "syscr", "syscw"];
 
-/// Those of them that a job's cgroup counts, too, so that they replace the cgroup's where it counts nothing.
+/// The fields of I/O that a job's cgroup counts, too. They replace the cgroup's where it counts nothing.
 pub(super) const CGROUP_IO_FIELDS: [&str; 2] = ["read_bytes", "write_bytes"];
 
 fn amount(sums: &Amounts, index: usize) -> u64 {

@@ -114,7 +114,7 @@ pub enum Query {
         /// The job or node.
         of: SeriesOwner,
     },
-    /// Those series of a job's nodes that have one of these metrics, sorted by node and metric.
+    /// The series of a job's nodes that have one of these metrics, sorted by node and metric.
     NodeSeries {
         /// The job.
         job_key: i64,

@@ -212,5 +212,5 @@ FROM (
 CROSS JOIN LATERAL (SELECT greatest(taken, dropped + skipped + rejected + quarantined + all_stored) AS counted) AS sums;
 
 -- A job's row changes when its facts and its end become known, which for short jobs is in the transaction after its creation. There
--- is room for another version of a row in its page: its indexes need not change.
+-- is room for another version of a row in its page: its four indexes need not change.
 ALTER TABLE job SET (fillfactor = 50);

@@ -7,7 +7,6 @@
 
 -- The indexes of the program's own reads, and of the views.
 CREATE INDEX job_by_start ON job (started, job_key);
-CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
 CREATE INDEX loss_by_time ON loss (time);
 CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
 CREATE INDEX job_by_owner ON job (owner);
@@ -225,7 +224,7 @@ CROSS JOIN LATERAL (
         AND plan_change.job_key = run.job_key AND cause <> 'refused'
     ORDER BY metric, time DESC
 ) AS change
-WHERE run.ended IS NULL AND (change.cause IN ('lease', 'registration', 'governor') OR change.cause = 'refresh_interval' AND change.until IS NOT NULL) AND change.new_period_us IS NOT NULL
+WHERE run.ended IS NULL AND change.cause IN ('lease', 'registration', 'governor') AND change.new_period_us IS NOT NULL
     AND (change.until IS NULL OR change.until > now());
 
 CREATE VIEW promoted_metrics AS

@@ -13,8 +13,6 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL RESTRICTED COST 100000 ROWS 2 
 #variable_conflict use_column
 DECLARE
     margin CONSTANT interval := '1 min';
-    -- Two jobs share a node if they overlap by more than this: the agent notices the end of a job late.
-    handover CONSTANT interval := '5 s';
     -- The number of values that are read: of more, a coarser rollup. Samples are taken to be a second apart.
     values_max CONSTANT int8 := 200000;
     energy_metrics CONSTANT text[] := ARRAY['node.cray.energy', 'node.ipmi.power', 'node.energy.package', 'node.energy.memory'];
@@ -43,23 +41,11 @@ BEGIN
     END IF;
     run_end := coalesce(run.ended, now());
 
-    -- The nodes of the job, and whether it had them alone: as `Reader::job_nodes` finds it.
     SELECT array_agg(own.node), array_agg(own.started - margin), array_agg(coalesce(own.ended, run_end) + margin),
            array_agg(greatest(own.started, run.started)), array_agg(least(coalesce(own.ended, run_end), run_end)),
-           array_agg(coalesce(own.started < others_until - handover, false)
-                     OR coalesce(next_started < coalesce(own.ended, 'infinity') - handover, false))
+           array_agg(own.is_shared)
     INTO nodes, lowers, uppers, begins, ends, shared
-    FROM job_node AS own
-    CROSS JOIN LATERAL (
-        SELECT (SELECT max(coalesce(earlier.ended, 'infinity')) FROM (
-                    SELECT other.ended FROM job_node AS other
-                    WHERE other.node = own.node AND other.started <= own.started AND other.job_key <> own.job_key
-                    ORDER BY other.started DESC LIMIT 1000
-                ) AS earlier) AS others_until,
-               (SELECT min(later.started) FROM job_node AS later
-                WHERE later.node = own.node AND later.started > own.started) AS next_started
-    ) AS others
-    WHERE own.job_key = of_job;
+    FROM polymeter_job_node AS own WHERE own.job_key = of_job;
 
     SELECT array_agg(series_id), array_agg(line.node), array_agg(line.metric), array_agg(is_gauge)
     INTO ids, id_nodes, id_metrics, gauges

@@ -2,7 +2,6 @@
 
 -- The indexes of the program's own reads, and of the views.
 CREATE INDEX job_by_start ON job (started, job_key);
-CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
 CREATE INDEX loss_by_time ON loss (time);
 CREATE INDEX loss_without_source ON loss (node, last_time) WHERE source IS NULL;
 
@@ -143,7 +142,7 @@ FROM job_node
 JOIN job ON job.job_key = job_node.job_key
 JOIN plan_change AS change ON change.node = job_node.node AND change.job_key = job_node.job_key
     AND change.time >= job_node.started - 3600000000000
-WHERE job_node.ended IS NULL AND (change.cause IN ('lease', 'registration', 'governor') OR change.cause = 'refresh_interval' AND change.until IS NOT NULL) AND change.new_period_us IS NOT NULL
+WHERE job_node.ended IS NULL AND change.cause IN ('lease', 'registration', 'governor') AND change.new_period_us IS NOT NULL
     AND (change.until IS NULL OR change.until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000)
     AND NOT EXISTS (
         SELECT 1 FROM plan_change AS later

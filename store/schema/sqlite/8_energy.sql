@@ -1,20 +1,12 @@
 -- Version 8 for SQLite: the energy of jobs, as in PostgreSQL, and always from samples.
 
--- The times of jobs on their nodes; `is_shared` as `Reader::job_nodes` finds it.
+-- The times of jobs on their nodes, and the bounds of the values that are read.
 CREATE VIEW polymeter_job_place AS
 SELECT job.job_key, job.job_id, job.started AS start_time, job.ended AS stop_time, own.node,
        max(own.started, job.started) AS begin_at,
        min(coalesce(own.ended, 9223372036854775807), coalesce(job.ended, CAST(strftime('%s', 'now') AS INTEGER) * 1000000000)) AS end_at,
-       own.started - 60000000000 AS lower, coalesce(own.ended + 60000000000, 9223372036854775807) AS upper,
-       coalesce(own.started < (
-           SELECT max(coalesce(earlier.ended, 9223372036854775807)) FROM (
-               SELECT other.ended FROM job_node AS other
-               WHERE other.node = own.node AND other.started <= own.started AND other.job_key <> own.job_key
-               ORDER BY other.started DESC LIMIT 1000
-           ) AS earlier) - 5000000000, 0)
-       OR coalesce((SELECT min(later.started) FROM job_node AS later WHERE later.node = own.node AND later.started > own.started)
-                   < coalesce(own.ended, 9223372036854775807) - 5000000000, 0) AS is_shared
-FROM job JOIN job_node AS own ON own.job_key = job.job_key;
+       own.started - 60000000000 AS lower, coalesce(own.ended + 60000000000, 9223372036854775807) AS upper, own.is_shared
+FROM job JOIN polymeter_job_node AS own ON own.job_key = job.job_key;
 
 -- The series that make up the energy of a job on a node: `rank` 1 and 2 for whole nodes, 3 for parts; and CPU time to divide it: the
 -- node's (4), and the job's (5 to 7, the most accurate first). `first_at` is null for a series without values there.

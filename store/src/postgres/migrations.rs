@@ -23,7 +23,6 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/postgres/6.sql")),
     concat!(
         include_str!("../../schema/postgres/7_jobs.sql"),
-        include_str!("../../schema/postgres/7_job_ends.sql"),
         include_str!("../../schema/postgres/7_metadata.sql"),
         include_str!("../../schema/postgres/7_rollups.sql"),
         include_str!("../../schema/postgres/7_retention.sql"),
@@ -31,6 +30,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
         include_str!("../../schema/postgres/7_roles.sql")
     ),
     concat!(
+        include_str!("../../schema/postgres/8_jobs.sql"),
+        include_str!("../../schema/postgres/8_job_ends.sql"),
         include_str!("../../schema/postgres/8_plan_levels.sql"),
         include_str!("../../schema/postgres/8_energy.sql"),
         include_str!("../../schema/postgres/8_charts.sql"),

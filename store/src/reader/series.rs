@@ -37,9 +37,6 @@ impl Reader {
     }
 }
 
-/// The time by which two jobs on a node may overlap without sharing it, in nanoseconds: the agent notices the end of a job late.
-const HANDOVER_NS: i64 = 5 * 1_000_000_000;
-
 impl Reader {
     /// Returns the times of a job on its nodes, sorted by node. Another job shares a node if it is among the last thousand that
     /// started there before the job, or started later.
@@ -47,27 +44,17 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn job_nodes(&mut self, job_key: i64) -> Result<Vec<JobNodeRow>, StoreError> {
-        let select = "SELECT node, started, ended,
-                 (SELECT max(coalesce(earlier.ended, $2)) FROM (
-                      SELECT other.ended FROM job_node AS other
-                      WHERE other.node = own.node AND other.started <= own.started AND other.job_key <> own.job_key
-                      ORDER BY other.started DESC LIMIT 1000
-                  ) AS earlier) AS others_until,
-                 (SELECT min(later.started) FROM job_node AS later
-                  WHERE later.node = own.node AND later.started > own.started) AS next_started
-             FROM job_node AS own WHERE job_key = $1 ORDER BY node";
-        self.rows(select, &[job_key.into(), Value::time(i64::MAX)], |row| {
-            let (node, started_ns, ended_ns) = (row.text(), row.time_ns(), row.optional_time_ns());
-            let (others_until_ns, next_started_ns) = (row.optional_time_ns(), row.optional_time_ns());
-            let is_before = |one: i64, other: i64| one < other.saturating_sub(HANDOVER_NS);
-            let is_shared = others_until_ns.is_some_and(|until_ns| is_before(started_ns, until_ns))
-                || next_started_ns
-                    .is_some_and(|next_ns| ended_ns.is_none_or(|ended_ns| is_before(next_ns, ended_ns)));
-            JobNodeRow { node, started_ns, ended_ns, is_shared }
+        let select =
+            "SELECT node, started, ended, is_shared FROM polymeter_job_node WHERE job_key = $1 ORDER BY node";
+        self.rows(select, &[job_key.into()], |row| JobNodeRow {
+            node: row.text(),
+            started_ns: row.time_ns(),
+            ended_ns: row.optional_time_ns(),
+            is_shared: row.boolean(),
         })
     }
 
-    /// Returns those series of a job's nodes that have one of `metrics`, sorted by node and metric.
+    /// Returns the series of a job's nodes that have one of `metrics`, sorted by node and metric.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -76,7 +63,7 @@ impl Reader {
     }
 }
 
-/// Selects those series of a job's nodes that have one of `metrics`.
+/// Selects the series of a job's nodes that have one of `metrics`.
 pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
     let places: Vec<String> = (2..metrics.len() + 2).map(|number| format!("${number}")).collect();
     // An empty list is not valid SQL.

@@ -21,13 +21,14 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/sqlite/6.sql")),
     concat!(
         include_str!("../../schema/sqlite/7_jobs.sql"),
-        include_str!("../../schema/sqlite/7_job_ends.sql"),
         include_str!("../../schema/sqlite/7_metadata.sql"),
         include_str!("../../schema/sqlite/7_rollups.sql"),
         include_str!("../../schema/sqlite/7_retention.sql"),
         include_str!("../../schema/sqlite/7_views.sql")
     ),
     concat!(
+        include_str!("../../schema/sqlite/8_jobs.sql"),
+        include_str!("../../schema/sqlite/8_job_ends.sql"),
         include_str!("../../schema/sqlite/8_plan_levels.sql"),
         include_str!("../../schema/sqlite/8_energy.sql")
     ),

@@ -1,4 +1,4 @@
-//! What Grafana does with the SQL of a dashboard before it runs it: variables with the format `sqlstring`, `$__interval`, and the macros of its
+//! The substitutions that Grafana makes in the SQL of a dashboard before it runs it: variables with the format `sqlstring`, `$__interval`, and the macros of its
 //! PostgreSQL data source (pkg/tsdb/grafana-postgresql-datasource/macros.go).
 
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ const GROUP: u8 = 0xdc;
 /// The data of a request: the group, the mode "system power statistics", and no further attributes.
 pub(super) const REQUEST: [u8; 4] = [GROUP, 0x01, 0x00, 0x00];
 
-/// The bit of the state that says that the controller measures.
+/// The bit of the state that is set while the controller measures.
 const IS_ACTIVE: u8 = 1 << 6;
 
 /// The reason why a response has no power.
@@ -21,7 +21,7 @@ const IS_ACTIVE: u8 = 1 << 6;
 pub(super) enum NoPower {
     /// The controller does not have the command, and never will.
     Unsupported,
-    /// It does not measure at the moment, or is busy.
+    /// The controller does not measure at the moment, or is busy.
     Later,
     /// The response is not one of this command.
     Malformed,

@@ -27,7 +27,7 @@ const ENVIRONMENT_BYTES: usize = 1 << 20;
 /// The processes of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum JobProcesses {
-    /// Those in a cgroup and below it.
+    /// The processes in a cgroup and below it.
     Cgroup(PathBuf),
     /// A process and its descendants.
     Tree(u32),

@@ -35,13 +35,13 @@ impl Opening {
 /// The way in which a process is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counted {
-    /// By events of its own, opened then.
+    /// Events of its own, opened then.
     Own(Opening),
-    /// By inherited events of this process.
+    /// Inherited events of this process.
     Inherited(u32),
-    /// By inherited events of an ancestor that is not known any more.
+    /// Inherited events of an ancestor that is not known any more.
     Orphan,
-    /// Not at all.
+    /// No events.
     No,
 }
 

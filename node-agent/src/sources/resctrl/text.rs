@@ -10,7 +10,7 @@ pub(super) enum Event {
     Occupancy,
     /// The bytes that were moved between the cache and any memory.
     TotalBytes,
-    /// Those of them that were moved to or from the domain's own memory.
+    /// The bytes that were moved between the cache and the domain's own memory.
     LocalBytes,
 }
 

@@ -1,4 +1,4 @@
--- Version 7 for SQLite: the ends of jobs for which a collector has to run a command.
+-- Version 8 for SQLite: the ends of jobs for which a collector has to run a command.
 
 -- As in PostgreSQL.
 CREATE TABLE job_end (

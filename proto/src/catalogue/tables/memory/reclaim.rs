@@ -1,0 +1,231 @@
+//! Lines of memory.stat: reclaim, swapping, huge pages and NUMA balancing.
+
+use super::V2_STAT;
+use crate::catalogue::metric::Metric;
+use crate::series::Unit::{Bytes, Count};
+
+/// The kernel's work on the memory of a job.
+pub(crate) static METRICS: &[Metric] = &[
+    Metric::counter(
+        "memory.workingset_activate_anon",
+        Count,
+        &[V2_STAT.key("workingset_activate_anon")],
+        "Anonymous pages that were faulted in again and activated at once.",
+    ),
+    Metric::counter(
+        "memory.workingset_activate_file",
+        Count,
+        &[V2_STAT.key("workingset_activate_file")],
+        "Cache pages that were faulted in again and activated at once.",
+    ),
+    Metric::counter(
+        "memory.workingset_restore_anon",
+        Count,
+        &[V2_STAT.key("workingset_restore_anon")],
+        "Anonymous pages of the working set that were faulted in again.",
+    ),
+    Metric::counter(
+        "memory.workingset_restore_file",
+        Count,
+        &[V2_STAT.key("workingset_restore_file")],
+        "Cache pages of the working set that were faulted in again.",
+    ),
+    Metric::counter(
+        "memory.workingset_nodereclaim",
+        Count,
+        &[V2_STAT.key("workingset_nodereclaim")],
+        "Shadow nodes that were reclaimed.",
+    ),
+    Metric::counter("memory.pswpin", Count, &[V2_STAT.key("pswpin")], "Pages swapped in."),
+    Metric::counter("memory.pswpout", Count, &[V2_STAT.key("pswpout")], "Pages swapped out."),
+    Metric::counter("memory.pgscan", Count, &[V2_STAT.key("pgscan")], "Pages scanned by reclaim."),
+    Metric::counter("memory.pgsteal", Count, &[V2_STAT.key("pgsteal")], "Pages reclaimed."),
+    Metric::counter(
+        "memory.pgscan_kswapd",
+        Count,
+        &[V2_STAT.key("pgscan_kswapd")],
+        "Pages scanned by kswapd.",
+    ),
+    Metric::counter(
+        "memory.pgscan_direct",
+        Count,
+        &[V2_STAT.key("pgscan_direct")],
+        "Pages scanned by the job's own processes.",
+    ),
+    Metric::counter(
+        "memory.pgscan_khugepaged",
+        Count,
+        &[V2_STAT.key("pgscan_khugepaged")],
+        "Pages scanned by khugepaged.",
+    ),
+    Metric::counter(
+        "memory.pgscan_proactive",
+        Count,
+        &[V2_STAT.key("pgscan_proactive")],
+        "Pages scanned because user space asked for it.",
+    ),
+    Metric::counter(
+        "memory.pgsteal_kswapd",
+        Count,
+        &[V2_STAT.key("pgsteal_kswapd")],
+        "Pages reclaimed by kswapd.",
+    ),
+    Metric::counter(
+        "memory.pgsteal_direct",
+        Count,
+        &[V2_STAT.key("pgsteal_direct")],
+        "Pages reclaimed by the job's own processes.",
+    ),
+    Metric::counter(
+        "memory.pgsteal_khugepaged",
+        Count,
+        &[V2_STAT.key("pgsteal_khugepaged")],
+        "Pages reclaimed by khugepaged.",
+    ),
+    Metric::counter(
+        "memory.pgsteal_proactive",
+        Count,
+        &[V2_STAT.key("pgsteal_proactive")],
+        "Pages reclaimed because user space asked for it.",
+    ),
+    Metric::counter(
+        "memory.pgrefill",
+        Count,
+        &[V2_STAT.key("pgrefill")],
+        "Pages scanned on the active lists.",
+    ),
+    Metric::counter(
+        "memory.pgactivate",
+        Count,
+        &[V2_STAT.key("pgactivate")],
+        "Pages moved to the active lists.",
+    ),
+    Metric::counter(
+        "memory.pgdeactivate",
+        Count,
+        &[V2_STAT.key("pgdeactivate")],
+        "Pages moved to the inactive lists.",
+    ),
+    Metric::counter(
+        "memory.pglazyfree",
+        Count,
+        &[V2_STAT.key("pglazyfree")],
+        "Pages marked as lazily freed.",
+    ),
+    Metric::counter(
+        "memory.pglazyfreed",
+        Count,
+        &[V2_STAT.key("pglazyfreed")],
+        "Lazily freed pages that were freed.",
+    ),
+    Metric::counter(
+        "memory.pgdemote_kswapd",
+        Count,
+        &[V2_STAT.key("pgdemote_kswapd")],
+        "Pages demoted to slower memory by kswapd.",
+    ),
+    Metric::counter(
+        "memory.pgdemote_direct",
+        Count,
+        &[V2_STAT.key("pgdemote_direct")],
+        "Pages demoted to slower memory by the job's own processes.",
+    ),
+    Metric::counter(
+        "memory.pgdemote_khugepaged",
+        Count,
+        &[V2_STAT.key("pgdemote_khugepaged")],
+        "Pages demoted to slower memory by khugepaged.",
+    ),
+    Metric::counter(
+        "memory.pgdemote_proactive",
+        Count,
+        &[V2_STAT.key("pgdemote_proactive")],
+        "Pages demoted to slower memory because user space asked for it.",
+    ),
+    Metric::counter(
+        "memory.pgpromote_success",
+        Count,
+        &[V2_STAT.key("pgpromote_success")],
+        "Pages promoted to faster memory.",
+    ),
+    Metric::counter(
+        "memory.swpin_zero",
+        Count,
+        &[V2_STAT.key("swpin_zero")],
+        "Pages of zeros swapped in without I/O.",
+    ),
+    Metric::counter(
+        "memory.swpout_zero",
+        Count,
+        &[V2_STAT.key("swpout_zero")],
+        "Pages of zeros swapped out without I/O.",
+    ),
+    Metric::counter("memory.zswpin", Count, &[V2_STAT.key("zswpin")], "Pages moved out of compressed swap."),
+    Metric::counter("memory.zswpout", Count, &[V2_STAT.key("zswpout")], "Pages moved into compressed swap."),
+    Metric::counter(
+        "memory.zswpwb",
+        Count,
+        &[V2_STAT.key("zswpwb")],
+        "Pages written from compressed swap to the swap device.",
+    ),
+    Metric::gauge(
+        "memory.zswap_incomp",
+        Bytes,
+        &[V2_STAT.key("zswap_incomp")],
+        "Memory in compressed swap that could not be compressed.",
+    ),
+    Metric::counter(
+        "memory.thp_fault_alloc",
+        Count,
+        &[V2_STAT.key("thp_fault_alloc")],
+        "Huge pages allocated by a fault.",
+    ),
+    Metric::counter(
+        "memory.thp_collapse_alloc",
+        Count,
+        &[V2_STAT.key("thp_collapse_alloc")],
+        "Huge pages made of small ones.",
+    ),
+    Metric::counter(
+        "memory.thp_swpout",
+        Count,
+        &[V2_STAT.key("thp_swpout")],
+        "Huge pages swapped out whole.",
+    ),
+    Metric::counter(
+        "memory.thp_swpout_fallback",
+        Count,
+        &[V2_STAT.key("thp_swpout_fallback")],
+        "Huge pages split to be swapped out.",
+    ),
+    Metric::counter(
+        "memory.numa_pages_migrated",
+        Count,
+        &[V2_STAT.key("numa_pages_migrated")],
+        "Pages migrated by NUMA balancing.",
+    ),
+    Metric::counter(
+        "memory.numa_pte_updates",
+        Count,
+        &[V2_STAT.key("numa_pte_updates")],
+        "Page-table entries that NUMA balancing changed to cause faults.",
+    ),
+    Metric::counter(
+        "memory.numa_hint_faults",
+        Count,
+        &[V2_STAT.key("numa_hint_faults")],
+        "Faults that NUMA balancing caused.",
+    ),
+    Metric::counter(
+        "memory.numa_task_migrated",
+        Count,
+        &[V2_STAT.key("numa_task_migrated")],
+        "Tasks that NUMA balancing migrated.",
+    ),
+    Metric::counter(
+        "memory.numa_task_swapped",
+        Count,
+        &[V2_STAT.key("numa_task_swapped")],
+        "Tasks that NUMA balancing swapped.",
+    ),
+];
