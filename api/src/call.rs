@@ -22,12 +22,14 @@ use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::quota::Permit;
 use crate::readers::{Readers, Running};
+use crate::readiness::Readiness;
 
 /// The parts of the API that endpoints use.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) links: Links,
     pub(crate) readers: Readers,
+    pub(crate) readiness: Readiness,
 }
 
 /// A request.

@@ -12,6 +12,7 @@
 //!
 //! The invariant: every row that leaves the process has passed the guard, and every request costs bounded time and memory.
 
+mod access;
 mod arguments;
 mod auth;
 mod body;
@@ -20,24 +21,33 @@ mod config;
 mod connection;
 mod endpoint;
 mod endpoints;
+mod failures;
 mod format;
 mod headers;
 mod health;
 mod limits;
 mod links;
 mod listener;
+mod metrics;
 mod openapi;
+mod peer;
 mod principal;
 mod problem;
 mod quota;
 mod readers;
+mod readiness;
+mod refused;
 mod router;
 mod server;
 mod site;
 mod table;
+mod tokens;
 
+pub use self::access::AccessOf;
 pub use self::config::{ApiConfig, Listen, Proxy};
 pub use self::limits::ApiLimits;
 pub use self::links::{AgentStatus, ControlRequest, Links};
 pub use self::listener::{ApiListener, ListenError};
+pub use self::metrics::ApiMetrics;
 pub use self::server::Api;
+pub use self::tokens::TokenService;

@@ -8,6 +8,15 @@ pub(crate) const CONNECTIONS: usize = 512;
 /// Connections of one user of the Unix socket that is no proxy, so that no user excludes others.
 pub(crate) const CONNECTIONS_PER_USER: usize = 32;
 
+/// The time for the answer to a connection that is refused.
+pub(crate) const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time for which the answer to `/ready` is used again, so that load balancers do not load the store.
+pub(crate) const READY_AGE_NS: u64 = 1_000_000_000;
+
+/// Connections that are refused at once. Further ones are closed without an answer.
+pub(crate) const REFUSALS: usize = 32;
+
 /// The delay after a failed accept: probably no descriptor is free, and an immediate retry would fail, too.
 pub(crate) const ACCEPT_DELAY: Duration = Duration::from_millis(100);
 
@@ -47,8 +56,46 @@ pub(crate) const PRINCIPALS: usize = 16 * 1024;
 /// Seconds of requests and of bytes that a principal may use at once.
 pub(crate) const BURST_S: f64 = 10.0;
 
-/// Failed authentications a second, of all clients together. Successful ones do not count.
+/// Failed authentications a second, of all clients together, after which the reason is not told. Successful ones do
+/// not count.
 pub(crate) const FAILURES_PER_S: f64 = 20.0;
+
+/// Failed authentications a second of one client, after which its unknown tokens are not looked up.
+pub(crate) const PEER_FAILURES_PER_S: f64 = 2.0;
+
+/// Clients whose failed authentications are remembered.
+pub(crate) const FAILING_PEERS: usize = 4096;
+
+/// The time for which an accepted token is not looked up again: the bound for a revocation through another collector.
+pub(crate) const TOKEN_AGE_NS: u64 = 5_000_000_000;
+
+/// Accepted tokens that are remembered. The one that was looked up first is forgotten.
+pub(crate) const KNOWN_TOKENS: usize = 4096;
+
+/// Look-ups and changes of tokens that wait for the connection to the store.
+pub(crate) const TOKEN_TASKS: usize = 64;
+
+/// The time for a look-up or a change of tokens.
+pub(crate) const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time after which an idle connection to the table of tokens is closed, so that a moved or restarted store is
+/// noticed.
+pub(crate) const TOKEN_IDLE: Duration = Duration::from_secs(10);
+
+/// The time between two records of the use of a token, so that requests do not write to the store.
+pub(crate) const TOKEN_USE_INTERVAL_US: i64 = 10 * 60 * 1_000_000;
+
+/// Valid tokens of a user.
+pub(crate) const TOKENS_PER_USER: usize = 32;
+
+/// The days after which a token expires if the request has none: a forgotten token ends by itself.
+pub(crate) const TOKEN_DAYS: u32 = 30;
+
+/// The maximum number of days after which a token expires.
+pub(crate) const TOKEN_DAYS_MAX: u32 = 366;
+
+/// The time for which an expired token remains in lists.
+pub(crate) const TOKEN_KEPT_US: i64 = 30 * 86_400_000_000;
 
 /// The time for which a stopping API waits for its threads.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -62,14 +109,27 @@ pub(crate) const CONTROL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Characters of a parameter that is a text.
 pub(crate) const TEXT_CHARACTERS: usize = 256;
 
-/// Jobs on a page, unless the request says otherwise, and at most. The store's own limit for remote readers is the same.
+/// Jobs on a page, unless the request says otherwise, and at most. The store's own limit for remote readers is the
+/// same.
 pub(crate) const PAGE_JOBS: i64 = 100;
+
+/// Selectors of metrics of one request.
+pub(crate) const SELECTORS: usize = 64;
+
+/// Ids of series in one query, so that the longest ones fit the head of a request.
+pub(crate) const LISTED_SERIES: usize = 3000;
 
 /// Series of one request for samples.
 pub(crate) const SERIES: usize = 10_000;
 
 /// Points of a series of one request: more than any screen has columns.
 pub(crate) const POINTS: i64 = 10_000;
+
+/// Nodes of one query of Kwollect's form.
+pub(crate) const QUERY_NODES: usize = 100;
+
+/// Jobs with the same id in one query of Kwollect's form.
+pub(crate) const QUERY_JOBS: u32 = 10;
 
 /// Points of all series of one request.
 pub(crate) const ALL_POINTS: u64 = 5_000_000;

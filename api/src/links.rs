@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use polymeter_proto::control::CollectorAnswer;
 use polymeter_store::StoreUrl;
-use polymeter_store::reader::Access;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::access::AccessOf;
+use crate::metrics::ApiMetrics;
+use crate::tokens::TokenService;
 
 /// A request of a user for the coordinator.
 #[derive(Debug)]
@@ -31,9 +34,6 @@ pub struct AgentStatus {
     pub jobs: Vec<(String, Option<u32>)>,
 }
 
-/// Returns the access of a user to stored jobs. The lookup of groups may take long.
-type AccessOf = dyn Fn(u32) -> Access + Send + Sync;
-
 /// Returns the connected agents.
 type Agents = dyn Fn() -> Vec<AgentStatus> + Send + Sync;
 
@@ -48,6 +48,10 @@ pub struct Links {
     pub agents: Arc<Agents>,
     /// The queue of the coordinator.
     pub control: mpsc::Sender<ControlRequest>,
+    /// The API's own metrics.
+    pub metrics: ApiMetrics,
+    /// The tokens.
+    pub tokens: TokenService,
     /// The directory of the site's rules for findings.
     pub advice: PathBuf,
 }
@@ -55,5 +59,23 @@ pub struct Links {
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Links").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Links {
+    /// Returns links to no collector and to a store that does not exist.
+    pub(crate) fn for_tests() -> Self {
+        let store: StoreUrl = "sqlite:/nowhere/polymeter.db".parse().unwrap();
+        let access: Arc<AccessOf> = Arc::new(polymeter_store::reader::Access::Owner);
+        Self {
+            tokens: TokenService::start(store.clone(), Arc::clone(&access)).unwrap(),
+            store,
+            access,
+            agents: Arc::new(Vec::new),
+            control: mpsc::channel(1).0,
+            metrics: ApiMetrics::default(),
+            advice: PathBuf::new(),
+        }
     }
 }

@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use polymeter_service::clock;
 use polymeter_service::token_bucket::TokenBucket;
 
 use crate::limits::{self, ApiLimits};
+use crate::metrics::ApiMetrics;
 use crate::problem::Problem;
 
 /// The use by all principals.
 #[derive(Debug)]
 pub(crate) struct Quota {
     limits: ApiLimits,
+    metrics: ApiMetrics,
     uses: Mutex<HashMap<u32, Use>>,
 }
 
@@ -30,12 +33,13 @@ struct Use {
 pub(crate) struct Permit {
     quota: Arc<Quota>,
     uid: u32,
+    began_ns: u64,
 }
 
 impl Quota {
     /// Returns unused quota.
-    pub(crate) fn new(limits: ApiLimits) -> Self {
-        Self { limits, uses: Mutex::default() }
+    pub(crate) fn new(limits: ApiLimits, metrics: ApiMetrics) -> Self {
+        Self { limits, metrics, uses: Mutex::default() }
     }
 
     fn uses(&self) -> MutexGuard<'_, HashMap<u32, Use>> {
@@ -82,13 +86,14 @@ impl Quota {
             return too_many(format!("more than {per_second} requests a second; try again later"), 1);
         }
         of.running += 1;
-        Ok(Permit { quota: Arc::clone(self), uid })
+        Ok(Permit { quota: Arc::clone(self), uid, began_ns: now_ns })
     }
 }
 
 impl Permit {
     /// Records bytes that were sent.
     pub(crate) fn charge(&self, bytes: usize) {
+        self.quota.metrics.sent_bytes.inc_by(bytes as u64);
         if let Some(of) = self.quota.uses().get_mut(&self.uid) {
             of.bytes.charge(polymeter_proto::units::to_f64(bytes as u64), clock::monotonic_ns());
         }
@@ -97,6 +102,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        let elapsed_ns = clock::monotonic_ns().saturating_sub(self.began_ns);
+        self.quota.metrics.duration.observe(Duration::from_nanos(elapsed_ns).as_secs_f64());
         if let Some(of) = self.quota.uses().get_mut(&self.uid) {
             of.running = of.running.saturating_sub(1);
         }
@@ -115,7 +122,10 @@ mod tests {
 
     #[test]
     fn requests_in_progress_are_limited_by_user() {
-        let quota = Arc::new(Quota::new(ApiLimits { user_requests: 2, ..ApiLimits::default() }));
+        let quota = Arc::new(Quota::new(
+            ApiLimits { user_requests: 2, ..ApiLimits::default() },
+            ApiMetrics::default(),
+        ));
         let held: Vec<Permit> = (0..2).map(|_| quota.acquire_at(1, 0).unwrap()).collect();
         assert_eq!(status(quota.acquire_at(1, 0)), Some(429));
         assert_eq!(status(quota.acquire_at(2, 0)), None, "another user");
@@ -125,7 +135,10 @@ mod tests {
 
     #[test]
     fn requests_a_second_are_limited_by_user() {
-        let quota = Arc::new(Quota::new(ApiLimits { user_requests_per_second: 1, ..ApiLimits::default() }));
+        let quota = Arc::new(Quota::new(
+            ApiLimits { user_requests_per_second: 1, ..ApiLimits::default() },
+            ApiMetrics::default(),
+        ));
         let refused = (0..20).filter(|_| quota.acquire_at(1, SECOND_NS).is_err()).count();
         assert_eq!(refused, 10);
         assert_eq!(status(quota.acquire_at(2, SECOND_NS)), None);
@@ -134,7 +147,10 @@ mod tests {
 
     #[test]
     fn a_user_who_read_too_much_waits() {
-        let quota = Arc::new(Quota::new(ApiLimits { user_bytes_per_second: 1000, ..ApiLimits::default() }));
+        let quota = Arc::new(Quota::new(
+            ApiLimits { user_bytes_per_second: 1000, ..ApiLimits::default() },
+            ApiMetrics::default(),
+        ));
         let permit = quota.acquire(1).unwrap();
         permit.charge(30_000);
         assert_eq!(status(quota.acquire(1)), Some(429));
@@ -145,7 +161,7 @@ mod tests {
 
     #[test]
     fn idle_principals_are_forgotten() {
-        let quota = Arc::new(Quota::new(ApiLimits::default()));
+        let quota = Arc::new(Quota::new(ApiLimits::default(), ApiMetrics::default()));
         for uid in 0..100_000 {
             quota.acquire_at(uid, u64::from(uid) * SECOND_NS).unwrap();
         }

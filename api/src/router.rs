@@ -44,7 +44,9 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
             let shared = Arc::clone(&shared);
             async move {
                 let answer = serve(&shared, endpoint, path, request).await;
-                with_headers(answer.unwrap_or_else(Problem::into_response))
+                let response = with_headers(answer.unwrap_or_else(Problem::into_response));
+                shared.services.links.metrics.count(endpoint.id, response.status());
+                response
             }
         };
         let filter = match endpoint.method {
@@ -95,8 +97,8 @@ async fn serve(
     let body = match endpoint.method {
         Method::Get => Bytes::new(),
         Method::Post => {
-            if principal.scope != Scope::Control {
-                let detail = "the token has the scope `read`; create one with the scope `control`";
+            if principal.scope == Scope::Read {
+                let detail = "the token has the scope `read`; create one with `polymeter token create --scope control`";
                 return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
             }
             check_origin(&head.headers)?;

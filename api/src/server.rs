@@ -11,15 +11,18 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::error;
 
-use crate::auth::{Authenticator, Peer};
+use crate::auth::Authenticator;
 use crate::call::Services;
 use crate::config::{ApiConfig, Listen};
 use crate::connection;
 use crate::limits;
 use crate::links::Links;
 use crate::listener::{ApiListener, Socket};
+use crate::peer::Peer;
 use crate::quota::Quota;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
+use crate::refused::refuse;
 use crate::router::{Shared, router};
 
 /// The running API, until [`Api::stop`].
@@ -46,9 +49,9 @@ impl Api {
             .on_thread_start(lower_priority)
             .build()?;
         let shared = Arc::new(Shared {
-            authenticator: Authenticator::new(config),
-            quota: Arc::new(Quota::new(config.limits)),
-            services: Arc::new(Services { links, readers: readers.clone() }),
+            authenticator: Authenticator::new(config, &links),
+            quota: Arc::new(Quota::new(config.limits, links.metrics.clone())),
+            services: Arc::new(Services { links, readers: readers.clone(), readiness: Readiness::default() }),
         });
         let ApiListener { socket, address } = listener;
         let (stop, stopped) = oneshot::channel();
@@ -117,6 +120,7 @@ async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 
 async fn accept_unix(listener: UnixListener, shared: &Shared, router: &Router, places: &Arc<Semaphore>) {
     let mut of_users: HashMap<u32, Arc<()>> = HashMap::new();
+    let refusals = Arc::new(Semaphore::new(limits::REFUSALS));
     while let Some(place) = place(places).await {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(limits::ACCEPT_DELAY).await;
@@ -128,13 +132,21 @@ async fn accept_unix(listener: UnixListener, shared: &Shared, router: &Router, p
         let peer = Peer::Unix(uid);
         // One reference belongs to the list, and one is `of_user`.
         let is_many = Arc::strong_count(&of_user) > limits::CONNECTIONS_PER_USER + 1;
+        let metrics = &shared.services.links.metrics;
         if is_many && !shared.authenticator.is_proxy(peer) {
+            metrics.refused_connections.inc();
+            if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
+                tokio::spawn(async move {
+                    refuse(stream).await;
+                    drop((place, refusal));
+                });
+            }
             continue;
         }
-        let router = router.clone();
+        let (router, open) = (router.clone(), metrics.open_connection());
         tokio::spawn(async move {
             connection::serve(stream, peer, router).await;
-            drop((place, of_user));
+            drop((place, of_user, open));
         });
     }
 }
@@ -151,10 +163,10 @@ async fn accept_tcp(listener: TcpListener, shared: &Shared, router: &Router, pla
         }
         // Small answers should not wait for one another.
         stream.set_nodelay(true).ok();
-        let router = router.clone();
+        let (router, open) = (router.clone(), shared.services.links.metrics.open_connection());
         tokio::spawn(async move {
             connection::serve(stream, peer, router).await;
-            drop(place);
+            drop((place, open));
         });
     }
 }

@@ -8,6 +8,7 @@ pub mod collector;
 pub mod failure;
 pub mod histogram;
 pub mod job;
+pub mod laid_out;
 pub mod machine;
 pub mod mock;
 pub mod overhead;

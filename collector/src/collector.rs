@@ -100,7 +100,7 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let (api, requests) = start_api(config, links.directory.clone())?;
+        let (api, requests) = start_api(config, links.directory.clone(), &metrics)?;
         let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {

@@ -7,13 +7,15 @@ let
     absolutePath
     endpoint
     keep
+    logging
     optional
     pathOrOff
     period
     reach
     ;
 in
-{
+logging
+// {
   listen = optional endpoint "tcp://127.0.0.1:7717" "The endpoint for agents.";
   key =
     optional absolutePath "/etc/polymeter/collector.key"
@@ -113,9 +115,4 @@ in
   munge_socket =
     optional absolutePath "/run/munge/munge.socket.2"
       "The socket of munged, if it is not the default.";
-  log_level = optional types.str "info" "The events to log: a level, also per module.";
-  log_format = optional (types.enum [
-    "text"
-    "json"
-  ]) "text" "The form of log lines.";
 }

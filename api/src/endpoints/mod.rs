@@ -1,9 +1,11 @@
 //! The endpoints, one file for each group of resources. A new one is declared there, and listed in [`ALL`].
 
+mod agents;
 mod control;
 mod events;
 mod job;
 mod jobs;
+mod kwollect;
 mod nodes;
 mod parameters;
 mod report;
@@ -31,4 +33,8 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &control::SET_PERIODS,
     &control::RESET_PERIODS,
     &nodes::NODES,
+    &series::NODE_SERIES,
+    &samples::NODE_SAMPLES,
+    &agents::AGENTS,
+    &kwollect::KWOLLECT,
 ];

@@ -32,6 +32,19 @@ pub(super) const METRIC: Parameter = Parameter::query(
     "Metrics: names or globs such as `cpu.*`, separated by commas.",
 );
 
+/// The owner of series.
+pub(super) const OF: Parameter = Parameter::query(
+    "of",
+    Kind::Choice(&["job", "nodes"]),
+    "`job`: the series of the job (default); `nodes`: those of its nodes, while it ran there.",
+);
+
+/// The name of a node, in paths.
+pub(super) const NODE_NAME: Parameter = Parameter::path("name", Kind::Text, "The name of the node.");
+
+/// The metrics of series, as Kwollect names the parameter.
+pub(super) const METRICS: Parameter = Parameter { name: "metrics", ..METRIC };
+
 /// The node of series.
 pub(super) const NODE: Parameter = Parameter::query("node", Kind::Text, "The name of a node.");
 

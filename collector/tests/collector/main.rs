@@ -17,6 +17,7 @@
 mod support;
 
 mod api;
+mod api_tokens;
 mod connections;
 mod displaced_store;
 mod energy;
@@ -56,6 +57,7 @@ const TESTS_PER_CPU: usize = 2;
 fn main() -> std::process::ExitCode {
     let tests = [
         api::TESTS,
+        api_tokens::TESTS,
         connections::TESTS,
         displaced_store::TESTS,
         energy::TESTS,

@@ -132,6 +132,7 @@ fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
         Query::Marks { job_key },
         Query::Losses { job_key },
         Query::LastLosses { limit: 10 },
+        Query::Agents { since_ns: 0 },
         Query::FinestRollup { job_key, started_ns: 0 },
         Query::CandidateIds { job_id: job_id.to_owned(), owner_uid: None },
         Query::Cpus { job_key },
@@ -177,7 +178,10 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                         Query::Series { of: SeriesOwner::Job(_) } => Some(3),
                         Query::Samples { of: SeriesOwner::Job(_), .. } => Some(60),
                         Query::JobNodes { .. } => Some(1),
-                        Query::Series { .. } | Query::Samples { .. } | Query::LastLosses { .. } => Some(0),
+                        Query::Series { .. }
+                        | Query::Samples { .. }
+                        | Query::LastLosses { .. }
+                        | Query::Agents { .. } => Some(0),
                         _ => None,
                     };
                     assert!(rows.is_none_or(|rows| rows == count(&blocks)), "{uid}: {query:?}: {blocks:?}");

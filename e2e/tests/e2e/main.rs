@@ -12,6 +12,7 @@
     reason = "a fault of a test is a failed test"
 )]
 
+mod api_requests;
 mod bundle;
 mod capacity;
 mod compare;
@@ -19,6 +20,7 @@ mod control;
 mod counters;
 mod delivery;
 mod documents;
+mod ebpf;
 mod everyday;
 mod examples;
 mod export;
@@ -39,6 +41,7 @@ mod page;
 mod reading;
 mod refresh_intervals;
 mod remote;
+mod remote_steps;
 mod run;
 mod sampling;
 mod security;
@@ -50,11 +53,14 @@ mod slurm_findings;
 mod spool;
 mod step_counters;
 mod step_leases;
+mod two_collectors;
+mod units;
 mod unreadable;
 mod watch;
 
 fn main() -> std::process::ExitCode {
     polymeter_e2e::run(&[
+        api_requests::TESTS,
         bundle::TESTS,
         capacity::TESTS,
         compare::TESTS,
@@ -62,6 +68,7 @@ fn main() -> std::process::ExitCode {
         counters::TESTS,
         delivery::TESTS,
         documents::TESTS,
+        ebpf::TESTS,
         everyday::TESTS,
         examples::TESTS,
         export::TESTS,
@@ -82,6 +89,7 @@ fn main() -> std::process::ExitCode {
         reading::TESTS,
         refresh_intervals::TESTS,
         remote::TESTS,
+        remote_steps::TESTS,
         run::TESTS,
         sampling::TESTS,
         security::TESTS,
@@ -93,6 +101,8 @@ fn main() -> std::process::ExitCode {
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,
+        two_collectors::TESTS,
+        units::TESTS,
         unreadable::TESTS,
         watch::TESTS,
     ])
