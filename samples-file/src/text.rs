@@ -3,17 +3,17 @@
 use std::io::{self, BufWriter, Write};
 
 use polymeter_service::clock::rfc3339;
+use polymeter_service::safe_text::spreadsheet_cell;
 
-use super::rows::{Rows, SeriesTexts};
-use super::writer::{COLUMNS, RowWriter, WriteError};
-use crate::output::printable::spreadsheet_cell;
+use crate::rows::{Rows, SeriesTexts};
+use crate::writer::{COLUMNS, RowWriter, WriteError};
 
 /// The size of the output's buffer.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// The text of times: RFC 3339 in UTC with microseconds. Successive times often lie in the same second, whose text is kept.
 #[derive(Debug, Default)]
-pub(super) struct TimeText {
+pub(crate) struct TimeText {
     second: Option<i64>,
     /// `2026-11-22T12:34:56`.
     text: String,
@@ -21,7 +21,7 @@ pub(super) struct TimeText {
 
 impl TimeText {
     /// Writes a time, given in microseconds since the epoch.
-    pub(super) fn write(&mut self, output: &mut impl Write, time_us: i64) -> io::Result<()> {
+    pub(crate) fn write(&mut self, output: &mut impl Write, time_us: i64) -> io::Result<()> {
         let (second, us) = (time_us.div_euclid(1_000_000), time_us.rem_euclid(1_000_000));
         if self.second != Some(second) {
             let text = rfc3339(second * 1_000_000);
@@ -35,13 +35,13 @@ impl TimeText {
 }
 
 /// A writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an apostrophe.
-pub(super) struct CsvWriter<W: Write> {
+pub(crate) struct CsvWriter<W: Write> {
     output: BufWriter<W>,
     time: TimeText,
 }
 
 impl<W: Write> CsvWriter<W> {
-    pub(super) fn new(output: W) -> io::Result<Self> {
+    pub(crate) fn new(output: W) -> io::Result<Self> {
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
         writeln!(output, "{}", COLUMNS.join(","))?;
         Ok(Self { output, time: TimeText::default() })
