@@ -9,6 +9,7 @@ use crate::problem::Problem;
 pub(crate) enum Format {
     Json,
     Csv,
+    Parquet,
 }
 
 impl Format {
@@ -17,6 +18,7 @@ impl Format {
         match self {
             Self::Json => "json",
             Self::Csv => "csv",
+            Self::Parquet => "parquet",
         }
     }
 
@@ -25,6 +27,7 @@ impl Format {
         match self {
             Self::Json => "application/json",
             Self::Csv => "text/csv",
+            Self::Parquet => "application/vnd.apache.parquet",
         }
     }
 
@@ -33,6 +36,7 @@ impl Format {
         HeaderValue::from_static(match self {
             Self::Json => "application/json",
             Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Parquet => "application/vnd.apache.parquet",
         })
     }
 }
