@@ -11,6 +11,7 @@ pub(crate) enum Format {
     Csv,
     /// Events that are sent as they happen.
     Events,
+    Parquet,
 }
 
 impl Format {
@@ -20,6 +21,7 @@ impl Format {
             Self::Json => "json",
             Self::Csv => "csv",
             Self::Events => "events",
+            Self::Parquet => "parquet",
         }
     }
 
@@ -29,6 +31,7 @@ impl Format {
             Self::Json => "application/json",
             Self::Csv => "text/csv",
             Self::Events => "text/event-stream",
+            Self::Parquet => "application/vnd.apache.parquet",
         }
     }
 
@@ -38,6 +41,7 @@ impl Format {
             Self::Json => "application/json",
             Self::Csv => "text/csv; charset=utf-8; header=present",
             Self::Events => "text/event-stream",
+            Self::Parquet => "application/vnd.apache.parquet",
         })
     }
 }

@@ -66,7 +66,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         .map(|format| {
             let schema = match format {
                 Format::Json => (endpoint.answer)(),
-                Format::Csv | Format::Events => json!({"type": "string"}),
+                Format::Csv | Format::Events | Format::Parquet => json!({"type": "string"}),
             };
             (format.media_type().to_owned(), json!({"schema": schema}))
         })

@@ -103,7 +103,8 @@ impl<T> Table<T> {
         chunks: &'a mut Chunks,
     ) -> Result<Rows<'a, T>, Failure> {
         match format {
-            Format::Json | Format::Events => chunks.write(format!("{{\"{}\":[", self.name).as_bytes())?,
+            Format::Json => chunks.write(format!("{{\"{}\":[", self.name).as_bytes())?,
+            Format::Events | Format::Parquet => return Err(Failure::internal()),
             Format::Csv => {
                 let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
                 chunks.write(names.join(",").as_bytes())?;
@@ -132,6 +133,7 @@ impl<T> Rows<'_, T> {
                 }
                 self.chunks.write(self.table.object(row).to_string().as_bytes())?;
             }
+            Format::Parquet => return Err(Failure::internal()),
             Format::Csv => {
                 for (number, column) in self.table.columns.iter().enumerate() {
                     if number > 0 {

@@ -10,8 +10,6 @@ mod output;
 mod own_cgroups;
 #[cfg(feature = "local")]
 mod report;
-#[cfg(feature = "local")]
-mod samples_file;
 #[cfg(test)]
 mod snapshot;
 #[cfg(feature = "local")]

@@ -13,6 +13,7 @@ pub mod key_files;
 pub mod log;
 pub mod log_throttle;
 pub mod printable;
+pub mod safe_text;
 pub mod svg;
 pub mod time_text;
 pub mod token_bucket;

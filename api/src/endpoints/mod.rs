@@ -11,6 +11,7 @@ mod nodes;
 mod parameters;
 mod report;
 mod samples;
+mod samples_parquet;
 mod series;
 
 use crate::endpoint::Endpoint;

@@ -11,11 +11,12 @@ use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, Seri
 use serde_json::{Value, json};
 
 use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US, time_ns};
+use super::samples_parquet;
 use super::series::{owner, wanted_series};
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::{Chunks, Failure};
 use crate::call::Call;
-use crate::endpoint::{Answer, Endpoint, Method, TABLE};
+use crate::endpoint::{Answer, Endpoint, Method};
 use crate::format::Format;
 use crate::limits;
 use crate::problem::Problem;
@@ -39,7 +40,7 @@ pub(super) static SAMPLES: Endpoint = Endpoint {
     summary: "The samples of a job's series. With `points`: the range and the mean in equal parts of the time, counters as rates, from \
         the coarsest rollup that suffices.",
     parameters: &[KEY, METRIC, NODE, OF, SERIES_IDS, FROM_US, UNTIL_US, POINTS],
-    formats: TABLE,
+    formats: &[Format::Json, Format::Csv, Format::Parquet],
     answer: schema,
     body: None,
     handler: answer,
@@ -57,9 +58,16 @@ fn answer(call: Call) -> Answer {
     let (format, arguments) = (call.format, call.arguments.clone());
     Box::pin(call.stream(move |reader, access, chunks| {
         let request = Request::new(reader, access, &arguments)?;
-        match request.points {
-            None => request.raw(reader, format, chunks),
-            Some(points) => request.parts(reader, points, format, chunks),
+        match (request.points, format) {
+            (Some(_), Format::Parquet) => {
+                Err(Problem::invalid("format", "Parquet has samples as they are stored, without `points`")
+                    .into())
+            }
+            (None, Format::Parquet) => request.parquet(reader, chunks),
+            (None, Format::Json | Format::Csv) => request.raw(reader, format, chunks),
+            (Some(points), Format::Json | Format::Csv) => request.parts(reader, points, format, chunks),
+            // The endpoint does not offer them.
+            (_, Format::Events) => Err(Failure::internal()),
         }
     }))
 }
@@ -92,6 +100,8 @@ fn schema() -> Value {
 /// A request for samples.
 struct Request {
     of: SeriesOwner,
+    /// The id of the job of the series; none for those of nodes.
+    job_id: Option<String>,
     /// The finest rollup that has all of the job, if its samples are not complete.
     left: Option<Rollup>,
     rows: HashMap<i64, SeriesRow>,
@@ -133,7 +143,15 @@ impl Request {
             (Some(job), Some(_)) => reader.finest_rollup(job)?,
             (Some(_) | None, _) => None,
         };
-        Ok(Self { of, left, rows, ids, span_ns: from_ns..until_ns, points })
+        let is_of_job = matches!(of, SeriesOwner::Job(_));
+        let job_id = job.filter(|_| is_of_job).map(|job| job.job_id);
+        Ok(Self { of, job_id, left, rows, ids, span_ns: from_ns..until_ns, points })
+    }
+
+    /// Writes the samples as they are stored, as Parquet.
+    fn parquet(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
+        let of = (SeriesScope::from(&self.of), self.job_id.as_deref());
+        samples_parquet::write(reader, of, &self.rows, &self.ids, &self.span_ns, chunks)
     }
 
     /// Writes the samples as they are stored.
@@ -248,6 +266,7 @@ impl<'a> Output<'a> {
                 )
             }
             (Format::Csv, None) => "time_us,series,node,metric,unit,labels,value\r\n".to_owned(),
+            (Format::Parquet, _) => String::new(),
             (Format::Csv, Some(_)) => {
                 "time_us,series,node,metric,unit,labels,count,min,mean,max\r\n".to_owned()
             }

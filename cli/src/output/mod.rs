@@ -6,10 +6,10 @@ pub(crate) mod file_name;
 pub(crate) mod layout;
 #[cfg(feature = "local")]
 pub(crate) mod new_file;
-pub(crate) mod printable;
 #[cfg(feature = "local")]
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod terminal;
 
 pub(crate) use polymeter_proto::units;
+pub(crate) use polymeter_service::safe_text as printable;

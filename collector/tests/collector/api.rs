@@ -4,6 +4,8 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
 use serde_json::Value;
 
 use crate::reading::{Fixture, USERS};
@@ -19,6 +21,7 @@ scenarios! {
     connections_beyond_the_limit_are_answered,
     queries_of_kwollects_form_have_its_result,
     series_of_nodes_are_for_the_jobs_on_them,
+    samples_are_exported_as_parquet,
 }
 
 fn request(uid: u32, socket: &Path, method: &str, target: &str, body: Option<&str>) -> Response {
@@ -303,4 +306,26 @@ fn series_of_nodes_are_for_the_jobs_on_them(environment: &TestEnvironment) {
     let summary = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/summary")).json();
     let meters = summary["meters"].as_array().unwrap();
     assert_eq!((meters.len(), meters[0]["label"].as_str()), (4, Some("CPU")), "{summary}");
+}
+
+fn samples_are_exported_as_parquet(environment: &TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let key = key(&fixture, "1");
+    let path = format!("/api/v1/jobs/{key}/samples?until_us=4000000000000000");
+    let file = get(USERS[0], &fixture.api, &format!("{path}&format=parquet"));
+    assert!(file.head.contains("content-type: application/vnd.apache.parquet"), "{}", file.head);
+    let reader = SerializedFileReader::new(bytes::Bytes::from(file.bytes)).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    let csv = get(USERS[0], &fixture.api, &format!("{path}&format=csv"));
+    assert_eq!(rows.len(), csv.text().lines().count() - 1);
+    let values: Vec<f64> = rows.iter().map(|row| row.get_double(6).unwrap()).collect();
+    let expected =
+        csv.text().lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse::<f64>().unwrap());
+    assert_eq!(values, expected.collect::<Vec<_>>(), "in the same order");
+    assert!(rows.iter().all(|row| row.get_string(1).unwrap() == "1" && row.get_string(2).unwrap() == "n1"));
+    let accepted = Request { headers: "Accept: application/vnd.apache.parquet\r\n", ..Request::get(&path) };
+    assert!(accepted.response(USERS[0], &fixture.api).bytes.starts_with(b"PAR1"));
+    assert_eq!(get(USERS[0], &fixture.api, &format!("{path}&points=5&format=parquet")).status, 400);
+    assert_eq!(get(USERS[0], &fixture.api, "/api/v1/jobs?format=parquet").status, 400);
+    assert_eq!(get(USERS[1], &fixture.api, &format!("{path}&format=parquet")).status, 404);
 }

@@ -7,10 +7,11 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("service", &["proto"]),
     ("node-agent", &["proto", "service"]),
     ("page", &[]),
+    ("samples-file", &["proto", "service", "store"]),
     ("analysis", &["proto", "service", "store"]),
-    ("api", &["proto", "service", "store", "analysis", "page"]),
+    ("api", &["proto", "service", "store", "analysis", "page", "samples-file"]),
     ("collector", &["proto", "service", "store", "analysis", "api"]),
-    ("cli", &["proto", "service", "store", "analysis", "page", "node-agent", "collector"]),
+    ("cli", &["proto", "service", "store", "analysis", "page", "samples-file", "node-agent", "collector"]),
 ];
 
 /// Modules of one crate that must not import certain others: the directory, the modules, and the modules that they must

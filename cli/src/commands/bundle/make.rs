@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use polymeter_samples_file::SamplesError;
 use polymeter_store::reader::{JobRow, Read};
 use serde::Serialize;
 
@@ -18,7 +19,6 @@ use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::report::findings::add_findings;
 use crate::report::render::{self, Detail};
-use crate::samples_file::SamplesError;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
 

@@ -2,9 +2,8 @@
 
 use std::fs::File;
 
+use polymeter_samples_file::{Format, SamplesError, WrittenSeries, add_samples, write_file, written_series};
 use polymeter_store::reader::{JobRow, Read, SeriesScope};
-
-use crate::samples_file::{Format, SamplesError, WrittenSeries, add_samples, write_file, written_series};
 
 /// The file's name.
 pub(super) const NAME: &str = "samples.parquet";

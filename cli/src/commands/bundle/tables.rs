@@ -1,12 +1,12 @@
 //! The tables of a bundle, as CSV files.
 
+use polymeter_samples_file::WrittenSeries;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read};
 
 use crate::failure::Failure;
 use crate::output::printable::spreadsheet_cell;
 use crate::output::table::head;
-use crate::samples_file::WrittenSeries;
 use polymeter_analysis::model::SourceReport;
 
 /// The name of a file, and its text.

@@ -6,6 +6,7 @@ mod progress;
 use std::path::PathBuf;
 
 use polymeter_proto::name::Selector;
+use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use serde::Serialize;
 use serde_json::json;
@@ -15,7 +16,6 @@ use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
-use crate::samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use crate::store_failure::store_failure;
 use output::Output;
 use progress::Progress;

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use polymeter_samples_file::Format;
+
 use crate::failure::Failure;
 use crate::output::file_name::file_name_of;
 use crate::output::new_file::NewFile;
 use crate::output::printable::printable;
-use crate::samples_file::Format;
 
 /// The output of an export.
 #[derive(Debug)]

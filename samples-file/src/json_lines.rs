@@ -8,21 +8,21 @@ use std::io::{self, BufWriter, Write};
 
 use serde_json::Value;
 
-use super::rows::{Rows, SeriesTexts};
-use super::text::{TimeText, write_whole};
-use super::writer::{RowWriter, WriteError};
+use crate::rows::{Rows, SeriesTexts};
+use crate::text::{TimeText, write_whole};
+use crate::writer::{RowWriter, WriteError};
 
 /// The size of the output's buffer.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// A writer of JSON lines. A value that is no number in JSON, such as NaN, is null.
-pub(super) struct JsonLinesWriter<W: Write> {
+pub(crate) struct JsonLinesWriter<W: Write> {
     output: BufWriter<W>,
     time: TimeText,
 }
 
 impl<W: Write> JsonLinesWriter<W> {
-    pub(super) fn new(output: W) -> Self {
+    pub(crate) fn new(output: W) -> Self {
         Self { output: BufWriter::with_capacity(BUFFER_BYTES, output), time: TimeText::default() }
     }
 }

@@ -13,8 +13,8 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, Serial
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::rows::{Rows, SeriesTexts};
-use super::writer::{RowWriter, WriteError};
+use crate::rows::{Rows, SeriesTexts};
+use crate::writer::{RowWriter, WriteError};
 
 /// The columns.
 const SCHEMA: &str = "message sample {
@@ -31,10 +31,10 @@ const SCHEMA: &str = "message sample {
 const TEXTS: usize = 1024;
 
 /// A writer of Parquet.
-pub(super) struct ParquetWriter<W: Write + Send>(SerializedFileWriter<W>);
+pub(crate) struct ParquetWriter<W: Write + Send>(SerializedFileWriter<W>);
 
 impl<W: Write + Send> ParquetWriter<W> {
-    pub(super) fn new(output: W, properties: Vec<(String, String)>) -> Result<Self, ParquetError> {
+    pub(crate) fn new(output: W, properties: Vec<(String, String)>) -> Result<Self, ParquetError> {
         let column = |name: &str| ColumnPath::from(name);
         let pairs = properties.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect();
         // Successive samples are similar: differences of times and transposed bytes of values compress well.

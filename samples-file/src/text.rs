@@ -3,10 +3,10 @@
 use std::io::{self, BufWriter, Write};
 
 use polymeter_service::clock::rfc3339;
+use polymeter_service::safe_text::spreadsheet_cell;
 
-use super::rows::{Rows, SeriesTexts};
-use super::writer::{COLUMNS, RowWriter, WriteError};
-use crate::output::printable::spreadsheet_cell;
+use crate::rows::{Rows, SeriesTexts};
+use crate::writer::{COLUMNS, RowWriter, WriteError};
 
 /// The size of the output's buffer.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -16,7 +16,7 @@ const DAY_US: i64 = 86_400_000_000;
 
 /// The text of times: RFC 3339 in UTC with microseconds. Successive times often lie on the same day, whose text is kept.
 #[derive(Debug, Default)]
-pub(super) struct TimeText {
+pub(crate) struct TimeText {
     day: Option<i64>,
     /// `2026-11-22T`.
     text: String,
@@ -24,7 +24,7 @@ pub(super) struct TimeText {
 
 impl TimeText {
     /// Writes a time, given in microseconds since the epoch.
-    pub(super) fn write(&mut self, output: &mut impl Write, time_us: i64) -> io::Result<()> {
+    pub(crate) fn write(&mut self, output: &mut impl Write, time_us: i64) -> io::Result<()> {
         let day = time_us.div_euclid(DAY_US);
         if self.day != Some(day) {
             let text = rfc3339(day * DAY_US);
@@ -59,7 +59,7 @@ const WHOLE_BELOW: f64 = 1e15;
 
 /// Writes a value as text if it is a whole number. Returns false without writing anything if it is not. That takes a fraction of the
 /// time of the general form, and most values are whole.
-pub(super) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<bool> {
+pub(crate) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<bool> {
     if value.trunc() != value || value.abs() >= WHOLE_BELOW || (value == 0.0 && value.is_sign_negative()) {
         return Ok(false);
     }
@@ -75,13 +75,13 @@ pub(super) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<boo
 }
 
 /// A writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an apostrophe.
-pub(super) struct CsvWriter<W: Write> {
+pub(crate) struct CsvWriter<W: Write> {
     output: BufWriter<W>,
     time: TimeText,
 }
 
 impl<W: Write> CsvWriter<W> {
-    pub(super) fn new(output: W) -> io::Result<Self> {
+    pub(crate) fn new(output: W) -> io::Result<Self> {
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
         writeln!(output, "{}", COLUMNS.join(","))?;
         Ok(Self { output, time: TimeText::default() })
@@ -122,7 +122,7 @@ fn texts(series: &SeriesTexts) -> Result<String, WriteError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     fn time(time_us: i64) -> String {
         let mut text = Vec::new();

@@ -10,12 +10,13 @@ mod json_lines;
 mod parquet;
 mod rows;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod text;
 mod writer;
 
-pub(crate) use self::encoder::Encoder;
-pub(crate) use self::format::Format;
-pub(crate) use self::stored::{SamplesError, WrittenSeries, add_samples, write_file, written_series};
-
-#[cfg(test)]
-mod tests;
+pub use self::encoder::Encoder;
+pub use self::format::Format;
+pub use self::rows::{Rows, SeriesTexts};
+pub use self::stored::{SamplesError, WrittenSeries, add_samples, series_texts, write_file, written_series};
+pub use self::writer::{RowWriter, WriteError};

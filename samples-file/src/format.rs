@@ -2,14 +2,15 @@
 
 use std::io::Write;
 
-use super::json_lines::JsonLinesWriter;
-use super::parquet::ParquetWriter;
-use super::text::CsvWriter;
-use super::writer::{RowWriter, WriteError};
+use crate::json_lines::JsonLinesWriter;
+use crate::parquet::ParquetWriter;
+use crate::text::CsvWriter;
+use crate::writer::{RowWriter, WriteError};
 
 /// The format of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Format {
     /// Apache Parquet, compressed with zstd.
     Parquet,
     /// Comma-separated values with a head line.
@@ -20,10 +21,10 @@ pub(crate) enum Format {
 
 impl Format {
     /// All formats.
-    pub(super) const ALL: [Self; 3] = [Self::Parquet, Self::Csv, Self::Jsonl];
+    pub(crate) const ALL: [Self; 3] = [Self::Parquet, Self::Csv, Self::Jsonl];
 
     /// Returns the extension of its files.
-    pub(crate) const fn extension(self) -> &'static str {
+    pub const fn extension(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
             Self::Csv => "csv",
@@ -32,7 +33,7 @@ impl Format {
     }
 
     /// Returns the format of files with this extension.
-    pub(crate) fn with_extension(extension: &str) -> Option<Self> {
+    pub fn with_extension(extension: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.extension() == extension)
     }
 
@@ -40,7 +41,7 @@ impl Format {
     ///
     /// # Errors
     /// Returns an error if the head of the file cannot be written.
-    pub(crate) fn writer(
+    pub fn writer(
         self,
         output: impl Write + Send + 'static,
         properties: Vec<(String, String)>,

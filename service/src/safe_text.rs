@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 /// Escapes characters that control a terminal or are invisible, as `\u{202e}`.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |character| is_invisible(character).then(|| character.escape_unicode().to_string()))
 }
 
 /// Escapes such characters in a name, and all characters of a name that consists of blanks only.
-pub(crate) fn printable_name(name: &str) -> Cow<'_, str> {
+pub fn printable_name(name: &str) -> Cow<'_, str> {
     if name.trim().is_empty() {
         return Cow::Owned(name.escape_unicode().to_string());
     }
@@ -16,7 +16,7 @@ pub(crate) fn printable_name(name: &str) -> Cow<'_, str> {
 }
 
 /// Escapes such characters in lines of text, except for the line ends.
-pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| {
         (character != '\n' && is_invisible(character)).then(|| character.escape_unicode().to_string())
     })
@@ -24,7 +24,7 @@ pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
 
 /// Escapes such characters in JSON, as `\u202e`, which a JSON reader decodes to the same characters. They occur in strings
 /// only; line ends occur between values only.
-pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
+pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escape = |character: char| {
         let units = &mut [0; 2];
         character.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
@@ -34,8 +34,7 @@ pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
 
 /// Escapes a cell of a table for spreadsheets: an apostrophe is put in front of text that begins like a formula and is not a
 /// number.
-#[cfg(feature = "local")]
-pub(crate) fn spreadsheet_cell(text: &str) -> Cow<'_, str> {
+pub fn spreadsheet_cell(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let safe = printable(text);
     if is_formula { Cow::Owned(format!("'{safe}")) } else { safe }
@@ -113,7 +112,6 @@ mod tests {
         assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
     }
 
-    #[cfg(feature = "local")]
     #[test]
     fn a_formula_becomes_text() {
         for (cell, safe) in [

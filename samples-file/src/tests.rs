@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::Field;
 
-use super::rows::SeriesTexts;
-use super::writer::{COLUMNS, WriteError};
 use super::*;
+use crate::rows::SeriesTexts;
+use crate::writer::{COLUMNS, WriteError};
 
 /// An output whose bytes can be read afterwards.
 #[derive(Clone, Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::rows::{Rows, SeriesTexts};
-use super::writer::{RowWriter, WriteError};
+use crate::rows::{Rows, SeriesTexts};
+use crate::writer::{RowWriter, WriteError};
 
 /// The number of rows that are handed over together: 4 MB. In Parquet they are a row group.
 const ROWS: usize = 250_000;
@@ -16,7 +16,7 @@ const WAITING: usize = 1;
 
 /// A file that is being written by a thread of its own.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub struct Encoder {
     parts: SyncSender<Rows>,
     thread: JoinHandle<Result<(), WriteError>>,
     rows: Rows,
@@ -28,7 +28,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Returns an error if the system cannot start a thread.
-    pub(crate) fn start(writer: Box<dyn RowWriter>) -> Result<Self, WriteError> {
+    pub fn start(writer: Box<dyn RowWriter>) -> Result<Self, WriteError> {
         let (parts, received) = sync_channel(WAITING);
         let name = "encoder".to_owned();
         let thread = thread::Builder::new().name(name).spawn(move || write_all(writer, &received))?;
@@ -38,27 +38,27 @@ impl Encoder {
     /// Adds a sample. Successive samples of a series must share its texts. Returns false if the file cannot be written: the
     /// caller stops, and [`Encoder::finish`] returns the error.
     #[must_use]
-    pub(crate) fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) -> bool {
+    pub fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) -> bool {
         self.rows.add(series, time_us, value);
         self.rows.len() < ROWS || self.hand_over()
     }
 
     /// Returns the number of samples that were handed over to be written.
-    pub(crate) const fn written(&self) -> u64 {
+    pub const fn written(&self) -> u64 {
         self.written
     }
 
     fn hand_over(&mut self) -> bool {
         let rows = mem::take(&mut self.rows);
         self.written += rows.len() as u64;
-        rows.len() == 0 || self.parts.send(rows).is_ok()
+        rows.is_empty() || self.parts.send(rows).is_ok()
     }
 
     /// Writes the rest, and completes the file. Returns the number of samples in it.
     ///
     /// # Errors
     /// Returns the error for which the file could not be written.
-    pub(crate) fn finish(mut self) -> Result<u64, WriteError> {
+    pub fn finish(mut self) -> Result<u64, WriteError> {
         // If the thread has ended, its error says why.
         self.hand_over();
         let Self { parts, thread, written, .. } = self;

@@ -4,14 +4,14 @@ use std::io;
 
 use parquet::errors::ParquetError;
 
-use super::rows::Rows;
+use crate::rows::Rows;
 
 /// The names of the columns.
-pub(super) const COLUMNS: [&str; 7] = ["time", "job_id", "node", "metric", "unit", "labels", "value"];
+pub(crate) const COLUMNS: [&str; 7] = ["time", "job_id", "node", "metric", "unit", "labels", "value"];
 
 /// An error of a file of samples.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
+pub enum WriteError {
     /// The file cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -25,16 +25,22 @@ pub(crate) enum WriteError {
 
 impl WriteError {
     /// Returns true if the reader of a pipe went away.
-    pub(crate) fn is_broken_pipe(&self) -> bool {
+    pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
 /// A file of samples in one format.
-pub(crate) trait RowWriter: Send {
+pub trait RowWriter: Send {
     /// Writes rows.
+    ///
+    /// # Errors
+    /// Returns an error if the output cannot be written.
     fn write(&mut self, rows: &Rows) -> Result<(), WriteError>;
 
     /// Completes the file.
+    ///
+    /// # Errors
+    /// Returns an error if the output cannot be written.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }

@@ -4,31 +4,32 @@ use std::sync::Arc;
 
 /// The texts that all samples of a series share.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SeriesTexts {
+pub struct SeriesTexts {
     /// The id of the job; none for a series of a node.
-    pub(crate) job_id: Option<String>,
+    pub job_id: Option<String>,
     /// The node.
-    pub(crate) node: String,
+    pub node: String,
     /// The metric.
-    pub(crate) metric: String,
+    pub metric: String,
     /// The unit.
-    pub(crate) unit: String,
+    pub unit: String,
     /// The labels as a JSON object.
-    pub(crate) labels: String,
+    pub labels: String,
 }
 
 /// Samples of one or more series, series by series.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub struct Rows {
     /// The series, each with its number of samples.
     runs: Vec<(Arc<SeriesTexts>, usize)>,
     /// Microseconds since the epoch.
-    pub(super) times_us: Vec<i64>,
-    pub(super) values: Vec<f64>,
+    pub(crate) times_us: Vec<i64>,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Rows {
-    pub(super) fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) {
+    /// Adds a sample. Successive samples of a series must share its texts.
+    pub fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) {
         match self.runs.last_mut() {
             Some((last, count)) if Arc::ptr_eq(last, series) => *count += 1,
             _ => self.runs.push((Arc::clone(series), 1)),
@@ -37,17 +38,23 @@ impl Rows {
         self.values.push(value);
     }
 
-    pub(super) const fn len(&self) -> usize {
+    /// Returns the number of samples.
+    pub const fn len(&self) -> usize {
         self.values.len()
     }
 
+    /// Returns true if there are no samples.
+    pub const fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     /// Returns each series with its number of samples.
-    pub(super) fn runs(&self) -> impl Iterator<Item = (&SeriesTexts, usize)> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (&SeriesTexts, usize)> {
         self.runs.iter().map(|(series, count)| (series.as_ref(), *count))
     }
 
     /// Returns each series with its samples.
-    pub(super) fn series(&self) -> impl Iterator<Item = (&SeriesTexts, impl Iterator<Item = (i64, f64)>)> {
+    pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesTexts, impl Iterator<Item = (i64, f64)>)> {
         let mut samples = self.times_us.iter().copied().zip(self.values.iter().copied());
         self.runs().map(move |(series, count)| {
             (series, samples.by_ref().take(count).collect::<Vec<_>>().into_iter())

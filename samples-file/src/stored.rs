@@ -7,13 +7,13 @@ use std::sync::Arc;
 use polymeter_store::reader::{Read, SeriesRow, SeriesScope};
 use polymeter_store::{StoreError, labels_json};
 
-use super::encoder::Encoder;
-use super::rows::SeriesTexts;
-use super::writer::{RowWriter, WriteError};
+use crate::encoder::Encoder;
+use crate::rows::SeriesTexts;
+use crate::writer::{RowWriter, WriteError};
 
 /// The reason for which samples could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SamplesError {
+pub enum SamplesError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -27,15 +27,17 @@ pub(crate) enum SamplesError {
 
 /// A series, with the extent of its samples in the file.
 #[derive(Debug)]
-pub(crate) struct WrittenSeries {
-    pub(crate) row: SeriesRow,
-    pub(crate) samples: u64,
+pub struct WrittenSeries {
+    /// The series.
+    pub row: SeriesRow,
+    /// The number of its samples.
+    pub samples: u64,
     /// The times of the first and the last sample, in nanoseconds since the epoch.
-    pub(crate) ends_ns: Option<(i64, i64)>,
+    pub ends_ns: Option<(i64, i64)>,
 }
 
 /// Returns series of which no sample was written yet.
-pub(crate) fn written_series(rows: Vec<SeriesRow>) -> Vec<WrittenSeries> {
+pub fn written_series(rows: Vec<SeriesRow>) -> Vec<WrittenSeries> {
     rows.into_iter().map(|row| WrittenSeries { row, samples: 0, ends_ns: None }).collect()
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn written_series(rows: Vec<SeriesRow>) -> Vec<WrittenSeries> {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or the file not be written.
-pub(crate) fn write_file(
+pub fn write_file(
     writer: Box<dyn RowWriter>,
     fill: impl FnOnce(&mut Encoder) -> Result<(), SamplesError>,
 ) -> Result<u64, SamplesError> {
@@ -60,7 +62,7 @@ pub(crate) fn write_file(
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or the file not be written.
-pub(crate) fn add_samples(
+pub fn add_samples(
     encoder: &mut Encoder,
     reader: &mut dyn Read,
     (of, job_id): (SeriesScope<'_>, Option<&str>),
@@ -76,7 +78,7 @@ pub(crate) fn add_samples(
     reader.samples(of, &ids, span_ns, |sample| {
         if !matches!(&current, Some((id, ..)) if *id == sample.series_id) {
             let Some(series) = by_id.remove(&sample.series_id) else { return Ok(()) };
-            let texts = Arc::new(texts_of(&series.row, job_id));
+            let texts = Arc::new(series_texts(&series.row, job_id));
             current = Some((sample.series_id, series, texts));
         }
         let Some((_, series, texts)) = &mut current else { return Ok(()) };
@@ -92,7 +94,8 @@ pub(crate) fn add_samples(
     })
 }
 
-fn texts_of(row: &SeriesRow, job_id: Option<&str>) -> SeriesTexts {
+/// Returns the texts of a series, which belongs to a job or to a node.
+pub fn series_texts(row: &SeriesRow, job_id: Option<&str>) -> SeriesTexts {
     SeriesTexts {
         job_id: job_id.map(str::to_owned),
         node: row.node.clone(),
