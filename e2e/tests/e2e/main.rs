@@ -31,6 +31,7 @@ mod full_disk;
 mod jobs;
 mod leases;
 mod ledger;
+mod live;
 mod measuring;
 mod oar;
 mod oar_states;
@@ -79,6 +80,7 @@ fn main() -> std::process::ExitCode {
         jobs::TESTS,
         leases::TESTS,
         ledger::TESTS,
+        live::TESTS,
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,
