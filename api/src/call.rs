@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::arguments::Arguments;
 use crate::body::{ChunkReceiver, Chunks, Failure};
 use crate::format::Format;
-use crate::limits;
+use crate::limits::{self, ApiLimits};
 use crate::links::{ControlRequest, Links};
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -30,6 +30,7 @@ pub(crate) struct Services {
     pub(crate) links: Links,
     pub(crate) readers: Readers,
     pub(crate) readiness: Readiness,
+    pub(crate) limits: ApiLimits,
 }
 
 /// A request.

@@ -134,6 +134,42 @@ pub(crate) const QUERY_JOBS: u32 = 10;
 /// Points of all series of one request.
 pub(crate) const ALL_POINTS: u64 = 5_000_000;
 
+/// Points a second and series of a stream: more than a chart of some minutes has columns.
+pub(crate) const STREAM_RATE: i64 = 20;
+
+/// Events that wait for a client: some minutes of commits.
+pub(crate) const STREAM_EVENTS: usize = 256;
+
+/// Bytes of events that wait for a client: with 256 streams at most 128 MiB. Streams that ask for the same share them.
+pub(crate) const STREAM_BYTES: usize = 512 * 1024;
+
+/// Points of one event, about 64 KiB.
+pub(crate) const EVENT_POINTS: usize = 1000;
+
+/// Series that one event describes: their labels have some KiB each at most.
+pub(crate) const EVENT_SERIES: usize = 100;
+
+/// Seconds of a stream. The client connects again, and its rights are checked anew.
+pub(crate) const STREAM_SECONDS: i64 = 600;
+
+/// The interval at which a stream reads whether its job has ended, and whether the user may still see it.
+pub(crate) const STREAM_REFRESH: Duration = Duration::from_secs(30);
+
+/// The silence after which a stream sends a comment: proxies give up after a minute.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The time for the last values of a job that has ended, which may still be on their way from the writers.
+pub(crate) const STREAM_DRAIN: Duration = Duration::from_secs(1);
+
+/// The longest pause of a stream whose user has read too much.
+pub(crate) const STREAM_PAUSE: Duration = Duration::from_secs(10);
+
+/// The time for which a stopping API waits until the streams have sent their last event.
+pub(crate) const STREAM_STOP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The interval at which it looks.
+pub(crate) const STREAM_STOP_INTERVAL: Duration = Duration::from_millis(5);
+
 /// The latest time in parameters, in microseconds since the epoch: the end of the year 9999.
 pub(crate) const LATEST_US: i64 = 253_402_300_799_999_999;
 
@@ -150,6 +186,12 @@ pub struct ApiLimits {
     pub user_requests_per_second: u32,
     /// Bytes that one user reads a second, over some seconds.
     pub user_bytes_per_second: u64,
+    /// Streams of live values.
+    pub streams: usize,
+    /// Streams of one user.
+    pub user_streams: usize,
+    /// The time without progress after which a stream whose client does not read is closed.
+    pub stream_stall: Duration,
 }
 
 impl Default for ApiLimits {
@@ -160,6 +202,9 @@ impl Default for ApiLimits {
             user_requests: 8,
             user_requests_per_second: 50,
             user_bytes_per_second: 64 * 1024 * 1024,
+            streams: 256,
+            user_streams: 16,
+            stream_stall: STALL_TIMEOUT,
         }
     }
 }

@@ -9,6 +9,7 @@ use polymeter_store::StoreUrl;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access::AccessOf;
+use crate::live::LiveValues;
 use crate::metrics::ApiMetrics;
 use crate::tokens::TokenService;
 
@@ -46,6 +47,8 @@ pub struct Links {
     pub access: Arc<AccessOf>,
     /// The connected agents.
     pub agents: Arc<Agents>,
+    /// The values of running jobs.
+    pub live: LiveValues,
     /// The queue of the coordinator.
     pub control: mpsc::Sender<ControlRequest>,
     /// The API's own metrics.
@@ -73,6 +76,7 @@ impl Links {
             store,
             access,
             agents: Arc::new(Vec::new),
+            live: LiveValues::default(),
             control: mpsc::channel(1).0,
             metrics: ApiMetrics::default(),
             advice: PathBuf::new(),

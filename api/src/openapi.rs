@@ -66,7 +66,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         .map(|format| {
             let schema = match format {
                 Format::Json => (endpoint.answer)(),
-                Format::Csv => json!({"type": "string"}),
+                Format::Csv | Format::Events => json!({"type": "string"}),
             };
             (format.media_type().to_owned(), json!({"schema": schema}))
         })

@@ -18,6 +18,7 @@ use crate::connection;
 use crate::limits;
 use crate::links::Links;
 use crate::listener::{ApiListener, Socket};
+use crate::live::LiveValues;
 use crate::peer::Peer;
 use crate::quota::Quota;
 use crate::readers::Readers;
@@ -31,6 +32,7 @@ pub struct Api {
     address: Listen,
     thread: JoinHandle<()>,
     readers: Readers,
+    live: LiveValues,
     stop: oneshot::Sender<()>,
 }
 
@@ -40,7 +42,7 @@ impl Api {
     /// # Errors
     /// Returns an error if the thread cannot be started.
     pub fn start(config: &ApiConfig, listener: ApiListener, links: Links) -> io::Result<Self> {
-        let readers = Readers::new(links.clone(), &config.limits);
+        let (readers, live) = (Readers::new(links.clone(), &config.limits), links.live.clone());
         let runtime = Builder::new_current_thread()
             .enable_all()
             .thread_name("api-reader")
@@ -51,7 +53,12 @@ impl Api {
         let shared = Arc::new(Shared {
             authenticator: Authenticator::new(config, &links),
             quota: Arc::new(Quota::new(config.limits, links.metrics.clone())),
-            services: Arc::new(Services { links, readers: readers.clone(), readiness: Readiness::default() }),
+            services: Arc::new(Services {
+                links,
+                readers: readers.clone(),
+                readiness: Readiness::default(),
+                limits: config.limits,
+            }),
         });
         let ApiListener { socket, address } = listener;
         let (stop, stopped) = oneshot::channel();
@@ -60,7 +67,7 @@ impl Api {
             serve(runtime, socket, shared, stopped);
         };
         let thread = std::thread::Builder::new().name("api".to_owned()).spawn(work)?;
-        Ok(Self { address, thread, readers, stop })
+        Ok(Self { address, thread, readers, live, stop })
     }
 
     /// Returns the address, with its actual port.
@@ -70,6 +77,7 @@ impl Api {
 
     /// Closes all connections and ends the thread. Returns false if it panicked.
     pub fn stop(self) -> bool {
+        self.live.stop();
         self.readers.stop();
         // This fails only if the thread has already ended.
         self.stop.send(()).ok();
@@ -77,13 +85,13 @@ impl Api {
     }
 }
 
-/// Lets ingest come first. Without the permission to do so nothing changes.
-fn lower_priority() {
+/// Lets ingest come before the calling thread. Without the permission to do so nothing changes.
+pub fn lower_priority() {
     rustix::process::nice(limits::NICENESS).ok();
 }
 
 fn serve(runtime: Runtime, socket: Socket, shared: Arc<Shared>, stopped: oneshot::Receiver<()>) {
-    let readers = shared.services.readers.clone();
+    let (readers, quota) = (shared.services.readers.clone(), Arc::clone(&shared.quota));
     runtime.block_on(async {
         tokio::select! {
             served = accept(socket, shared) => if let Err(error) = served {
@@ -92,6 +100,13 @@ fn serve(runtime: Runtime, socket: Socket, shared: Arc<Shared>, stopped: oneshot
             // The stop was requested, or its sender was dropped.
             _ = stopped => {}
         }
+        // Streams end by themselves, with an event that says why.
+        let ended = async {
+            while quota.streams() > 0 {
+                tokio::time::sleep(limits::STREAM_STOP_INTERVAL).await;
+            }
+        };
+        tokio::time::timeout(limits::STREAM_STOP_TIMEOUT, ended).await.ok();
     });
     // Connections to PostgreSQL must not be closed by an asynchronous thread.
     readers.stop();

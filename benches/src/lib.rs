@@ -5,6 +5,7 @@ pub mod agent;
 pub mod bare;
 pub mod clock;
 pub mod collector;
+pub mod delivery;
 pub mod failure;
 pub mod histogram;
 pub mod job;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use polymeter_analysis::advice;
-use polymeter_api::{AccessOf, AgentStatus, Api, ApiListener, ApiMetrics, Links, TokenService};
+use polymeter_api::{AccessOf, AgentStatus, Api, ApiListener, ApiMetrics, Links, LiveValues, TokenService};
 use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
 
@@ -24,6 +24,7 @@ pub(crate) fn start_api(
     config: &CollectorConfig,
     directory: AgentDirectory,
     metrics: &Metrics,
+    live: LiveValues,
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
     let administrators = Administrators::look_up(&config.control.administrators);
@@ -39,6 +40,7 @@ pub(crate) fn start_api(
         store: config.store.clone(),
         access,
         agents: Arc::new(move || directory.all().into_iter().map(status).collect()),
+        live,
         control,
         metrics: registered(metrics),
         tokens: tokens.clone(),

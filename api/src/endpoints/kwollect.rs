@@ -9,13 +9,14 @@ use polymeter_store::reader::{Access, JobFilter, JobRow, Read, Rollup, SeriesOwn
 use serde_json::{Value, json};
 
 use super::parameters::METRICS;
-use super::series::{is_selected, labels, series_of_nodes};
+use super::series::{is_selected, series_of_nodes};
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::{Chunks, Failure};
 use crate::endpoint::{Endpoint, Method, TABLE};
 use crate::format::Format;
 use crate::limits;
 use crate::problem::Problem;
+use crate::rows::labels;
 use crate::table::{csv_field, micros, number};
 
 const HOUR_NS: i64 = 3_600_000_000_000;

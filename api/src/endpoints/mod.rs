@@ -6,6 +6,7 @@ mod events;
 mod job;
 mod jobs;
 mod kwollect;
+mod live;
 mod nodes;
 mod parameters;
 mod report;
@@ -25,6 +26,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &report::FINDINGS,
     &series::SERIES,
     &samples::SAMPLES,
+    &live::LIVE,
     &events::MARKS,
     &events::PLAN_CHANGES,
     &events::LOSSES,

@@ -10,8 +10,8 @@ use polymeter_service::clock;
 use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, UNTIL_US, time_ns};
-use super::series::{labels, owner, rate, wanted_series};
+use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US, time_ns};
+use super::series::{owner, wanted_series};
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::{Chunks, Failure};
 use crate::call::Call;
@@ -19,10 +19,8 @@ use crate::endpoint::{Answer, Endpoint, Method, TABLE};
 use crate::format::Format;
 use crate::limits;
 use crate::problem::Problem;
+use crate::rows::{labels, rate};
 use crate::table::{csv_field, micros, number};
-
-/// Ids of series.
-const SERIES: Parameter = Parameter::query("series", Kind::Integers, "Ids of series, separated by commas.");
 
 /// The number of parts of the time.
 const POINTS: Parameter = Parameter::query(
@@ -40,7 +38,7 @@ pub(super) static SAMPLES: Endpoint = Endpoint {
     id: "samples",
     summary: "The samples of a job's series. With `points`: the range and the mean in equal parts of the time, counters as rates, from \
         the coarsest rollup that suffices.",
-    parameters: &[KEY, METRIC, NODE, OF, SERIES, FROM_US, UNTIL_US, POINTS],
+    parameters: &[KEY, METRIC, NODE, OF, SERIES_IDS, FROM_US, UNTIL_US, POINTS],
     formats: TABLE,
     answer: schema,
     body: None,
@@ -51,7 +49,7 @@ pub(super) static NODE_SAMPLES: Endpoint = Endpoint {
     path: "/api/v1/nodes/{name}/samples",
     id: "node_samples",
     summary: "The samples of the series of a node itself, for administrators, as those of a job; by default of the last hour.",
-    parameters: &[NODE_NAME, METRIC, SERIES, FROM_US, UNTIL_US, POINTS],
+    parameters: &[NODE_NAME, METRIC, SERIES_IDS, FROM_US, UNTIL_US, POINTS],
     ..SAMPLES
 };
 
@@ -105,7 +103,7 @@ struct Request {
 impl Request {
     fn new(reader: &mut dyn Read, access: Access, arguments: &Arguments) -> Result<Self, Failure> {
         let (of, job) = owner(reader, access, arguments)?;
-        let wanted = arguments.integers(SERIES.name);
+        let wanted = arguments.integers(SERIES_IDS.name);
         let is_listed = |row: &SeriesRow| wanted.is_none_or(|ids| ids.contains(&row.series_id));
         let rows = wanted_series(reader, access, &of, arguments)?;
         let rows: HashMap<i64, SeriesRow> =
@@ -238,8 +236,10 @@ impl<'a> Output<'a> {
     ) -> Result<Self, Failure> {
         let (from_us, until_us) = (micros(request.span_ns.start), micros(request.span_ns.end));
         let text = match (format, parts) {
-            (Format::Json, None) => format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":["),
-            (Format::Json, Some((width_ns, rollup))) => {
+            (Format::Json | Format::Events, None) => {
+                format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":[")
+            }
+            (Format::Json | Format::Events, Some((width_ns, rollup))) => {
                 let seconds = |ns| number(units::seconds_between(0, ns));
                 let rollup_s = rollup.map_or(Value::Null, |rollup| seconds(rollup.length_ns()));
                 let part_s = seconds(width_ns);

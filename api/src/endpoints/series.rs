@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use axum::http::StatusCode;
+use polymeter_proto::catalogue;
 use polymeter_proto::name::Selector;
-use polymeter_proto::{catalogue, units};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{Access, JobRow, Read, SeriesOwner, SeriesRow, SeriesScope};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::parameters::{KEY, METRIC, NODE, NODE_NAME, OF, find_job, key};
 use crate::arguments::Arguments;
@@ -15,32 +15,7 @@ use crate::body::Failure;
 use crate::call::Call;
 use crate::endpoint::{Answer, Endpoint, Method, TABLE};
 use crate::problem::Problem;
-use crate::table::{Column, Table, Type};
-
-static TABLE_OF_SERIES: Table<SeriesRow> = Table {
-    name: "series",
-    columns: &[
-        Column::new("id", Type::Integer, "The id of the series, for `samples`.", |row| json!(row.series_id)),
-        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
-        Column::new("metric", Type::Text, "The metric.", |row| json!(row.metric)),
-        Column::new("unit", Type::Text, "The unit of the values.", |row| json!(row.unit)),
-        Column::new("kind", Type::Text, "`counter` or `gauge`.", |row| json!(row.kind)),
-        Column::optional("rate_unit", Type::Text, "The unit of the rates of a counter.", |row| {
-            json!(rate(row).map(|(unit, _)| unit))
-        }),
-        Column::new("labels", Type::Labels, "The labels.", labels),
-    ],
-};
-
-/// Returns the labels of a series as an object.
-pub(super) fn labels(row: &SeriesRow) -> Value {
-    Value::Object(row.labels.iter().map(|(key, value)| (key.to_owned(), json!(value))).collect())
-}
-
-/// Returns the unit of the rates of a counter, and the factor from its increase per second; none for a gauge.
-pub(super) fn rate(row: &SeriesRow) -> Option<(&'static str, f64)> {
-    (row.kind == "counter").then(|| units::rate_unit(&row.metric, &row.unit))
-}
+use crate::rows;
 
 /// Returns true if the request is for the series.
 pub(super) fn is_wanted(row: &SeriesRow, arguments: &Arguments) -> bool {
@@ -112,7 +87,7 @@ pub(super) static SERIES: Endpoint = Endpoint {
     summary: "The series of a job, sorted by node and metric.",
     parameters: &[KEY, METRIC, NODE, OF],
     formats: TABLE,
-    answer: || TABLE_OF_SERIES.schema(&[]),
+    answer: || rows::SERIES.schema(&[]),
     body: None,
     handler: list,
 };
@@ -130,7 +105,7 @@ fn list(call: Call) -> Answer {
     Box::pin(call.stream(move |reader, access, chunks| {
         let (of, _) = owner(reader, access, &arguments)?;
         let rows = wanted_series(reader, access, &of, &arguments)?;
-        let mut out = TABLE_OF_SERIES.writer(format, chunks)?;
+        let mut out = rows::SERIES.writer(format, chunks)?;
         rows.iter().try_for_each(|row| out.push(row))?;
         out.end(&[] as &[(&str, Value)])
     }))

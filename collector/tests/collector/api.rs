@@ -25,12 +25,12 @@ fn request(uid: u32, socket: &Path, method: &str, target: &str, body: Option<&st
     Request { method, target, headers: "", body }.response(uid, socket)
 }
 
-fn get(uid: u32, socket: &Path, target: &str) -> Response {
+pub(crate) fn get(uid: u32, socket: &Path, target: &str) -> Response {
     Request::get(target).response(uid, socket)
 }
 
 /// Returns the key of the job with an id, as root sees it.
-fn key(fixture: &Fixture, id: &str) -> i64 {
+pub(crate) fn key(fixture: &Fixture, id: &str) -> i64 {
     let jobs = get(0, &fixture.api, &format!("/api/v1/jobs?id={id}")).json();
     jobs["jobs"][0]["key"].as_i64().unwrap()
 }

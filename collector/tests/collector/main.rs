@@ -26,6 +26,7 @@ mod grafana;
 mod job_end;
 mod job_facts;
 mod ledger;
+mod live;
 mod metadata;
 mod metrics;
 mod operations;
@@ -66,6 +67,7 @@ fn main() -> std::process::ExitCode {
         job_end::TESTS,
         job_facts::TESTS,
         ledger::TESTS,
+        live::TESTS,
         metadata::TESTS,
         metrics::TESTS,
         operations::TESTS,

@@ -31,6 +31,7 @@ mod full_disk;
 mod jobs;
 mod leases;
 mod ledger;
+mod live;
 mod measuring;
 mod oar;
 mod oar_states;
@@ -46,6 +47,7 @@ mod run;
 mod sampling;
 mod security;
 mod service_user;
+mod site;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
@@ -78,6 +80,7 @@ fn main() -> std::process::ExitCode {
         jobs::TESTS,
         leases::TESTS,
         ledger::TESTS,
+        live::TESTS,
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,
@@ -93,6 +96,7 @@ fn main() -> std::process::ExitCode {
         sampling::TESTS,
         security::TESTS,
         service_user::TESTS,
+        site::TESTS,
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,
