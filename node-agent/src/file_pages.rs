@@ -131,9 +131,12 @@ Anonymous:             0 kB
         };
         // Those of the program come first; the others are of libraries, which other tests load meanwhile.
         let mappings = unwritten(&smaps());
-        let before_kib = resident_kib();
-        mappings.iter().take(2).for_each(kernel::release_file_pages);
-        let after_kib = resident_kib();
-        assert!(after_kib < before_kib, "{before_kib} KiB before, {after_kib} KiB after");
+        let has_fewer = || {
+            let before_kib = resident_kib();
+            mappings.iter().take(2).for_each(kernel::release_file_pages);
+            resident_kib() < before_kib
+        };
+        // Other threads use pages meanwhile, which maps them again.
+        assert!((0..1_000).any(|_| has_fewer()));
     }
 }
