@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 chr
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -121,6 +121,10 @@ book: ## Build the book of docs/ with mdBook, which is installed with cargo if i
 	@deploy/install-packages.sh python3
 	@command -v mdbook >/dev/null || $(CARGO) install --locked --version '^0.4' --no-default-features mdbook
 	PATH="$$HOME/.cargo/bin:$$PATH" mdbook build
+
+screenshots: test-deps ## Take the pictures of the pages in the documents (root, some minutes)
+	$(CARGO) build --workspace --locked
+	$(TARGET)/debug/screenshots docs/images
 
 import-graph: ## Draw which modules import which, into docs/explanation/imports/
 	$(CARGO) run -q --locked -p polymeter-structure --bin import-graph -- docs/explanation/imports

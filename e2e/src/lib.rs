@@ -35,6 +35,7 @@ pub mod reference;
 pub mod schemathesis;
 #[path = "../../collector/tests/collector/support/server.rs"]
 pub mod server;
+pub mod site;
 pub mod slurm;
 pub mod spooled;
 pub mod stored;

@@ -47,6 +47,7 @@ mod run;
 mod sampling;
 mod security;
 mod service_user;
+mod site;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
@@ -95,6 +96,7 @@ fn main() -> std::process::ExitCode {
         sampling::TESTS,
         security::TESTS,
         service_user::TESTS,
+        site::TESTS,
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,

@@ -32,7 +32,7 @@ function followValues(job, series, charts, changed) {
     let isFirst = true;
     const stream = follow(job, metrics, ({ name, data }) => {
         if (name === "series") values.describe(data.series);
-        else if (name === "values") charts.append(values, values.add(data));
+        else if (name === "values") charts.extend(values, values.add(data));
         else if (name !== "job") changed(name, data);
         // What was missed between two streams is in the store.
         else if (!isFirst) charts.update();

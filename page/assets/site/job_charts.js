@@ -170,7 +170,7 @@ export function jobCharts(job, quantities, nodes) {
         for (const plot of axis.plots) plot?.redraw();
     };
     /** Appends the newest values of a stream, of a time in microseconds since the epoch. */
-    place.append = (live, time_us) => {
+    place.extend = (live, time_us) => {
         const at_s = (time_us - job.started_us) / 1e6;
         grow(at_s);
         for (const chart of data.charts.filter(({ whole }) => whole !== NOTHING)) {
