@@ -4,12 +4,15 @@
 //! to descriptor 4.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 /// The program of Debian's package.
@@ -45,6 +48,11 @@ pub struct Browser {
 impl Browser {
     /// Starts a browser whose requests to any network fail.
     pub fn start() -> Self {
+        Self::with_access(None)
+    }
+
+    /// Starts a browser whose requests fail, except for those to one address.
+    pub fn with_access(address: Option<SocketAddr>) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", PROGRAM]);
@@ -59,8 +67,9 @@ impl Browser {
             "--force-device-scale-factor=1",
             // Nothing listens there, and the browser must not pass the proxy by.
             "--proxy-server=127.0.0.1:9",
-            "--proxy-bypass-list=<-loopback>",
         ]);
+        let allowed = address.map_or_else(String::new, |address| format!(";{address}"));
+        command.arg(format!("--proxy-bypass-list=<-loopback>{allowed}"));
         if rustix::process::geteuid().is_root() {
             // Its sandbox refuses to run as root.
             command.arg("--no-sandbox");
@@ -138,7 +147,13 @@ impl Browser {
 
     /// Opens a file, and waits until it is loaded.
     pub fn open(&mut self, path: &Path) {
-        let opened = self.call("Page.navigate", json!({"url": format!("file://{}", path.display())}));
+        self.open_url(&format!("file://{}", path.display()));
+    }
+
+    /// Opens an address, and waits until it is loaded.
+    pub fn open_url(&mut self, url: &str) {
+        self.events.retain(|event| event["method"] != "Page.loadEventFired");
+        let opened = self.call("Page.navigate", json!({"url": url}));
         assert!(opened.get("errorText").is_none(), "{opened}");
         self.wait_for("Page.loadEventFired");
     }
@@ -159,11 +174,26 @@ impl Browser {
         assert_eq!(self.eval(&frames), true, "{expression}");
     }
 
+    /// Scrolls to an element, and returns its middle.
+    pub fn middle(&mut self, selector: &str) -> (f64, f64) {
+        let place = self.eval(&format!(
+            "(() => {{ const found = document.querySelector('{selector}'); found.scrollIntoView({{ block: 'center' }});
+               const place = found.getBoundingClientRect(); return [place.x + place.width / 2, place.y + place.height / 2]; }})()"
+        ));
+        (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())
+    }
+
     /// Sets the size of the window.
     pub fn resize(&mut self, width: u32, height: u32) {
         let mobile = width < 500;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
         self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    /// Returns a picture of the window, as a PNG file.
+    pub fn picture(&mut self) -> Vec<u8> {
+        let taken = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
     }
 
     /// Moves the mouse, or presses or releases its button, at a point.

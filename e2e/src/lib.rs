@@ -32,11 +32,14 @@ pub mod network;
 pub mod oar;
 pub mod random;
 pub mod reference;
+pub mod schemathesis;
 #[path = "../../collector/tests/collector/support/server.rs"]
 pub mod server;
+pub mod site;
 pub mod slurm;
 pub mod spooled;
 pub mod stored;
+pub mod two_nodes;
 pub mod workload;
 
 pub use polymeter_test_harness::{Test, is_required, run, skip, tests};

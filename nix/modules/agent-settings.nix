@@ -6,6 +6,7 @@ let
   inherit (import ./types.nix { inherit lib; })
     absolutePath
     endpoint
+    logging
     optional
     pathOrOff
     period
@@ -13,7 +14,8 @@ let
     size
     ;
 in
-{
+logging
+// {
   node = optional types.str "node17" "The node's name in the data; without it the host name.";
   cluster =
     optional types.str "lab"
@@ -54,11 +56,6 @@ in
     "own"
     "all"
   ]) "own" "The jobs that ordinary users can see.";
-  log_level = optional types.str "info" "The events to log: a level, also per module.";
-  log_format = optional (types.enum [
-    "text"
-    "json"
-  ]) "text" "The form of log lines.";
 
   jobs = mkOption {
     type = types.listOf types.str;

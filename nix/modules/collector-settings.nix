@@ -7,13 +7,15 @@ let
     absolutePath
     endpoint
     keep
+    logging
     optional
     pathOrOff
     period
     reach
     ;
 in
-{
+logging
+// {
   listen = optional endpoint "tcp://127.0.0.1:7717" "The endpoint for agents.";
   key =
     optional absolutePath "/etc/polymeter/collector.key"
@@ -86,6 +88,8 @@ in
     user_bytes_per_second =
       optional (types.ints.between 1000 1000000000000) 67108864
         "The bytes that one user may read a second.";
+    streams = optional (types.ints.between 1 400) 256 "The streams of live values of all users.";
+    user_streams = optional (types.ints.between 1 400) 16 "The streams of live values of one user.";
   };
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"
@@ -113,9 +117,4 @@ in
   munge_socket =
     optional absolutePath "/run/munge/munge.socket.2"
       "The socket of munged, if it is not the default.";
-  log_level = optional types.str "info" "The events to log: a level, also per module.";
-  log_format = optional (types.enum [
-    "text"
-    "json"
-  ]) "text" "The form of log lines.";
 }

@@ -25,16 +25,7 @@ in
   options.services.polymeter-collector = {
     enable = lib.mkEnableOption "Polymeter's collector, which stores what agents send";
 
-    package = lib.mkOption {
-      type = lib.types.package;
-      description = "The package that has `bin/polymeter-collector`.";
-    };
-
-    checkConfig = lib.mkOption {
-      type = lib.types.bool;
-      default = true;
-      description = "Check the configuration with the collector while the system is built.";
-    };
+    inherit (import ./program.nix { inherit lib; } "polymeter-collector") package checkConfig;
 
     openFirewall = lib.mkOption {
       type = lib.types.bool;

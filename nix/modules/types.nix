@@ -15,6 +15,15 @@ in
 {
   inherit optional;
 
+  # The keys of both programs.
+  logging = {
+    log_level = optional types.str "info" "The events to log: a level, also per module.";
+    log_format = optional (types.enum [
+      "text"
+      "json"
+    ]) "text" "The form of log lines.";
+  };
+
   # A period, as polymeter-proto parses it.
   period = types.strMatching "[0-9]+(us|ms|s|min|h|d)";
   periodOrOff = types.strMatching "off|[0-9]+(us|ms|s|min|h|d)";

@@ -24,6 +24,14 @@ impl StepLevel {
         }
     }
 
+    /// Returns the prefix of the selectors of this level in a sampling request at submission.
+    pub const fn selector_prefix(self) -> &'static str {
+        match self {
+            Self::Step => "steps:",
+            Self::Task => "tasks:",
+        }
+    }
+
     /// Returns the level of a series, given whether it has a label; none for a series of a whole job or of a node.
     pub fn of_labels(has_label: impl Fn(&str) -> bool) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|level| has_label(level.as_str()))

@@ -12,6 +12,7 @@
 
 pub mod accepted;
 mod administration;
+mod api_tokens;
 mod backend;
 mod bounds;
 mod digest;
@@ -39,6 +40,7 @@ mod value;
 mod writer;
 
 pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
+pub use crate::api_tokens::{StoredToken, TokenTable};
 pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};

@@ -97,7 +97,7 @@ fn set(line: &mut Line, name: &str, selectors: &[&str], period: &str) -> Result<
 }
 
 fn reset(line: &mut Line, name: &str) -> Result<(), Box<dyn Error>> {
-    line.ask(&Request::Reset(ResetRequest { job: job(name) }))?;
+    line.ask(&Request::Reset(ResetRequest { job: job(name), level: None }))?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod agent;
 pub(crate) mod collector;
 pub(crate) mod configuration;
 pub(crate) mod job_choice;
+pub(crate) mod level_choice;
 pub(crate) mod munge;
 #[cfg(feature = "local")]
 pub(crate) mod read_source;

@@ -4,6 +4,7 @@ use polymeter_proto::control::{Answer, Request, ResetAnswer, ResetRequest};
 
 use crate::client::agent::unexpected;
 use crate::client::job_choice::JobChoice;
+use crate::client::level_choice::LevelChoice;
 use crate::client::target::{ControlTarget, TargetAnswer};
 use crate::control_view::nodes;
 use crate::failure::Failure;
@@ -11,6 +12,9 @@ use crate::output::terminal;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResetArguments {
+    #[command(flatten)]
+    level: LevelChoice,
+
     #[command(flatten)]
     job: JobChoice,
 
@@ -25,7 +29,8 @@ impl ResetArguments {
 }
 
 pub(crate) fn execute(arguments: &ResetArguments) -> Result<(), Failure> {
-    let verb = Request::Reset(ResetRequest { job: arguments.job.id(arguments.target.socket())? });
+    let (job, level) = (arguments.job.id(arguments.target.socket())?, arguments.level.level(&arguments.job)?);
+    let verb = Request::Reset(ResetRequest { job, level });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.is_json()),
         TargetAnswer::Agent(answer) => answer,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::control::{Answer, LeaseAnswer, Request, SetRequest};
-use polymeter_proto::step_level::StepLevel;
 use polymeter_service::clock;
 
 use crate::client::agent::unexpected;
 use crate::client::job_choice::JobChoice;
+use crate::client::level_choice::LevelChoice;
 use crate::client::target::{ControlTarget, TargetAnswer};
 use crate::control_view::nodes;
 use crate::control_view::plan::{cost_text, targets_text};
@@ -21,13 +21,8 @@ pub(crate) struct SetArguments {
     #[arg(required = true, value_name = "SELECTOR=PERIOD")]
     periods: Vec<String>,
 
-    /// Change the periods of each step of the job, instead of those of the job as a whole.
-    #[arg(long, conflicts_with = "tasks")]
-    steps: bool,
-
-    /// Change the periods of each task of every step.
-    #[arg(long)]
-    tasks: bool,
+    #[command(flatten)]
+    level: LevelChoice,
 
     /// The duration of the change. Default: the maximum that is allowed.
     #[arg(long = "for", value_name = "TIME")]
@@ -43,15 +38,6 @@ pub(crate) struct SetArguments {
 impl SetArguments {
     pub(crate) const fn is_json(&self) -> bool {
         self.target.json
-    }
-
-    /// Returns the level of the parts whose periods are requested; none for the job as a whole.
-    const fn level(&self) -> Option<StepLevel> {
-        match (self.steps, self.tasks) {
-            (true, _) => Some(StepLevel::Step),
-            (false, true) => Some(StepLevel::Task),
-            (false, false) => None,
-        }
     }
 
     /// Returns the requested periods by selector.
@@ -83,11 +69,7 @@ fn rows(metrics: &BTreeMap<String, String>, reasons: &BTreeMap<String, String>) 
 pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     let plan = arguments.plan()?;
     let job = arguments.job.id(arguments.target.socket())?;
-    let (level, duration) = (arguments.level(), arguments.duration.clone());
-    if level.is_some() && !arguments.job.is_job() {
-        let message = "cannot change the periods of steps or tasks of the node; name a job with --job";
-        return Err(Failure::Usage(message.to_owned()));
-    }
+    let (level, duration) = (arguments.level.level(&arguments.job)?, arguments.duration.clone());
     let verb = Request::Set(SetRequest { job, level, plan, duration });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.is_json()),

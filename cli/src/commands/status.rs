@@ -4,6 +4,7 @@ use polymeter_proto::control::{Request, StatusReport, StatusRequest, SubjectStat
 
 use crate::client::agent::{AgentOptions, ask_status};
 use crate::failure::Failure;
+use crate::output::layout::width;
 use crate::output::table::{head, table_within};
 use crate::output::{terminal, units};
 
@@ -19,29 +20,35 @@ impl StatusArguments {
     }
 }
 
+/// The width of the output where it is no terminal, in columns.
+const COLUMNS: usize = 80;
+
+/// The width of the labels of the lines about the agent, in columns.
+const LABEL: usize = 11;
+
 pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
     let status = ask_status(&arguments.agent.socket, &Request::Status(StatusRequest {}))?;
     if arguments.is_json() {
         return terminal::print_json(&status);
     }
-    terminal::print(&text(&status, terminal::width_limit(&std::io::stdout())))
+    terminal::print(&text(&status, terminal::width_limit(&std::io::stdout()).unwrap_or(COLUMNS)))
 }
 
-/// Lays out the status.
-fn text(status: &StatusReport, limit: Option<usize>) -> String {
-    let mut text = summary(status);
+/// Lays out the status within `columns`.
+fn text(status: &StatusReport, columns: usize) -> String {
+    let mut text = summary(status, columns);
     text.push('\n');
-    text.push_str(&table_within(&source_rows(&status.subjects), limit));
+    text.push_str(&table_within(&source_rows(&status.subjects), Some(columns)));
     let unavailable = unavailable_rows(&status.subjects);
     if !unavailable.is_empty() {
         text.push_str("\nnot available:\n");
-        text.push_str(&table_within(&unavailable, limit));
+        text.push_str(&table_within(&unavailable, Some(columns)));
     }
     text
 }
 
 /// Formats the lines about the agent as a whole.
-fn summary(status: &StatusReport) -> String {
+fn summary(status: &StatusReport, columns: usize) -> String {
     let counts = &status.counts;
     let refused = match counts.refused {
         0 => String::new(),
@@ -75,7 +82,23 @@ fn summary(status: &StatusReport) -> String {
         ("jobs", untracked_jobs(status)),
         ("cost", Some(cost)),
     ];
-    lines.into_iter().filter_map(|(label, text)| Some(format!("{label:<11}{}\n", text?))).collect()
+    let line = |(label, text): (&str, Option<String>)| {
+        let lines = clause_lines(&text?, columns.saturating_sub(LABEL));
+        Some(format!("{label:<LABEL$}{}\n", lines.join(&format!("\n{:LABEL$}", ""))))
+    };
+    lines.into_iter().filter_map(line).collect()
+}
+
+/// Breaks a text behind commas into lines of at most `columns`. A longer clause has a line of its own.
+fn clause_lines(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for clause in text.split_inclusive(", ") {
+        match lines.last_mut() {
+            Some(line) if width(line) + width(clause.trim_end()) <= columns => line.push_str(clause),
+            _ => lines.push(clause.to_owned()),
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// Formats the state of the connection to the collector, and the data that wait for it.
@@ -111,29 +134,18 @@ fn target_name(subject: &SubjectStatus) -> String {
     subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"))
 }
 
-/// Returns a row for each source of the node and of each job.
+/// Returns a row for each source of the node and of each job, behind one with the name of the target.
 fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
-    let mut rows = vec![head([
-        "TARGET",
-        "SOURCE",
-        "DUE",
-        "TAKEN",
-        "LATE",
-        "MISSED",
-        "ABSENT",
-        "DROPPED",
-        "READ MEAN",
-        "READ MAX",
-    ])];
-    for subject in subjects {
-        let target = target_name(subject);
+    let mut rows =
+        vec![head(["SOURCE", "TAKEN", "LATE", "MISSED", "ABSENT", "DROPPED", "MEAN READ", "LONGEST"])];
+    for subject in subjects.iter().filter(|subject| !subject.sources.is_empty()) {
+        rows.push(vec![target_name(subject)]);
         for source in &subject.sources {
             let tally = &source.tally;
-            let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped]
-                .map(|count| count.to_string());
+            let counts = [tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
             let costs = [source.read_mean_ns, source.read_max_ns].map(units::duration);
-            let names = [target.clone(), source.name.clone()];
-            rows.push(names.into_iter().chain(counts).chain(costs).collect());
+            let name = std::iter::once(format!("  {}", source.name));
+            rows.push(name.chain(counts.map(|count| count.to_string())).chain(costs).collect());
         }
     }
     rows
@@ -184,8 +196,20 @@ mod tests {
             ],
         });
         let status: StatusReport = serde_json::from_value(status).unwrap();
-        snapshot::check("status", &text(&status, None));
-        snapshot::check("status-80-columns", &text(&status, Some(80)));
+        snapshot::check("status", &text(&status, 120));
+        let narrow = text(&status, COLUMNS);
+        assert!(narrow.lines().all(|line| width(line) <= COLUMNS), "{narrow}");
+        snapshot::check("status-80-columns", &narrow);
+    }
+
+    #[test]
+    fn lines_break_behind_commas() {
+        assert_eq!(clause_lines("a b, c d, e", 9), ["a b, c d,", "e"]);
+        assert_eq!(
+            clause_lines("tcp://a-long-address:1, NOT connected", 9),
+            ["tcp://a-long-address:1,", "NOT connected"]
+        );
+        assert_eq!(clause_lines("", 9), [""; 0]);
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl PendingRequests {
             Remote::GrantsLeases => {
                 let is_replaced = |pending: &RoutedRequest| {
                     pending.remote == Remote::GrantsLeases
+                        && pending.level == request.level
                         && pending.selectors.iter().all(|selector| request.selectors.contains(selector))
                 };
                 self.remove(|pending| {
@@ -74,9 +75,11 @@ impl PendingRequests {
             }
             // It is kept as long as the leases that it ends, which a disconnected agent may still have. Root
             // ends all leases.
-            Remote::EndsLeases => {
-                self.remove(|pending| pending.request.job == request.job && (uid == 0 || pending.uid == uid))
-            }
+            Remote::EndsLeases => self.remove(|pending| {
+                pending.request.job == request.job
+                    && (uid == 0 || pending.uid == uid)
+                    && (request.level.is_none() || pending.request.level == request.level)
+            }),
         };
         let Some(until_us) = until_us.filter(|until_us| *until_us > now_us) else { return };
         self.restore(PendingRequest { number: 0, request, uid, at_us, until_us, answered });
@@ -153,6 +156,7 @@ mod tests {
                 job: job.try_into().unwrap(),
                 remote,
                 selectors: is_set.then(|| line.to_owned()).into_iter().collect(),
+                level: None,
                 duration_us: None,
                 line: line.try_into().unwrap(),
             },
@@ -188,6 +192,25 @@ mod tests {
         assert_eq!((resend.uid, resend.at_us), (ADA, 7));
         pending.answered(resend.number, SessionId(2));
         assert_eq!(lines(&pending, 2, 50), [""; 0]);
+    }
+
+    #[test]
+    fn requests_for_steps_are_kept_beside_those_for_the_job() {
+        let of = |mut sent: SentRequest, level: &str, line: &str| {
+            sent.request.level = Some(level.to_owned());
+            sent.request.line = line.try_into().unwrap();
+            sent
+        };
+        let mut pending = PendingRequests::default();
+        pending.add(of(set("7", ADA, "cpu.*", 100, &[]), "step", "steps"), 0);
+        pending.add(set("7", ADA, "cpu.*", 100, &[]), 0);
+        pending.add(of(set("7", ADA, "cpu.*", 100, &[]), "task", "tasks"), 0);
+        pending.add(of(set("7", ADA, "cpu.*", 90, &[]), "step", "later steps"), 0);
+        assert_eq!(lines(&pending, 1, 50), ["cpu.*", "tasks", "later steps"]);
+        pending.add(of(reset("7", ADA, &[]), "step", "reset of steps"), 0);
+        assert_eq!(lines(&pending, 1, 50), ["cpu.*", "tasks", "reset of steps"]);
+        pending.add(reset("7", ADA, &[]), 0);
+        assert_eq!(lines(&pending, 1, 50), ["reset"]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ tests![
     concurrent_prologs_start_one_agent,
     job_is_tracked_when_its_cgroups_appear,
     sampling_requests_wait_for_the_controllers_cgroup,
+    sampling_requests_concern_steps_and_tasks,
     steps_and_tasks_have_separate_series,
     bad_sampling_requests_and_a_missing_agent_fail_no_job,
     reused_job_id_is_a_new_job_and_recreated_cgroups_are_not,
@@ -218,6 +219,46 @@ fn sampling_requests_wait_for_the_controllers_cgroup() {
         let lines = plan["plan"].as_array().cloned().unwrap_or_default();
         lines.iter().any(|line| line["metric"] == "memory.current" && line["period"] == "20ms")
     });
+    drop(agent);
+    node.collector.terminate();
+}
+
+fn sampling_requests_concern_steps_and_tasks() {
+    require(&NEEDS);
+    let node = Node::new(&[("cpu.usage", "1s")]);
+    let mut prolog = node.script("start", "8");
+    let request =
+        "cpu.usage=200ms steps: cpu.usage=20ms, cpu.usage.x=1s tasks: cpu.user=50ms, cpu.system=500us for 1h";
+    prolog.env("SLURM_JOB_COMMENT", format!("polymeter: {request}"));
+    let output = prolog.output().unwrap();
+    assert!(status_and_stderr(&output).contains("cpu.usage.x"), "{}", status_and_stderr(&output));
+    let request = request.replace(", cpu.usage.x=1s", "");
+    let output = node.script("start", "8").args(["--request", &request]).output().unwrap();
+    assert!(output.status.success(), "{}", status_and_stderr(&output));
+    let agent = StartedAgent::of(&node);
+    let job = node.cgroups.job("8");
+    let step = job.step("step_0");
+    let plan = || ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"8\"}\n");
+    let leases = || -> Vec<[String; 3]> {
+        let lines = plan()["plan"].as_array().cloned().unwrap_or_default();
+        let of_lease = lines.iter().filter(|line| line["cause"] == "lease");
+        let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        of_lease.map(|line| ["metric", "level", "period"].map(|key| text(line, key))).collect()
+    };
+    // One period that is too short refuses the request for the tasks, and for nothing else.
+    wait_until("the request is granted", || {
+        leases()
+            == [["cpu.usage", "", "200ms"], ["cpu.usage", "step", "20ms"]].map(|line| line.map(str::to_owned))
+    });
+    let refused = || plan()["refused"].as_array().cloned().unwrap_or_default();
+    let texts = || -> Vec<String> {
+        refused().iter().map(|refused| refused["request"].as_str().unwrap().to_owned()).collect()
+    };
+    wait_until("the refusals are shown", || {
+        texts().iter().filter(|text| ["tasks:cpu.user", "tasks:cpu.system"].contains(&text.as_str())).count()
+            == 2
+    });
+    drop((step, job));
     drop(agent);
     node.collector.terminate();
 }

@@ -12,6 +12,7 @@
     reason = "a fault of a test is a failed test"
 )]
 
+mod api_requests;
 mod bundle;
 mod capacity;
 mod compare;
@@ -19,6 +20,7 @@ mod control;
 mod counters;
 mod delivery;
 mod documents;
+mod ebpf;
 mod everyday;
 mod examples;
 mod export;
@@ -29,6 +31,7 @@ mod full_disk;
 mod jobs;
 mod leases;
 mod ledger;
+mod live;
 mod measuring;
 mod oar;
 mod oar_states;
@@ -39,10 +42,12 @@ mod page;
 mod reading;
 mod refresh_intervals;
 mod remote;
+mod remote_steps;
 mod run;
 mod sampling;
 mod security;
 mod service_user;
+mod site;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
@@ -50,11 +55,13 @@ mod spool;
 mod step_counters;
 mod step_leases;
 mod two_collectors;
+mod units;
 mod unreadable;
 mod watch;
 
 fn main() -> std::process::ExitCode {
     polymeter_e2e::run(&[
+        api_requests::TESTS,
         bundle::TESTS,
         capacity::TESTS,
         compare::TESTS,
@@ -62,6 +69,7 @@ fn main() -> std::process::ExitCode {
         counters::TESTS,
         delivery::TESTS,
         documents::TESTS,
+        ebpf::TESTS,
         everyday::TESTS,
         examples::TESTS,
         export::TESTS,
@@ -72,6 +80,7 @@ fn main() -> std::process::ExitCode {
         jobs::TESTS,
         leases::TESTS,
         ledger::TESTS,
+        live::TESTS,
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,
@@ -82,10 +91,12 @@ fn main() -> std::process::ExitCode {
         reading::TESTS,
         refresh_intervals::TESTS,
         remote::TESTS,
+        remote_steps::TESTS,
         run::TESTS,
         sampling::TESTS,
         security::TESTS,
         service_user::TESTS,
+        site::TESTS,
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,
@@ -93,6 +104,7 @@ fn main() -> std::process::ExitCode {
         step_counters::TESTS,
         step_leases::TESTS,
         two_collectors::TESTS,
+        units::TESTS,
         unreadable::TESTS,
         watch::TESTS,
     ])

@@ -176,7 +176,7 @@ fn the_page_is_drawn_without_network() {
         "{{ const sorting = {heat}.querySelectorAll('select')[1]; sorting.value = 'high'; sorting.dispatchEvent(new Event('change')); }}"
     ));
     assert_ne!(browser.eval(&pixels), by_name);
-    let point = middle(&mut browser, "#heat-map .u-over");
+    let point = browser.middle("#heat-map .u-over");
     browser.mouse("mouseMoved", point, 0);
     let told = browser.eval(&format!("{heat}.querySelector('.readout').textContent"));
     assert!(told.as_str().unwrap().contains("after the start"), "{told}");
@@ -190,15 +190,6 @@ fn the_page_is_drawn_without_network() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// Returns the middle of an element after it was scrolled to.
-fn middle(browser: &mut Browser, selector: &str) -> (f64, f64) {
-    let place = browser.eval(&format!(
-        "(() => {{ const found = document.querySelector('{selector}'); found.scrollIntoView({{ block: 'center' }});
-           const place = found.getBoundingClientRect(); return [place.x + place.width / 2, place.y + place.height / 2]; }})()"
-    ));
-    (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())
-}
-
 fn charts_zoom_with_mouse_and_keyboard() {
     require(&[Need::Chromium]);
     let store = Store::new("burn 500", 1);
@@ -208,7 +199,7 @@ fn charts_zoom_with_mouse_and_keyboard() {
     let ticks = "[...document.querySelectorAll('.uplot canvas')].map((canvas) => canvas.toDataURL())";
     let whole = browser.eval(ticks);
     assert_eq!(range(&mut browser), "");
-    let (x, y) = middle(&mut browser, ".u-over");
+    let (x, y) = browser.middle(".u-over");
     browser.mouse("mousePressed", (x - 60.0, y), 1);
     browser.mouse("mouseMoved", (x, y), 1);
     browser.mouse("mouseReleased", (x + 60.0, y), 1);

@@ -1,19 +1,15 @@
 //! Control of a job on all its nodes through the collector: the owner may, other users may not.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
-use polymeter_e2e::cgroup::{Job, TestCgroups};
-use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
-use polymeter_e2e::fixture::{OTHER_USER, OWNER};
+use polymeter_e2e::daemons::ask;
+use polymeter_e2e::fixture::{NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::munge::Munged;
 use polymeter_e2e::tests;
-use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, TestEnvironment, as_user, pause, program, require, stored, wait_until};
+use polymeter_e2e::two_nodes::{TrackedNode, TwoNodes};
+use polymeter_e2e::{Need, as_user, pause, require, wait_until};
 use polymeter_proto::control::sign;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -24,170 +20,6 @@ tests![
     munge_authenticates_remote_users,
 ];
 
-const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-
-/// A node: an agent that tracks the owner's job x in cgroups of its own.
-struct Node {
-    agent: Agent,
-    env: TestEnvironment,
-    endpoint: String,
-    job: Job,
-}
-
-impl Node {
-    fn start(env: TestEnvironment, endpoint: &str, job: Job) -> Self {
-        let agent = Self::agent(&env, endpoint, &job);
-        Self { agent, env, endpoint: endpoint.to_owned(), job }
-    }
-
-    fn agent(env: &TestEnvironment, endpoint: &str, job: &Job) -> Agent {
-        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms")];
-        let agent = Agent::start(env, &Plan { collector: endpoint, jobs: &[], baseline: &baseline });
-        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.directories});
-        let answer = agent.ask(&register);
-        assert_eq!(answer["answer"], "registered", "{answer}");
-        agent.wait_until_tracked("x", &["v2/cpu.stat", "v1/pids.current"]);
-        agent
-    }
-
-    /// Kills the agent with SIGKILL and starts another.
-    fn crash(&mut self) {
-        self.agent.daemon.signal(Signal::KILL);
-        wait_until("the agent is gone", || !self.agent.daemon.runs());
-        self.agent = Self::agent(&self.env, &self.endpoint, &self.job);
-    }
-
-    /// Returns the effective period of a metric of the job, its cause, and its end.
-    fn in_force(&self, metric: &str) -> Option<(String, String, Option<i64>)> {
-        let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
-        let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
-        let text = |name: &str| Some(line[name].as_str()?.to_owned());
-        Some((text("period")?, text("cause")?, line["until_us"].as_i64()))
-    }
-
-    fn is(&self, metric: &str, period: &str, cause: &str) -> bool {
-        self.in_force(metric).is_some_and(|(effective, reason, _)| effective == period && reason == cause)
-    }
-
-    fn name(&self) -> &str {
-        &self.env.node
-    }
-}
-
-/// Two nodes, their collector, and the command in a directory where ordinary users can run it.
-struct Fixture {
-    // Fields are dropped in this order: the daemons before the directory that they write to.
-    nodes: [Node; 2],
-    collector: Daemon,
-    _sleepers: [Sleeper; 2],
-    _cgroups: TestCgroups,
-    /// The collector's socket.
-    socket: PathBuf,
-    command: PathBuf,
-    env: TestEnvironment,
-}
-
-impl Fixture {
-    fn configuration(env: &TestEnvironment, more: &str) -> String {
-        let path = |name: &str| env.path(name).display().to_string();
-        let (socket, requests) = (path("control.sock"), path("requests.json"));
-        format!("control_socket = \"{socket}\"\npending_requests_file = \"{requests}\"\n{more}")
-    }
-
-    /// Kills the collector with SIGKILL and starts another in its place.
-    fn crash_collector(&mut self) {
-        self.collector.signal(Signal::KILL);
-        wait_until("the collector is gone", || !self.collector.runs());
-        let more = Self::configuration(&self.env, "");
-        self.collector = collector_with(&self.env, &self.env.endpoint(), &more).0;
-    }
-
-    fn new(more: &str) -> Self {
-        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-        let socket = env.path("control.sock");
-        let more = Self::configuration(&env, more);
-        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
-        let sleepers = [Sleeper::start(), Sleeper::start()];
-        let node = |number: usize| {
-            let job = cgroups.job(&format!("x{number}"));
-            job.enter(sleepers[number].pid());
-            Node::start(TestEnvironment::new(), &endpoint, job)
-        };
-        let mut nodes = [node(0), node(1)];
-        nodes.sort_by(|a, b| a.name().cmp(b.name()));
-        fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
-        let command = env.path("polymeter");
-        fs::copy(program("polymeter").get_program(), &command).unwrap();
-        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
-        let fixture = Self { nodes, collector, _sleepers: sleepers, _cgroups: cgroups, socket, command, env };
-        wait_until("the collector knows both nodes", || fixture.known() == 2);
-        fixture
-    }
-
-    /// Returns the number of the job's nodes that the collector knows.
-    fn known(&self) -> usize {
-        let answer = ask(&self.socket, "{\"verb\":\"plan\",\"job\":\"x\"}\n");
-        answer["nodes"].as_array().map_or(0, Vec::len)
-    }
-
-    /// Returns the output of the command, called by a user who is on none of the job's nodes.
-    fn user(&self, uid: u32, arguments: &[&str]) -> Output {
-        Command::new("setpriv")
-            .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
-            .arg(&self.command)
-            .args(arguments)
-            .env("POLYMETER_COLLECTOR", &self.socket)
-            .env_remove("SLURM_JOB_ID")
-            .env_remove("OAR_JOB_ID")
-            .current_dir("/")
-            .output()
-            .unwrap()
-    }
-
-    /// Returns each node's answer, and the exit status.
-    fn answers(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
-        let output = self.user(uid, &[arguments, &["--json", "--job", "x"]].concat());
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        let answer =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
-        (answer, output.status.code().unwrap())
-    }
-
-    /// Returns the error message of a refused command; its exit status must be 1.
-    fn refused(&self, uid: u32, arguments: &[&str]) -> String {
-        let output = self.user(uid, arguments);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
-        assert!(output.stdout.is_empty(), "{:?}", String::from_utf8_lossy(&output.stdout));
-        stderr
-    }
-
-    fn both_have(&self, metric: &str, period: &str, cause: &str) -> bool {
-        self.nodes.iter().all(|node| node.is(metric, period, cause))
-    }
-
-    /// Returns the times at which each node changed the period of a metric to `period_us`, in microseconds since the
-    /// epoch.
-    fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
-        let mut reader = self.env.reader();
-        let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
-        let mut changes = reader.plan_changes(job.job_key).unwrap();
-        changes.retain(|change| change.metric == metric && change.new_period_us == Some(period_us));
-        changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
-    }
-
-    fn end(self) {
-        for node in &self.nodes {
-            assert_eq!(node.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-        }
-        stored::wait_for_end(&self.env, "x");
-        for node in self.nodes {
-            node.agent.daemon.terminate();
-        }
-        self.collector.terminate();
-    }
-}
-
 /// Returns the collector's answer to a user at its socket.
 fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
     as_user((uid, uid), || ask(socket, line))
@@ -195,12 +27,12 @@ fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
 
 fn only_the_owner_changes_all_nodes_at_one_time() {
     require(&NEEDS);
-    let fixture = Fixture::new("");
+    let fixture = TwoNodes::new("");
     let (answer, status) = fixture.answers(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
     assert_eq!(status, 0, "{answer}");
     let nodes = answer["nodes"].as_array().unwrap();
     let names: Vec<_> = nodes.iter().map(|node| node["node"].as_str().unwrap()).collect();
-    assert_eq!(names, fixture.nodes.each_ref().map(Node::name));
+    assert_eq!(names, fixture.nodes.each_ref().map(TrackedNode::name));
     for node in nodes {
         assert_eq!(node["answer"]["metrics"]["cpu.usage"], "5ms", "{node}");
     }
@@ -266,7 +98,7 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
 
 fn disconnected_agent_receives_pending_requests() {
     require(&NEEDS);
-    let mut fixture = Fixture::new("");
+    let mut fixture = TwoNodes::new("");
     fixture.nodes[1].agent.daemon.signal(Signal::STOP);
     let (answer, status) = fixture.answers(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
     assert_eq!(status, 1, "{answer}");
@@ -325,7 +157,7 @@ fn munge_authenticates_remote_users() {
         "control_listen = \"tcp://127.0.0.1:0\"\nauth = \"munge\"\nmunge_socket = \"{}\"\n",
         munged.socket().display()
     );
-    let fixture = Fixture::new(&more);
+    let fixture = TwoNodes::new(&more);
     let log = fixture.collector.log();
     let (_, address) = log.split_once("tcp://").unwrap();
     let address = address.split_whitespace().next().unwrap();

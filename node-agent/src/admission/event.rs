@@ -25,8 +25,8 @@ use crate::targets::TargetKey;
 pub(crate) enum LeaseOrigin {
     /// A client of the control socket or of the collector.
     Client(LeaseReply),
-    /// The owner of a job at submission, with the announcement that waits for the answer.
-    Submission(Identifier, Option<AnnouncementReply>),
+    /// The owner of a job at submission, with the level of the request and the announcement that waits for the answer.
+    Submission(Identifier, Option<StepLevel>, Option<AnnouncementReply>),
 }
 
 /// The recent mean time of a read of each source, in nanoseconds, by job and source.
@@ -50,8 +50,9 @@ pub(crate) enum OpenReason {
 pub(crate) enum AdmissionEvent {
     /// A lease is requested. The read times are those of all targets.
     LeaseRequested(LeaseRequest, LeaseOrigin, ReadTimes),
-    /// The leases of a principal on a target are to end; all leases if the principal is an administrator.
-    LeasesReset(Principal, TargetKey, ResetReply),
+    /// The leases of a principal on a target are to end, with a level those of steps or tasks only; all of these if the principal is an
+    /// administrator.
+    LeasesReset(Principal, TargetKey, Option<StepLevel>, ResetReply),
     /// The metrics of a target are requested.
     MetricsRequested(Principal, TargetKey, MetricsReply, ReadTimes),
     /// Leases may have expired.

@@ -177,17 +177,21 @@ fn check_budgets(
     Err(LeaseError::OverBudget { limit, cost, instead })
 }
 
-/// Ends the leases of a principal on a target; an administrator ends all. Returns how many ended.
+/// Ends the leases of a principal on a target, with a level those of steps or tasks only; an administrator ends those of all. Returns how
+/// many ended.
 pub(super) fn reset(
     targets: &mut Targets,
     principal: Principal,
     key: &TargetKey,
+    level: Option<StepLevel>,
     out: &mut Vec<AdmissionEffect>,
 ) -> Result<usize, AccessError> {
     targets.access(principal, key, Access::Change)?;
     let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
-    let is_own = |lease: &Lease| principal.can_access(Some(lease.principal.uid));
-    Ok(end_leases(key, target, is_own, out))
+    let is_ended = |lease: &Lease| {
+        principal.can_access(Some(lease.principal.uid)) && (level.is_none() || lease.level == level)
+    };
+    Ok(end_leases(key, target, is_ended, out))
 }
 
 /// Ends the leases that have expired.

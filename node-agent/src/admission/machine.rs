@@ -81,8 +81,8 @@ impl Admission {
                 self.waiting.push_back((Served::Metrics(principal, key, reply), read_times));
                 self.serve_next(targets, now, out);
             }
-            AdmissionEvent::LeasesReset(principal, key, reply) => {
-                let answer = leases::reset(targets, principal, &key, out);
+            AdmissionEvent::LeasesReset(principal, key, level, reply) => {
+                let answer = leases::reset(targets, principal, &key, level, out);
                 out.push(AdmissionEffect::AnswerReset(reply, answer));
             }
             AdmissionEvent::LeasesExpired => leases::expire(targets, now, out),

@@ -281,6 +281,15 @@ impl ActiveSource {
         group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }
 
+    /// Returns the number of values of one group that were due at its last reading: those that its device has.
+    fn due(&self, group: &Group) -> u64 {
+        let columns = group.columns();
+        if !self.reading.has_lacking() {
+            return columns;
+        }
+        columns - group.slots.iter().filter(|slot| self.reading.is_lacking(**slot)).count() as u64
+    }
+
     /// Counts the samples of one group at one deadline, and `missed` deadlines before it. Returns these counts alone.
     pub(super) fn count(
         &mut self,
@@ -290,13 +299,13 @@ impl ActiveSource {
         recorded: Result<u64, Full>,
     ) -> Tally {
         let Some(group) = self.groups.get(group) else { return Tally::default() };
-        let columns = group.columns();
+        let (columns, due) = (group.columns(), self.due(group));
         let present = recorded.unwrap_or_else(|Full| self.present(group));
         let counted = Tally {
-            due: columns * (missed + 1),
+            due: columns * missed + due,
             missed: columns * missed,
             taken: present,
-            absent: columns - present,
+            absent: due.saturating_sub(present),
             late: if late { present } else { 0 },
             dropped: if recorded.is_ok() { 0 } else { present },
         };
@@ -325,6 +334,22 @@ impl ActiveSource {
             }
         }
         sum
+    }
+
+    /// Records the time of a value of a group from the slow lane, on the monotonic clock. Returns false for a group of a former plan
+    /// whose series have a value with this time already.
+    pub(super) fn take_time(&mut self, group: usize, at_ns: u64) -> bool {
+        let Some(taken) = self.groups.get(group) else { return false };
+        let is_same = |(other, of_plan): (usize, &Group)| {
+            other != group
+                && of_plan.recorded_ns == at_ns
+                && of_plan.slots.iter().any(|slot| taken.slots.contains(slot))
+        };
+        if group >= self.planned && self.groups.iter().enumerate().any(is_same) {
+            return false;
+        }
+        self.groups.iter_mut().skip(group).take(1).for_each(|taken| taken.recorded_ns = at_ns);
+        true
     }
 
     /// Drops the groups of a former plan, once nothing waits for their values.

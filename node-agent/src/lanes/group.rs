@@ -49,13 +49,15 @@ pub struct Group {
     pub(crate) is_in_order: bool,
     /// The index of the shape in the batch with the given number.
     in_batch: Option<(u64, ShapeIndex)>,
+    /// The time of its last value from the slow lane on the monotonic clock, in nanoseconds.
+    pub(super) recorded_ns: u64,
 }
 
 impl Group {
     /// Creates a group whose columns are the given slots.
     pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
         let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
-        Self { shape, slots, is_in_order, in_batch: None }
+        Self { shape, slots, is_in_order, in_batch: None, recorded_ns: 0 }
     }
 
     /// Returns the period at which it is sampled.

@@ -79,14 +79,11 @@ impl SlowReads {
         self.is_hung
     }
 
-    /// Records that a deadline of a group has passed.
+    /// Records that a deadline of a group has passed. A reading out of schedule that the group waits for is that of the deadline, too: a
+    /// read gives each series one value.
     pub(super) fn deadline(&mut self, group: usize, deadline: Deadline, now_ns: u64) -> Passed {
-        let is_of_group = |waiting: &&mut Waiting| waiting.group == group && waiting.deadline.is_some();
-        let outlasted = match self.waiting.iter_mut().find(is_of_group) {
-            Some(waiting) => {
-                waiting.deadline = Some(deadline);
-                true
-            }
+        let outlasted = match self.waiting.iter_mut().find(|waiting| waiting.group == group) {
+            Some(waiting) => waiting.deadline.replace(deadline).is_some(),
             None => {
                 self.waiting.push(Waiting { group, deadline: Some(deadline) });
                 false
@@ -213,6 +210,18 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| reads.next_waiting()).count(), 2);
         assert!(reads.take_wanted_again() && !reads.take_wanted_again());
         assert!(reads.read_now(2, 2));
+    }
+
+    #[test]
+    fn a_deadline_takes_over_a_reading_out_of_turn() {
+        let mut reads = SlowReads::default();
+        assert!(reads.read_now(2, 0));
+        let passed = reads.deadline(1, at(1), S);
+        assert_eq!(passed, Passed { missed: 0, must_request: false, is_newly_hung: false });
+        reads.finish();
+        let waiting: Vec<Waiting> = std::iter::from_fn(|| reads.next_waiting()).collect();
+        let expected = [Waiting { group: 1, deadline: Some(at(1)) }, Waiting { group: 0, deadline: None }];
+        assert_eq!(waiting, expected);
     }
 
     proptest! {

@@ -148,6 +148,11 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
     }
     while let Some(waiting) = source.slow.next_waiting() {
         let dated = waiting.dated(finished.began_ns, finished.ended_ns);
+        if !source.take_time(waiting.group, dated.at_ns) {
+            let missed = u64::from(waiting.deadline.is_some());
+            recorder.count(&source.count_missed(waiting.group, missed));
+            continue;
+        }
         let before_end_us = finished.ended_ns.saturating_sub(dated.at_ns) / 1_000;
         source.time_us = finished.ended_us.saturating_sub_unsigned(before_end_us);
         let period_ns = source.groups.get(waiting.group).map_or(0, |group| group.period().as_nanos());

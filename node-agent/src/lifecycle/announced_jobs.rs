@@ -9,7 +9,7 @@ use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::series::Identifier;
 
 use crate::admission::JOBS;
-use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec};
+use crate::request::{LeaseError, LeaseGrant, RefusedRequest, RegisterError, SamplingRequest, StartSpec};
 use crate::targets::Now;
 
 /// The time for which a job is kept after its cgroups disappeared, until the scheduler reports its end, in nanoseconds.
@@ -40,8 +40,10 @@ pub(super) struct AnnouncedJob {
     alias: Option<Identifier>,
     /// The job as the data name it; none before it is tracked.
     pub(super) job: Option<Arc<Job>>,
-    /// The owner's sampling request, until it is granted or refused.
-    pub(super) sampling: Option<SamplingRequest>,
+    /// The owner's sampling requests, each until it is granted or refused.
+    pub(super) sampling: Vec<SamplingRequest>,
+    /// The outcome of those that were answered, for an announcement that waits for all of them.
+    pub(super) outcome: Option<Result<LeaseGrant, LeaseError>>,
     /// The owner's sampling request if it cannot be parsed, until the job is tracked.
     pub(super) refused: Option<RefusedRequest>,
     /// The time at which it is forgotten; none while its cgroups exist.
@@ -76,7 +78,8 @@ impl AnnouncedJobs {
             },
             alias: None,
             job: None,
-            sampling: None,
+            sampling: Vec::new(),
+            outcome: None,
             refused: None,
             forget_ns: Some(now.monotonic_ns.saturating_add(WITHOUT_CGROUPS_NS)),
             is_over: false,
@@ -93,7 +96,9 @@ impl AnnouncedJobs {
         }
         metadata.gpu_devices = spec.gpu_devices.or(metadata.gpu_devices.take());
         job.alias = spec.alias.or(job.alias);
-        job.sampling = spec.sampling.or(job.sampling);
+        if !spec.sampling.is_empty() {
+            job.sampling = spec.sampling;
+        }
         job.refused = spec.refused.or(job.refused);
         self.0.insert(spec.job_id, job);
         Ok(())
@@ -162,7 +167,7 @@ mod tests {
             cluster: None,
             owner_uid: Some(7),
             owner: None,
-            sampling: None,
+            sampling: Vec::new(),
             refused: None,
             facts: JobFacts::default(),
             details: JobDetails::default(),

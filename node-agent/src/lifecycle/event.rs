@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::step_level::StepLevel;
 
 use super::found_job::FoundJob;
 use crate::admission::Descriptors;
@@ -94,7 +95,16 @@ pub(crate) enum LifecycleEvent {
         name: Option<Identifier>,
     },
     /// The lease that the owner of a job requested at submission was granted or refused.
-    SubmissionAnswered(Identifier, Result<LeaseGrant, LeaseError>, Option<AnnouncementReply>),
+    SubmissionAnswered {
+        /// The job.
+        job_id: Identifier,
+        /// The level that it concerns.
+        level: Option<StepLevel>,
+        /// The outcome.
+        result: Result<LeaseGrant, LeaseError>,
+        /// The announcement that waits for the outcome of all levels; none before the last one.
+        reply: Option<AnnouncementReply>,
+    },
     /// The files of a target must be opened anew.
     FilesChanged(TargetKey),
     /// The configuration was reloaded: the cluster's name, and the standing layers of the plan.
@@ -135,7 +145,7 @@ pub(crate) enum LifecycleTask {
     },
     /// Look up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`], later if the name service is needed.
     LookUpOwner(TargetKey, OwnerHint),
-    /// Request the lease of the owner's request at submission. Answered by [`LifecycleEvent::SubmissionAnswered`].
+    /// Request the lease of an owner's request at submission. Answered by [`LifecycleEvent::SubmissionAnswered`].
     RequestLease(LeaseRequest, Identifier, Option<AnnouncementReply>),
 }
 

@@ -3,35 +3,39 @@
 
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
+use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
 
-use crate::request::{LeaseError, LeaseGrant, RefusedRequest};
+use crate::request::{LeaseError, LeaseGrant, RefusedRequest, SamplingRequest};
 
-/// Returns the requests among `metrics` that `outcome` refuses: all of them in case of an error. For a granted lease,
+/// Returns the parts of `sampling` that `outcome` refuses: all of them in case of an error. For a granted lease,
 /// these are the unavailable metrics that were requested by name; a glob may miss some.
 pub(super) fn refused_by(
-    metrics: &[(Selector, Period)],
+    sampling: &SamplingRequest,
     outcome: &Result<LeaseGrant, LeaseError>,
 ) -> Vec<RefusedRequest> {
     match outcome {
-        Err(error) => refuse_all(metrics, &error.to_string()),
+        Err(error) => refuse_all(sampling, &error.to_string()),
         Ok(granted) => {
             let missing = |(selector, period): &(Selector, Period)| {
                 let named = granted.unavailable.iter().find(|(metric, _)| metric == selector.as_str());
-                named.map(|(_, reason)| refused(selector, *period, reason))
+                named.map(|(_, reason)| refused(sampling.level, selector, *period, reason))
             };
-            metrics.iter().filter_map(missing).collect()
+            sampling.metrics.iter().filter_map(missing).collect()
         }
     }
 }
 
-/// Refuses all requests for one reason.
-pub(super) fn refuse_all(metrics: &[(Selector, Period)], reason: &str) -> Vec<RefusedRequest> {
-    metrics.iter().map(|(selector, period)| refused(selector, *period, reason)).collect()
+/// Refuses all parts of `sampling` for one reason.
+pub(super) fn refuse_all(sampling: &SamplingRequest, reason: &str) -> Vec<RefusedRequest> {
+    let refused =
+        |(selector, period): &(Selector, Period)| refused(sampling.level, selector, *period, reason);
+    sampling.metrics.iter().map(refused).collect()
 }
 
-fn refused(selector: &Selector, period: Period, reason: &str) -> RefusedRequest {
-    RefusedRequest { request: Text::of(selector.as_str()), period: Some(period), reason: Text::of(reason) }
+fn refused(level: Option<StepLevel>, selector: &Selector, period: Period, reason: &str) -> RefusedRequest {
+    let request = Text::of(&format!("{}{selector}", level.map_or("", StepLevel::selector_prefix)));
+    RefusedRequest { request, period: Some(period), reason: Text::of(reason) }
 }
 
 #[cfg(test)]
@@ -42,8 +46,11 @@ mod tests {
     #[test]
     fn an_error_refuses_all_and_a_missing_metric_only_what_named_it() {
         let metrics = ["perf.*", "perf.cycles"].map(|selector| (selector.parse().unwrap(), Period::SECOND));
-        let all = refused_by(&metrics, &Err(LeaseError::TooMany(64)));
+        let of = |level| SamplingRequest { level, metrics: metrics.clone().into(), duration_us: None };
+        let all = refused_by(&of(None), &Err(LeaseError::TooMany(64)));
         assert_eq!(all.iter().map(|one| one.request.as_str()).collect::<Vec<_>>(), ["perf.*", "perf.cycles"]);
+        let of_steps = refuse_all(&of(Some(StepLevel::Step)), "too late");
+        assert_eq!(of_steps[0].request.as_str(), "steps:perf.*");
         let missing = |metric: &str| (metric.to_owned(), "the CPU has no such counter".to_owned());
         let unavailable = vec![missing("perf.cycles"), missing("perf.instructions")];
         let granted = LeaseGrant {
@@ -54,7 +61,7 @@ mod tests {
             cost: Cost::default(),
             until_us: 0,
         };
-        let some = refused_by(&metrics, &Ok(granted));
+        let some = refused_by(&of(None), &Ok(granted));
         assert_eq!(some.len(), 1);
         assert_eq!(some[0].request.as_str(), "perf.cycles");
         assert_eq!(some[0].reason.as_str(), "the CPU has no such counter");

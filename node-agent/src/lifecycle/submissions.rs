@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{Event, JobDetailsUpdate, JobFacts, JobFactsUpdate, RequestRefused};
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 
 use super::announced_jobs::AnnouncedJobs;
 use super::event::{LifecycleEffect, LifecycleTask};
@@ -56,54 +57,86 @@ fn set_gpu_devices(
     }
 }
 
-/// Requests a lease for the owner's request at submission, as if the owner requested it now. If none of it can be
-/// sampled yet, the request is kept: the cgroup of another controller may follow.
-pub(super) fn request_lease(
-    announced: &AnnouncedJobs,
+/// Requests leases for the owner's requests at submission, as if the owner requested them now. A request of which nothing can be
+/// sampled yet is kept: the cgroup of another controller may follow. The announcement `reply` waits for the outcome of the last one.
+pub(super) fn request_leases(
+    announced: &mut AnnouncedJobs,
     targets: &Targets,
     job_id: &Identifier,
-    reply: Option<AnnouncementReply>,
+    mut reply: Option<AnnouncementReply>,
     out: &mut Vec<LifecycleEffect>,
 ) {
-    let sampling = announced.get(job_id).and_then(|announced| announced.sampling.clone());
     let owner_uid = targets.job(job_id).and_then(|target| target.owner_uid);
-    match (sampling, owner_uid, reply) {
-        (Some(SamplingRequest { metrics, duration_us }), Some(uid), reply) => {
-            // A request at submission has an ordinary user's rights, even if its owner is an administrator.
-            let principal = Principal { uid, administrator: false };
+    if let (Some(announced), Some(uid)) = (announced.get_mut(job_id), owner_uid) {
+        announced.outcome = None;
+        // A request at submission has an ordinary user's rights, even if its owner is an administrator.
+        let principal = Principal { uid, administrator: false };
+        let count = announced.sampling.len();
+        for (position, SamplingRequest { level, metrics, duration_us }) in
+            (1..).zip(announced.sampling.clone())
+        {
             let key = Some(job_id.clone());
             let request =
-                LeaseRequest { principal, job_id: key, level: None, metrics, since_us: None, duration_us };
+                LeaseRequest { principal, job_id: key, level, metrics, since_us: None, duration_us };
+            let reply = if position == count { reply.take() } else { None };
             out.push(LifecycleTask::RequestLease(request, job_id.clone(), reply).into());
         }
-        (_, _, Some(reply)) => out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None))),
-        (_, _, None) => {}
+    }
+    if let Some(reply) = reply {
+        out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None)));
     }
 }
 
-/// Keeps the refused parts of the request at submission.
+/// Keeps the refused parts of the request at submission for a level.
 pub(super) fn answered(
     announced: &mut AnnouncedJobs,
     targets: &mut Targets,
     job_id: &Identifier,
+    level: Option<StepLevel>,
     result: &Result<LeaseGrant, LeaseError>,
     now: Now,
     out: &mut Vec<LifecycleEffect>,
 ) {
     let Some(announced) = announced.get_mut(job_id) else { return };
-    let Some(sampling) = announced.sampling.take() else { return };
-    let refused = refused_by(&sampling.metrics, result);
+    let Some(position) = announced.sampling.iter().position(|sampling| sampling.level == level) else {
+        return;
+    };
     let can_wait = matches!(result, Err(LeaseError::Unavailable(_)));
-    if can_wait {
-        announced.sampling = Some(sampling);
+    let refused =
+        announced.sampling.get(position).map(|sampling| refused_by(sampling, result)).unwrap_or_default();
+    if !can_wait {
+        announced.sampling.remove(position);
     }
     let Some(target) = targets.get_mut(&Some(job_id.clone())) else { return };
     if can_wait {
-        target.refused.defer(refused);
+        target.refused.defer(level, refused);
     } else {
-        target.refused.defer(Vec::new());
+        target.refused.defer(level, Vec::new());
         refuse_requests(targets, job_id, refused, now, out);
     }
+}
+
+/// Adds the answer to one of the owner's requests to the outcome of all: the first refusal, else the first lease. Returns it if this was
+/// the last one.
+pub(super) fn merge(
+    announced: &mut AnnouncedJobs,
+    job_id: &Identifier,
+    result: Result<LeaseGrant, LeaseError>,
+    is_last: bool,
+) -> Option<Result<LeaseGrant, LeaseError>> {
+    let mut announced = announced.get_mut(job_id);
+    let former = announced.as_mut().and_then(|announced| announced.outcome.take());
+    let outcome = match (former, result) {
+        (Some(Err(error)), _) | (_, Err(error)) => Err(error),
+        (Some(Ok(first)), Ok(_)) | (None, Ok(first)) => Ok(first),
+    };
+    if is_last {
+        return Some(outcome);
+    }
+    if let Some(announced) = announced {
+        announced.outcome = Some(outcome);
+    }
+    None
 }
 
 /// Refuses requests that could not be granted until the end of a job.
@@ -115,12 +148,13 @@ pub(super) fn refuse_deferred(
     out: &mut Vec<LifecycleEffect>,
 ) {
     let announced = announced.get_mut(job_id);
-    let sampling = announced.and_then(|announced| announced.sampling.take());
+    let sampling = announced.map(|announced| std::mem::take(&mut announced.sampling)).unwrap_or_default();
     let Some(target) = targets.get_mut(&Some(job_id.clone())) else { return };
     let mut deferred = target.refused.take_deferred();
-    if let Some(sampling) = sampling.filter(|_| deferred.is_empty()) {
-        // The request was never served.
-        deferred = refuse_all(&sampling.metrics, "the owner of the job could not be determined");
+    if deferred.is_empty() {
+        // The requests were never served.
+        let reason = "the owner of the job could not be determined";
+        deferred = sampling.iter().flat_map(|sampling| refuse_all(sampling, reason)).collect();
     }
     refuse_requests(targets, job_id, deferred, now, out);
 }

@@ -7,6 +7,7 @@ use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
 
 use crate::plan::Layer;
@@ -43,8 +44,8 @@ pub struct StartSpec {
     pub owner_uid: Option<u32>,
     /// The owner's name.
     pub owner: Option<Identifier>,
-    /// The owner's sampling request at submission.
-    pub sampling: Option<SamplingRequest>,
+    /// The owner's sampling requests at submission, at most one for each level.
+    pub sampling: Vec<SamplingRequest>,
     /// A sampling request at submission that cannot be parsed.
     pub refused: Option<RefusedRequest>,
     /// Further facts from the scheduler.
@@ -58,6 +59,8 @@ pub struct StartSpec {
 /// A sampling request of a job's owner at submission. It becomes a lease of the owner, within the limits of leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SamplingRequest {
+    /// Steps or tasks of the job; none for the job as a whole.
+    pub level: Option<StepLevel>,
     /// The metrics, each with its period.
     pub metrics: Vec<(Selector, Period)>,
     /// The duration, in microseconds; none for the longest that is allowed.

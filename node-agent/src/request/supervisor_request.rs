@@ -3,6 +3,7 @@
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 use tokio::sync::oneshot;
 
 use super::access::AccessError;
@@ -29,8 +30,9 @@ pub enum SupervisorRequest {
     End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
     /// Grants a lease.
     Set(Box<LeaseRequest>, LeaseReply),
-    /// Ends the principal's leases on a job, or all leases for an administrator; the answer is their number.
-    Reset(Principal, Option<Identifier>, ResetReply),
+    /// Ends the principal's leases on a job, or all leases for an administrator; with a level those of steps or tasks only. The answer is
+    /// their number.
+    Reset(Principal, Option<Identifier>, Option<StepLevel>, ResetReply),
     /// Puts a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Puts a user-supplied value into the data.

@@ -83,7 +83,7 @@ impl SourceKind for AgentKind {
 
 /// Returns true if a source with these slots reads the account of a job.
 pub(crate) fn reads_cpu_account(slots: &[Slot]) -> bool {
-    let field = |slot: &Slot| slot.definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+    let field = |slot: &Slot| slot.definition.metric.field_of(KIND);
     slots.iter().any(|slot| field(slot) == Some(JOB_CPU_TIME))
 }
 
@@ -116,7 +116,7 @@ struct AgentSource {
 impl AgentSource {
     fn new(counters: Arc<Counters>, wanted: &[Definition]) -> Self {
         let field = |definition: &Definition| {
-            let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
+            let name = definition.metric.field_of(KIND)?;
             let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
             Some((Slot { definition: definition.clone(), labels: Labels::default() }, *compute))
         };

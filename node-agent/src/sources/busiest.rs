@@ -129,7 +129,7 @@ struct Busiest {
 impl Busiest {
     fn new(proc: &Path, selection: &Selection, wanted: &[Definition]) -> Self {
         let field_of = |definition: &Definition| {
-            let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
+            let name = definition.metric.field_of(KIND)?;
             FIELDS.iter().find(|(field, _)| *field == name).map(|(_, field)| *field)
         };
         let wanted: Vec<(&Definition, Field)> =

@@ -114,7 +114,12 @@ impl SourceKind for FilesystemKind {
 
 /// Returns the mounts that have space of their own.
 fn with_space(mounts: Vec<Mount>) -> Vec<Mount> {
-    visible(mounts).into_iter().filter(|mount| !WITHOUT_SPACE.contains(&mount.fs_type.as_str())).collect()
+    visible(mounts).into_iter().filter(has_space).collect()
+}
+
+/// Returns true for a mount that has space of its own.
+pub(super) fn has_space(mount: &Mount) -> bool {
+    !WITHOUT_SPACE.contains(&mount.fs_type.as_str())
 }
 
 /// One mounted file system.
@@ -133,7 +138,7 @@ impl FileSystemSource {
         let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())]);
         let labels = labels.map_err(|invalid| format!("its path is not a valid label: {invalid}"))?;
         let field = |definition: &Definition| {
-            let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
+            let name = definition.metric.field_of(KIND)?;
             let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
             Some((Slot { definition: definition.clone(), labels: labels.clone() }, *compute))
         };

@@ -81,7 +81,7 @@ impl ProcessSumSource {
     fn new(proc: &Path, members: Members, kind: &str) -> Self {
         let of_metric = |metric| {
             let definition = Definition::of(metric);
-            let name = metric.origins.iter().find_map(|origin| origin.field_of(kind))?;
+            let name = metric.field_of(kind)?;
             let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
             Some((Slot { definition, labels: Labels::default() }, (*compute, IO_FIELDS.contains(&name))))
         };

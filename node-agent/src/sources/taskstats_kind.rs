@@ -91,7 +91,7 @@ impl SourceKind for TaskstatsKind {
 }
 
 fn field_of(definition: &Definition) -> Option<&'static str> {
-    definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))
+    definition.metric.field_of(KIND)
 }
 
 fn is_of_delays(definition: &Definition) -> bool {

@@ -118,8 +118,8 @@ impl Dispatcher {
                 self.record_plan_change(job, level, change).await;
             }
             AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => drop(reply.send(answer)),
-            AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, reply), answer) => {
-                let event = LifecycleEvent::SubmissionAnswered(job_id, answer, reply);
+            AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, level, reply), result) => {
+                let event = LifecycleEvent::SubmissionAnswered { job_id, level, result, reply };
                 return Some(AnyEvent::Lifecycle(event));
             }
             AdmissionEffect::AnswerReset(reply, answer) => drop(reply.send(answer)),
@@ -219,7 +219,7 @@ impl Dispatcher {
                 self.looked_up(looked_up)
             }
             LifecycleTask::RequestLease(request, job_id, reply) => {
-                let origin = LeaseOrigin::Submission(job_id, reply);
+                let origin = LeaseOrigin::Submission(job_id, request.level, reply);
                 let read_times = self.edge.shared.stats_cache.read_times();
                 let event = AdmissionEvent::LeaseRequested(request, origin, read_times);
                 return Some(AnyEvent::Admission(event));

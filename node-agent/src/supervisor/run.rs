@@ -21,6 +21,7 @@ use super::{calibrator, notices, processes, view};
 use crate::admission::{Admission, AdmissionEvent, ExerciseTimes, LeaseOrigin};
 use crate::cgroups::Mounts;
 use crate::config::AgentConfig;
+use crate::file_pages::{self, Release};
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
@@ -47,6 +48,7 @@ pub(crate) struct Supervisor {
     config: AgentConfig,
     core: Dispatcher,
     cpu_meter: CpuMeter,
+    release: Release,
     placement: Placement,
     rights: watch::Sender<Rights>,
 }
@@ -80,7 +82,7 @@ impl Supervisor {
             lifecycle,
             Edge::new(&config, mounts, cpus, shared),
         );
-        Self { config, core, cpu_meter: CpuMeter::default(), placement, rights }
+        Self { config, core, cpu_meter: CpuMeter::default(), release: Release::default(), placement, rights }
     }
 
     /// Returns the watcher of exits, for a thread of its own; none if it is unavailable.
@@ -153,6 +155,7 @@ impl Supervisor {
                 _ = waits.rescan.tick() => self.rescan().await,
                 _ = waits.measure_cpu.tick() => {
                     self.measure_cpu().await;
+                    self.release_pages();
                     if self.is_idle() {
                         break;
                     }
@@ -241,6 +244,13 @@ impl Supervisor {
         }
     }
 
+    /// Unmaps the pages of the program that only the start or the opening of sources has used.
+    fn release_pages(&mut self) {
+        if self.release.is_due(self.core.edge.shared.counters.sources.load(Relaxed)) {
+            file_pages::release();
+        }
+    }
+
     /// Returns true if the agent is to exit when idle, has been idle for a while, and the collector has acknowledged
     /// everything.
     fn is_idle(&mut self) -> bool {
@@ -287,8 +297,8 @@ impl Supervisor {
                 let (origin, read_times) = (LeaseOrigin::Client(reply), shared.stats_cache.read_times());
                 self.core.admission(AdmissionEvent::LeaseRequested(*request, origin, read_times)).await;
             }
-            SupervisorRequest::Reset(principal, key, reply) => {
-                self.core.admission(AdmissionEvent::LeasesReset(principal, key, reply)).await;
+            SupervisorRequest::Reset(principal, key, level, reply) => {
+                self.core.admission(AdmissionEvent::LeasesReset(principal, key, level, reply)).await;
             }
             SupervisorRequest::Metrics(principal, key, reply) => {
                 let read_times = shared.stats_cache.read_times();

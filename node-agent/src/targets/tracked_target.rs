@@ -79,14 +79,14 @@ impl Findings {
 pub(crate) struct RefusedRequests {
     /// Refused for good, and recorded in the data.
     recorded: Vec<RefusedRequest>,
-    /// Not granted yet: the cgroup of another controller may follow, with which they can be granted.
-    deferred: Vec<RefusedRequest>,
+    /// Not granted yet, by level: the cgroup of another controller may follow, with which they can be granted.
+    deferred: BTreeMap<Option<StepLevel>, Vec<RefusedRequest>>,
 }
 
 impl RefusedRequests {
     /// Returns all refused requests.
     pub(crate) fn all(&self) -> Vec<RefusedRequest> {
-        self.recorded.iter().chain(&self.deferred).cloned().collect()
+        self.recorded.iter().chain(self.deferred.values().flatten()).cloned().collect()
     }
 
     /// Adds a request that is refused for good, unless it is known or there are too many. Returns true if it was added.
@@ -98,14 +98,14 @@ impl RefusedRequests {
         is_added
     }
 
-    /// Replaces the requests that cannot be granted yet.
-    pub(crate) fn defer(&mut self, refused: Vec<RefusedRequest>) {
-        self.deferred = refused;
+    /// Replaces the requests for a level that cannot be granted yet.
+    pub(crate) fn defer(&mut self, level: Option<StepLevel>, refused: Vec<RefusedRequest>) {
+        self.deferred.insert(level, refused);
     }
 
     /// Takes the requests that cannot be granted yet.
     pub(crate) fn take_deferred(&mut self) -> Vec<RefusedRequest> {
-        std::mem::take(&mut self.deferred)
+        std::mem::take(&mut self.deferred).into_values().flatten().collect()
     }
 }
 

@@ -11,6 +11,7 @@ use super::fields::{self, Fields, identifier, invalid};
 use super::reading::ReadSession;
 use super::refusal::Refusal;
 use super::registry::VERBS;
+use super::tokens::TokenList;
 use super::verb::Remote;
 use crate::ledger::{JobDetails, JobFacts};
 use crate::period::Period;
@@ -32,6 +33,8 @@ pub enum CollectorAnswer {
     Done {},
     /// A session of reading begins: queries may follow, in the form of [`crate::read`].
     Reading(ReadSession),
+    /// The tokens of the HTTP API that the request is about.
+    Tokens(TokenList),
     /// The request is refused by the collector, and was not sent to any agent.
     Refused(Refusal),
 }
@@ -76,6 +79,8 @@ pub struct RoutedRequest {
     pub remote: Remote,
     /// The selectors of a lease.
     pub selectors: Vec<String>,
+    /// The level of the leases, as the request names it.
+    pub level: Option<String>,
     /// The duration of a lease, in microseconds, where the request has one.
     pub duration_us: Option<u64>,
     /// The request as it is forwarded.
@@ -88,6 +93,7 @@ struct RoutedFields {
     job: Option<String>,
     #[serde(default)]
     plan: BTreeMap<String, IgnoredAny>,
+    level: Option<String>,
     #[serde(rename = "for")]
     duration: Option<String>,
 }
@@ -112,7 +118,7 @@ impl RoutedRequest {
             );
             return Err(invalid("verb", &message));
         }
-        let RoutedFields { job, plan, duration } = parsed.into_request(info.example)?;
+        let RoutedFields { job, plan, level, duration } = parsed.into_request(info.example)?;
         let job = job.ok_or_else(|| {
             invalid("job", &"missing field; to change metrics of a node, send the request on that node")
         })?;
@@ -120,6 +126,7 @@ impl RoutedRequest {
             job: identifier("job", &job)?,
             remote: info.remote,
             selectors: plan.into_keys().collect(),
+            level,
             // An invalid duration is refused by the agents.
             duration_us: duration.and_then(|text| text.parse().ok()).map(Period::as_micros),
             line: ControlLine::try_from(text).map_err(|error| malformed(&error))?,

@@ -1,6 +1,9 @@
-//! The sampling request of a job's owner, as written at submission: `cpu.*=10ms, perf.instructions=100ms for 1h`. Pure.
+//! The sampling request of a job's owner, as written at submission: `cpu.*=10ms, perf.instructions=100ms for 1h`. Periods behind `steps:` or
+//! `tasks:` are those of each step or task of the job. Pure.
 
 use std::collections::BTreeMap;
+
+use polymeter_proto::step_level::StepLevel;
 
 /// The prefix of the request in the comment of a job.
 const PREFIX: &str = "polymeter:";
@@ -13,6 +16,10 @@ const BYTES_MAX: usize = 4096;
 pub(super) struct SamplingRequest {
     /// Periods by selector.
     pub(super) plan: BTreeMap<String, String>,
+    /// Those of each step.
+    pub(super) steps: BTreeMap<String, String>,
+    /// Those of each task.
+    pub(super) tasks: BTreeMap<String, String>,
     /// The duration of the lease.
     pub(super) duration: Option<String>,
 }
@@ -33,15 +40,28 @@ pub(super) fn parse(text: &str) -> Result<SamplingRequest, String> {
     }
     let mut words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
     let mut request = SamplingRequest::default();
-    while let Some(word) = words.next() {
+    let mut level = None;
+    while let Some(mut word) = words.next() {
         if word == "for" {
             let duration = words.next().ok_or("`for` has no duration; write `for 1h`")?;
             request.duration = Some(duration.to_owned());
             continue;
         }
+        let prefixed = |of: StepLevel| Some((of, word.strip_prefix(of.selector_prefix())?));
+        if let Some((of, rest)) = StepLevel::ALL.into_iter().find_map(prefixed) {
+            (level, word) = (Some(of), rest);
+        }
+        if word.is_empty() {
+            continue;
+        }
         let (selector, period) =
             word.split_once('=').ok_or_else(|| format!("`{word}` has no period; write {word}=10ms"))?;
-        request.plan.insert(selector.to_owned(), period.to_owned());
+        let plan = match level {
+            None => &mut request.plan,
+            Some(StepLevel::Step) => &mut request.steps,
+            Some(StepLevel::Task) => &mut request.tasks,
+        };
+        plan.insert(selector.to_owned(), period.to_owned());
     }
     Ok(request)
 }
@@ -58,6 +78,21 @@ mod tests {
         assert_eq!(request.duration.as_deref(), Some("1h"));
         assert_eq!(parse("cpu.*=10ms,memory.anon=1s").unwrap().plan.len(), 2);
         assert_eq!(parse("").unwrap(), SamplingRequest::default());
+    }
+
+    #[test]
+    fn periods_behind_a_level_are_those_of_steps_or_tasks() {
+        let request =
+            parse("cpu.*=1s steps: cpu.usage=10ms,cpu.user=20ms tasks:pids.current=1s for 5min").unwrap();
+        let names = |plan: &BTreeMap<String, String>| plan.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&request.plan), ["cpu.*"]);
+        assert_eq!(names(&request.steps), ["cpu.usage", "cpu.user"]);
+        assert_eq!(
+            (names(&request.tasks), request.tasks["pids.current"].as_str()),
+            (vec!["pids.current".to_owned()], "1s")
+        );
+        assert_eq!(request.duration.as_deref(), Some("5min"));
+        assert!(parse("steps: cpu").unwrap_err().contains("cpu=10ms"));
     }
 
     #[test]

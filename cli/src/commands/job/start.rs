@@ -65,8 +65,8 @@ struct JobDescription {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// The owner's sampling request: 'cpu.*=10ms, perf.instructions=100ms for 1h'. Default: the text behind `polymeter:` in
-    /// SLURM_JOB_COMMENT.
+    /// The owner's sampling request: 'cpu.*=10ms, steps: cpu.usage=100ms, tasks: cpu.user=1s for 1h'. Default: the text behind
+    /// `polymeter:` in SLURM_JOB_COMMENT.
     #[arg(long, value_name = "TEXT")]
     request: Option<String>,
 
@@ -126,7 +126,7 @@ impl JobDescription {
         let (details, mut ignored) = self.details.details(environment)?;
         let uid = || environment.get("SLURM_JOB_UID").and_then(|text| text.parse().ok());
         let text = self.request_text(environment);
-        let (SamplingRequest { plan, duration }, error) =
+        let (SamplingRequest { plan, steps, tasks, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
                 Ok(request) => (request.unwrap_or_default(), None),
                 Err(error) => (SamplingRequest::default(), Some(error)),
@@ -138,6 +138,8 @@ impl JobDescription {
             uid: self.uid.or_else(uid),
             user: self.user.clone().or_else(|| variable(&["SLURM_JOB_USER", "OAR_USER"])),
             plan,
+            steps: Box::new(steps),
+            tasks: Box::new(tasks),
             duration,
             // The agent shows an invalid request to the owner.
             request: text.filter(|_| error.is_some()).map(|text| Text::of(&text).to_string()),

@@ -32,7 +32,7 @@ impl Execute for RegisterRequest {
             owner: optional_identifier("user", self.user.as_deref())?,
             cgroups: self.cgroups,
             process: self.process,
-            sampling: Layer::new(rules(&self.plan)?),
+            sampling: Layer::new(rules("plan", &self.plan)?),
         })
     }
 

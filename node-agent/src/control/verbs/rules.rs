@@ -1,24 +1,34 @@
-//! The field `plan`: selectors and periods.
+//! Plans in requests: selectors and periods, and the level that they concern.
 
 use polymeter_proto::control::{PlanFields, Refusal, invalid};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+use polymeter_proto::step_level::StepLevel;
 
 use crate::config;
 use crate::plan::Rule;
 
-/// Parses the rules of a plan, which may switch metrics off.
-pub(super) fn rules(plan: &PlanFields) -> Result<Vec<Rule>, Refusal> {
+/// Parses the rules of the plan in `field`, which may switch metrics off.
+pub(super) fn rules(field: &str, plan: &PlanFields) -> Result<Vec<Rule>, Refusal> {
     let rule = |(selector, period): (&String, &String)| config::rule(selector, period);
-    plan.iter().map(rule).collect::<Result<_, _>>().map_err(|error| invalid("plan", &error))
+    plan.iter().map(rule).collect::<Result<_, _>>().map_err(|error| invalid(field, &error))
 }
 
-/// Parses the metrics of a lease, which may not switch metrics off.
-pub(super) fn leased_metrics(plan: &PlanFields) -> Result<Vec<(Selector, Period)>, Refusal> {
+/// Parses the metrics of a lease, which may not switch metrics off, in `field`.
+pub(super) fn leased_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Selector, Period)>, Refusal> {
     let off = "a lease cannot switch a metric off; give a period";
     let metric = |Rule { selector, period }: Rule| match period {
         Some(period) => Ok((selector, period)),
-        None => Err(invalid("plan", &off)),
+        None => Err(invalid(field, &off)),
     };
-    rules(plan)?.into_iter().map(metric).collect()
+    rules(field, plan)?.into_iter().map(metric).collect()
+}
+
+/// Refuses the level of steps or tasks in a request for the node.
+pub(super) fn check_level(level: Option<StepLevel>, job_id: Option<&Identifier>) -> Result<(), Refusal> {
+    match (level, job_id) {
+        (Some(_), None) => Err(invalid("level", &"the node has no steps or tasks; name a job")),
+        (Some(_), Some(_)) | (None, _) => Ok(()),
+    }
 }

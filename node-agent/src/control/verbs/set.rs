@@ -4,7 +4,7 @@ use polymeter_proto::control::{
     Answer, LeaseAnswer, Refusal, SetRequest, duration_us, invalid, optional_identifier,
 };
 
-use super::rules::leased_metrics;
+use super::rules::{check_level, leased_metrics};
 use super::{Execute, lease};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
@@ -15,15 +15,13 @@ impl Execute for SetRequest {
 
     fn parse(self, principal: Principal) -> Result<LeaseRequest, Refusal> {
         let job_id = optional_identifier("job", self.job.as_deref())?;
-        let metrics = leased_metrics(&self.plan)?;
+        let metrics = leased_metrics("plan", &self.plan)?;
         if metrics.is_empty() {
             return Err(invalid("plan", &"no metric selected; write \"plan\": {\"cpu.*\": \"10ms\"}"));
         }
         let duration_us = duration_us("for", self.duration.as_deref())?;
         let level = self.level;
-        if level.is_some() && job_id.is_none() {
-            return Err(invalid("level", &"the node has no steps or tasks; name a job"));
-        }
+        check_level(level, job_id.as_ref())?;
         Ok(LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us })
     }
 

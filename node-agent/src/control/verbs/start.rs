@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use polymeter_proto::control::{
-    Answer, Refusal, StartRequest, StartedAnswer, duration_us, identifier, invalid, optional_identifier,
+    Answer, PlanFields, Refusal, StartRequest, StartedAnswer, duration_us, identifier, invalid,
+    optional_identifier,
 };
 use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
 
 use super::rules::leased_metrics;
@@ -24,7 +26,7 @@ impl Execute for StartRequest {
     fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
         let (sampling, refusal) = match sampling(&self) {
             Ok(sampling) => (sampling, None),
-            Err(refusal) => (None, Some(refusal)),
+            Err(refusal) => (Vec::new(), Some(refusal)),
         };
         let refusal = refusal.or_else(|| Some(invalid("request", self.request_error.as_ref()?)));
         let refused = refusal.as_ref().map(|refusal| RefusedRequest {
@@ -84,16 +86,30 @@ fn gpu_devices(list: Option<String>) -> Result<Option<Arc<str>>, Refusal> {
     }
 }
 
-fn sampling(start: &StartRequest) -> Result<Option<SamplingRequest>, Refusal> {
-    if start.plan.is_empty() {
-        return Ok(None);
-    }
-    let duration_us = duration_us("for", start.duration.as_deref())?;
-    Ok(Some(SamplingRequest { metrics: leased_metrics(&start.plan)?, duration_us }))
+/// Returns the owner's plans: that of the job as a whole, of its steps and of its tasks.
+fn plans(start: &StartRequest) -> [(Option<StepLevel>, &'static str, &PlanFields); 3] {
+    [
+        (None, "plan", &start.plan),
+        (Some(StepLevel::Step), "steps", &start.steps),
+        (Some(StepLevel::Task), "tasks", &start.tasks),
+    ]
+}
+
+/// Returns the owner's sampling requests, one for each level that has a plan.
+fn sampling(start: &StartRequest) -> Result<Vec<SamplingRequest>, Refusal> {
+    let wanted = plans(start).into_iter().filter(|(_, _, plan)| !plan.is_empty());
+    let request = |(level, field, plan)| {
+        let duration_us = duration_us("for", start.duration.as_deref())?;
+        Ok(SamplingRequest { level, metrics: leased_metrics(field, plan)?, duration_us })
+    };
+    wanted.map(request).collect()
 }
 
 /// Returns the sampling request as the owner wrote it.
 fn as_written(start: &StartRequest) -> Text {
-    let pairs = start.plan.iter().map(|(selector, period)| format!("{selector}={period}"));
+    let pairs = plans(start).into_iter().flat_map(|(level, _, plan)| {
+        let prefix = level.map_or("", StepLevel::selector_prefix);
+        plan.iter().map(move |(selector, period)| format!("{prefix}{selector}={period}"))
+    });
     start.request.as_deref().map_or_else(|| Text::of(&pairs.collect::<Vec<_>>().join(", ")), Text::of)
 }

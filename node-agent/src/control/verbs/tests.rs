@@ -32,7 +32,7 @@ fn deny(request: SupervisorRequest, error: AccessError) {
         SupervisorRequest::View(reply) => drop(reply.send(crate::request::View::default())),
         SupervisorRequest::Unregister(_, reply) => drop(reply.send(false)),
         SupervisorRequest::Set(_, reply) => drop(reply.send(Err(LeaseError::Access(error)))),
-        SupervisorRequest::Reset(_, _, reply) => drop(reply.send(Err(error))),
+        SupervisorRequest::Reset(_, _, _, reply) => drop(reply.send(Err(error))),
         SupervisorRequest::Mark(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Push(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
         SupervisorRequest::Metrics(_, _, reply) => drop(reply.send(Err(error))),
@@ -146,7 +146,8 @@ fn fields_have_their_meaning() {
     let line = r#"{"verb":"start","job":"42","uid":7,"user":"zoe","plan":{"cpu.*":"10ms"},"for":"1h"}"#;
     let (start, refused) = parsed!(line, Start);
     assert_eq!((start.job_id.as_str(), start.owner_uid, refused), ("42", Some(7), None));
-    assert_eq!(start.sampling.unwrap().duration_us, Some(3_600_000_000));
+    let durations: Vec<_> = start.sampling.iter().map(|request| request.duration_us).collect();
+    assert_eq!(durations, [Some(3_600_000_000)]);
     let (start, _) = parsed!(r#"{"verb":"start","job":"42","gpu_devices":"0,GPU-8f6d,MIG-4a5b"}"#, Start);
     assert_eq!(start.gpu_devices.as_deref(), Some("0,GPU-8f6d,MIG-4a5b"));
 }
@@ -160,7 +161,7 @@ fn an_invalid_sampling_request_refuses_nothing_else() {
         r#""plan":{"cpu.*":"1s"},"for":"ever""#,
     ] {
         let (start, refused) = parsed!(format!(r#"{{"verb":"start","job":"42",{plan}}}"#), Start);
-        assert_eq!((start.sampling, refused.unwrap().code.as_str()), (None, "invalid"), "{plan}");
+        assert_eq!((start.sampling.len(), refused.unwrap().code.as_str()), (0, "invalid"), "{plan}");
         let kept = start.refused.unwrap();
         assert!(kept.request.as_str().starts_with("cpu."), "{kept:?}");
     }

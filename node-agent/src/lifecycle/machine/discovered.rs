@@ -75,7 +75,7 @@ impl Lifecycle {
             if has_grown {
                 reopen(targets, key.clone(), out);
                 out.push(LifecycleTask::WatchExits(key).into());
-                submissions::request_lease(&self.announced, targets, job_id, None, out);
+                submissions::request_leases(&mut self.announced, targets, job_id, None, out);
                 out.push(LifecycleTask::HandleExits.into());
             }
         }
@@ -119,7 +119,7 @@ impl Lifecycle {
         let target = Target::Cgroups(found.cgroups);
         self.track(targets, descriptor, target, self.standing.clone(), Some(found.relative), out);
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
-        submissions::request_lease(&self.announced, targets, &job_id, None, out);
+        submissions::request_leases(&mut self.announced, targets, &job_id, None, out);
         out.push(LifecycleTask::HandleExits.into());
     }
 }

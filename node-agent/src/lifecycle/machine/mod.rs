@@ -113,10 +113,11 @@ impl Lifecycle {
                     self.owner_looked_up(targets, &key, uid, name, out);
                 }
             }
-            LifecycleEvent::SubmissionAnswered(job_id, result, reply) => {
-                submissions::answered(&mut self.announced, targets, &job_id, &result, now, out);
-                if let Some(reply) = reply {
-                    out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(Some(result))));
+            LifecycleEvent::SubmissionAnswered { job_id, level, result, reply } => {
+                submissions::answered(&mut self.announced, targets, &job_id, level, &result, now, out);
+                let outcome = submissions::merge(&mut self.announced, &job_id, result, reply.is_some());
+                if let (Some(outcome), Some(reply)) = (outcome, reply) {
+                    out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(Some(outcome))));
                 }
             }
             LifecycleEvent::FilesChanged(key) => reopen(targets, key, out),
@@ -229,7 +230,7 @@ impl Lifecycle {
         }
         self.announced.cgroups_came(&job_id);
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
-        submissions::request_lease(&self.announced, targets, &job_id, Some(reply), out);
+        submissions::request_leases(&mut self.announced, targets, &job_id, Some(reply), out);
     }
 
     /// Sets the owner of a job after the look-up, and requests the lease that waited for it.
@@ -243,7 +244,7 @@ impl Lifecycle {
     ) {
         if let (Some(uid), Some(job_id)) = (uid, key) {
             owners::set(targets, key, uid, name, out);
-            submissions::request_lease(&self.announced, targets, job_id, None, out);
+            submissions::request_leases(&mut self.announced, targets, job_id, None, out);
         }
     }
 

@@ -67,8 +67,8 @@ impl Scenario {
                 self.edge.record_plan_change(level, &change);
             }
             AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => reply.send(answer).unwrap(),
-            AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, reply), answer) => {
-                self.lifecycle(LifecycleEvent::SubmissionAnswered(job_id, answer, reply));
+            AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, level, reply), result) => {
+                self.lifecycle(LifecycleEvent::SubmissionAnswered { job_id, level, result, reply });
             }
             AdmissionEffect::AnswerReset(reply, answer) => reply.send(answer).unwrap(),
             AdmissionEffect::AnswerMetrics(reply, answer) => reply.send(answer).unwrap(),
@@ -125,7 +125,7 @@ impl Scenario {
             }
             LifecycleTask::RequestLease(request, job_id, reply) => {
                 assert!(!request.principal.administrator, "a request at submission is an ordinary user's");
-                let origin = LeaseOrigin::Submission(job_id, reply);
+                let origin = LeaseOrigin::Submission(job_id, request.level, reply);
                 self.admission(AdmissionEvent::LeaseRequested(request, origin, ReadTimes::new()));
             }
             LifecycleTask::ScanCgroups(_) | LifecycleTask::HandleExits => {}

@@ -157,7 +157,7 @@ impl Scenario {
         }
         self.walk();
         let (reply, answer) = Awaited::new();
-        self.admission(AdmissionEvent::LeasesReset(ROOT, None, reply));
+        self.admission(AdmissionEvent::LeasesReset(ROOT, None, None, reply));
         assert!(answer.take().is_ok());
         self.check();
         assert_eq!(self.targets.job_count(), 0);

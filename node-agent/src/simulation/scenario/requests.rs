@@ -13,7 +13,7 @@ use super::{Awaited, METRICS, PERIODS, ROOT, Scenario, USERS};
 use crate::admission::{AdmissionEvent, LeaseOrigin, ReadTimes};
 use crate::config::Limits;
 use crate::lifecycle::{LifecycleEvent, Registration};
-use crate::plan::{Layer, Plan};
+use crate::plan::{Layer, Lease, Plan};
 use crate::principal::Principal;
 use crate::request::{
     Availability, JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec,
@@ -94,12 +94,15 @@ impl Scenario {
         let job_id = self.tracked_job();
         let uid = *self.random.choose(&USERS);
         let principal = if self.random.percent(30) { ROOT } else { Principal { uid, administrator: false } };
-        let own = |target: &TrackedTarget| {
-            target.plan.leases.iter().filter(|lease| principal.can_access(Some(lease.principal.uid))).count()
+        let level = if self.random.percent(30) { Some(StepLevel::Step) } else { None };
+        let is_ended = |lease: &&Lease| {
+            principal.can_access(Some(lease.principal.uid))
+                && level.is_none_or(|level| lease.level == Some(level))
         };
+        let own = |target: &TrackedTarget| target.plan.leases.iter().filter(is_ended).count();
         let expected = self.targets.get(&job_id).map(own);
         let (reply, answer) = Awaited::new();
-        self.admission(AdmissionEvent::LeasesReset(principal, job_id.clone(), reply));
+        self.admission(AdmissionEvent::LeasesReset(principal, job_id.clone(), level, reply));
         if let Ok(ended) = answer.take() {
             assert_eq!(Some(ended), expected, "leases that ended");
             assert_eq!(self.targets.get(&job_id).map(own), Some(0));
@@ -116,14 +119,18 @@ impl Scenario {
         }
         let request = self.random_request(None);
         let alias = self.random.percent(50).then(|| sluid(&job_id));
-        let sampling = SamplingRequest { metrics: request.metrics, duration_us: request.duration_us };
+        let LeaseRequest { metrics, duration_us, .. } = request;
+        let levels = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
+        let sampling = levels.into_iter().filter(|_| self.random.percent(40));
+        let sampling = sampling.map(|level| SamplingRequest { level, metrics: metrics.clone(), duration_us });
+        let sampling = sampling.collect();
         let spec = StartSpec {
             job_id,
             alias,
             cluster: None,
             owner_uid: self.random.percent(50).then_some(request.principal.uid),
             owner: None,
-            sampling: self.random.percent(60).then_some(sampling),
+            sampling,
             refused: None,
             facts: JobFacts { cores: Some(4), ..JobFacts::default() },
             gpu_devices: None,

@@ -101,7 +101,7 @@ impl GpfsSource {
             // A name that is no valid label has no series.
             let Ok(labels) = Labels::new(labels.into()) else { continue };
             for definition in wanted {
-                let field = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+                let field = definition.metric.field_of(KIND);
                 if let Some(counter) = FIELDS.iter().position(|known| field == Some(*known)) {
                     source.slots.push(Slot { definition: definition.clone(), labels: labels.clone() });
                     source.values.push((name.to_owned(), counter));

@@ -94,7 +94,7 @@ impl SourceKind for JobCpusKind {
 fn slots(wanted: &[Definition], cpus: &[usize]) -> Vec<(Slot, Quantity)> {
     let mut slots = Vec::new();
     for definition in wanted {
-        let field = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+        let field = definition.metric.field_of(KIND);
         let mut push = |labels, quantity| {
             slots.push((Slot { definition: definition.clone(), labels }, quantity));
         };

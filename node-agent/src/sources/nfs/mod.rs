@@ -242,7 +242,7 @@ impl NfsSource {
 }
 
 fn place_of(definition: &Definition) -> Option<Place> {
-    let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
+    let name = definition.metric.field_of(KIND)?;
     FIELDS.into_iter().find(|(field, _)| *field == name).map(|(_, place)| place)
 }
 

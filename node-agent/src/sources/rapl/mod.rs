@@ -50,7 +50,7 @@ impl SourceKind for RaplKind {
         }
         let mounts = request.host.mounts;
         for definition in &request.wanted {
-            let field = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+            let field = definition.metric.field_of(KIND);
             let Some(domain) = DOMAINS.iter().find(|domain| Some(domain.field) == field) else { continue };
             match open_domain(&mounts.sys(), &mounts.proc, domain) {
                 Ok(counters) => {

@@ -163,7 +163,7 @@ fn counted(mount: &Path, wanted: &[Definition], opening: &mut Opening<'_>) -> Ve
     };
     let mut counted = Vec::new();
     for definition in wanted {
-        let field = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND));
+        let field = definition.metric.field_of(KIND);
         match EVENTS.into_iter().find(|event| Some(event.name()) == field) {
             Some(event) if text::has_feature(&features, event) => counted.push((definition.clone(), event)),
             Some(_) | None => {

@@ -1,12 +1,11 @@
-//! CPU, I/O, processes, huge pages and pressure of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and
+//! CPU, I/O, processes and huge pages of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and
 //! `cgroup-v1/` of Linux, `kernel/sched/cpuacct.c`, `kernel/cgroup/rstat.c`, `block/blk-throttle.c`.
 
-use crate::catalogue::metric::{Metric, Scope};
+use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::{Origin, TICK};
 use crate::catalogue::text_file::{Cell, EACH_CPU, EACH_DEVICE, Field, Form, Row, Scale, TextFile};
 use crate::period::Period;
-use crate::series::Kind;
-use crate::series::Unit::{Bytes, Count, Nanoseconds, Percent};
+use crate::series::Unit::{Bytes, Count, Nanoseconds};
 
 static V2_CPU: TextFile = TextFile::v2("cpu.stat", Form::Keyed).updated_every(TICK);
 static V2_CPU_LOCAL: TextFile = TextFile::v2("cpu.stat.local", Form::Keyed);
@@ -270,162 +269,5 @@ pub(crate) static OTHER: &[Metric] = &[
         Count,
         &[V2_HUGE_EVENTS.key("max"), V1_HUGE_FAILURES.only()],
         "Allocations that failed at the limit of huge pages, by their size.",
-    ),
-];
-
-static V2_PRESSURE_CPU: TextFile = TextFile::v2("cpu.pressure", Form::Pairs);
-static V2_PRESSURE_MEMORY: TextFile = TextFile::v2("memory.pressure", Form::Pairs);
-static V2_PRESSURE_IO: TextFile = TextFile::v2("io.pressure", Form::Pairs);
-static V2_PRESSURE_IRQ: TextFile = TextFile::v2("irq.pressure", Form::Pairs);
-
-const fn stalled(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
-    Metric::counter(name, Nanoseconds, origins, help)
-}
-
-const fn share(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
-    Metric::new(name, Percent, Kind::Gauge, Scope::Job, origins, help).float()
-}
-
-/// Pressure stall information, `Documentation/accounting/psi.rst`; on version 2 only.
-pub(crate) static PRESSURE: &[Metric] = &[
-    stalled(
-        "pressure.cpu.some.total",
-        &[V2_PRESSURE_CPU.named(Row::Key("some"), "total", Scale::Times(US))],
-        "Time that some process waited for a CPU.",
-    ),
-    share(
-        "pressure.cpu.some.avg10",
-        &[V2_PRESSURE_CPU.named(Row::Key("some"), "avg10", Scale::Decimal)],
-        "Share of the last 10 s that some process waited for a CPU.",
-    ),
-    share(
-        "pressure.cpu.some.avg60",
-        &[V2_PRESSURE_CPU.named(Row::Key("some"), "avg60", Scale::Decimal)],
-        "Share of the last 60 s that some process waited for a CPU.",
-    ),
-    share(
-        "pressure.cpu.some.avg300",
-        &[V2_PRESSURE_CPU.named(Row::Key("some"), "avg300", Scale::Decimal)],
-        "Share of the last 300 s that some process waited for a CPU.",
-    ),
-    stalled(
-        "pressure.cpu.full.total",
-        &[V2_PRESSURE_CPU.named(Row::Key("full"), "total", Scale::Times(US))],
-        "Time that every process waited for a CPU.",
-    ),
-    share(
-        "pressure.cpu.full.avg10",
-        &[V2_PRESSURE_CPU.named(Row::Key("full"), "avg10", Scale::Decimal)],
-        "Share of the last 10 s that every process waited for a CPU.",
-    ),
-    share(
-        "pressure.cpu.full.avg60",
-        &[V2_PRESSURE_CPU.named(Row::Key("full"), "avg60", Scale::Decimal)],
-        "Share of the last 60 s that every process waited for a CPU.",
-    ),
-    share(
-        "pressure.cpu.full.avg300",
-        &[V2_PRESSURE_CPU.named(Row::Key("full"), "avg300", Scale::Decimal)],
-        "Share of the last 300 s that every process waited for a CPU.",
-    ),
-    stalled(
-        "pressure.memory.some.total",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "total", Scale::Times(US))],
-        "Time that some process waited for memory.",
-    ),
-    share(
-        "pressure.memory.some.avg10",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "avg10", Scale::Decimal)],
-        "Share of the last 10 s that some process waited for memory.",
-    ),
-    share(
-        "pressure.memory.some.avg60",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "avg60", Scale::Decimal)],
-        "Share of the last 60 s that some process waited for memory.",
-    ),
-    share(
-        "pressure.memory.some.avg300",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "avg300", Scale::Decimal)],
-        "Share of the last 300 s that some process waited for memory.",
-    ),
-    stalled(
-        "pressure.memory.full.total",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "total", Scale::Times(US))],
-        "Time that every process waited for memory.",
-    ),
-    share(
-        "pressure.memory.full.avg10",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "avg10", Scale::Decimal)],
-        "Share of the last 10 s that every process waited for memory.",
-    ),
-    share(
-        "pressure.memory.full.avg60",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "avg60", Scale::Decimal)],
-        "Share of the last 60 s that every process waited for memory.",
-    ),
-    share(
-        "pressure.memory.full.avg300",
-        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "avg300", Scale::Decimal)],
-        "Share of the last 300 s that every process waited for memory.",
-    ),
-    stalled(
-        "pressure.io.some.total",
-        &[V2_PRESSURE_IO.named(Row::Key("some"), "total", Scale::Times(US))],
-        "Time that some process waited for I/O.",
-    ),
-    share(
-        "pressure.io.some.avg10",
-        &[V2_PRESSURE_IO.named(Row::Key("some"), "avg10", Scale::Decimal)],
-        "Share of the last 10 s that some process waited for I/O.",
-    ),
-    share(
-        "pressure.io.some.avg60",
-        &[V2_PRESSURE_IO.named(Row::Key("some"), "avg60", Scale::Decimal)],
-        "Share of the last 60 s that some process waited for I/O.",
-    ),
-    share(
-        "pressure.io.some.avg300",
-        &[V2_PRESSURE_IO.named(Row::Key("some"), "avg300", Scale::Decimal)],
-        "Share of the last 300 s that some process waited for I/O.",
-    ),
-    stalled(
-        "pressure.io.full.total",
-        &[V2_PRESSURE_IO.named(Row::Key("full"), "total", Scale::Times(US))],
-        "Time that every process waited for I/O.",
-    ),
-    share(
-        "pressure.io.full.avg10",
-        &[V2_PRESSURE_IO.named(Row::Key("full"), "avg10", Scale::Decimal)],
-        "Share of the last 10 s that every process waited for I/O.",
-    ),
-    share(
-        "pressure.io.full.avg60",
-        &[V2_PRESSURE_IO.named(Row::Key("full"), "avg60", Scale::Decimal)],
-        "Share of the last 60 s that every process waited for I/O.",
-    ),
-    share(
-        "pressure.io.full.avg300",
-        &[V2_PRESSURE_IO.named(Row::Key("full"), "avg300", Scale::Decimal)],
-        "Share of the last 300 s that every process waited for I/O.",
-    ),
-    stalled(
-        "pressure.irq.full.total",
-        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "total", Scale::Times(US))],
-        "Time that every process waited for interrupts.",
-    ),
-    share(
-        "pressure.irq.full.avg10",
-        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "avg10", Scale::Decimal)],
-        "Share of the last 10 s that every process waited for interrupts.",
-    ),
-    share(
-        "pressure.irq.full.avg60",
-        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "avg60", Scale::Decimal)],
-        "Share of the last 60 s that every process waited for interrupts.",
-    ),
-    share(
-        "pressure.irq.full.avg300",
-        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "avg300", Scale::Decimal)],
-        "Share of the last 300 s that every process waited for interrupts.",
     ),
 ];

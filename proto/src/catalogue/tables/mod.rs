@@ -5,6 +5,7 @@ mod busiest;
 mod cgroup;
 mod cray;
 mod drm_gpu;
+mod drm_job;
 mod ebpf;
 mod energy;
 mod ethernet;
@@ -13,6 +14,7 @@ mod filesystem;
 mod gpfs;
 mod hwmon;
 mod infiniband;
+mod infiniband_drivers;
 mod infiniband_hardware;
 mod ipmi;
 mod job_cpus;
@@ -24,6 +26,7 @@ mod node;
 mod numa;
 mod nvidia;
 mod perf;
+mod pressure;
 mod process;
 mod processor;
 mod resctrl;
@@ -40,13 +43,15 @@ pub(crate) static ALL: &[&[Metric]] = &[
     memory::local::METRICS,
     memory::usage::METRICS,
     cgroup::OTHER,
-    cgroup::PRESSURE,
+    pressure::JOB,
     perf::METRICS,
+    perf::PER_CPU,
     process::METRICS,
     resctrl::METRICS,
     ebpf::METRICS,
     nvidia::JOB,
     nvidia::JOB_PROCESSES,
+    drm_job::METRICS,
     busiest::METRICS,
     exited::METRICS,
     node::cpu::METRICS,
@@ -57,11 +62,13 @@ pub(crate) static ALL: &[&[Metric]] = &[
     node::vm::METRICS,
     node::disk::METRICS,
     node::network::METRICS,
-    node::pressure::METRICS,
+    pressure::NODE,
     filesystem::METRICS,
     ethernet::METRICS,
     infiniband::METRICS,
     infiniband_hardware::METRICS,
+    infiniband_drivers::METRICS,
+    infiniband_drivers::LANES,
     slingshot::METRICS,
     lnet::METRICS,
     lustre::METRICS,
@@ -72,7 +79,9 @@ pub(crate) static ALL: &[&[Metric]] = &[
     ipmi::METRICS,
     hwmon::METRICS,
     processor::METRICS,
-    numa::METRICS,
+    numa::MEMORY,
+    numa::HUGE_PAGES,
+    numa::ALLOCATIONS,
     nvidia::NODE,
     nvidia::NODE_PROCESSES,
     drm_gpu::METRICS,

@@ -19,148 +19,71 @@ const fn line(key: &'static str, factor: u64) -> Origin {
     Origin::Text { file: &MEMINFO, field }
 }
 
-const fn memory(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
-    Metric::gauge(name, Bytes, origins, help).of_node()
+/// Declares the metrics of lines of meminfo, with the size of their unit.
+macro_rules! meminfo {
+    ($unit:ident of $size:expr; $($name:literal of $line:literal;)*) => {
+        &[$(Metric::gauge(
+            concat!("node.numa.", $name),
+            $unit,
+            &[line($line, $size)],
+            concat!("`", $line, "` of each NUMA node's meminfo."),
+        )
+        .of_node()),*]
+    };
 }
 
-const fn huge_pages(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
-    Metric::gauge(name, Count, origins, help).of_node()
-}
+/// The memory of NUMA nodes.
+pub(crate) static MEMORY: &[Metric] = meminfo! {
+    Bytes of KIB;
+    "memory.total" of "MemTotal";
+    "memory.free" of "MemFree";
+    "memory.used" of "MemUsed";
+    "memory.swap_cached" of "SwapCached";
+    "memory.active" of "Active";
+    "memory.inactive" of "Inactive";
+    "memory.active_anon" of "Active(anon)";
+    "memory.inactive_anon" of "Inactive(anon)";
+    "memory.active_file" of "Active(file)";
+    "memory.inactive_file" of "Inactive(file)";
+    "memory.unevictable" of "Unevictable";
+    "memory.mlocked" of "Mlocked";
+    "memory.dirty" of "Dirty";
+    "memory.writeback" of "Writeback";
+    "memory.file" of "FilePages";
+    "memory.mapped" of "Mapped";
+    "memory.anon" of "AnonPages";
+    "memory.shmem" of "Shmem";
+    "memory.kernel_stack" of "KernelStack";
+    "memory.pagetables" of "PageTables";
+    "memory.sec_pagetables" of "SecPageTables";
+    "memory.nfs_unstable" of "NFS_Unstable";
+    "memory.bounce" of "Bounce";
+    "memory.writeback_tmp" of "WritebackTmp";
+    "memory.kernel_reclaimable" of "KReclaimable";
+    "memory.slab" of "Slab";
+    "memory.slab_reclaimable" of "SReclaimable";
+    "memory.slab_unreclaimable" of "SUnreclaim";
+    "memory.anon_thp" of "AnonHugePages";
+    "memory.shmem_thp" of "ShmemHugePages";
+    "memory.shmem_pmd_mapped" of "ShmemPmdMapped";
+    "memory.file_thp" of "FileHugePages";
+    "memory.file_pmd_mapped" of "FilePmdMapped";
+};
+
+/// The huge pages of NUMA nodes.
+pub(crate) static HUGE_PAGES: &[Metric] = meminfo! {
+    Count of 1;
+    "hugepages.total" of "HugePages_Total";
+    "hugepages.free" of "HugePages_Free";
+    "hugepages.surplus" of "HugePages_Surp";
+};
 
 const fn allocated(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
     Metric::counter(name, Pages, origins, help).of_node()
 }
 
-/// The NUMA nodes.
-pub(crate) static METRICS: &[Metric] = &[
-    memory("node.numa.memory.total", &[line("MemTotal", KIB)], "`MemTotal` of each NUMA node's meminfo."),
-    memory("node.numa.memory.free", &[line("MemFree", KIB)], "`MemFree` of each NUMA node's meminfo."),
-    memory("node.numa.memory.used", &[line("MemUsed", KIB)], "`MemUsed` of each NUMA node's meminfo."),
-    memory(
-        "node.numa.memory.swap_cached",
-        &[line("SwapCached", KIB)],
-        "`SwapCached` of each NUMA node's meminfo.",
-    ),
-    memory("node.numa.memory.active", &[line("Active", KIB)], "`Active` of each NUMA node's meminfo."),
-    memory("node.numa.memory.inactive", &[line("Inactive", KIB)], "`Inactive` of each NUMA node's meminfo."),
-    memory(
-        "node.numa.memory.active_anon",
-        &[line("Active(anon)", KIB)],
-        "`Active(anon)` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.inactive_anon",
-        &[line("Inactive(anon)", KIB)],
-        "`Inactive(anon)` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.active_file",
-        &[line("Active(file)", KIB)],
-        "`Active(file)` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.inactive_file",
-        &[line("Inactive(file)", KIB)],
-        "`Inactive(file)` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.unevictable",
-        &[line("Unevictable", KIB)],
-        "`Unevictable` of each NUMA node's meminfo.",
-    ),
-    memory("node.numa.memory.mlocked", &[line("Mlocked", KIB)], "`Mlocked` of each NUMA node's meminfo."),
-    memory("node.numa.memory.dirty", &[line("Dirty", KIB)], "`Dirty` of each NUMA node's meminfo."),
-    memory(
-        "node.numa.memory.writeback",
-        &[line("Writeback", KIB)],
-        "`Writeback` of each NUMA node's meminfo.",
-    ),
-    memory("node.numa.memory.file", &[line("FilePages", KIB)], "`FilePages` of each NUMA node's meminfo."),
-    memory("node.numa.memory.mapped", &[line("Mapped", KIB)], "`Mapped` of each NUMA node's meminfo."),
-    memory("node.numa.memory.anon", &[line("AnonPages", KIB)], "`AnonPages` of each NUMA node's meminfo."),
-    memory("node.numa.memory.shmem", &[line("Shmem", KIB)], "`Shmem` of each NUMA node's meminfo."),
-    memory(
-        "node.numa.memory.kernel_stack",
-        &[line("KernelStack", KIB)],
-        "`KernelStack` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.pagetables",
-        &[line("PageTables", KIB)],
-        "`PageTables` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.sec_pagetables",
-        &[line("SecPageTables", KIB)],
-        "`SecPageTables` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.nfs_unstable",
-        &[line("NFS_Unstable", KIB)],
-        "`NFS_Unstable` of each NUMA node's meminfo.",
-    ),
-    memory("node.numa.memory.bounce", &[line("Bounce", KIB)], "`Bounce` of each NUMA node's meminfo."),
-    memory(
-        "node.numa.memory.writeback_tmp",
-        &[line("WritebackTmp", KIB)],
-        "`WritebackTmp` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.kernel_reclaimable",
-        &[line("KReclaimable", KIB)],
-        "`KReclaimable` of each NUMA node's meminfo.",
-    ),
-    memory("node.numa.memory.slab", &[line("Slab", KIB)], "`Slab` of each NUMA node's meminfo."),
-    memory(
-        "node.numa.memory.slab_reclaimable",
-        &[line("SReclaimable", KIB)],
-        "`SReclaimable` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.slab_unreclaimable",
-        &[line("SUnreclaim", KIB)],
-        "`SUnreclaim` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.anon_thp",
-        &[line("AnonHugePages", KIB)],
-        "`AnonHugePages` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.shmem_thp",
-        &[line("ShmemHugePages", KIB)],
-        "`ShmemHugePages` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.shmem_pmd_mapped",
-        &[line("ShmemPmdMapped", KIB)],
-        "`ShmemPmdMapped` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.file_thp",
-        &[line("FileHugePages", KIB)],
-        "`FileHugePages` of each NUMA node's meminfo.",
-    ),
-    memory(
-        "node.numa.memory.file_pmd_mapped",
-        &[line("FilePmdMapped", KIB)],
-        "`FilePmdMapped` of each NUMA node's meminfo.",
-    ),
-    huge_pages(
-        "node.numa.hugepages.total",
-        &[line("HugePages_Total", 1)],
-        "`HugePages_Total` of each NUMA node's meminfo.",
-    ),
-    huge_pages(
-        "node.numa.hugepages.free",
-        &[line("HugePages_Free", 1)],
-        "`HugePages_Free` of each NUMA node's meminfo.",
-    ),
-    huge_pages(
-        "node.numa.hugepages.surplus",
-        &[line("HugePages_Surp", 1)],
-        "`HugePages_Surp` of each NUMA node's meminfo.",
-    ),
+/// The allocations on NUMA nodes.
+pub(crate) static ALLOCATIONS: &[Metric] = &[
     allocated(
         "node.numa.hit",
         &[NUMASTAT.key("numa_hit")],

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
+use crate::step_level::StepLevel;
 
 /// The fields of `reset`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +12,9 @@ pub struct ResetRequest {
     /// The job's id; without it, the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// `step` or `task` for the leases of steps or tasks only; without it, all leases of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<StepLevel>,
 }
 
 impl Verb for ResetRequest {

@@ -30,6 +30,12 @@ pub struct StartRequest {
     /// The owner's sampling request: selectors and periods.
     #[serde(default)]
     pub plan: PlanFields,
+    /// The owner's sampling request for each step of the job.
+    #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
+    pub steps: Box<PlanFields>,
+    /// The owner's sampling request for each task of every step.
+    #[serde(default, skip_serializing_if = "PlanFields::is_empty")]
+    pub tasks: Box<PlanFields>,
     /// Its duration; without it, the maximum allowed.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
@@ -71,8 +77,8 @@ impl Verb for StartRequest {
 /// The answer to `start`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartedAnswer {
-    /// The effective periods of the owner's sampling request. None if the job's cgroups do not exist yet, or
-    /// nothing was requested.
+    /// The effective periods of the owner's sampling request: those of the job as a whole, if it concerns the job. None if the
+    /// job's cgroups do not exist yet, or nothing was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<BTreeMap<String, String>>,
     /// The refusal of the sampling request.

@@ -65,7 +65,9 @@ impl View {
             KeyAction::Last => self.select(|_| usize::MAX),
             KeyAction::ShorterPeriod => return self.change_period(period_steps::shorter),
             KeyAction::LongerPeriod => return self.change_period(period_steps::longer),
-            KeyAction::Reset => return self.ask(Request::Reset(ResetRequest { job: self.job.clone() })),
+            KeyAction::Reset => {
+                return self.ask(Request::Reset(ResetRequest { job: self.job.clone(), level: None }));
+            }
         }
         ViewAction::None
     }

@@ -194,7 +194,7 @@ fn keys_change_periods_and_the_answer_is_shown() {
     );
     assert_eq!(
         letter(&mut view, 'r'),
-        ViewAction::Ask(Box::new(Request::Reset(ResetRequest { job: Some("4711".to_owned()) })))
+        ViewAction::Ask(Box::new(Request::Reset(ResetRequest { job: Some("4711".to_owned()), level: None })))
     );
     view.handle_reply(Ok(serde_json::from_value(json!({"answer": "reset", "ended": 2})).unwrap()));
     assert_eq!(drawn(&view, 80, 24)[23], "2 leases ended");

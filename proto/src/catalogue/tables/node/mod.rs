@@ -5,7 +5,6 @@ pub(super) mod disk;
 pub(super) mod kernel;
 pub(super) mod memory;
 pub(super) mod network;
-pub(super) mod pressure;
 pub(super) mod vm;
 
 use crate::catalogue::text_file::{Form, TextFile};

@@ -1,0 +1,183 @@
+//! The set-up of tests of a job on two nodes, which users control through the collector.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::cgroup::{Job, TestCgroups};
+use crate::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use crate::fixture::OWNER;
+use crate::workload::Sleeper;
+use crate::{TestEnvironment, program, stored, wait_until};
+
+/// A node: an agent that tracks the owner's job x in cgroups of its own.
+pub struct TrackedNode {
+    pub agent: Agent,
+    env: TestEnvironment,
+    endpoint: String,
+    pub job: Job,
+}
+
+impl TrackedNode {
+    fn start(env: TestEnvironment, endpoint: &str, job: Job) -> Self {
+        let agent = Self::agent(&env, endpoint, &job);
+        Self { agent, env, endpoint: endpoint.to_owned(), job }
+    }
+
+    fn agent(env: &TestEnvironment, endpoint: &str, job: &Job) -> Agent {
+        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms")];
+        let agent = Agent::start(env, &Plan { collector: endpoint, jobs: &[], baseline: &baseline });
+        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.directories});
+        let answer = agent.ask(&register);
+        assert_eq!(answer["answer"], "registered", "{answer}");
+        agent.wait_until_tracked("x", &["v2/cpu.stat", "v1/pids.current"]);
+        agent
+    }
+
+    /// Kills the agent with SIGKILL and starts another.
+    pub fn crash(&mut self) {
+        self.agent.daemon.signal(Signal::KILL);
+        wait_until("the agent is gone", || !self.agent.daemon.runs());
+        self.agent = Self::agent(&self.env, &self.endpoint, &self.job);
+    }
+
+    /// Returns the effective period of a metric of the job as a whole, its cause, and its end.
+    pub fn in_force(&self, metric: &str) -> Option<(String, String, Option<i64>)> {
+        self.in_force_at(None, metric)
+    }
+
+    /// Returns the effective period of a metric of the job at a level, its cause, and its end.
+    pub fn in_force_at(&self, level: Option<&str>, metric: &str) -> Option<(String, String, Option<i64>)> {
+        let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
+        let is_it = |line: &&Value| line["metric"] == metric && line["level"].as_str() == level;
+        let line = plan["plan"].as_array()?.iter().find(is_it)?;
+        let text = |name: &str| Some(line[name].as_str()?.to_owned());
+        Some((text("period")?, text("cause")?, line["until_us"].as_i64()))
+    }
+
+    pub fn is(&self, metric: &str, period: &str, cause: &str) -> bool {
+        self.in_force(metric).is_some_and(|(effective, reason, _)| effective == period && reason == cause)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.env.node
+    }
+}
+
+/// Two nodes, their collector, and the command in a directory where ordinary users can run it.
+pub struct TwoNodes {
+    // Fields are dropped in this order: the daemons before the directory that they write to.
+    pub nodes: [TrackedNode; 2],
+    pub collector: Daemon,
+    _sleepers: [Sleeper; 2],
+    _cgroups: TestCgroups,
+    /// The collector's socket.
+    pub socket: PathBuf,
+    command: PathBuf,
+    pub env: TestEnvironment,
+}
+
+impl TwoNodes {
+    fn configuration(env: &TestEnvironment, more: &str) -> String {
+        let path = |name: &str| env.path(name).display().to_string();
+        let (socket, requests) = (path("control.sock"), path("requests.json"));
+        format!("control_socket = \"{socket}\"\npending_requests_file = \"{requests}\"\n{more}")
+    }
+
+    /// Kills the collector with SIGKILL and starts another in its place.
+    pub fn crash_collector(&mut self) {
+        self.collector.signal(Signal::KILL);
+        wait_until("the collector is gone", || !self.collector.runs());
+        let more = Self::configuration(&self.env, "");
+        self.collector = collector_with(&self.env, &self.env.endpoint(), &more).0;
+    }
+
+    pub fn new(more: &str) -> Self {
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let socket = env.path("control.sock");
+        let more = Self::configuration(&env, more);
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
+        let sleepers = [Sleeper::start(), Sleeper::start()];
+        let node = |number: usize| {
+            let job = cgroups.job(&format!("x{number}"));
+            job.enter(sleepers[number].pid());
+            TrackedNode::start(TestEnvironment::new(), &endpoint, job)
+        };
+        let mut nodes = [node(0), node(1)];
+        nodes.sort_by(|a, b| a.name().cmp(b.name()));
+        fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = env.path("polymeter");
+        fs::copy(program("polymeter").get_program(), &command).unwrap();
+        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+        let fixture = Self { nodes, collector, _sleepers: sleepers, _cgroups: cgroups, socket, command, env };
+        wait_until("the collector knows both nodes", || fixture.known() == 2);
+        fixture
+    }
+
+    /// Returns the number of the job's nodes that the collector knows.
+    pub fn known(&self) -> usize {
+        let answer = ask(&self.socket, "{\"verb\":\"plan\",\"job\":\"x\"}\n");
+        answer["nodes"].as_array().map_or(0, Vec::len)
+    }
+
+    /// Returns the output of the command, called by a user who is on none of the job's nodes.
+    pub fn user(&self, uid: u32, arguments: &[&str]) -> Output {
+        Command::new("setpriv")
+            .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
+            .arg(&self.command)
+            .args(arguments)
+            .env("POLYMETER_COLLECTOR", &self.socket)
+            .env_remove("SLURM_JOB_ID")
+            .env_remove("OAR_JOB_ID")
+            .current_dir("/")
+            .output()
+            .unwrap()
+    }
+
+    /// Returns each node's answer, and the exit status.
+    pub fn answers(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
+        let output = self.user(uid, &[arguments, &["--json", "--job", "x"]].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let answer =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+        (answer, output.status.code().unwrap())
+    }
+
+    /// Returns the error message of a refused command; its exit status must be 1.
+    pub fn refused(&self, uid: u32, arguments: &[&str]) -> String {
+        let output = self.user(uid, arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{:?}", String::from_utf8_lossy(&output.stdout));
+        stderr
+    }
+
+    pub fn both_have(&self, metric: &str, period: &str, cause: &str) -> bool {
+        self.nodes.iter().all(|node| node.is(metric, period, cause))
+    }
+
+    /// Returns the times at which each node changed the period of a metric to `period_us`, in microseconds since the
+    /// epoch.
+    pub fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
+        let mut reader = self.env.reader();
+        let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
+        let mut changes = reader.plan_changes(job.job_key).unwrap();
+        changes.retain(|change| change.metric == metric && change.new_period_us == Some(period_us));
+        changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
+    }
+
+    pub fn end(self) {
+        for node in &self.nodes {
+            assert_eq!(node.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+        }
+        stored::wait_for_end(&self.env, "x");
+        for node in self.nodes {
+            node.agent.daemon.terminate();
+        }
+        self.collector.terminate();
+    }
+}

@@ -1,0 +1,362 @@
+//! The collector's pages in a browser: as two users, with hostile names, and in narrow and dark windows.
+
+use polymeter_e2e::browser::Browser;
+use polymeter_e2e::cgroup::{Job, TestCgroups};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_with};
+use polymeter_e2e::site::{Proxy, api_config};
+use polymeter_e2e::workload::{self, Sleeper};
+use polymeter_e2e::{Need, TestEnvironment, program, require, stored, tests, wait_until};
+use polymeter_store::reader::SeriesScope;
+use serde_json::{Value, json};
+
+tests![
+    users_see_their_own_jobs_in_the_browser,
+    zoom_loads_finer_values,
+    a_key_changes_the_period_in_the_store,
+    names_are_text_on_all_pages,
+    pages_suit_narrow_and_dark_windows,
+    a_user_without_credentials_signs_in_with_a_token,
+    modules_compute_columns_phases_and_periods,
+];
+
+/// Users that every Debian has, with their numeric ids.
+const OWNER: (&str, u32) = ("daemon", 1);
+const OTHER: (&str, u32) = ("bin", 2);
+
+const HOSTILE: &str = "</script><img src=x onerror=\"document.title='hacked'\"><b>&amp; שלום 🦀";
+
+/// A collector with pages, an agent, and two running jobs: `x` of the owner, `y` of the other user.
+struct Site {
+    // The daemons end before the directory that they write to.
+    agent: Agent,
+    _collector: Daemon,
+    _jobs: [(Job, Sleeper); 2],
+    _cgroups: TestCgroups,
+    proxy: Proxy,
+    env: TestEnvironment,
+}
+
+impl Site {
+    fn new() -> Self {
+        require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Chromium]);
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
+        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("memory.current", "100ms")];
+        let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
+        let jobs = [("x", OWNER), ("y", OTHER)].map(|(id, (_, uid))| {
+            let (job, sleeper) = (cgroups.job(id), Sleeper::start());
+            job.enter(sleeper.pid());
+            let register = json!({"verb": "register", "job": id, "uid": uid, "cgroups": job.directories});
+            assert_eq!(agent.ask(&register)["answer"], "registered");
+            agent.wait_until_tracked(id, &["v2/cpu.stat"]);
+            (job, sleeper)
+        });
+        let site = Self {
+            agent,
+            _collector: collector,
+            _jobs: jobs,
+            _cgroups: cgroups,
+            proxy: Proxy::start(&env.path("api.sock")),
+            env,
+        };
+        for id in ["x", "y"] {
+            wait_until("the job has samples", || site.times_us(id, "pids.current").len() > 20);
+        }
+        site
+    }
+
+    /// Returns the times of a metric's stored samples of a job.
+    fn times_us(&self, id: &str, metric: &str) -> Vec<i64> {
+        let mut reader = self.env.reader();
+        let Some(job) = stored::job(&mut reader, id) else { return Vec::new() };
+        let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
+        let series = samples.get(&(metric.to_owned(), String::new()));
+        series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
+    }
+
+    fn key(&self, id: &str) -> i64 {
+        stored::job(&mut self.env.reader(), id).unwrap().job_key
+    }
+
+    /// Opens the page of a job and waits for its first chart.
+    fn open_job(&self, id: &str) -> Browser {
+        let mut browser = self.proxy.open(OWNER.0, &format!("job?key={}", self.key(id)));
+        browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) > 0");
+        browser
+    }
+}
+
+/// Fails if the browser has complained, or has asked for anything from elsewhere.
+fn assert_calm(proxy: &Proxy, browser: &mut Browser) {
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    proxy.assert_own_requests(browser);
+}
+
+fn users_see_their_own_jobs_in_the_browser() {
+    let site = Site::new();
+    let ids = "[...document.querySelectorAll('.jobs tbody th a')].map((link) => link.textContent)";
+    for ((user, _), own, other) in [(OWNER, "x", "y"), (OTHER, "y", "x")] {
+        let mut browser = site.proxy.open(user, "");
+        browser.wait_until(&format!("{ids}.length > 0"));
+        assert_eq!(browser.eval(ids), json!([own]), "{user}");
+        assert_eq!(browser.eval("document.querySelector('#account bdi').textContent"), user);
+        // The node, with the present use by the jobs that the user may see.
+        browser.wait_until("document.querySelectorAll('.node-map a').length === 1");
+        let label = "document.querySelector('.node-map a').getAttribute('aria-label')";
+        assert_eq!(browser.eval(&format!("{label}.startsWith('{}: ')", site.env.node)), true);
+        browser.wait_until("document.querySelector('.jobs td.findings-cell:not(:empty)') !== null");
+        assert_calm(&site.proxy, &mut browser);
+        // The link leads to the job; that of another user is unknown.
+        let link = browser.eval("document.querySelector('.jobs tbody th a').href");
+        browser.open_url(link.as_str().unwrap());
+        browser.wait_until("document.documentElement.dataset.complete");
+        assert_eq!(browser.eval("document.querySelector('h1 bdi').textContent"), own);
+        assert_calm(&site.proxy, &mut browser);
+        browser.open_url(&site.proxy.url(&format!("job?key={}", site.key(other))));
+        browser.wait_until("document.documentElement.dataset.ready === 'failed'");
+        let told = browser.eval("document.querySelector('.notice').textContent");
+        assert!(told.as_str().unwrap().contains("unknown job"), "{told}");
+        assert_eq!(browser.eval("document.querySelectorAll('.uplot').length"), 0);
+    }
+}
+
+fn zoom_loads_finer_values() {
+    let site = Site::new();
+    let mut browser = site.open_job("x");
+    let range = "document.querySelector('.range').textContent";
+    assert_eq!(browser.eval(range), "");
+    let loads = |browser: &mut Browser| -> usize {
+        browser.requests().iter().filter(|url| url.contains("/samples?") && url.contains("from_us=")).count()
+    };
+    assert_eq!(loads(&mut browser), 0, "the whole time needs no bounds");
+    let drawn = "document.querySelector('.uplot canvas').toDataURL()";
+    let whole = browser.eval(drawn);
+    let (x, y) = browser.middle(".u-over");
+    browser.mouse("mousePressed", (x - 60.0, y), 1);
+    browser.mouse("mouseMoved", (x, y), 1);
+    browser.mouse("mouseReleased", (x + 60.0, y), 1);
+    browser.wait_until(&format!("{range} !== ''"));
+    wait_until("finer values are loaded", || loads(&mut browser) > 0);
+    assert_ne!(browser.eval(drawn), whole);
+    // The points of a part of the time are closer to each other.
+    browser.eval("document.querySelector('.plot').focus()");
+    browser.key("0");
+    browser.wait_until(&format!("{range} === ''"));
+    browser.key("+");
+    browser.wait_until(&format!("{range} !== ''"));
+    // The table has the figures of the visible time, for readers without pictures.
+    browser.eval("document.querySelector('.figures').open = true");
+    browser.wait_until("document.querySelectorAll('.figures tbody tr').length > 0");
+    assert_calm(&site.proxy, &mut browser);
+}
+
+fn a_key_changes_the_period_in_the_store() {
+    let site = Site::new();
+    let mut browser = site.open_job("x");
+    let faster = "document.querySelector('.keys button[title^=\"Sample cpu.usage more\"]')";
+    browser.wait_until(&format!("{faster} !== null"));
+    assert_eq!(
+        browser.eval(&format!("{faster}.getAttribute('aria-label')")),
+        "Sample cpu.usage more often: every 200ms"
+    );
+    // Two keys are one request: 500 ms, 200 ms, 100 ms.
+    browser.eval(&format!("{faster}.click(); {faster}.click()"));
+    browser.wait_until("document.querySelector('.told .granted') !== null");
+    let told = browser.eval("document.querySelector('.told').textContent");
+    assert!(told.as_str().unwrap().contains("cpu.usage every 100ms"), "{told}");
+    let lease = || {
+        let mut reader = site.env.reader();
+        let key = site.key("x");
+        reader
+            .plan_changes(key)
+            .unwrap()
+            .into_iter()
+            .find(|change| change.metric == "cpu.usage" && change.cause == "lease")
+    };
+    wait_until("the change is stored", || lease().is_some());
+    let change = lease().unwrap();
+    assert_eq!((change.old_period_us, change.new_period_us), (Some(500_000), Some(100_000)));
+    assert_eq!(change.actor.as_deref(), Some("uid 1"));
+    wait_until("the samples are closer", || {
+        let times = site.times_us("x", "cpu.usage");
+        times.windows(2).rev().take(5).filter(|pair| pair[1] - pair[0] < 300_000).count() == 5
+    });
+    // The table shows what is in force.
+    browser.wait_until(&format!("{faster}.closest('tr').textContent.includes('lease')"));
+    // A period that the agent does not allow is refused, with the reason.
+    let fastest = "document.querySelector('.keys button[title^=\"Sample pids.current more\"]')";
+    browser.eval(&format!("for (let step = 0; step < 30 && {fastest}; step += 1) {fastest}.click()"));
+    browser.wait_until("document.querySelector('.told .refused') !== null");
+    let told = browser.eval("document.querySelector('.told .refused').textContent");
+    assert!(
+        told.as_str().unwrap().contains("refused") && told.as_str().unwrap().contains("pids.current"),
+        "{told}"
+    );
+    let plan = site.agent.ask(&json!({"verb": "plan", "job": "x"}));
+    let line = plan["plan"].as_array().unwrap().iter().find(|line| line["metric"] == "pids.current");
+    assert_eq!(line.unwrap()["period"], "50ms", "a refusal changes nothing");
+    // A refused request is logged by the browser, too: as its status.
+    proxy_only(&site, &mut browser);
+}
+
+fn proxy_only(site: &Site, browser: &mut Browser) {
+    site.proxy.assert_own_requests(browser);
+    let violations: Vec<String> =
+        browser.complaints().into_iter().filter(|one| one.contains("Content Security Policy")).collect();
+    assert_eq!(violations, Vec::<String>::new());
+}
+
+/// A collector whose store has one ended job with two nodes, and names that users chose.
+struct Ended {
+    _collector: Daemon,
+    proxy: Proxy,
+    _env: TestEnvironment,
+}
+
+impl Ended {
+    fn new(name: &str) -> Self {
+        require(&[Need::Root, Need::Chromium]);
+        let env = TestEnvironment::new();
+        let ran = program("polymeter")
+            .args(["run", "--report", "/dev/null", "-o"])
+            .arg(env.path("store.db"))
+            .arg("--")
+            .arg(workload::program())
+            .arg("burn 300")
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let store = rusqlite::Connection::open(env.path("store.db")).unwrap();
+        let quoted = name.replace('\'', "''");
+        store
+            .execute_batch(&format!(
+                "INSERT INTO series_block (first_id, shape_id, job_key, node, job_id)
+                 SELECT first_id + 1000000, shape_id, job_key, '{quoted}', job_id FROM series_block WHERE job_key IS NOT NULL;
+                 INSERT INTO samples (time, series_id, value) SELECT time, series_id + 1000000, value * 1.3 FROM samples
+                 WHERE series_id IN (SELECT series_id FROM series WHERE job_key IS NOT NULL);
+                 INSERT INTO job_node (job_key, node, started, ended, lost)
+                 SELECT job_key, '{quoted}', started, ended, lost FROM job_node LIMIT 1;
+                 INSERT INTO mark (time, job_key, job_id, node, name, detail)
+                 SELECT started, job_key, job_id, '{quoted}', '{quoted}', json_object('kind', 'begin') FROM job;
+                 UPDATE job SET name = '{quoted}', account = '{quoted}', queue = '{quoted}', state = '{quoted}',
+                 display_id = '{quoted}', owner = 'daemon', owner_uid = 1, nodes = NULL;"
+            ))
+            .unwrap();
+        drop(store);
+        let (collector, _) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
+        Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), _env: env }
+    }
+
+    /// Returns the key of the job.
+    fn key(&self) -> Value {
+        let mut browser = self.proxy.open(OWNER.0, "");
+        browser.wait_until("document.querySelector('.jobs tbody tr') !== null");
+        browser.eval("document.querySelector('.jobs tbody tr').dataset.key")
+    }
+
+    /// Returns the paths of all pages.
+    fn pages(&self) -> Vec<String> {
+        let job = format!("job?key={}", self.key().as_str().unwrap());
+        vec![String::new(), job, "node?name=other".to_owned(), "status".to_owned()]
+    }
+}
+
+fn names_are_text_on_all_pages() {
+    let site = Ended::new(HOSTILE);
+    for page in site.pages() {
+        let mut browser = site.proxy.open(OWNER.0, &page);
+        if page.starts_with("job") {
+            browser.wait_until(
+                "document.documentElement.dataset.complete && document.querySelector('.phases bdi') !== null",
+            );
+            assert_eq!(browser.eval("document.querySelector('.job-name').textContent"), HOSTILE);
+            assert_eq!(browser.eval("document.querySelector('.phases bdi').textContent"), HOSTILE);
+            // Text cannot become markup even with a fault in the page: the policy forbids it.
+            let attempt = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; } catch { return 'refused'; } })()";
+            assert_eq!(browser.eval(attempt), "refused");
+        } else {
+            assert_eq!(browser.complaints(), Vec::<String>::new(), "{page}");
+        }
+        if page.is_empty() {
+            assert_eq!(browser.eval("document.querySelector('.jobs .job-name').textContent"), HOSTILE);
+        }
+        assert_eq!(browser.eval("document.querySelectorAll('img, main b').length"), 0, "{page}");
+        assert_ne!(browser.eval("document.title"), "hacked");
+        site.proxy.assert_own_requests(&mut browser);
+    }
+}
+
+fn pages_suit_narrow_and_dark_windows() {
+    let site = Ended::new("a-rather-long-name-of-a-job-without-any-space-in-it");
+    let background = "getComputedStyle(document.body).backgroundColor";
+    for page in site.pages() {
+        let mut browser = site.proxy.open(OWNER.0, &page);
+        let light = browser.eval(background);
+        let features = json!([{"name": "prefers-color-scheme", "value": "dark"}]);
+        browser.call("Emulation.setEmulatedMedia", json!({"features": features}));
+        assert_ne!(browser.eval(background), light, "{page}");
+        browser.resize(360, 740);
+        browser.wait_until("innerWidth === 360");
+        if page.starts_with("job") {
+            browser.wait_until("document.querySelector('.uplot').offsetWidth <= 360");
+        }
+        let overflow = browser.eval("document.documentElement.scrollWidth - innerWidth");
+        assert!(overflow.as_i64() <= Some(0), "{page} is {overflow} px too wide");
+        // Landmarks and names for readers without pictures.
+        for (selector, wanted) in [("main", 1), ("h1", 1), ("nav[aria-label]", 1), ("a.skip", 1)] {
+            assert_eq!(
+                browser.eval(&format!("document.querySelectorAll('{selector}').length")),
+                wanted,
+                "{page}: {selector}"
+            );
+        }
+        let unnamed = "[...document.querySelectorAll('input, select, button, [role=img]')].filter((one) => \
+             !one.labels?.length && !one.getAttribute('aria-label') && !one.textContent.trim()).length";
+        assert_eq!(browser.eval(unnamed), 0, "{page}");
+        assert_calm(&site.proxy, &mut browser);
+    }
+}
+
+fn a_user_without_credentials_signs_in_with_a_token() {
+    let site = Ended::new("job");
+    let mut browser = site.proxy.browser(None);
+    browser.open_url(&site.proxy.url(""));
+    browser.wait_until("document.querySelector('.sign-in input') !== null");
+    assert_eq!(browser.eval("document.querySelectorAll('.jobs tbody tr').length"), 0);
+    assert_eq!(browser.eval("document.activeElement.id"), "token");
+    browser.eval("document.querySelector('#token').value = 'no-such-token'; document.querySelector('.sign-in').requestSubmit()");
+    // It is sent as a header, refused, and asked for again; nothing is kept in a cookie.
+    browser.wait_until("document.querySelector('.sign-in')?.textContent.includes('not accepted')");
+    assert_eq!(browser.eval("[document.cookie, Object.keys(localStorage).length]"), json!(["", 0]));
+    site.proxy.assert_own_requests(&mut browser);
+}
+
+fn modules_compute_columns_phases_and_periods() {
+    let site = Ended::new("job");
+    let mut browser = site.proxy.open(OWNER.0, "");
+    let base = "document.querySelector('script[type=module]').src.replace('overview.js', '')";
+    let mut result = |module: &str, expression: &str| -> Value {
+        browser.eval(&format!("import({base} + '{module}.js').then((m) => ({expression}))"))
+    };
+    // Samples at 0, 2, 4, then a gap, then closer ones: values hold within the period, and not over the gap.
+    let columns = "m.columnsOf({ time_us: [0, 2e6, 4e6, 20e6, 21e6, 22e6], min: [1, 2, 3, 4, 5, 6], mean: [1, 2, 3, 4, 5, 6], max: [1, 2, 3, 4, 5, 6] }, \
+                   { from_us: 0, until_us: 24e6, part_s: 1 }).columns[1]";
+    let expected = json!([
+        1, 1, 2, 2, 3, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+        null, 4, 5, 6, null
+    ]);
+    assert_eq!(result("columns", columns), expected);
+    // The least, the median and the largest mean of three nodes, of which one has a gap.
+    let nodes = "[[[0, 0], [1, 5], [9, 9]], [[0, 0], [2, null], [9, 9]], [[0, 0], [9, 7], [9, 9]]]";
+    assert_eq!(result("columns", &format!("m.linesOf({nodes})")), json!([[1, 5], [2, 6], [9, 7]]));
+    let periods = "[m.periodUs('500ms'), m.periodUs('1min'), m.periodUs('x'), m.periodText(1500), m.periodText(3.6e9), m.shorter(5e5), m.longer(8.64e10)]";
+    assert_eq!(result("periods", periods), json!([500_000, 60_000_000, null, "1500us", "1h", 200_000, null]));
+    // Phases of two nodes that overlap are one band; one without an end lasts until the end.
+    let rows = "[[1, 'a', 'x', 'begin'], [2, 'b', 'x', 'begin'], [3, 'a', 'x', 'end'], [4, 'b', 'x', 'end'], [5, 'a', 'y', 'begin'], [6, 'a', 'z', 'instant']] \
+                .map(([at, node, name, kind]) => ({ time_us: at * 1e6, node, name, kind }))";
+    let bands = result("marks", &format!("m.bandsOf({rows}, 0, 9)"));
+    let expected = json!([{"name": "x", "begin_s": 1, "end_s": 4}, {"name": "y", "begin_s": 5, "end_s": 9}]);
+    assert_eq!(bands["bands"], expected);
+    assert_eq!(bands["marks"][0]["at_s"], 6);
+    assert_calm(&site.proxy, &mut browser);
+}

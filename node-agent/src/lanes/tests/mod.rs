@@ -1,0 +1,236 @@
+//! Tests of the sampler with sources of both lanes, one of which hangs on demand.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_proto::ledger::{Event, Tally};
+use polymeter_proto::series::{Identifier, ShapeId};
+use rustix::io::Errno;
+
+use self::support::{
+    FailingSource, Gate, LackingSource, Running, active, counting, group, is_hung, is_recovered, job, slot,
+    slow,
+};
+use super::*;
+use crate::clock;
+use crate::sources::Source;
+use crate::sources::reader_thread::ThreadedSource;
+
+#[test]
+fn a_source_that_hangs_affects_only_itself() {
+    let (open, other_open, gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()), Gate::closed());
+    let mut running = Running::start();
+    // Added by one command and with one period, they have the same deadlines.
+    let added = vec![
+        active(0, "hung", None, slow(&gate), "20ms"),
+        active(1, "fast", None, Source::Custom(counting(&open)), "20ms"),
+        active(2, "slow", None, slow(&other_open), "20ms"),
+    ];
+    running.command(Command::Exchange { removed: Vec::new(), added });
+    gate.wait_until_begun(1);
+    // The read that hangs has begun, and ends only after all of this.
+    let (fast, slow) = (open.begun() + 10, other_open.begun() + 10);
+    running.until("rows of the others", |received| {
+        received.rows("fast") >= fast && received.rows("slow") >= slow
+    });
+    running.until("the notice", |received| received.has_notice(is_hung));
+    for _ in 0..3 {
+        let due = running.received.tally("hung").due;
+        running.until("further misses", |received| received.tally("hung").due > due);
+        let [hung, fast, slow] = ["hung", "fast", "slow"].map(|name| running.received.tally(name));
+        // The last deadline of each waits for its read; the fast lane's is read at once.
+        assert_eq!((hung.missed, hung.due), (fast.due - 1, fast.due - 1), "{hung:?} {fast:?}");
+        assert!(slow.due == fast.due || slow.due == fast.due - 1, "{slow:?} {fast:?}");
+    }
+    assert!(matches!(running.received.notices[..], [Notice::Hung(SourceId(0))]), "reported once");
+    assert_eq!((running.received.rows("hung"), gate.begun()), (0, 1));
+    let opened_us = clock::realtime_us();
+    gate.set_closed(false);
+    running.until("a row", |received| received.rows("hung") > 0);
+    assert!(matches!(running.received.notices[..], [Notice::Hung(_), Notice::Recovered(SourceId(0))]));
+    running.flush();
+    while running.received.tally("hung").late == 0 {
+        // The gate was opened within a tenth of the period after a deadline.
+        gate.set_closed(true);
+        let Tally { missed, due, .. } = running.received.tally("hung");
+        running.until("a further miss", |received| received.tally("hung").missed > missed);
+        // It is reported at a deadline; half a period later is late.
+        clock::sleep(Duration::from_millis(10));
+        gate.set_closed(false);
+        running.until("a further report", |received| received.tally("hung").due > due);
+        running.flush();
+    }
+    let received = running.stop();
+    let [hung, fast, slow] = ["hung", "fast", "slow"].map(|name| received.tally(name));
+    assert_eq!((hung.due, slow.due), (fast.due, fast.due), "each deadline is counted for each source");
+    for tally in [hung, fast, slow] {
+        assert_eq!(tally.taken + tally.missed, tally.due, "{tally:?}");
+    }
+    assert!(
+        received.rows["hung"].is_sorted() && received.rows["hung"][0] >= opened_us,
+        "dated by the end of a read that hung"
+    );
+}
+
+#[test]
+fn a_source_that_fails_is_reported_once_for_all_its_groups() {
+    let mut running = Running::start();
+    let key = SourceKey { job: None, name: Identifier::try_from("failing").unwrap() };
+    // Groups of the same period are always due together, and share a read.
+    let groups = vec![group(0, "failing", None, "10ms"), group(1, "failing", None, "10ms")];
+    let source = Source::Custom(Box::new(FailingSource([slot()])));
+    running.add((SourceId(0), Box::new(ActiveSource::new(Arc::new(key), source, groups))));
+    running.until("many failed reads", |received| received.tally("failing").absent >= 40);
+    let received = running.stop();
+    let tally = received.tally("failing");
+    assert_eq!((tally.taken, tally.due), (0, tally.absent + tally.missed));
+    assert!(matches!(received.notices[..], [Notice::Failing(SourceId(0), Errno::AGAIN)]), "{received:?}");
+}
+
+#[test]
+fn a_value_that_the_device_does_not_have_is_not_due() {
+    let mut running = Running::start();
+    let fast = Source::Custom(Box::new(LackingSource([slot()], 0)));
+    let of_thread = ThreadedSource::start("lacking", Box::new(LackingSource([slot()], 0))).unwrap();
+    running.add(active(0, "fast", None, fast, "2ms"));
+    running.add(active(1, "slow", None, Source::Threaded(of_thread), "2ms"));
+    running.until("some values", |received| {
+        ["fast", "slow"].iter().all(|name| received.tally(name).taken >= 10)
+    });
+    let received = running.stop();
+    for name in ["fast", "slow"] {
+        let tally = received.tally(name);
+        assert_eq!((tally.absent, tally.due), (0, tally.taken + tally.missed), "{name}");
+    }
+}
+
+#[test]
+fn stopping_does_not_wait_for_a_source_that_hangs() {
+    let gate = Gate::closed();
+    let mut running = Running::start();
+    running.add(active(0, "hung", None, slow(&gate), "10ms"));
+    running.until("the notice", |received| received.has_notice(is_hung));
+    let received = running.stop();
+    let tally = received.tally("hung");
+    assert!(tally.missed == tally.due && tally.due >= 100, "{tally:?}");
+    assert_eq!(gate.begun(), 1, "its first read hangs until here");
+    gate.set_closed(false);
+}
+
+#[test]
+fn the_last_reading_of_a_job_comes_before_its_end() {
+    // A reading that takes longer than the sampler waits for it is given up; on a busy machine it is tried again.
+    while !is_last_reading_before_the_end() {}
+}
+
+/// Returns false if the reading took so long that the sampler may have given it up.
+fn is_last_reading_before_the_end() -> bool {
+    let (gate, job) = (Gate::closed(), job());
+    let mut running = Running::start();
+    let (id, source) = active(0, "slow", Some(&job), slow(&gate), "1h");
+    running.add((id, source));
+    running.command(Command::ReadNow(vec![id]));
+    gate.wait_until_begun(1);
+    let removed_ns = clock::monotonic_ns();
+    running.command(Command::Remove(id));
+    let event = Event::JobEnded { job: job.handle, at_us: 0 };
+    running.command(Command::RecordEvent(Box::new(EventRecord { job: Some(Arc::clone(&job)), event })));
+    running.flush();
+    let is_pending = running.received.notices.is_empty() && running.received.job_ended_us.is_none();
+    gate.set_closed(false);
+    running.until("the end of the job", |received| received.job_ended_us.is_some());
+    let is_within = clock::monotonic_ns() - removed_ns < slow_sources::CLOSE_WITHIN_NS;
+    let received = running.stop();
+    if is_within {
+        assert!(is_pending, "the end of the job waits for the reading");
+        assert!(matches!(received.notices[..], [Notice::Removed(SourceId(0), _)]));
+        assert_eq!(received.ended, ["slow"]);
+        assert_eq!(received.tally("slow"), Tally { due: 1, taken: 1, ..Tally::default() });
+        assert!(received.rows["slow"][0] <= received.job_ended_us.unwrap());
+    }
+    is_within
+}
+
+#[test]
+fn a_removed_source_that_hangs_is_given_back_at_once() {
+    let gate = Gate::closed();
+    let mut running = Running::start();
+    let (id, source) = active(0, "hung", None, slow(&gate), "10ms");
+    running.add((id, source));
+    running.until("the notice", |received| received.has_notice(is_hung));
+    running.command(Command::Remove(id));
+    running.confirm();
+    assert!(matches!(running.received.notices[..], [Notice::Hung(_), Notice::Removed(SourceId(0), _)]));
+    running.until("the last report", |received| received.ended == ["hung"]);
+    gate.set_closed(false);
+    running.stop();
+}
+
+#[test]
+fn a_source_that_hangs_is_not_replaced_by_another_that_would() {
+    let gate = Gate::closed();
+    let mut running = Running::start();
+    running.add(active(0, "hung", None, slow(&gate), "10ms"));
+    running.until("the notice", |received| received.has_notice(is_hung));
+    running.add(active(0, "hung", None, slow(&gate), "20ms"));
+    running.confirm();
+    assert!(matches!(running.received.notices[..], [Notice::Hung(_), Notice::Replaced(_)]));
+    gate.set_closed(false);
+    running.until("rows", |received| received.rows("hung") >= 5);
+    let notices = &running.received.notices[2..];
+    assert!(matches!(notices, [Notice::Recovered(SourceId(0))]), "the first one goes on");
+    running.stop();
+}
+
+#[test]
+fn a_change_of_plan_keeps_the_deadlines_of_a_read_under_way() {
+    let gate = Gate::closed();
+    let mut running = Running::start();
+    running.add(active(0, "slow", None, slow(&gate), "20ms"));
+    let mut kept = 0;
+    for round in 1.. {
+        gate.wait_until_begun(u64::from(round));
+        running.received.notices.clear();
+        let former = ShapeId(round - 1);
+        let period = if round % 2 == 0 { "20ms" } else { "30ms" };
+        running.command(Command::Regroup(SourceId(0), vec![group(round, "slow", None, period)]));
+        running.confirm();
+        gate.let_one_through();
+        // A change of plan gives up a read that hangs; on a busy machine this one may.
+        running.until("the row of the former plan", |received| {
+            received.shapes.contains(&former) || received.has_notice(is_recovered)
+        });
+        kept += u32::from(running.received.shapes.contains(&former));
+        if kept == 10 {
+            break;
+        }
+    }
+    gate.set_closed(false);
+    running.stop();
+}
+
+#[test]
+fn a_read_gives_a_series_one_value() {
+    let gate = Gate::closed();
+    let mut running = Running::start();
+    let (id, source) = active(0, "slow", None, slow(&gate), "10ms");
+    running.add((id, source));
+    gate.wait_until_begun(1);
+    // Deadlines of two plans pass during one read.
+    for plan in 1..3 {
+        let missed = running.received.tally("slow").missed;
+        running.until("further misses", |received| received.tally("slow").missed > missed + 3);
+        running.command(Command::Regroup(id, vec![group(plan, "slow", None, "10ms")]));
+        running.command(Command::ReadNow(vec![id]));
+        running.confirm();
+    }
+    gate.set_closed(false);
+    running.until("rows", |received| received.rows("slow") >= 5);
+    let mut times = running.stop().rows["slow"].clone();
+    let rows = times.len();
+    times.sort_unstable();
+    times.dedup();
+    assert_eq!(times.len(), rows, "each has a time of its own");
+}

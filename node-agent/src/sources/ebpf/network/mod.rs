@@ -1,0 +1,162 @@
+//! The network of one job: a program for each direction, attached to its cgroup of version 2.
+//!
+//! The kernel runs the programs for packets of sockets that were created in the cgroup or below it. Traffic that passes the
+//! kernel by, as that of InfiniBand verbs, is not counted.
+
+mod program;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use polymeter_proto::catalogue::{Definition, Hierarchy};
+use polymeter_proto::series::Labels;
+
+use super::cgroup::{Attachment, Cgroup, Programs};
+use super::counters::Counters;
+use super::direction::Direction;
+use super::fields::{KIND, NETWORK};
+use super::loading::{attach_to_cgroup, load_packet_program};
+use super::map::create_array;
+use super::mapping::Mapping;
+use super::possible_cpus::possible_cpus;
+use super::reason::{Step, meaning};
+use super::system_call::operand;
+use crate::sources::custom_source::CustomSource;
+use crate::sources::kind::{OpenRequest, metrics_of};
+use crate::sources::outcome::Outcome;
+use crate::sources::reading::Reading;
+use crate::sources::slot::Slot;
+use crate::sources::target::Target;
+use program::{LINE_BYTES, count_packets};
+
+/// The most jobs and steps whose network is counted at a time. Each takes two programs and a line of the cache for each CPU
+/// in memory of the kernel, and two descriptors.
+const NETWORKS_MAX: usize = 1024;
+
+/// The number of open sources.
+static NETWORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of the places for open sources.
+#[derive(Debug)]
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        let next = |taken: usize| (taken < NETWORKS_MAX).then_some(taken + 1);
+        NETWORKS.fetch_update(Relaxed, Relaxed, next).ok().map(|_| Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        NETWORKS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The network counters of one job. They begin at 0 when the source is opened.
+#[derive(Debug)]
+pub(super) struct NetworkSource {
+    slots: Vec<Slot>,
+    /// The number of the counter of each slot.
+    numbers: Vec<usize>,
+    counters: Counters,
+    /// Detaches the programs when it is dropped.
+    attachment: Arc<Attachment>,
+    _place: Place,
+}
+
+impl NetworkSource {
+    /// Attaches the programs to the target's cgroup, or states why that is impossible. The source has all counters, whether they
+    /// are wanted or not, so that it stays open when another one is wanted.
+    pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
+        let cgroup = match request.target {
+            Target::Cgroups(cgroups) => cgroups.directory(Hierarchy::V2),
+            Target::Processes(_) | Target::Node(_) => None,
+        };
+        let cgroup = cgroup.ok_or(
+            "eBPF counts the network of cgroups of version 2, and the job has none; name one when the job is registered, or \
+             boot the node with cgroups of version 2",
+        )?;
+        let place = Place::take().ok_or_else(|| {
+            format!("the network of {NETWORKS_MAX} jobs and steps is counted already; sample it for fewer")
+        })?;
+        let cpus = possible_cpus(&request.host.mounts.root)?;
+        let (counters, programs) = NetworkPrograms::load(cpus)?;
+        let attachment = Attachment::new(cgroup, Box::new(programs))?;
+        let (slots, numbers) = slots().unzip();
+        Ok(Self { slots, numbers, counters, attachment, _place: place })
+    }
+}
+
+/// Returns the slots, each with its counter.
+fn slots() -> impl Iterator<Item = (Slot, usize)> {
+    metrics_of(KIND).flat_map(|metric| {
+        let field_is =
+            |field: &&str| metric.origins.iter().any(|origin| origin.field_of(KIND) == Some(field));
+        let counter = NETWORK.iter().position(field_is);
+        counter
+            .map(|counter| (Slot { definition: Definition::of(metric), labels: Labels::default() }, counter))
+    })
+}
+
+/// The programs of one job, with a link for each while they are attached. A link ends with its descriptor.
+#[derive(Debug)]
+struct NetworkPrograms {
+    receive: OwnedFd,
+    transmit: OwnedFd,
+    links: Option<[OwnedFd; 2]>,
+}
+
+impl NetworkPrograms {
+    /// Loads the programs of both directions. Returns their counters, too.
+    fn load(cpus: u32) -> Result<(Counters, Self), String> {
+        let fault = |error| meaning(Step::Load, &error);
+        let line_bytes = u32::try_from(LINE_BYTES).map_err(|error| error.to_string())?;
+        let map = create_array(c"polymeter", line_bytes, cpus).map_err(fault)?;
+        let words = (cpus as usize).saturating_mul(LINE_BYTES / size_of::<u64>());
+        let memory = Mapping::of_array(map.as_fd(), 0, words).map_err(fault)?;
+        let load = |direction, name| {
+            let instructions = count_packets(direction, operand(map.as_fd()));
+            load_packet_program(name, direction, &instructions).map_err(fault)
+        };
+        let receive = load(Direction::Receive, c"polymeter_rx")?;
+        let transmit = load(Direction::Transmit, c"polymeter_tx")?;
+        // The programs and the memory keep the map.
+        Ok((Counters::new(memory, LINE_BYTES / size_of::<u64>()), Self { receive, transmit, links: None }))
+    }
+}
+
+impl Programs for NetworkPrograms {
+    fn attach(&mut self, cgroup: &Cgroup) -> Result<(), String> {
+        let attach = |program: &OwnedFd, direction| {
+            attach_to_cgroup(program.as_fd(), cgroup.descriptor(), direction)
+                .map_err(|error| meaning(Step::Attach, &error))
+        };
+        self.links =
+            Some([attach(&self.receive, Direction::Receive)?, attach(&self.transmit, Direction::Transmit)?]);
+        Ok(())
+    }
+}
+
+impl CustomSource for NetworkSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        if self.attachment.is_lost() {
+            return Outcome::Gone;
+        }
+        for (slot, number) in (0..).zip(&self.numbers) {
+            reading.set(slot, self.counters.sum(*number));
+        }
+        Outcome::Read
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+}
