@@ -15,6 +15,8 @@ tests![full_disk_delays_data_and_loses_none, full_disk_of_the_server_delays_data
 
 const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
+/// A full disk of a server needs no more samples than one statement has.
+const SLOWER: [(&str, &str); 3] = [("memory.*", "10ms"), ("cpu.*", "10ms"), ("pids.*", "10ms")];
 
 /// Starts a collector with a private file system of 2 MiB.
 fn sqlite_collector(env: &TestEnvironment, disk: &str) -> Daemon {
@@ -95,13 +97,13 @@ fn full_disk_of_the_server_delays_data_and_loses_none() {
     let (running, endpoint) = collector(&env, &env.endpoint());
     let job = cgroups.job("1");
     let agent =
-        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE });
+        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &SLOWER });
     agent.wait_until_tracked("1", &["v1/memory.stat"]);
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
 
     disk.fill();
     wait_until("the disk is full", || running.log().contains("No space left on device"));
-    wait_until("the agent keeps new samples", || agent.count("outbox_bytes") > 100_000);
+    wait_until("the agent keeps new samples", || agent.count("outbox_bytes") > 20_000);
     disk.free();
     env.server().resume_if_ended();
     wait_until("the store is available again", || {
