@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 chr
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -56,6 +56,16 @@ test-frames: $(FRAMES)/bin/python ## Read exported jobs with pandas, polars and 
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,data-frames" POLYMETER_FRAMES_PYTHON=$(abspath $(FRAMES))/bin/python \
 	    $(CARGO) test --locked --workspace --test e2e -- export::data_frame
 
+# Schemathesis comes from the Python package index.
+SCHEMATHESIS := $(TARGET)/schemathesis
+$(SCHEMATHESIS)/bin/schemathesis: | test-deps
+	python3 -m venv $(SCHEMATHESIS)
+	$(SCHEMATHESIS)/bin/pip install --quiet --disable-pip-version-check 'schemathesis>=4,<5'
+test-api: $(SCHEMATHESIS)/bin/schemathesis ## Send generated requests to the HTTP API (schemathesis, from the Python package index)
+	$(CARGO) build --workspace --locked
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,schemathesis" POLYMETER_SCHEMATHESIS=$(abspath $(SCHEMATHESIS))/bin/schemathesis \
+	    $(CARGO) test --locked --workspace --test e2e -- api_requests::
+
 # A cluster of two nodes on this machine. Requires root and cgroup version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
 test-slurm: slurm-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
@@ -76,6 +86,9 @@ $(OAR_SCRIPT):
 
 test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
 	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib --test ebpf
+	$(CARGO) build --workspace --locked --features polymeter-agent/ebpf
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,ebpf-agent" \
+	    $(CARGO) test --workspace --locked --features polymeter-agent/ebpf --test e2e -- ebpf::
 
 test-qemu: release ## Run a job on pure cgroup v2 in a virtual machine (a minute or two)
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
@@ -118,11 +131,15 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/wire
 	$(TARGET)/debug/curve --quick
 	$(TARGET)/debug/ingest --quick
+	$(TARGET)/debug/live --quick
 	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(TARGET)/debug/world --quick --measure
 	$(SUDO) $(TARGET)/debug/gather --quick
 	$(SUDO) $(TARGET)/debug/idle --quick
+	$(SUDO) $(TARGET)/debug/idle --quick --laid-out
 	$(SUDO) $(TARGET)/debug/jitter --quick
+	$(SUDO) $(TARGET)/debug/jitter --quick --hanging
+	$(SUDO) $(TARGET)/debug/read_cost --quick
 	$(SUDO) $(TARGET)/debug/overhead --quick
 	$(SUDO) $(TARGET)/debug/control --quick
 	$(SUDO) $(TARGET)/debug/jobs --quick

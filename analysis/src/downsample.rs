@@ -18,22 +18,97 @@ pub struct Part {
     pub mean: f64,
 }
 
-/// The rate of a counter over a time, which ends with a sample.
-#[derive(Debug, Clone, Copy)]
-struct Reading {
-    time_ns: i64,
-    value: f64,
+/// The increase of a counter between two samples, in the unit of its rate times seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Increase {
+    /// The seconds between the samples, more than 0.
+    pub seconds: f64,
+    /// The increase.
+    pub value: f64,
 }
 
-/// The values of the part that is not complete yet.
+/// Computes the increases of a counter from its samples, which arrive in the order of their times.
+#[derive(Debug)]
+pub struct Increases {
+    /// The factor from the increase per second to the unit of the rate.
+    factor: f64,
+    /// The shortest time over which the rate is meaningful.
+    window_ns: i64,
+    before: Option<(i64, f64)>,
+}
+
+impl Increases {
+    /// Begins with the next sample.
+    pub const fn new(factor: f64, window_ns: i64) -> Self {
+        Self { factor, window_ns, before: None }
+    }
+
+    /// Returns the increase up to a sample; none if it begins the counter, or follows too soon.
+    pub fn sample(&mut self, time_ns: i64, value: f64) -> Option<Increase> {
+        let Some((before_ns, before)) = self.before else {
+            self.before = Some((time_ns, value));
+            return None;
+        };
+        if value < before {
+            // The counter was restarted.
+            self.before = Some((time_ns, value));
+            return None;
+        }
+        if time_ns <= before_ns || time_ns.saturating_sub(before_ns) < self.window_ns {
+            return None;
+        }
+        self.before = Some((time_ns, value));
+        let seconds = units::seconds_between(before_ns, time_ns);
+        Some(Increase { seconds, value: (value - before) * self.factor })
+    }
+}
+
+/// The range and the mean of several values.
 #[derive(Debug, Clone, Copy)]
-struct Open {
-    begin_ns: i64,
+pub struct Extent {
     count: u64,
     min: f64,
     max: f64,
     sum: f64,
     weight: f64,
+}
+
+impl Extent {
+    /// Returns the extent of no values.
+    const fn none() -> Self {
+        Self { count: 0, min: f64::NAN, max: f64::NAN, sum: 0.0, weight: 0.0 }
+    }
+
+    /// Returns the extent of one value of a gauge.
+    pub const fn of_value(value: f64) -> Self {
+        Self { count: 1, min: value, max: value, sum: value, weight: 1.0 }
+    }
+
+    /// Returns the extent of one rate of a counter.
+    pub fn of_increase(increase: Increase) -> Self {
+        let rate = increase.value / increase.seconds;
+        Self { count: 1, min: rate, max: rate, sum: increase.value, weight: increase.seconds }
+    }
+
+    /// Returns the extent of both.
+    #[must_use]
+    pub const fn join(self, other: Self) -> Self {
+        Self {
+            count: self.count.saturating_add(other.count),
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+            sum: self.sum + other.sum,
+            weight: self.weight + other.weight,
+        }
+    }
+
+    /// Returns the part that begins at a time.
+    pub fn part(self, time_ns: i64) -> Part {
+        let Self { count, min, max, sum, weight } = self;
+        // Rounding must not put the mean outside of the range. An agent may send values that are not numbers.
+        let mean = (sum / weight).max(min).min(max);
+        Part { time_ns, count, min, max, mean }
+    }
 }
 
 /// Computes the parts of one series, whose samples or intervals arrive in the order of their times. Parts without values are left out, so
@@ -44,11 +119,10 @@ pub struct Downsampler {
     width_ns: i64,
     /// None for a gauge, else the factor from the increase per second to the unit of the rate.
     rate_factor: Option<f64>,
-    /// The shortest time over which the rate of the counter is meaningful.
-    window_ns: i64,
-    before: Option<Reading>,
+    increases: Increases,
     interval: Option<BucketRow>,
-    open: Option<Open>,
+    /// The begin of the part that is not complete yet, and its values.
+    open: Option<(i64, Extent)>,
     parts: Vec<Part>,
 }
 
@@ -56,75 +130,59 @@ impl Downsampler {
     /// Returns the parts of `width_ns` from `origin_ns` on, still empty. Values before `origin_ns` only begin the rate of a counter.
     pub fn new(origin_ns: i64, width_ns: i64, rate_factor: Option<f64>, window_ns: i64) -> Self {
         let (width_ns, parts) = (width_ns.max(1), Vec::new());
-        Self { origin_ns, width_ns, rate_factor, window_ns, before: None, interval: None, open: None, parts }
+        let increases = Increases::new(rate_factor.unwrap_or(1.0), window_ns);
+        Self { origin_ns, width_ns, rate_factor, increases, interval: None, open: None, parts }
     }
 
     /// Adds a sample.
     pub fn sample(&mut self, time_ns: i64, value: f64) {
-        let Some(factor) = self.rate_factor else {
-            return self.add(time_ns, 1, (value, value), (value, 1.0));
-        };
-        let now = Reading { time_ns, value };
-        let Some(before) = self.before else {
-            self.before = Some(now);
-            return;
-        };
-        if value < before.value {
-            // The counter was restarted.
-            self.before = Some(now);
-        } else if time_ns > before.time_ns && time_ns.saturating_sub(before.time_ns) >= self.window_ns {
-            self.before = Some(now);
-            self.add_rate((before.time_ns, time_ns), time_ns, (value - before.value) * factor, 1);
+        if self.rate_factor.is_none() {
+            self.add(time_ns, Extent::of_value(value));
+        } else if let Some(increase) = self.increases.sample(time_ns, value) {
+            self.add(time_ns, Extent::of_increase(increase));
         }
     }
 
     /// Adds an interval of a rollup. The rate of a counter in it is known with the next one.
     pub fn interval(&mut self, row: &BucketRow) {
         let Some(factor) = self.rate_factor else {
-            return self.add(row.time_ns, row.count, (row.min, row.max), (row.sum, units::to_f64(row.count)));
+            let BucketRow { count, min, max, sum, .. } = *row;
+            return self.add(row.time_ns, Extent { count, min, max, sum, weight: units::to_f64(count) });
         };
         if let Some(before) = self.interval.replace(*row) {
             let gap = if row.first >= before.last { row.first - before.last } else { row.first };
-            let increase = (before.increase + gap) * factor;
-            self.add_rate((before.time_ns, row.time_ns), before.time_ns, increase, before.count);
+            let seconds = units::seconds_between(before.time_ns, row.time_ns);
+            if seconds > 0.0 {
+                let value = (before.increase + gap) * factor;
+                let extent = Extent::of_increase(Increase { seconds, value });
+                self.add(before.time_ns, Extent { count: before.count, ..extent });
+            }
         }
     }
 
     /// Returns the parts, and begins anew.
     pub fn finish(&mut self) -> Vec<Part> {
         self.close();
-        (self.before, self.interval) = (None, None);
+        (self.increases.before, self.interval) = (None, None);
         std::mem::take(&mut self.parts)
     }
 
-    fn add_rate(&mut self, (from_ns, to_ns): (i64, i64), at_ns: i64, increase: f64, count: u64) {
-        let seconds = units::seconds_between(from_ns, to_ns);
-        if seconds > 0.0 {
-            let rate = increase / seconds;
-            self.add(at_ns, count, (rate, rate), (increase, seconds));
-        }
-    }
-
-    fn add(&mut self, time_ns: i64, count: u64, (min, max): (f64, f64), (sum, weight): (f64, f64)) {
+    fn add(&mut self, time_ns: i64, extent: Extent) {
         let offset_ns = time_ns.saturating_sub(self.origin_ns);
         if offset_ns < 0 {
             return;
         }
         let begin_ns = self.origin_ns.saturating_add(offset_ns - offset_ns % self.width_ns);
-        if self.open.is_some_and(|open| open.begin_ns != begin_ns) {
+        if self.open.is_some_and(|(open_ns, _)| open_ns != begin_ns) {
             self.close();
         }
-        let open = self.open.get_or_insert(Open { begin_ns, count: 0, min, max, sum: 0.0, weight: 0.0 });
-        open.count = open.count.saturating_add(count);
-        (open.min, open.max) = (open.min.min(min), open.max.max(max));
-        (open.sum, open.weight) = (open.sum + sum, open.weight + weight);
+        let (_, open) = self.open.get_or_insert((begin_ns, Extent::none()));
+        *open = open.join(extent);
     }
 
     fn close(&mut self) {
-        if let Some(Open { begin_ns, count, min, max, sum, weight }) = self.open.take() {
-            // Rounding must not put the mean outside of the range.
-            let mean = (sum / weight).clamp(min.min(max), max.max(min));
-            self.parts.push(Part { time_ns: begin_ns, count, min, max, mean });
+        if let Some((begin_ns, extent)) = self.open.take() {
+            self.parts.push(extent.part(begin_ns));
         }
     }
 }
@@ -173,6 +231,17 @@ mod tests {
             of.sample(at_s * SECOND_NS, value);
         }
         assert_eq!(parts(&mut of), [(0, 3, 1.0, 2.0, 1.25)]);
+    }
+
+    #[test]
+    fn values_that_are_not_numbers_are_no_fault() {
+        for values in [[f64::NAN, f64::NAN], [f64::NAN, 2.0], [f64::INFINITY, f64::NEG_INFINITY]] {
+            for factor in [None, Some(1.0)] {
+                let mut of = Downsampler::new(0, 10 * SECOND_NS, factor, 0);
+                (0..).zip(values).for_each(|(at_s, value)| of.sample(at_s * SECOND_NS, value));
+                assert!(of.finish().len() <= 1);
+            }
+        }
     }
 
     #[test]

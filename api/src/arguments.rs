@@ -14,8 +14,12 @@ use crate::problem::Problem;
 pub(crate) enum Kind {
     /// A text without control characters.
     Text,
+    /// A text of this form, a regular expression, which the endpoint checks.
+    Formed(&'static str),
     /// An integer within these bounds.
     Integer(i64, i64),
+    /// One of these texts.
+    Choice(&'static [&'static str]),
     /// Integers, separated by commas.
     Integers,
     /// Selectors of metrics, separated by commas.
@@ -140,7 +144,7 @@ impl Kind {
             integer.ok_or_else(|| format!("expected an integer from {min} to {max}"))
         };
         match self {
-            Self::Text => {
+            Self::Text | Self::Formed(_) => {
                 if text.is_empty() || text.chars().count() > limits::TEXT_CHARACTERS {
                     return Err(format!("expected 1 to {} characters", limits::TEXT_CHARACTERS));
                 }
@@ -150,21 +154,31 @@ impl Kind {
                 }
                 Ok(Argument::Text(text.to_owned()))
             }
+            Self::Choice(choices) => choices
+                .contains(&text)
+                .then(|| Argument::Text(text.to_owned()))
+                .ok_or_else(|| format!("expected one of {}", choices.join(", "))),
             Self::Integer(min, max) => integer(text, min, max).map(Argument::Integer),
             Self::Integers => {
-                let integers: Result<Vec<i64>, _> =
-                    text.split(',').map(|text| integer(text, 0, i64::MAX)).take(limits::SERIES + 1).collect();
+                let integers: Result<Vec<i64>, _> = text
+                    .split(',')
+                    .map(|text| integer(text, 0, i64::MAX))
+                    .take(limits::LISTED_SERIES + 1)
+                    .collect();
                 match integers? {
-                    integers if integers.len() > limits::SERIES => {
-                        Err(format!("expected at most {} integers", limits::SERIES))
+                    integers if integers.len() > limits::LISTED_SERIES => {
+                        Err(format!("expected at most {} integers", limits::LISTED_SERIES))
                     }
                     integers => Ok(Argument::Integers(integers)),
                 }
             }
             Self::Selectors => {
-                let selectors: Result<Vec<Selector>, _> = text.split(',').take(65).map(str::parse).collect();
+                let selectors: Result<Vec<Selector>, _> =
+                    text.split(',').take(limits::SELECTORS + 1).map(str::parse).collect();
                 match selectors.map_err(|error: polymeter_proto::name::InvalidName| error.to_string())? {
-                    selectors if selectors.len() > 64 => Err("expected at most 64 selectors".to_owned()),
+                    selectors if selectors.len() > limits::SELECTORS => {
+                        Err(format!("expected at most {} selectors", limits::SELECTORS))
+                    }
                     selectors => Ok(Argument::Selectors(selectors)),
                 }
             }
@@ -180,6 +194,7 @@ mod tests {
         Parameter::path("key", Kind::Integer(0, i64::MAX), "x"),
         Parameter::query("limit", Kind::Integer(1, 100), "x"),
         Parameter::query("user", Kind::Text, "x"),
+        Parameter::query("of", Kind::Choice(&["job", "nodes"]), "x"),
         Parameter::query("series", Kind::Integers, "x"),
         Parameter::query("metric", Kind::Selectors, "x"),
     ];
@@ -196,13 +211,14 @@ mod tests {
         assert_eq!(arguments.text("user"), Some("a b\"<script>"));
         assert_eq!(arguments.integers("series"), Some(&[1, 2][..]));
         assert_eq!(arguments.selectors("metric").map(<[_]>::len), Some(2));
+        assert_eq!(parse("42", "of=nodes").unwrap().text("of"), Some("nodes"));
         assert_eq!(arguments.text("limit"), None, "it has another type");
     }
 
     #[test]
     fn everything_else_is_a_bad_request() {
         let long = format!("user={}", "x".repeat(257));
-        let many = format!("series={}", vec!["1"; limits::SERIES + 1].join(","));
+        let many = format!("series={}", vec!["1"; limits::LISTED_SERIES + 1].join(","));
         let selectors = format!("metric={}", vec!["a"; 65].join(","));
         for query in [
             "limit=0",
@@ -215,6 +231,7 @@ mod tests {
             "user=",
             "user=%00",
             "user=a%0Ab",
+            "of=all",
             "series=1,,2",
             "series=-1",
             "metric=",

@@ -1,35 +1,26 @@
 //! The authentication of requests.
 //!
 //! ```text
-//! Authorization           -> refused: there are no tokens yet
+//! Authorization: Bearer   -> the user of the token
 //! a trusted proxy         -> the user that its header names, and never the proxy's own
 //! another Unix peer       -> the user that the kernel names
 //! another TCP peer        -> nobody
 //! ```
 
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
-
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use polymeter_proto::series::Identifier;
-use polymeter_service::token_bucket::TokenBucket;
-use polymeter_service::{clock, users};
+use polymeter_service::api_token::ApiToken;
+use polymeter_service::users;
 use tracing::warn;
 
 use crate::config::{ApiConfig, Proxy};
-use crate::limits;
-use crate::principal::{Principal, Scope};
+use crate::failures::{Failures, many};
+use crate::links::Links;
+use crate::peer::Peer;
+use crate::principal::Principal;
 use crate::problem::Problem;
-
-/// The other end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Peer {
-    /// A process of this user, by the kernel.
-    Unix(u32),
-    /// A machine.
-    Tcp(IpAddr),
-}
+use crate::tokens::{TokenService, Unverified};
 
 /// The authentication of requests.
 #[derive(Debug)]
@@ -40,7 +31,8 @@ pub(crate) struct Authenticator {
     user_header: HeaderName,
     /// True if other machines can connect. Only proxies may do so then.
     is_remote: bool,
-    failures: Mutex<TokenBucket>,
+    tokens: TokenService,
+    failures: Failures,
 }
 
 /// The identity that a request claims, before names are looked up.
@@ -48,11 +40,13 @@ pub(crate) struct Authenticator {
 enum Claim {
     Uid(u32),
     User(Identifier),
+    Token(ApiToken),
 }
 
 impl Authenticator {
-    /// Returns the authentication that a configuration describes. Unknown users in it are logged, and trusted with nothing.
-    pub(crate) fn new(config: &ApiConfig) -> Self {
+    /// Returns the authentication that a configuration describes. Unknown users in it are logged, and trusted with
+    /// nothing.
+    pub(crate) fn new(config: &ApiConfig, links: &Links) -> Self {
         let mut proxy_uids = Vec::new();
         for proxy in &config.trusted_proxies {
             let Proxy::User(user) = proxy else { continue };
@@ -69,10 +63,8 @@ impl Authenticator {
             proxy_uids,
             user_header: user_header.unwrap_or(HeaderName::from_static("x-remote-user")),
             is_remote: config.listen.is_remote(),
-            failures: Mutex::new(TokenBucket::new(
-                limits::FAILURES_PER_S,
-                limits::FAILURES_PER_S * limits::BURST_S,
-            )),
+            tokens: links.tokens.clone(),
+            failures: Failures::new(links.metrics.failed_authentications.clone()),
         }
     }
 
@@ -94,8 +86,9 @@ impl Authenticator {
 
     /// Returns the user of a request.
     pub(crate) async fn authenticate(&self, peer: Peer, headers: &HeaderMap) -> Result<Principal, Problem> {
-        let claim = self.claim(peer, headers).map_err(|problem| self.failed(problem))?;
+        let claim = self.claim(peer, headers).map_err(|problem| self.failures.failed(peer, problem))?;
         let uid = match claim {
+            Claim::Token(token) => return self.verify(peer, &token).await,
             Claim::Uid(uid) => uid,
             Claim::User(user) => {
                 // The name service may be slow.
@@ -105,19 +98,35 @@ impl Authenticator {
                     Some(uid) if uid != 0 => uid,
                     Some(_) | None => {
                         let detail = "the user that the proxy names cannot use this API";
-                        return Err(self.failed(Problem::new(StatusCode::FORBIDDEN, "unknown_user", detail)));
+                        let problem = Problem::new(StatusCode::FORBIDDEN, "unknown_user", detail);
+                        return Err(self.failures.failed(peer, problem));
                     }
                 }
             }
         };
-        Ok(Principal { uid, scope: Scope::Control })
+        Ok(Principal::with_all_rights(uid))
+    }
+
+    /// Returns the user of a token.
+    async fn verify(&self, peer: Peer, token: &ApiToken) -> Result<Principal, Problem> {
+        self.tokens.verify(token, || self.failures.are_few(peer)).await.map_err(|unverified| match unverified
+        {
+            Unverified::Invalid => {
+                let detail =
+                    "the token is unknown, revoked or expired; create one with `polymeter token create`";
+                self.failures.failed(peer, unauthenticated(detail))
+            }
+            Unverified::NotLookedUp => many(),
+            Unverified::Unavailable => {
+                let detail = "tokens cannot be checked now; try again in a moment";
+                Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 1)
+            }
+        })
     }
 
     fn claim(&self, peer: Peer, headers: &HeaderMap) -> Result<Claim, Problem> {
-        if headers.contains_key(header::AUTHORIZATION) {
-            return Err(unauthenticated(
-                "this version of the API accepts no header Authorization; connect to its Unix socket, or through a trusted proxy",
-            ));
+        if let Some(token) = self.token(peer, headers)? {
+            return Ok(Claim::Token(token));
         }
         let mut named = headers.get_all(&self.user_header).iter();
         let (first, second) = (named.next(), named.next());
@@ -149,14 +158,34 @@ impl Authenticator {
         }
     }
 
-    /// Returns the problem of a failed authentication, or another one if there are too many of them.
-    fn failed(&self, problem: Problem) -> Problem {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.try_take(1.0, clock::monotonic_ns()) {
-            return problem;
+    /// Returns the token of a request; none if it has none.
+    fn token(&self, peer: Peer, headers: &HeaderMap) -> Result<Option<ApiToken>, Problem> {
+        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+        let (value, None) = (values.next(), values.next()) else {
+            return Err(unauthenticated("more than one header Authorization"));
+        };
+        let Some(value) = value else { return Ok(None) };
+        let is_named = headers.contains_key(&self.user_header);
+        let words = value.to_str().unwrap_or_default().split_once(' ');
+        let Some((scheme, token)) = words.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) else {
+            // A proxy may pass on what its client sent to it, such as a password.
+            if is_named && self.is_proxy(peer) {
+                return Ok(None);
+            }
+            return Err(unauthenticated(
+                "expected `Authorization: Bearer TOKEN`; `polymeter token create` prints a token",
+            ));
+        };
+        if is_named {
+            return Err(unauthenticated(format!(
+                "the request has both a token and the header {}, which name two users",
+                self.user_header
+            )));
         }
-        let detail = "too many requests without valid authentication; try again later";
-        Problem::busy(StatusCode::TOO_MANY_REQUESTS, detail, 1)
+        let token = ApiToken::parse(token.trim());
+        token
+            .map(Some)
+            .ok_or_else(|| unauthenticated(format!("the {scheme} token has not the form of a token")))
     }
 }
 
@@ -167,12 +196,14 @@ fn unauthenticated(detail: impl Into<String>) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use polymeter_service::api_token::{Secret, new_id};
+
     use super::*;
 
     fn authenticator(listen: &str, proxies: &[&str]) -> Authenticator {
         let mut config = ApiConfig::new(listen.parse().unwrap());
         config.trusted_proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
-        Authenticator::new(&config)
+        Authenticator::new(&config, &Links::for_tests())
     }
 
     fn claim(of: &Authenticator, peer: Peer, headers: &[(&'static str, &str)]) -> Result<Claim, u16> {
@@ -231,10 +262,34 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_limited() {
+    fn a_token_names_its_user_on_every_connection() {
+        let of = authenticator("127.0.0.1:0", &["192.0.2.1"]);
+        let token = ApiToken { id: new_id().unwrap(), secret: Secret::new().unwrap() };
+        let (text, proxy) = (token.to_text(), Peer::Tcp("192.0.2.1".parse().unwrap()));
+        for peer in [USER, proxy, Peer::Tcp("127.0.0.1".parse().unwrap())] {
+            for scheme in ["Bearer", "bearer"] {
+                let value = format!("{scheme} {text}");
+                assert_eq!(claim(&of, peer, &[("authorization", &value)]), Ok(Claim::Token(token.clone())));
+            }
+            let value = format!("Bearer {text}");
+            let both = [("authorization", value.as_str()), ("x-remote-user", "ada")];
+            assert_eq!(claim(&of, peer, &both), Err(401), "it names two users");
+            assert_eq!(claim(&of, peer, &[("authorization", &value), ("authorization", &value)]), Err(401));
+        }
+        let password = [("authorization", "Basic eDp5"), ("x-remote-user", "ada")];
+        assert_eq!(claim(&of, proxy, &password), Ok(Claim::User("ada".try_into().unwrap())));
+        assert_eq!(claim(&of, USER, &password), Err(401));
+        assert_eq!(claim(&of, proxy, &[("authorization", "Basic eDp5")]), Err(401));
+    }
+
+    #[tokio::test]
+    async fn a_token_is_not_accepted_without_the_store() {
         let of = authenticator("127.0.0.1:0", &[]);
-        let statuses: Vec<u16> =
-            (0..1000).map(|_| of.failed(unauthenticated("x")).status().as_u16()).collect();
-        assert_eq!((statuses[0], statuses.contains(&429)), (401, true));
+        let token = ApiToken { id: new_id().unwrap(), secret: Secret::new().unwrap() };
+        let mut headers = HeaderMap::new();
+        let value = format!("Bearer {}", token.to_text());
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        let problem = of.authenticate(USER, &headers).await.unwrap_err();
+        assert_eq!(problem.status().as_u16(), 503);
     }
 }

@@ -16,18 +16,21 @@ use tokio::time::timeout;
 use crate::arguments::Arguments;
 use crate::body::{ChunkReceiver, Chunks, Failure};
 use crate::format::Format;
-use crate::limits;
+use crate::limits::{self, ApiLimits};
 use crate::links::{ControlRequest, Links};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::quota::Permit;
 use crate::readers::{Readers, Running};
+use crate::readiness::Readiness;
 
 /// The parts of the API that endpoints use.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) links: Links,
     pub(crate) readers: Readers,
+    pub(crate) readiness: Readiness,
+    pub(crate) limits: ApiLimits,
 }
 
 /// A request.

@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tower_service::Service;
 
-use crate::auth::Peer;
 use crate::limits;
+use crate::peer::Peer;
 
 /// The client of a connection, for the requests on it.
 #[derive(Debug, Clone)]

@@ -42,6 +42,9 @@ pub(crate) struct Endpoint {
 /// The formats of tables.
 pub(crate) const TABLE: &[Format] = &[Format::Json, Format::Csv];
 
+/// The format of streams of events.
+pub(crate) const EVENTS: &[Format] = &[Format::Events];
+
 /// The format of everything else.
 pub(crate) const OBJECT: &[Format] = &[Format::Json];
 

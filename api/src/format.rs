@@ -9,6 +9,8 @@ use crate::problem::Problem;
 pub(crate) enum Format {
     Json,
     Csv,
+    /// Events that are sent as they happen.
+    Events,
 }
 
 impl Format {
@@ -17,6 +19,7 @@ impl Format {
         match self {
             Self::Json => "json",
             Self::Csv => "csv",
+            Self::Events => "events",
         }
     }
 
@@ -25,6 +28,7 @@ impl Format {
         match self {
             Self::Json => "application/json",
             Self::Csv => "text/csv",
+            Self::Events => "text/event-stream",
         }
     }
 
@@ -33,6 +37,7 @@ impl Format {
         HeaderValue::from_static(match self {
             Self::Json => "application/json",
             Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Events => "text/event-stream",
         })
     }
 }

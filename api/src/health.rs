@@ -2,8 +2,10 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use polymeter_service::clock;
 
 use crate::call::{Services, json};
+use crate::limits;
 use crate::principal::{Principal, Scope};
 use crate::problem::Problem;
 
@@ -17,10 +19,21 @@ pub(crate) fn alive() -> Response {
 
 /// Answers if the store can be read.
 pub(crate) async fn ready(services: &Services) -> Response {
-    match services.readers.read(UNPRIVILEGED, |_, _| Ok(())).await {
-        Ok(()) => json("{\"status\":\"ok\"}"),
-        Err(_) => {
-            Problem::busy(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read", 5).into_response()
-        }
+    if is_ready(services).await {
+        return json("{\"status\":\"ok\"}");
     }
+    Problem::busy(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read", 5).into_response()
+}
+
+async fn is_ready(services: &Services) -> bool {
+    let mut last = services.readiness.0.lock().await;
+    let is_recent = |read_ns: u64| clock::monotonic_ns().saturating_sub(read_ns) < limits::READY_AGE_NS;
+    if let Some((is_ready, read_ns)) = *last
+        && is_recent(read_ns)
+    {
+        return is_ready;
+    }
+    let is_ready = services.readers.read(UNPRIVILEGED, |_, _| Ok(())).await.is_ok();
+    *last = Some((is_ready, clock::monotonic_ns()));
+    is_ready
 }

@@ -8,6 +8,15 @@ pub(crate) const CONNECTIONS: usize = 512;
 /// Connections of one user of the Unix socket that is no proxy, so that no user excludes others.
 pub(crate) const CONNECTIONS_PER_USER: usize = 32;
 
+/// The time for the answer to a connection that is refused.
+pub(crate) const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time for which the answer to `/ready` is used again, so that load balancers do not load the store.
+pub(crate) const READY_AGE_NS: u64 = 1_000_000_000;
+
+/// Connections that are refused at once. Further ones are closed without an answer.
+pub(crate) const REFUSALS: usize = 32;
+
 /// The delay after a failed accept: probably no descriptor is free, and an immediate retry would fail, too.
 pub(crate) const ACCEPT_DELAY: Duration = Duration::from_millis(100);
 
@@ -47,8 +56,46 @@ pub(crate) const PRINCIPALS: usize = 16 * 1024;
 /// Seconds of requests and of bytes that a principal may use at once.
 pub(crate) const BURST_S: f64 = 10.0;
 
-/// Failed authentications a second, of all clients together. Successful ones do not count.
+/// Failed authentications a second, of all clients together, after which the reason is not told. Successful ones do
+/// not count.
 pub(crate) const FAILURES_PER_S: f64 = 20.0;
+
+/// Failed authentications a second of one client, after which its unknown tokens are not looked up.
+pub(crate) const PEER_FAILURES_PER_S: f64 = 2.0;
+
+/// Clients whose failed authentications are remembered.
+pub(crate) const FAILING_PEERS: usize = 4096;
+
+/// The time for which an accepted token is not looked up again: the bound for a revocation through another collector.
+pub(crate) const TOKEN_AGE_NS: u64 = 5_000_000_000;
+
+/// Accepted tokens that are remembered. The one that was looked up first is forgotten.
+pub(crate) const KNOWN_TOKENS: usize = 4096;
+
+/// Look-ups and changes of tokens that wait for the connection to the store.
+pub(crate) const TOKEN_TASKS: usize = 64;
+
+/// The time for a look-up or a change of tokens.
+pub(crate) const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time after which an idle connection to the table of tokens is closed, so that a moved or restarted store is
+/// noticed.
+pub(crate) const TOKEN_IDLE: Duration = Duration::from_secs(10);
+
+/// The time between two records of the use of a token, so that requests do not write to the store.
+pub(crate) const TOKEN_USE_INTERVAL_US: i64 = 10 * 60 * 1_000_000;
+
+/// Valid tokens of a user.
+pub(crate) const TOKENS_PER_USER: usize = 32;
+
+/// The days after which a token expires if the request has none: a forgotten token ends by itself.
+pub(crate) const TOKEN_DAYS: u32 = 30;
+
+/// The maximum number of days after which a token expires.
+pub(crate) const TOKEN_DAYS_MAX: u32 = 366;
+
+/// The time for which an expired token remains in lists.
+pub(crate) const TOKEN_KEPT_US: i64 = 30 * 86_400_000_000;
 
 /// The time for which a stopping API waits for its threads.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -62,8 +109,15 @@ pub(crate) const CONTROL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Characters of a parameter that is a text.
 pub(crate) const TEXT_CHARACTERS: usize = 256;
 
-/// Jobs on a page, unless the request says otherwise, and at most. The store's own limit for remote readers is the same.
+/// Jobs on a page, unless the request says otherwise, and at most. The store's own limit for remote readers is the
+/// same.
 pub(crate) const PAGE_JOBS: i64 = 100;
+
+/// Selectors of metrics of one request.
+pub(crate) const SELECTORS: usize = 64;
+
+/// Ids of series in one query, so that the longest ones fit the head of a request.
+pub(crate) const LISTED_SERIES: usize = 3000;
 
 /// Series of one request for samples.
 pub(crate) const SERIES: usize = 10_000;
@@ -71,8 +125,50 @@ pub(crate) const SERIES: usize = 10_000;
 /// Points of a series of one request: more than any screen has columns.
 pub(crate) const POINTS: i64 = 10_000;
 
+/// Nodes of one query of Kwollect's form.
+pub(crate) const QUERY_NODES: usize = 100;
+
+/// Jobs with the same id in one query of Kwollect's form.
+pub(crate) const QUERY_JOBS: u32 = 10;
+
 /// Points of all series of one request.
 pub(crate) const ALL_POINTS: u64 = 5_000_000;
+
+/// Points a second and series of a stream: more than a chart of some minutes has columns.
+pub(crate) const STREAM_RATE: i64 = 20;
+
+/// Events that wait for a client: some minutes of commits.
+pub(crate) const STREAM_EVENTS: usize = 256;
+
+/// Bytes of events that wait for a client: with 256 streams at most 128 MiB. Streams that ask for the same share them.
+pub(crate) const STREAM_BYTES: usize = 512 * 1024;
+
+/// Points of one event, about 64 KiB.
+pub(crate) const EVENT_POINTS: usize = 1000;
+
+/// Series that one event describes: their labels have some KiB each at most.
+pub(crate) const EVENT_SERIES: usize = 100;
+
+/// Seconds of a stream. The client connects again, and its rights are checked anew.
+pub(crate) const STREAM_SECONDS: i64 = 600;
+
+/// The interval at which a stream reads whether its job has ended, and whether the user may still see it.
+pub(crate) const STREAM_REFRESH: Duration = Duration::from_secs(30);
+
+/// The silence after which a stream sends a comment: proxies give up after a minute.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The time for the last values of a job that has ended, which may still be on their way from the writers.
+pub(crate) const STREAM_DRAIN: Duration = Duration::from_secs(1);
+
+/// The longest pause of a stream whose user has read too much.
+pub(crate) const STREAM_PAUSE: Duration = Duration::from_secs(10);
+
+/// The time for which a stopping API waits until the streams have sent their last event.
+pub(crate) const STREAM_STOP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The interval at which it looks.
+pub(crate) const STREAM_STOP_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The latest time in parameters, in microseconds since the epoch: the end of the year 9999.
 pub(crate) const LATEST_US: i64 = 253_402_300_799_999_999;
@@ -90,6 +186,12 @@ pub struct ApiLimits {
     pub user_requests_per_second: u32,
     /// Bytes that one user reads a second, over some seconds.
     pub user_bytes_per_second: u64,
+    /// Streams of live values.
+    pub streams: usize,
+    /// Streams of one user.
+    pub user_streams: usize,
+    /// The time without progress after which a stream whose client does not read is closed.
+    pub stream_stall: Duration,
 }
 
 impl Default for ApiLimits {
@@ -100,6 +202,9 @@ impl Default for ApiLimits {
             user_requests: 8,
             user_requests_per_second: 50,
             user_bytes_per_second: 64 * 1024 * 1024,
+            streams: 256,
+            user_streams: 16,
+            stream_stall: STALL_TIMEOUT,
         }
     }
 }

@@ -6,8 +6,12 @@ use std::sync::Arc;
 
 use polymeter_proto::control::CollectorAnswer;
 use polymeter_store::StoreUrl;
-use polymeter_store::reader::Access;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::access::AccessOf;
+use crate::live::LiveValues;
+use crate::metrics::ApiMetrics;
+use crate::tokens::TokenService;
 
 /// A request of a user for the coordinator.
 #[derive(Debug)]
@@ -31,9 +35,6 @@ pub struct AgentStatus {
     pub jobs: Vec<(String, Option<u32>)>,
 }
 
-/// Returns the access of a user to stored jobs. The lookup of groups may take long.
-type AccessOf = dyn Fn(u32) -> Access + Send + Sync;
-
 /// Returns the connected agents.
 type Agents = dyn Fn() -> Vec<AgentStatus> + Send + Sync;
 
@@ -46,8 +47,14 @@ pub struct Links {
     pub access: Arc<AccessOf>,
     /// The connected agents.
     pub agents: Arc<Agents>,
+    /// The values of running jobs.
+    pub live: LiveValues,
     /// The queue of the coordinator.
     pub control: mpsc::Sender<ControlRequest>,
+    /// The API's own metrics.
+    pub metrics: ApiMetrics,
+    /// The tokens.
+    pub tokens: TokenService,
     /// The directory of the site's rules for findings.
     pub advice: PathBuf,
 }
@@ -55,5 +62,24 @@ pub struct Links {
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Links").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Links {
+    /// Returns links to no collector and to a store that does not exist.
+    pub(crate) fn for_tests() -> Self {
+        let store: StoreUrl = "sqlite:/nowhere/polymeter.db".parse().unwrap();
+        let access: Arc<AccessOf> = Arc::new(polymeter_store::reader::Access::Owner);
+        Self {
+            tokens: TokenService::start(store.clone(), Arc::clone(&access)).unwrap(),
+            store,
+            access,
+            agents: Arc::new(Vec::new),
+            live: LiveValues::default(),
+            control: mpsc::channel(1).0,
+            metrics: ApiMetrics::default(),
+            advice: PathBuf::new(),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The document of the API (OpenAPI 3.1), which follows from the declarations of the endpoints.
 
 use axum::response::Response;
+use polymeter_proto::limits::NAME_BYTES;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Kind, Parameter};
@@ -8,6 +9,12 @@ use crate::call::json as json_response;
 use crate::endpoint::{Endpoint, Method};
 use crate::format::Format;
 use crate::limits;
+
+/// Text without control characters.
+const PRINTABLE: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
+
+/// A selector of metrics.
+const SELECTOR: &str = r"^[a-z0-9_*?]+(\.[a-z0-9_*?]+)*$";
 
 /// Returns the response with the document.
 pub(crate) fn response(endpoints: &[&Endpoint]) -> Response {
@@ -29,6 +36,8 @@ fn document(endpoints: &[&Endpoint]) -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Polymeter", "version": env!("CARGO_PKG_VERSION"), "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        // A client of the Unix socket needs no token.
+        "security": [{"token": []}, {}],
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -57,7 +66,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         .map(|format| {
             let schema = match format {
                 Format::Json => (endpoint.answer)(),
-                Format::Csv => json!({"type": "string"}),
+                Format::Csv | Format::Events => json!({"type": "string"}),
             };
             (format.media_type().to_owned(), json!({"schema": schema}))
         })
@@ -81,12 +90,22 @@ fn operation(endpoint: &Endpoint) -> Value {
 
 fn parameter(parameter: &Parameter) -> Value {
     let schema = match parameter.kind {
-        Kind::Text => json!({"type": "string", "minLength": 1, "maxLength": limits::TEXT_CHARACTERS}),
+        Kind::Text => {
+            json!({"type": "string", "minLength": 1, "maxLength": limits::TEXT_CHARACTERS, "pattern": PRINTABLE})
+        }
+        Kind::Formed(pattern) => json!({"type": "string", "pattern": pattern}),
+        Kind::Choice(choices) => json!({"type": "string", "enum": choices}),
         Kind::Integer(min, max) => {
             json!({"type": "integer", "format": "int64", "minimum": min, "maximum": max})
         }
-        Kind::Integers => json!({"type": "array", "items": {"type": "integer", "minimum": 0}}),
-        Kind::Selectors => json!({"type": "array", "items": {"type": "string"}}),
+        Kind::Integers => json!({
+            "type": "array", "minItems": 1, "maxItems": limits::LISTED_SERIES,
+            "items": {"type": "integer", "format": "int64", "minimum": 0, "maximum": i64::MAX},
+        }),
+        Kind::Selectors => json!({
+            "type": "array", "minItems": 1, "maxItems": limits::SELECTORS,
+            "items": {"type": "string", "pattern": SELECTOR, "maxLength": NAME_BYTES},
+        }),
     };
     json!({
         "name": parameter.name, "in": if parameter.is_path { "path" } else { "query" }, "required": parameter.is_path,

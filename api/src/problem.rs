@@ -60,15 +60,20 @@ impl Problem {
         self.status
     }
 
-    /// Returns the response.
-    pub(crate) fn into_response(self) -> Response {
-        let mut members = self.members;
+    /// Returns the body of the response.
+    pub(crate) fn text(&self) -> String {
+        let mut members = self.members.clone();
         members.insert("type".to_owned(), json!("about:blank"));
         members.insert("title".to_owned(), json!(self.status.canonical_reason().unwrap_or("Error")));
         members.insert("status".to_owned(), json!(self.status.as_u16()));
         members.insert("code".to_owned(), json!(self.code));
         members.insert("detail".to_owned(), json!(self.detail));
-        let mut response = Response::new(Value::Object(members).to_string().into());
+        Value::Object(members).to_string()
+    }
+
+    /// Returns the response.
+    pub(crate) fn into_response(self) -> Response {
+        let mut response = Response::new(self.text().into());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -187,7 +187,7 @@ impl Shared {
         permit: OwnedSemaphorePermit,
         work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure>,
     ) -> Result<T, Problem> {
-        let access = (self.links.access)(principal.uid);
+        let access = principal.access(&*self.links.access);
         let number = {
             let mut state = self.state();
             state.next += 1;

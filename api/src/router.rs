@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::RawPathParams;
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, Request, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
@@ -20,10 +20,11 @@ use crate::connection::Client;
 use crate::endpoint::{Endpoint, Method};
 use crate::endpoints::ALL;
 use crate::format::negotiate;
+use crate::headers::with_headers;
 use crate::principal::Scope;
 use crate::problem::Problem;
 use crate::quota::Quota;
-use crate::{health, limits, openapi};
+use crate::{health, limits, openapi, site};
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -33,24 +34,9 @@ pub(crate) struct Shared {
     pub(crate) services: Arc<Services>,
 }
 
-/// The headers of every response. No answer may be interpreted as a page, framed, cached, or read by another origin.
-const HEADERS: [(HeaderName, &str); 8] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::CACHE_CONTROL, "no-store"),
-    (header::VARY, "Accept, Authorization"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-];
-
 /// Returns the router of all endpoints.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
-    let mut router = Router::new();
+    let mut router = site::add_routes(Router::new());
     for endpoint in ALL {
         let shared = Arc::clone(shared);
         let serve = move |path: Result<RawPathParams, RawPathParamsRejection>,
@@ -58,7 +44,9 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
             let shared = Arc::clone(&shared);
             async move {
                 let answer = serve(&shared, endpoint, path, request).await;
-                with_headers(answer.unwrap_or_else(Problem::into_response))
+                let response = with_headers(answer.unwrap_or_else(Problem::into_response));
+                shared.services.links.metrics.count(endpoint.id, response.status());
+                response
             }
         };
         let filter = match endpoint.method {
@@ -88,15 +76,6 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         })
 }
 
-/// Adds the headers of every response, except for those that the response already has.
-fn with_headers(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
-    }
-    response
-}
-
 async fn serve(
     shared: &Shared,
     endpoint: &'static Endpoint,
@@ -118,8 +97,8 @@ async fn serve(
     let body = match endpoint.method {
         Method::Get => Bytes::new(),
         Method::Post => {
-            if principal.scope != Scope::Control {
-                let detail = "the token has the scope `read`; create one with the scope `control`";
+            if principal.scope == Scope::Read {
+                let detail = "the token has the scope `read`; create one with `polymeter token create --scope control`";
                 return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
             }
             check_origin(&head.headers)?;
@@ -183,6 +162,8 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

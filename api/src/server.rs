@@ -11,15 +11,19 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::error;
 
-use crate::auth::{Authenticator, Peer};
+use crate::auth::Authenticator;
 use crate::call::Services;
 use crate::config::{ApiConfig, Listen};
 use crate::connection;
 use crate::limits;
 use crate::links::Links;
 use crate::listener::{ApiListener, Socket};
+use crate::live::LiveValues;
+use crate::peer::Peer;
 use crate::quota::Quota;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
+use crate::refused::refuse;
 use crate::router::{Shared, router};
 
 /// The running API, until [`Api::stop`].
@@ -28,6 +32,7 @@ pub struct Api {
     address: Listen,
     thread: JoinHandle<()>,
     readers: Readers,
+    live: LiveValues,
     stop: oneshot::Sender<()>,
 }
 
@@ -37,7 +42,7 @@ impl Api {
     /// # Errors
     /// Returns an error if the thread cannot be started.
     pub fn start(config: &ApiConfig, listener: ApiListener, links: Links) -> io::Result<Self> {
-        let readers = Readers::new(links.clone(), &config.limits);
+        let (readers, live) = (Readers::new(links.clone(), &config.limits), links.live.clone());
         let runtime = Builder::new_current_thread()
             .enable_all()
             .thread_name("api-reader")
@@ -46,9 +51,14 @@ impl Api {
             .on_thread_start(lower_priority)
             .build()?;
         let shared = Arc::new(Shared {
-            authenticator: Authenticator::new(config),
-            quota: Arc::new(Quota::new(config.limits)),
-            services: Arc::new(Services { links, readers: readers.clone() }),
+            authenticator: Authenticator::new(config, &links),
+            quota: Arc::new(Quota::new(config.limits, links.metrics.clone())),
+            services: Arc::new(Services {
+                links,
+                readers: readers.clone(),
+                readiness: Readiness::default(),
+                limits: config.limits,
+            }),
         });
         let ApiListener { socket, address } = listener;
         let (stop, stopped) = oneshot::channel();
@@ -57,7 +67,7 @@ impl Api {
             serve(runtime, socket, shared, stopped);
         };
         let thread = std::thread::Builder::new().name("api".to_owned()).spawn(work)?;
-        Ok(Self { address, thread, readers, stop })
+        Ok(Self { address, thread, readers, live, stop })
     }
 
     /// Returns the address, with its actual port.
@@ -67,6 +77,7 @@ impl Api {
 
     /// Closes all connections and ends the thread. Returns false if it panicked.
     pub fn stop(self) -> bool {
+        self.live.stop();
         self.readers.stop();
         // This fails only if the thread has already ended.
         self.stop.send(()).ok();
@@ -74,13 +85,13 @@ impl Api {
     }
 }
 
-/// Lets ingest come first. Without the permission to do so nothing changes.
-fn lower_priority() {
+/// Lets ingest come before the calling thread. Without the permission to do so nothing changes.
+pub fn lower_priority() {
     rustix::process::nice(limits::NICENESS).ok();
 }
 
 fn serve(runtime: Runtime, socket: Socket, shared: Arc<Shared>, stopped: oneshot::Receiver<()>) {
-    let readers = shared.services.readers.clone();
+    let (readers, quota) = (shared.services.readers.clone(), Arc::clone(&shared.quota));
     runtime.block_on(async {
         tokio::select! {
             served = accept(socket, shared) => if let Err(error) = served {
@@ -89,6 +100,13 @@ fn serve(runtime: Runtime, socket: Socket, shared: Arc<Shared>, stopped: oneshot
             // The stop was requested, or its sender was dropped.
             _ = stopped => {}
         }
+        // Streams end by themselves, with an event that says why.
+        let ended = async {
+            while quota.streams() > 0 {
+                tokio::time::sleep(limits::STREAM_STOP_INTERVAL).await;
+            }
+        };
+        tokio::time::timeout(limits::STREAM_STOP_TIMEOUT, ended).await.ok();
     });
     // Connections to PostgreSQL must not be closed by an asynchronous thread.
     readers.stop();
@@ -117,6 +135,7 @@ async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 
 async fn accept_unix(listener: UnixListener, shared: &Shared, router: &Router, places: &Arc<Semaphore>) {
     let mut of_users: HashMap<u32, Arc<()>> = HashMap::new();
+    let refusals = Arc::new(Semaphore::new(limits::REFUSALS));
     while let Some(place) = place(places).await {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(limits::ACCEPT_DELAY).await;
@@ -128,13 +147,21 @@ async fn accept_unix(listener: UnixListener, shared: &Shared, router: &Router, p
         let peer = Peer::Unix(uid);
         // One reference belongs to the list, and one is `of_user`.
         let is_many = Arc::strong_count(&of_user) > limits::CONNECTIONS_PER_USER + 1;
+        let metrics = &shared.services.links.metrics;
         if is_many && !shared.authenticator.is_proxy(peer) {
+            metrics.refused_connections.inc();
+            if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
+                tokio::spawn(async move {
+                    refuse(stream).await;
+                    drop((place, refusal));
+                });
+            }
             continue;
         }
-        let router = router.clone();
+        let (router, open) = (router.clone(), metrics.open_connection());
         tokio::spawn(async move {
             connection::serve(stream, peer, router).await;
-            drop((place, of_user));
+            drop((place, of_user, open));
         });
     }
 }
@@ -151,10 +178,10 @@ async fn accept_tcp(listener: TcpListener, shared: &Shared, router: &Router, pla
         }
         // Small answers should not wait for one another.
         stream.set_nodelay(true).ok();
-        let router = router.clone();
+        let (router, open) = (router.clone(), shared.services.links.metrics.open_connection());
         tokio::spawn(async move {
             connection::serve(stream, peer, router).await;
-            drop(place);
+            drop((place, open));
         });
     }
 }

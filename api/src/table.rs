@@ -103,7 +103,7 @@ impl<T> Table<T> {
         chunks: &'a mut Chunks,
     ) -> Result<Rows<'a, T>, Failure> {
         match format {
-            Format::Json => chunks.write(format!("{{\"{}\":[", self.name).as_bytes())?,
+            Format::Json | Format::Events => chunks.write(format!("{{\"{}\":[", self.name).as_bytes())?,
             Format::Csv => {
                 let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
                 chunks.write(names.join(",").as_bytes())?;
@@ -126,7 +126,7 @@ impl<T> Rows<'_, T> {
     /// Writes a row.
     pub(crate) fn push(&mut self, row: &T) -> Result<(), Failure> {
         match self.format {
-            Format::Json => {
+            Format::Json | Format::Events => {
                 if !self.is_first {
                     self.chunks.write(b",")?;
                 }

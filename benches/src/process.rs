@@ -98,6 +98,15 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: to_f64(cpu_ns) / 1e9, ..footprint(pid)? })
 }
 
+/// Returns the CPU time of all threads of `pid`, also of those that have exited, in seconds, with the resolution of the kernel's ticks,
+/// usually 10 ms.
+///
+/// # Errors
+/// Returns an error if the process does not exist.
+pub fn cpu_s_of_all_threads(pid: u32) -> io::Result<f64> {
+    Ok(seconds(Stat::read(pid)?.ticks))
+}
+
 /// Returns the usage of `pid` and its children. The CPU time of children that have exited is included, with the resolution
 /// of the kernel's ticks, usually 10 ms.
 ///
@@ -142,6 +151,7 @@ fn footprint(pid: u32) -> io::Result<Usage> {
 struct Stat {
     parent: u32,
     group: u32,
+    ticks: u64,
     ticks_of_ended: u64,
 }
 
@@ -158,7 +168,12 @@ impl Stat {
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         let id = |index| u32::try_from(number(index)?).ok();
-        Some(Self { parent: id(1)?, group: id(2)?, ticks_of_ended: number(13)? + number(14)? })
+        Some(Self {
+            parent: id(1)?,
+            group: id(2)?,
+            ticks: number(11)? + number(12)?,
+            ticks_of_ended: number(13)? + number(14)?,
+        })
     }
 }
 

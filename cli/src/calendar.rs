@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use polymeter_proto::text::Text;
 use polymeter_service::clock::rfc3339;
+use polymeter_service::time_text::days_from_civil;
 
 /// The microseconds of a day.
 pub(crate) const DAY_US: i64 = 86_400 * 1_000_000;
@@ -94,14 +95,6 @@ impl FromStr for PointInTime {
 /// Returns the date of a time in UTC.
 pub(crate) fn date(time_us: i64) -> String {
     rfc3339(time_us).chars().take(10).collect()
-}
-
-/// Returns the days from the epoch to a date. Howard Hinnant's algorithm: years begin in March.
-const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year / 400, year % 400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]

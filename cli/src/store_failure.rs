@@ -7,7 +7,12 @@ use crate::failure::Failure;
 
 /// Returns the failure of `action`, such as "cannot read the store". An error that is a whole sentence is left as it is.
 pub(crate) fn store_failure(action: &str, error: &StoreError) -> Failure {
-    let text = chain(error);
+    let remedy = if error.is_unreachable() {
+        "; check the address of the store, and that its server runs"
+    } else {
+        ""
+    };
+    let text = chain(error) + remedy;
     Failure::Failed(if text.starts_with("cannot ") { text } else { format!("{action}: {text}") })
 }
 

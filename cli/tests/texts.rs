@@ -82,6 +82,8 @@ const FAILURES: &[&[&str]] = &[
     &["push", "--job", "x", "loss=much"],
     &["push", "--job", "x", "loss=1", "--label", "rank"],
     &["metrics", "cpu.usge"],
+    &["keep", "1", "--until", "2020-01-01"],
+    &["report", "1", "--advice", "/nowhere/advice.d"],
     &["job", "start", "--strict", "--no-agent", "--socket", "/nowhere/agent.sock"],
     &["job", "start", "--strict", "--no-agent", "--job", "7", "--socket", "/nowhere/agent.sock"],
     &["job", "end", "--strict", "--job", "7", "--socket", "/nowhere/agent.sock"],

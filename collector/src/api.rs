@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use polymeter_analysis::advice;
-use polymeter_api::{AgentStatus, Api, ApiListener, Links};
+use polymeter_api::{AccessOf, AgentStatus, Api, ApiListener, ApiMetrics, Links, LiveValues, TokenService};
+use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
 
 use crate::agents::{AgentDirectory, AgentInfo};
@@ -12,6 +13,7 @@ use crate::config::CollectorConfig;
 use crate::control::ApiRequests;
 use crate::error::CollectorStartError;
 use crate::limits;
+use crate::metrics::Metrics;
 use crate::reading::Administrators;
 
 /// Starts the API, if it is configured. Returns the queue of its requests for control, too.
@@ -21,21 +23,48 @@ use crate::reading::Administrators;
 pub(crate) fn start_api(
     config: &CollectorConfig,
     directory: AgentDirectory,
+    metrics: &Metrics,
+    live: LiveValues,
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
-    let Some(api) = &config.api else { return Ok((None, ApiRequests { queue, is_served: false })) };
-    let listener = ApiListener::open(&api.listen).map_err(CollectorStartError::Api)?;
     let administrators = Administrators::look_up(&config.control.administrators);
+    let access: Arc<AccessOf> = Arc::new(move |uid| administrators.access(uid));
+    // Tokens can be created without this collector's API: another one of the store may have one.
+    let tokens = TokenService::start(config.store.clone(), Arc::clone(&access));
+    let tokens = tokens.map_err(CollectorStartError::Thread)?;
+    let requests = |is_served| ApiRequests { queue, tokens: tokens.clone(), is_served };
+    let Some(api) = &config.api else { return Ok((None, requests(false))) };
+    let listener = ApiListener::open(&api.listen).map_err(CollectorStartError::Api)?;
     let advice = config.job_end.as_ref().map_or(Path::new(advice::DIRECTORY), |job_end| &job_end.advice);
     let links = Links {
         store: config.store.clone(),
-        access: Arc::new(move |uid| administrators.access(uid)),
+        access,
         agents: Arc::new(move || directory.all().into_iter().map(status).collect()),
+        live,
         control,
+        metrics: registered(metrics),
+        tokens: tokens.clone(),
         advice: advice.to_owned(),
     };
     let api = Api::start(api, listener, links).map_err(CollectorStartError::Thread)?;
-    Ok((Some(api), ApiRequests { queue, is_served: true }))
+    Ok((Some(api), requests(true)))
+}
+
+/// Returns the API's own metrics, on the page of the collector's.
+fn registered(metrics: &Metrics) -> ApiMetrics {
+    let of_api = ApiMetrics::default();
+    let help = "Requests to the HTTP API, by resource and class of the status";
+    metrics.register("api_requests", help, of_api.requests.clone());
+    let help = "Time from a request to the HTTP API to the end of its answer";
+    metrics.register_with_unit("api_request_duration", help, Unit::Seconds, of_api.duration.clone());
+    let help = "Bytes of answers of the HTTP API";
+    metrics.register_with_unit("api_sent", help, Unit::Bytes, of_api.sent_bytes.clone());
+    metrics.register("api_connections", "Open connections to the HTTP API", of_api.connections.clone());
+    let help = "Connections to the HTTP API that were refused, since their user has too many";
+    metrics.register("api_refused_connections", help, of_api.refused_connections.clone());
+    let help = "Requests to the HTTP API without valid authentication";
+    metrics.register("api_failed_authentications", help, of_api.failed_authentications.clone());
+    of_api
 }
 
 fn status(agent: AgentInfo) -> AgentStatus {

@@ -41,7 +41,7 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
         }
     }
     if as_user || connects {
-        faults.extend(store_fault(&config.store));
+        faults.extend(store_fault(&config.store, connects));
     }
     faults
 }
@@ -63,12 +63,20 @@ fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
         .find_map(|path| access(&path, Access::READ_OK).err().map(|error| cannot_read(&path, &error, "go+r")))
 }
 
-/// Returns a message if this user cannot write to the store.
-fn store_fault(store: &StoreUrl) -> Option<String> {
+/// Returns a message if this user cannot write to the store. A service manager may create its directory later, unless `connects`.
+fn store_fault(store: &StoreUrl, connects: bool) -> Option<String> {
     let Some(path) = store.file() else {
         let error = store.probe().err().or_else(|| schema_fault(store))?;
         return Some(format!("cannot use the store {store}: {}", chain(&error)));
     };
+    let directory = path.parent().filter(|directory| *directory != Path::new(""));
+    if let Some(directory) = directory.filter(|directory| connects && !directory.is_dir()) {
+        return Some(format!(
+            "cannot create the store {}: {} is no directory; type: mkdir -p {1}",
+            path.display(),
+            directory.display()
+        ));
+    }
     let fault = path.parent().and_then(|directory| directory_fault("store", directory));
     if fault.is_some() || !path.exists() {
         return fault;

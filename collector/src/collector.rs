@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use polymeter_api::{Api, Listen};
+use polymeter_api::{Api, Listen, LiveValues};
 use polymeter_proto::key::KeyPair;
 use polymeter_service::clock::Clock;
 use polymeter_store::{Maintenance, Store, StoreError, WriteMode};
@@ -76,8 +76,9 @@ impl Collector {
         let maintenance =
             config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
-        let (sinks, sink_threads) =
-            sinks::start(&config.sinks, &metrics, clock).map_err(CollectorStartError::Thread)?;
+        let live = config.api.is_some().then(LiveValues::default);
+        let (sinks, sink_threads) = sinks::start(&config.sinks, live.clone(), &metrics, clock)
+            .map_err(CollectorStartError::Thread)?;
         let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         let (outcome_sender, outcomes) = control::outcome::queue();
@@ -92,15 +93,12 @@ impl Collector {
             clock,
         };
         let (queues, writers) = start_writers(config, stores, &metrics, &waker, &shared, outcomes)?;
-        let links = CoordinatorLinks {
-            directory: shared.directory,
-            receiver: outgoing_sender,
-            outcomes: outcome_sender,
-        };
+        let directory = shared.directory;
+        let links = CoordinatorLinks { directory, receiver: outgoing_sender, outcomes: outcome_sender };
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let (api, requests) = start_api(config, links.directory.clone())?;
+        let (api, requests) = start_api(config, links.directory.clone(), &metrics, live.unwrap_or_default())?;
         let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {

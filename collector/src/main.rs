@@ -126,6 +126,9 @@ fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Total
     if !collector.control_endpoints().is_empty() {
         info!("listening for users at {}", collector.control_endpoints().join(" and "));
     }
+    if let Some(address) = collector.api() {
+        info!("serving the HTTP API at {address}");
+    }
     if let Some(address) = collector.metrics() {
         info!("serving metrics at http://{address}/metrics");
     }

@@ -32,6 +32,7 @@ pub mod network;
 pub mod oar;
 pub mod random;
 pub mod reference;
+pub mod schemathesis;
 #[path = "../../collector/tests/collector/support/server.rs"]
 pub mod server;
 pub mod slurm;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use polymeter_test_harness::{is_required, skip};
 
-use crate::{browser, cgroup, data_frames, disk, munge, network, oar, slurm};
+use crate::{browser, cgroup, data_frames, disk, munge, network, oar, schemathesis, slurm};
 
 /// A feature of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub enum Need {
     Network,
     Munge,
     Chromium,
+    Schemathesis,
     Oar,
     Slurm,
     SlurmExperiment,
@@ -38,6 +39,7 @@ impl Need {
             Self::Network => "network",
             Self::Munge => "munge",
             Self::Chromium => "chromium",
+            Self::Schemathesis => "schemathesis",
             Self::Oar => "oar",
             Self::Slurm => "slurm",
             Self::SlurmExperiment => "slurm-experiment",
@@ -56,6 +58,7 @@ impl Need {
             Self::Network => network::Network::create().err(),
             Self::Munge => munge::missing(),
             Self::Chromium => browser::missing(),
+            Self::Schemathesis => schemathesis::missing(),
             Self::DataFrames => data_frames::missing(),
             Self::Oar => oar::missing(),
             // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.

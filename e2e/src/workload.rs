@@ -1,6 +1,7 @@
-//! The program `e2e-workload`: a process that uses CPU time and memory on command.
+//! The program `e2e-workload`: a process that uses CPU time, memory, the network and files on command.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -60,6 +61,11 @@ fn execute(command: &str, held: &mut Vec<Vec<u8>>) {
             }
         }
         "rest" => crate::pause(number),
+        "send" => send_datagrams(number),
+        "write" => {
+            let bytes = vec![7; usize::try_from(number).unwrap()];
+            tempfile::tempfile().unwrap().write_all(&bytes).unwrap();
+        }
         "stop" => {
             println!("workload: done");
             kill_process(getpid(), Signal::STOP).unwrap();
@@ -68,6 +74,16 @@ fn execute(command: &str, held: &mut Vec<Vec<u8>>) {
         other => panic!("a workload cannot `{other}`"),
     }
     println!("workload: done");
+}
+
+/// Sends datagrams of 1000 bytes to itself, over the loopback interface.
+fn send_datagrams(count: u64) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let own = socket.local_addr().unwrap();
+    for _ in 0..count {
+        socket.send_to(&[7; 1000], own).unwrap();
+        socket.recv(&mut [0; 1000]).unwrap();
+    }
 }
 
 /// A workload that runs beside the test and is killed with it.

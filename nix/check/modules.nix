@@ -43,6 +43,16 @@ let
     };
   };
   idle = evaluated { };
+  privileged = evaluated {
+    services.polymeter-agent = {
+      enable = true;
+      rights = [
+        "taskstats"
+        "ebpf"
+        "root"
+      ];
+    };
+  };
 
   # True if the module system rejects the settings, before the program checks them.
   refused =
@@ -84,6 +94,15 @@ let
       lib.hasSuffix "-munge/bin/unmunge" collector.services.polymeter-collector.settings.unmunge_path;
     "the server has TimescaleDB" =
       collector.services.postgresql.settings.shared_preload_libraries == [ "timescaledb" ];
+    "rights are granted once, beside those of the default plan" =
+      let
+        unit = privileged.systemd.services.polymeter-agent.serviceConfig;
+      in
+      lib.count (name: name == "CAP_NET_ADMIN") unit.AmbientCapabilities == 1
+      && lib.elem "CAP_PERFMON" unit.CapabilityBoundingSet
+      && lib.elem "bpf" unit.SystemCallFilter
+      && unit.User == "root"
+      && unit.LimitMEMLOCK == "infinity";
     "no daemon is root" = lib.all (unit: unit.serviceConfig.User != "root") (
       lib.attrValues (agent.systemd.services // collector.systemd.services)
     );
@@ -101,5 +120,7 @@ assert lib.assertMsg (wrong == [ ]) "does not hold: ${lib.concatStringsSep "; " 
   ++ map (
     machine: lib.last (lib.splitString " " machine.systemd.services.polymeter-collector.serviceConfig.ExecStart)
   ) [ collector alone ];
-  units = agent.systemd.services // collector.systemd.services;
+  units = agent.systemd.services // collector.systemd.services // {
+    polymeter-privileged = privileged.systemd.services.polymeter-agent;
+  };
 }

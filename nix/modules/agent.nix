@@ -21,6 +21,40 @@ let
     "CAP_SYS_PTRACE"
     "CAP_DAC_READ_SEARCH"
   ];
+  # The rights that metrics beyond the default plan need, as the drop-ins in deploy/systemd/drop-ins grant them. The AF_NETLINK of
+  # taskstats is among the defaults of hardening.nix.
+  rights = {
+    taskstats.capabilities = [ "CAP_NET_ADMIN" ];
+    ebpf = {
+      capabilities = [
+        "CAP_BPF"
+        "CAP_NET_ADMIN"
+      ];
+      systemCalls = [ "bpf" ];
+      serviceConfig.LimitMEMLOCK = "infinity";
+    };
+    root-files.capabilities = [ "CAP_DAC_READ_SEARCH" ];
+    ipmi = {
+      capabilities = [ "CAP_DAC_OVERRIDE" ];
+      devices = [ "char-ipmidev rw" ];
+    };
+    root.serviceConfig = {
+      User = "root";
+      Group = "root";
+      # It makes /sys read-only, and with it resctrl.
+      ProtectKernelTunables = false;
+    };
+    gpfs = {
+      devices = [ "/dev/ss0 rw" ];
+      serviceConfig = {
+        User = "root";
+        Group = "root";
+      };
+    };
+  };
+  granted = map (name: rights.${name}) cfg.rights;
+  # Concatenates a list of all granted rights.
+  ofRights = list: lib.unique (lib.concatMap (right: right.${list} or [ ]) granted);
   # The default jobs and baseline.
   example = lib.importTOML ../../deploy/agent.toml;
 in
@@ -29,6 +63,20 @@ in
     enable = lib.mkEnableOption "Polymeter's agent, which samples the jobs of this node";
 
     inherit (import ./program.nix { inherit lib; } "polymeter-agent") package checkConfig;
+
+    rights = lib.mkOption {
+      type = lib.types.listOf (lib.types.enum (lib.attrNames rights));
+      default = [ ];
+      example = [
+        "taskstats"
+        "ipmi"
+      ];
+      description = ''
+        Rights beyond those of the default plan: `taskstats` for `exited.*`; `ebpf` for `network.*` of a package that is built with the
+        feature `ebpf`; `root-files` for files that only root may read (Lustre and LNet in debugfs, energy by powercap); `ipmi` for
+        `node.ipmi.power`; `root` for `resctrl.*`; `gpfs` for `node.gpfs.*`. With the last two the agent runs as root.
+      '';
+    };
 
     settings = lib.mkOption {
       type = lib.types.submodule {
@@ -88,15 +136,27 @@ in
         StateDirectory = "polymeter-agent";
         # One descriptor per file, perf event and CPU.
         LimitNOFILE = 1048576;
-        AmbientCapabilities = capabilities;
-        CapabilityBoundingSet = capabilities;
+        AmbientCapabilities = lib.unique (capabilities ++ ofRights "capabilities");
+        CapabilityBoundingSet = lib.unique (capabilities ++ ofRights "capabilities");
         SystemCallFilter = [
           "@system-service"
           "perf_event_open"
-        ];
+        ]
+        ++ ofRights "systemCalls";
+        # The GPUs, which all users may use, and no other device but those like /dev/null.
+        DevicePolicy = "closed";
+        DeviceAllow = [
+          "char-nvidia rw"
+          "char-nvidia-frontend rw"
+          "char-nvidiactl rw"
+          "char-nvidia-uvm rw"
+          "char-nvidia-caps rw"
+        ]
+        ++ ofRights "devices";
         # PrivateNetwork would hide the network devices of node.network.*. ProtectProc and PrivateUsers would hide the
         # processes of jobs. RestrictRealtime would forbid the priority of the sampling thread.
-      };
+      }
+      // lib.foldl' (all: right: all // right.serviceConfig or { }) { } granted;
     };
   };
 }

@@ -88,6 +88,8 @@ logging
     user_bytes_per_second =
       optional (types.ints.between 1000 1000000000000) 67108864
         "The bytes that one user may read a second.";
+    streams = optional (types.ints.between 1 400) 256 "The streams of live values of all users.";
+    user_streams = optional (types.ints.between 1 400) 16 "The streams of live values of one user.";
   };
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"

@@ -3,6 +3,7 @@
   agent = {
     services.polymeter-agent = {
       enable = true;
+      rights = [ "taskstats" ];
       settings = {
         node = "node17";
         cluster = "lab";

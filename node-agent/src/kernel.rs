@@ -2,6 +2,7 @@
 //! events' descriptors and the device of IPMI, only this module uses `unsafe`.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -38,6 +39,17 @@ pub fn keep_memory_small() {
     }
 }
 
+/// Unmaps the pages of a mapping that equal those of its file, madvise(2): the next use of one maps it again.
+pub(crate) fn release_file_pages(mapping: &Range<usize>) {
+    let start = std::ptr::with_exposed_provenance_mut(mapping.start);
+    #[expect(unsafe_code, reason = "the pages of the program itself belong to no object")]
+    // SAFETY: the mapping is private, is never writable, and lasts as long as the process, so that its contents do
+    // not change.
+    unsafe {
+        libc::madvise(start, mapping.len(), libc::MADV_DONTNEED);
+    }
+}
+
 /// Raises the limit of descriptors to the hard limit: perf events take one for each event and CPU.
 pub fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -55,8 +67,8 @@ pub(crate) fn descriptor_limit() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Returns the number of descriptors that this process has open. From Linux 6.2 on that is the size of their directory. On older
-/// kernels they are counted at most every 200 ms, since that takes longer the more there are.
+/// Returns the number of descriptors that this process has open. From Linux 6.2 on that is the size of their
+/// directory. On older kernels they are counted at most every 200 ms, since that takes longer the more there are.
 pub(crate) fn open_descriptors() -> usize {
     const OPEN: &str = "/proc/self/fd";
     const COUNT_AGAIN_NS: u64 = 200_000_000;
@@ -74,8 +86,8 @@ pub(crate) fn open_descriptors() -> usize {
     COUNTED.load(Relaxed)
 }
 
-/// Sets every descriptor but stdin, stdout and stderr to be closed in the programs that this one starts. `close_range` would be one
-/// call, and is not in the kernels of many clusters.
+/// Sets every descriptor but stdin, stdout and stderr to be closed in the programs that this one starts.
+/// `close_range` would be one call, and is not in the kernels of many clusters.
 pub(crate) fn close_inherited_on_exec() {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let inherited = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<libc::c_int>().ok());

@@ -16,6 +16,7 @@ pub mod counters;
 pub mod delivery;
 pub mod detach;
 pub mod event_fd;
+pub mod file_pages;
 mod futex_timer;
 pub mod in_force;
 pub mod kernel;

@@ -8,7 +8,7 @@ use clap::Parser;
 use polymeter_agent::arguments::AgentArguments;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::delivery::spool::SpoolError;
-use polymeter_agent::{Agent, AgentStartError, check, detach, kernel};
+use polymeter_agent::{Agent, AgentStartError, check, detach, file_pages, kernel};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
 use polymeter_service::log;
@@ -37,6 +37,7 @@ const EXIT_CONFIGURATION: u8 = 2;
 fn main() -> ExitCode {
     log::init("polymeter-agent");
     kernel::keep_memory_small();
+    file_pages::note_mappings();
     kernel::raise_descriptor_limit();
     let arguments = AgentArguments::parse();
     // Before the configuration is read, because the check includes that user's right to read it.

@@ -44,6 +44,65 @@ fn ports_of_infiniband_are_sources_of_the_slow_lane() {
     );
 }
 
+/// Returns the series of each source of adapters, after files were added below `/sys/class/infiniband`.
+fn with_files(files: &[(&str, &str)]) -> BTreeMap<String, Vec<String>> {
+    let root = machine("");
+    for (path, text) in files {
+        let path = root.path().join("sys/class/infiniband").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{text}\n")).unwrap();
+    }
+    let (opened, _) = open(root.path(), "node.infiniband.*");
+    let of_source = |(name, series): (&str, std::collections::BTreeSet<String>)| {
+        let names = series.into_iter().map(|name| name.replace("node.infiniband.", ""));
+        (name.replace("sys/class/infiniband/", ""), names.collect())
+    };
+    threaded(&opened).into_iter().map(of_source).collect()
+}
+
+#[test]
+fn adapters_of_several_drivers_have_counters_of_their_own() {
+    let sources = with_files(&[
+        ("hfi1_0/ports/1/hw_counters/lifespan", "10"),
+        ("hfi1_0/ports/1/hw_counters/TxWait", "123456"),
+        ("hfi1_0/ports/1/hw_counters/TxWaitVL0", "123456"),
+        ("hfi1_0/ports/1/hw_counters/TxFlitVL15", "77"),
+        ("hfi1_0/ports/1/hw_counters/SwLinkDown,32", "1"),
+        ("hfi1_0/ports/1/hw_counters/RcTimeOut", "0"),
+        ("hfi1_0/ports/1/hw_counters/SDmaHaltErr", "0"),
+        ("irdma0/ports/1/hw_counters/lifespan", "10"),
+        ("irdma0/ports/1/hw_counters/ip4InOctets", "18446744073709551615"),
+        ("irdma0/ports/1/hw_counters/cnpHandled", "4"),
+        ("bnxt_re0/ports/1/hw_counters/to_retransmits", "2"),
+        ("bnxt_re0/ports/1/hw_counters/rx_bytes", "99"),
+        ("bnxt_re0/ports/1/hw_counters/active_qps", "17"),
+        // Linux 6.15 and later.
+        ("bnxt_re1/ports/1/hw_counters/local_ack_timeout_err", "2"),
+        // irdma before Linux 5.14.
+        ("i40iw0/hw_counters/iwInRdmaReads", "5"),
+    ]);
+    let of = |source: &str| sources.get(source).map(|series| series.join(" "));
+    assert_eq!(
+        of("hfi1_0/ports/1/hw_counters").unwrap(),
+        "hw.link_down{device=hfi1_0,port=1} hw.rc_timeouts{device=hfi1_0,port=1} \
+         hw.vl.tx_bytes{device=hfi1_0,port=1,vl=15} hw.vl.tx_wait{device=hfi1_0,port=1,vl=0} \
+         transmit.wait{device=hfi1_0,port=1}"
+    );
+    assert_eq!(
+        of("irdma0/ports/1/hw_counters").unwrap(),
+        "hw.cnp_handled{device=irdma0,port=1} hw.ip4_in_bytes{device=irdma0,port=1}"
+    );
+    assert_eq!(
+        of("bnxt_re0/ports/1/hw_counters").unwrap(),
+        "hw.rx_bytes{device=bnxt_re0,port=1} hw.to_retransmits{device=bnxt_re0,port=1}"
+    );
+    assert_eq!(
+        of("bnxt_re1/ports/1/hw_counters").unwrap(),
+        "hw.local_ack_timeout_err{device=bnxt_re1,port=1}"
+    );
+    assert_eq!(of("i40iw0/hw_counters").unwrap(), "hw.in_rdma_reads{device=i40iw0}");
+}
+
 #[test]
 fn a_counter_that_a_driver_does_not_have_is_left_out() {
     let root = machine("");

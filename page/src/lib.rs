@@ -1,9 +1,11 @@
-//! Style and scripts of pages. There is one: the page of a report (`report`).
+//! Style and scripts of pages: the page of a report, which is one file (`report`), and the pages that the collector serves (`site`).
 //!
 //! The library for charts, the colours and the code that draws are shared by all pages (`assets/uplot`, `assets/shared`). There is no build step:
-//! the parts of a script are concatenated here. Pure.
+//! modules are served as they are, and concatenated for the page of a report. Pure.
 
+mod modules;
 pub mod report;
+pub mod site;
 
 use sha2::{Digest, Sha256};
 
@@ -25,15 +27,17 @@ const SHARED_SCRIPT: [&str; 6] = [
     include_str!("../assets/shared/heat_map.js"),
 ];
 
-/// Concatenates the library, the shared parts and the parts of one page to a script.
-fn script_of(parts: &[&str]) -> String {
+/// Returns the library with its licence.
+fn licensed_uplot() -> String {
     // The first line is a comment with an address; the licence replaces it.
     let uplot = UPLOT.split_once('\n').map_or(UPLOT, |(_, rest)| rest);
-    format!(
-        "/* uPlot 1.6.32\n{UPLOT_LICENSE}*/\n{uplot}\n(() => {{\n\"use strict\";\n{}{}}})();\n",
-        SHARED_SCRIPT.concat(),
-        parts.concat()
-    )
+    format!("/* uPlot 1.6.32\n{UPLOT_LICENSE}*/\n{uplot}\n")
+}
+
+/// Concatenates the library, the shared parts and the parts of one page to a script.
+fn script_of(parts: &[&str]) -> String {
+    let shared: String = SHARED_SCRIPT.into_iter().map(modules::inlined).collect();
+    format!("{}(() => {{\n\"use strict\";\n{shared}{}}})();\n", licensed_uplot(), parts.concat())
 }
 
 fn digest(text: &str) -> [u8; 32] {
@@ -70,6 +74,11 @@ mod tests {
     fn scripts_never_interpret_text() {
         let script = report::script();
         let own = script.split_once("\"use strict\";\n").unwrap().1;
+        assert!(!own.contains("\nimport ") && !own.contains("\nexport "));
+        interprets_no_text("the script of a report", own);
+    }
+
+    pub(crate) fn interprets_no_text(name: &str, own: &str) {
         for sink in [
             "innerHTML",
             "outerHTML",
@@ -83,7 +92,7 @@ mod tests {
             "setTimeout(\"",
             "javascript:",
         ] {
-            assert!(!own.contains(sink), "{sink}");
+            assert!(!own.contains(sink), "{name}: {sink}");
         }
     }
 }

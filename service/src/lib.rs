@@ -3,6 +3,7 @@
 //!
 //! The invariant: nothing here depends on an agent, a collector or a store.
 
+pub mod api_token;
 pub mod cgroup_mounts;
 pub mod check;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod log;
 pub mod log_throttle;
 pub mod printable;
 pub mod svg;
+pub mod time_text;
 pub mod token_bucket;
 pub mod unix_socket;
 pub mod users;

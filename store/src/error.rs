@@ -92,6 +92,11 @@ impl StoreError {
         matches!(self, Self::Displaced { .. } | Self::FramesMissing(_) | Self::Replaced { .. })
     }
 
+    /// Returns true if the server of the database cannot be reached, rather than refuses.
+    pub const fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::Unreachable, .. }, .. })
+    }
+
     /// Returns true if a row is the cause, so that a retry fails again.
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::BadRow, .. }, .. })
@@ -111,6 +116,8 @@ pub(crate) enum ErrorKind {
     BadRow,
     /// A table does not exist.
     MissingTable,
+    /// There is no connection to the server.
+    Unreachable,
     /// Any other error, after which a retry may succeed.
     Other,
 }

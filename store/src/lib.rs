@@ -12,6 +12,7 @@
 
 pub mod accepted;
 mod administration;
+mod api_tokens;
 mod backend;
 mod bounds;
 mod digest;
@@ -25,6 +26,7 @@ mod metadata_removal;
 mod node_records;
 mod options;
 mod postgres;
+mod quarantine_removal;
 pub mod reader;
 mod removal;
 mod retention;
@@ -38,6 +40,7 @@ mod value;
 mod writer;
 
 pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
+pub use crate::api_tokens::{StoredToken, TokenTable};
 pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};

@@ -8,6 +8,7 @@ use tracing::info;
 use crate::StoreError;
 use crate::backend::{Connection, Removal, Removed};
 use crate::error::Context;
+use crate::quarantine_removal;
 use crate::retention::{Cutoffs, Keep, Level, LevelState, Part, Retention};
 use crate::stop::Stop;
 use crate::value::{Row, Value};
@@ -102,6 +103,10 @@ pub(crate) fn remove_before(
             each(&part, removed);
         }
         (removal.finish)(connection, stop)?;
+    }
+    if let Some(before_us) = cutoffs.of(Level::Samples) {
+        let now_us = now_us(connection)?;
+        quarantine_removal::remove(connection, stop, before_us, now_us)?;
     }
     if is_complete && !stop.is_requested() {
         record_complete(connection, cutoffs)?;

@@ -9,12 +9,15 @@ use super::facts::{FactUnit, definition};
 pub(super) const TEMPLATE_BYTES_MAX: usize = 1000;
 
 /// The names of the formats.
-const FORMATS: [(&str, Format); 7] = [
+const FORMATS: [(&str, Format); 10] = [
     ("number", Format::Unit(FactUnit::Number)),
     ("percent", Format::Unit(FactUnit::Share)),
     ("bytes", Format::Unit(FactUnit::Bytes)),
     ("duration", Format::Unit(FactUnit::Seconds)),
     ("whole", Format::Whole),
+    ("cores", Format::Counted("core")),
+    ("nodes", Format::Counted("node")),
+    ("GPUs", Format::Counted("GPU")),
     ("memory", Format::Memory),
     ("time", Format::Time),
 ];
@@ -26,6 +29,8 @@ enum Format {
     Unit(FactUnit),
     /// The next whole number.
     Whole,
+    /// The next whole number, with this word in the singular or the plural.
+    Counted(&'static str),
     /// Bytes as schedulers read them: rounded up to `512M` or `3G`.
     Memory,
     /// A duration as schedulers read it: `HH:MM:SS`, rounded up to a minute.
@@ -157,6 +162,8 @@ fn formatted(value: &Value, format: Format) -> Option<String> {
         Format::Unit(FactUnit::Celsius) => format!("{number:.0} °C"),
         Format::Unit(FactUnit::Number | FactUnit::Text | FactUnit::Truth) => units::number(number),
         Format::Whole => format!("{:.0}", number.ceil()),
+        Format::Counted(word) if number.ceil() <= 1.0 => format!("{:.0} {word}", number.ceil()),
+        Format::Counted(word) => format!("{:.0} {word}s", number.ceil()),
         Format::Memory => memory(number)?,
         Format::Time => time(number)?,
     })
@@ -209,6 +216,7 @@ mod tests {
             ("--mem={100 MB | memory}", "--mem=96M"),
             ("--time={1.2 * elapsed | time}", "--time=01:48:00"),
             ("{cores / 3 | whole} {cores / 16 | percent} {1024 * cores | bytes}", "3 50 % 8 KiB"),
+            ("{cores / 8 | cores}, {cores | nodes}, {0.2 * cores | GPUs}", "1 core, 8 nodes, 2 GPUs"),
             ("{nodes}", "unknown"),
             ("{0 | memory}", "unknown"),
         ] {

@@ -254,6 +254,11 @@ pub struct MeasuringCost {
 }
 
 impl Report {
+    /// Returns the duration of each step, in seconds.
+    pub fn step_durations(&self) -> BTreeMap<&str, f64> {
+        self.steps.iter().map(|step| (step.step.as_str(), step.duration_s())).collect()
+    }
+
     /// Adds the exact totals of a command. With a cgroup they only fill in quantities that were not sampled,
     /// since they omit processes that were not waited for. Without a cgroup they replace the values of its
     /// sampled processes. If they exceed the counters of the cgroup, the command has left it.

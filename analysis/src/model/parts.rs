@@ -1,5 +1,6 @@
 //! The parts of a report by node, step and task.
 
+use polymeter_proto::units;
 use serde::Serialize;
 
 /// The origin of a figure of used memory.
@@ -87,6 +88,13 @@ pub struct StepReport {
     /// The used resources, summed over the nodes.
     #[serde(flatten)]
     pub used: Resources,
+}
+
+impl StepReport {
+    /// Returns the time between its first and its last sample, in seconds.
+    pub const fn duration_s(&self) -> f64 {
+        units::seconds_between(self.first_us, self.last_us) * 1000.0
+    }
 }
 
 /// A task of a step.

@@ -100,7 +100,9 @@ fn ask(call: Call, verb: &'static str, mut fields: Map<String, Value>) -> Answer
         match call.control(Value::Object(fields).to_string().into_bytes()).await? {
             CollectorAnswer::Nodes(answer) => Ok(object(&call, &json!(answer))),
             CollectorAnswer::Refused(refusal) => Err(refusal.into()),
-            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) => Ok(object(&call, &json!({}))),
+            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
+                Ok(object(&call, &json!({})))
+            }
         }
     })
 }

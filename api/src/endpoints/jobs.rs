@@ -10,6 +10,9 @@ use crate::endpoint::{Endpoint, Method, TABLE};
 use crate::limits;
 use crate::problem::Problem;
 
+/// The form of cursors.
+const CURSOR: &str = r"^[0-9]{1,18}\.[0-9]{1,18}$";
+
 pub(super) static JOBS: Endpoint = Endpoint {
     method: Method::Get,
     path: "/api/v1/jobs",
@@ -26,7 +29,7 @@ pub(super) static JOBS: Endpoint = Endpoint {
         FROM_US,
         UNTIL_US,
         Parameter::query("limit", Kind::Integer(1, limits::PAGE_JOBS), "The number of jobs on a page."),
-        Parameter::query("cursor", Kind::Text, "The member `next` of the previous page."),
+        Parameter::query("cursor", Kind::Formed(CURSOR), "The member `next` of the previous page."),
     ],
     formats: TABLE,
     answer: || {
@@ -63,7 +66,7 @@ fn filter(arguments: &Arguments) -> Result<JobFilter, Problem> {
     let cursor = |text: &str| {
         let (started_ns, key) = text.split_once('.')?;
         let started_ns = started_ns.parse::<i64>().ok().filter(|started_ns| *started_ns >= 0)?;
-        Some((started_ns, key.parse::<i64>().ok()?))
+        Some((started_ns, key.parse::<i64>().ok().filter(|key| *key >= 0)?))
     };
     let before = arguments.text("cursor").map(|text| {
         cursor(text)

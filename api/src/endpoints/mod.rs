@@ -1,9 +1,12 @@
 //! The endpoints, one file for each group of resources. A new one is declared there, and listed in [`ALL`].
 
+mod agents;
 mod control;
 mod events;
 mod job;
 mod jobs;
+mod kwollect;
+mod live;
 mod nodes;
 mod parameters;
 mod report;
@@ -23,6 +26,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &report::FINDINGS,
     &series::SERIES,
     &samples::SAMPLES,
+    &live::LIVE,
     &events::MARKS,
     &events::PLAN_CHANGES,
     &events::LOSSES,
@@ -31,4 +35,8 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &control::SET_PERIODS,
     &control::RESET_PERIODS,
     &nodes::NODES,
+    &series::NODE_SERIES,
+    &samples::NODE_SAMPLES,
+    &agents::AGENTS,
+    &kwollect::KWOLLECT,
 ];

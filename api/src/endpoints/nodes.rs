@@ -1,12 +1,12 @@
 //! The user of a request, and the connected agents.
 
+use polymeter_proto::control::Scope;
 use polymeter_service::users;
 use polymeter_store::reader::Access;
 use serde_json::{Value, json};
 
 use crate::endpoint::{Endpoint, Method, OBJECT, TABLE};
 use crate::links::AgentStatus;
-use crate::principal::Scope;
 use crate::table::{Column, Table, Type};
 
 pub(super) static WHOAMI: Endpoint = Endpoint {
@@ -22,17 +22,18 @@ pub(super) static WHOAMI: Endpoint = Endpoint {
             "required": ["uid", "user", "is_administrator", "scope"],
             "properties": {
                 "uid": {"type": "integer"}, "user": {"type": ["string", "null"]}, "is_administrator": {"type": "boolean"},
-                "scope": {"type": "string"},
+                "scope": {"enum": Scope::ALL.map(Scope::name)},
             },
         })
     },
     body: None,
     handler: |call| {
         let principal = call.principal;
-        let scope = if principal.scope == Scope::Control { "control" } else { "read" };
         Box::pin(call.object(move |_, access| {
+            let is_administrator = access == Access::All;
+            let scope = if is_administrator { Scope::Admin } else { principal.scope.min(Scope::Control) };
             Ok(json!({
-                "uid": principal.uid, "user": users::name_of(principal.uid), "is_administrator": access == Access::All, "scope": scope,
+                "uid": principal.uid, "user": users::name_of(principal.uid), "is_administrator": is_administrator, "scope": scope.name(),
             }))
         }))
     },

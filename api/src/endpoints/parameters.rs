@@ -4,6 +4,7 @@ use polymeter_store::reader::{JobFilter, JobRow, Read};
 
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::Failure;
+use crate::filter::SeriesFilter;
 use crate::limits;
 use crate::problem::Problem;
 
@@ -32,8 +33,31 @@ pub(super) const METRIC: Parameter = Parameter::query(
     "Metrics: names or globs such as `cpu.*`, separated by commas.",
 );
 
+/// The owner of series.
+pub(super) const OF: Parameter = Parameter::query(
+    "of",
+    Kind::Choice(&["job", "nodes"]),
+    "`job`: the series of the job (default); `nodes`: those of its nodes, while it ran there.",
+);
+
+/// The name of a node, in paths.
+pub(super) const NODE_NAME: Parameter = Parameter::path("name", Kind::Text, "The name of the node.");
+
+/// The metrics of series, as Kwollect names the parameter.
+pub(super) const METRICS: Parameter = Parameter { name: "metrics", ..METRIC };
+
 /// The node of series.
 pub(super) const NODE: Parameter = Parameter::query("node", Kind::Text, "The name of a node.");
+
+/// The ids of series.
+pub(super) const SERIES_IDS: Parameter =
+    Parameter::query("series", Kind::Integers, "Ids of series, separated by commas.");
+
+/// Returns the series that a request with the usual parameters is about.
+pub(super) fn series_filter(arguments: &Arguments) -> SeriesFilter {
+    let (metrics, node) = (arguments.selectors(METRIC.name), arguments.text(NODE.name));
+    SeriesFilter::new(metrics, node, arguments.integers(SERIES_IDS.name))
+}
 
 /// Returns nanoseconds of a parameter in microseconds.
 pub(super) fn time_ns(arguments: &Arguments, name: &str) -> Option<i64> {

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use polymeter_analysis::advice::Advice;
+use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::gather::gather;
+use polymeter_analysis::meters::meters;
 use polymeter_analysis::model::Report;
 use polymeter_store::reader::Read;
 use serde_json::{Map, Value, json};
@@ -33,16 +35,28 @@ pub(super) static SUMMARY: Endpoint = Endpoint {
     method: Method::Get,
     path: "/api/v1/jobs/{key}/summary",
     id: "summary",
-    summary: "The report of a job without its long lists: facts, usage, findings, completeness.",
+    summary: "The report of a job without its long lists: facts, usage, meters, findings, completeness.",
     parameters: &[KEY],
     formats: OBJECT,
-    answer: any_object,
+    answer: || {
+        json!({"type": "object", "required": ["meters", "findings"], "properties": {"meters": {"type": "array", "items": {
+            "type": "object",
+            "required": ["label", "share", "level", "word", "text"],
+            "properties": {
+                "label": {"type": "string"}, "share": {"type": ["number", "null"]},
+                "level": {"enum": ["plain", "good", "warning", "critical"]}, "word": {"type": "string"},
+                "text": {"type": "string"},
+            },
+        }}}})
+    },
     body: None,
     handler: |call| {
         part(call, |report| {
             let mut value = serde_json::to_value(report)?;
             if let Value::Object(members) = &mut value {
                 without_long(members);
+                let meters = serde_json::to_value(meters(report, &Facts::of(report)))?;
+                members.insert("meters".to_owned(), meters);
             }
             Ok(value)
         })

@@ -7,18 +7,30 @@ use polymeter_analysis::downsample::{Downsampler, Part};
 use polymeter_analysis::rates::window_ns;
 use polymeter_proto::units;
 use polymeter_service::clock;
-use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
+use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, find_job, key, time_ns};
-use super::series::{is_wanted, labels, rate};
+use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US, time_ns};
+use super::series::{owner, wanted_series};
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::{Chunks, Failure};
-use crate::endpoint::{Endpoint, Method, TABLE};
+use crate::call::Call;
+use crate::endpoint::{Answer, Endpoint, Method, TABLE};
 use crate::format::Format;
 use crate::limits;
 use crate::problem::Problem;
+use crate::rows::{labels, rate};
 use crate::table::{csv_field, micros, number};
+
+/// The number of parts of the time.
+const POINTS: Parameter = Parameter::query(
+    "points",
+    Kind::Integer(1, limits::POINTS),
+    "The number of parts of the time; without it, all samples.",
+);
+
+/// The time of a request about a node that names no begin.
+const HOUR_NS: i64 = 3_600_000_000_000;
 
 pub(super) static SAMPLES: Endpoint = Endpoint {
     method: Method::Get,
@@ -26,33 +38,31 @@ pub(super) static SAMPLES: Endpoint = Endpoint {
     id: "samples",
     summary: "The samples of a job's series. With `points`: the range and the mean in equal parts of the time, counters as rates, from \
         the coarsest rollup that suffices.",
-    parameters: &[
-        KEY,
-        METRIC,
-        NODE,
-        Parameter::query("series", Kind::Integers, "Ids of series, separated by commas."),
-        FROM_US,
-        UNTIL_US,
-        Parameter::query(
-            "points",
-            Kind::Integer(1, limits::POINTS),
-            "The number of parts of the time; without it, all samples.",
-        ),
-    ],
+    parameters: &[KEY, METRIC, NODE, OF, SERIES_IDS, FROM_US, UNTIL_US, POINTS],
     formats: TABLE,
     answer: schema,
     body: None,
-    handler: |call| {
-        let (key, format, arguments) = (key(&call.arguments), call.format, call.arguments.clone());
-        Box::pin(call.stream(move |reader, _, chunks| {
-            let request = Request::new(reader, key, arguments)?;
-            match request.points {
-                None => request.raw(reader, format, chunks),
-                Some(points) => request.parts(reader, points, format, chunks),
-            }
-        }))
-    },
+    handler: answer,
 };
+
+pub(super) static NODE_SAMPLES: Endpoint = Endpoint {
+    path: "/api/v1/nodes/{name}/samples",
+    id: "node_samples",
+    summary: "The samples of the series of a node itself, for administrators, as those of a job; by default of the last hour.",
+    parameters: &[NODE_NAME, METRIC, SERIES_IDS, FROM_US, UNTIL_US, POINTS],
+    ..SAMPLES
+};
+
+fn answer(call: Call) -> Answer {
+    let (format, arguments) = (call.format, call.arguments.clone());
+    Box::pin(call.stream(move |reader, access, chunks| {
+        let request = Request::new(reader, access, &arguments)?;
+        match request.points {
+            None => request.raw(reader, format, chunks),
+            Some(points) => request.parts(reader, points, format, chunks),
+        }
+    }))
+}
 
 fn schema() -> Value {
     let integers = json!({"type": "array", "items": {"type": "integer"}});
@@ -81,7 +91,9 @@ fn schema() -> Value {
 
 /// A request for samples.
 struct Request {
-    job: JobRow,
+    of: SeriesOwner,
+    /// The finest rollup that has all of the job, if its samples are not complete.
+    left: Option<Rollup>,
     rows: HashMap<i64, SeriesRow>,
     ids: Vec<i64>,
     span_ns: Range<i64>,
@@ -89,16 +101,13 @@ struct Request {
 }
 
 impl Request {
-    fn new(reader: &mut dyn Read, key: i64, arguments: Arguments) -> Result<Self, Failure> {
-        let job = find_job(reader, key)?;
-        let wanted = arguments.integers("series");
+    fn new(reader: &mut dyn Read, access: Access, arguments: &Arguments) -> Result<Self, Failure> {
+        let (of, job) = owner(reader, access, arguments)?;
+        let wanted = arguments.integers(SERIES_IDS.name);
         let is_listed = |row: &SeriesRow| wanted.is_none_or(|ids| ids.contains(&row.series_id));
-        let rows = reader.series(SeriesScope::Job(key))?;
-        let rows: HashMap<i64, SeriesRow> = rows
-            .into_iter()
-            .filter(|row| is_wanted(row, &arguments) && is_listed(row))
-            .map(|row| (row.series_id, row))
-            .collect();
+        let rows = wanted_series(reader, access, &of, arguments)?;
+        let rows: HashMap<i64, SeriesRow> =
+            rows.into_iter().filter(is_listed).map(|row| (row.series_id, row)).collect();
         if rows.len() > limits::SERIES {
             let detail = format!("{} series match; ask for at most {}", rows.len(), limits::SERIES);
             return Err(Problem::invalid("metric", detail).into());
@@ -106,19 +115,25 @@ impl Request {
         let mut ids: Vec<i64> = rows.keys().copied().collect();
         ids.sort_unstable();
         let now_ns = clock::realtime_us().saturating_mul(1000);
-        let end_ns = job.ended_ns.map_or(now_ns, |ended_ns| ended_ns.saturating_add(1000));
-        let from_ns = time_ns(&arguments, FROM_US.name).unwrap_or(job.started_ns);
-        let until_ns = time_ns(&arguments, UNTIL_US.name).unwrap_or(end_ns.max(from_ns.saturating_add(1000)));
+        let ended_ns = job.as_ref().and_then(|job| job.ended_ns);
+        let end_ns = ended_ns.map_or(now_ns, |ended_ns| ended_ns.saturating_add(1000));
+        let begin_ns = job.as_ref().map_or(now_ns.saturating_sub(HOUR_NS), |job| job.started_ns);
+        let from_ns = time_ns(arguments, FROM_US.name).unwrap_or(begin_ns);
+        let until_ns = time_ns(arguments, UNTIL_US.name).unwrap_or(end_ns.max(from_ns.saturating_add(1000)));
         if from_ns >= until_ns {
             return Err(Problem::invalid(UNTIL_US.name, "the end is not after the begin").into());
         }
-        let points = arguments.integer("points");
+        let points = arguments.integer(POINTS.name);
         let all = points.map_or(0, |points| points.unsigned_abs().saturating_mul(ids.len() as u64));
         if all > limits::ALL_POINTS {
             let detail = format!("{} series with as many points are too many; ask for fewer", ids.len());
             return Err(Problem::invalid("points", detail).into());
         }
-        Ok(Self { job, rows, ids, span_ns: from_ns..until_ns, points })
+        let left = match (&job, points) {
+            (Some(job), Some(_)) => reader.finest_rollup(job)?,
+            (Some(_) | None, _) => None,
+        };
+        Ok(Self { of, left, rows, ids, span_ns: from_ns..until_ns, points })
     }
 
     /// Writes the samples as they are stored.
@@ -126,7 +141,7 @@ impl Request {
         let mut out = Output::begin(self, format, chunks, None)?;
         let (mut times, mut values): (Vec<i64>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut current: Option<&SeriesRow> = None;
-        let of = SeriesScope::Job(self.job.job_key);
+        let of = SeriesScope::from(&self.of);
         reader.samples(of, &self.ids, &self.span_ns, |sample| {
             let is_other = current.is_none_or(|row| row.series_id != sample.series_id);
             // A long series is written in several pieces, so that it is not held in memory.
@@ -157,8 +172,7 @@ impl Request {
         let Range { start, end } = self.span_ns;
         let width_ns = (end.saturating_sub(start).saturating_add(points - 1) / points).max(1000);
         let coarsest = Rollup::ALL.into_iter().rev().find(|rollup| rollup.length_ns() <= width_ns);
-        let left = reader.finest_rollup(&self.job)?;
-        let rollup = coarsest.into_iter().chain(left).max_by_key(|rollup| rollup.length_ns());
+        let rollup = coarsest.into_iter().chain(self.left).max_by_key(|rollup| rollup.length_ns());
         let mut out = Output::begin(self, format, chunks, Some((width_ns, rollup)))?;
         // A counter has a rate in the first part if it has a value before.
         let margin_ns = width_ns.max(rollup.map_or(0, Rollup::length_ns));
@@ -175,7 +189,7 @@ impl Request {
                 *current = self.rows.get(&id).map(|row| (row, downsampler(row, start, width_ns)));
                 Ok(())
             };
-        let of = SeriesScope::Job(self.job.job_key);
+        let of = SeriesScope::from(&self.of);
         match rollup {
             None => reader.samples(of, &self.ids, &span_ns, |sample| {
                 switch(&mut current, sample.series_id)?;
@@ -222,8 +236,10 @@ impl<'a> Output<'a> {
     ) -> Result<Self, Failure> {
         let (from_us, until_us) = (micros(request.span_ns.start), micros(request.span_ns.end));
         let text = match (format, parts) {
-            (Format::Json, None) => format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":["),
-            (Format::Json, Some((width_ns, rollup))) => {
+            (Format::Json | Format::Events, None) => {
+                format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":[")
+            }
+            (Format::Json | Format::Events, Some((width_ns, rollup))) => {
                 let seconds = |ns| number(units::seconds_between(0, ns));
                 let rollup_s = rollup.map_or(Value::Null, |rollup| seconds(rollup.length_ns()));
                 let part_s = seconds(width_ns);

@@ -1,45 +1,83 @@
-//! The series of a job.
+//! The series of a job, of its nodes, or of a node.
 
-use polymeter_proto::units;
-use polymeter_store::reader::{SeriesRow, SeriesScope};
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
-use super::parameters::{KEY, METRIC, NODE, find_job, key};
+use axum::http::StatusCode;
+use polymeter_proto::catalogue;
+use polymeter_proto::name::Selector;
+use polymeter_store::StoreError;
+use polymeter_store::reader::{Access, JobRow, Read, SeriesOwner, SeriesRow, SeriesScope};
+use serde_json::Value;
+
+use super::parameters::{KEY, METRIC, NODE, NODE_NAME, OF, find_job, key};
 use crate::arguments::Arguments;
-use crate::endpoint::{Endpoint, Method, TABLE};
-use crate::table::{Column, Table, Type};
-
-static TABLE_OF_SERIES: Table<SeriesRow> = Table {
-    name: "series",
-    columns: &[
-        Column::new("id", Type::Integer, "The id of the series, for `samples`.", |row| json!(row.series_id)),
-        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
-        Column::new("metric", Type::Text, "The metric.", |row| json!(row.metric)),
-        Column::new("unit", Type::Text, "The unit of the values.", |row| json!(row.unit)),
-        Column::new("kind", Type::Text, "`counter` or `gauge`.", |row| json!(row.kind)),
-        Column::optional("rate_unit", Type::Text, "The unit of the rates of a counter.", |row| {
-            json!(rate(row).map(|(unit, _)| unit))
-        }),
-        Column::new("labels", Type::Labels, "The labels.", labels),
-    ],
-};
-
-/// Returns the labels of a series as an object.
-pub(super) fn labels(row: &SeriesRow) -> Value {
-    Value::Object(row.labels.iter().map(|(key, value)| (key.to_owned(), json!(value))).collect())
-}
-
-/// Returns the unit of the rates of a counter, and the factor from its increase per second; none for a gauge.
-pub(super) fn rate(row: &SeriesRow) -> Option<(&'static str, f64)> {
-    (row.kind == "counter").then(|| units::rate_unit(&row.metric, &row.unit))
-}
+use crate::body::Failure;
+use crate::call::Call;
+use crate::endpoint::{Answer, Endpoint, Method, TABLE};
+use crate::problem::Problem;
+use crate::rows;
 
 /// Returns true if the request is for the series.
 pub(super) fn is_wanted(row: &SeriesRow, arguments: &Arguments) -> bool {
     arguments.text(NODE.name).is_none_or(|node| node == row.node)
-        && arguments
-            .selectors(METRIC.name)
-            .is_none_or(|selectors| selectors.iter().any(|selector| selector.matches(&row.metric)))
+        && is_selected(&row.metric, arguments.selectors(METRIC.name))
+}
+
+/// Returns true if the selectors select a metric. Without selectors all are selected.
+pub(super) fn is_selected(metric: &str, selectors: Option<&[Selector]>) -> bool {
+    selectors.is_none_or(|selectors| selectors.iter().any(|selector| selector.matches(metric)))
+}
+
+/// Returns the series of the nodes of a job that the selectors select.
+pub(super) fn series_of_nodes(
+    reader: &mut dyn Read,
+    access: Access,
+    key: i64,
+    selectors: Option<&[Selector]>,
+) -> Result<Vec<SeriesRow>, StoreError> {
+    if access == Access::All {
+        return reader.series(SeriesScope::NodesOf(key));
+    }
+    // The guard answers users who name the metrics.
+    let known = catalogue::all().map(|metric| metric.name).filter(|name| is_selected(name, selectors));
+    let exact = selectors.into_iter().flatten().filter(|selector| selector.is_exact()).map(Selector::as_str);
+    let metrics: BTreeSet<&str> = known.chain(exact).collect();
+    reader.node_series(key, &metrics.into_iter().collect::<Vec<_>>())
+}
+
+/// Returns the owner of the series that a request is about, and the job if there is one.
+pub(super) fn owner(
+    reader: &mut dyn Read,
+    access: Access,
+    arguments: &Arguments,
+) -> Result<(SeriesOwner, Option<JobRow>), Failure> {
+    if let Some(node) = arguments.text(NODE_NAME.name) {
+        if access != Access::All {
+            let detail = "only administrators can read the series of a node; those of the nodes of your jobs are in `jobs/{key}/series?of=nodes`";
+            return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail).into());
+        }
+        return Ok((SeriesOwner::Node(node.to_owned()), None));
+    }
+    let job = find_job(reader, key(arguments))?;
+    let of = match arguments.text(OF.name) {
+        Some("nodes") => SeriesOwner::NodesOf(job.job_key),
+        Some(_) | None => SeriesOwner::Job(job.job_key),
+    };
+    Ok((of, Some(job)))
+}
+
+/// Returns the series of an owner that a request is for.
+pub(super) fn wanted_series(
+    reader: &mut dyn Read,
+    access: Access,
+    of: &SeriesOwner,
+    arguments: &Arguments,
+) -> Result<Vec<SeriesRow>, Failure> {
+    let rows = match of {
+        SeriesOwner::NodesOf(key) => series_of_nodes(reader, access, *key, arguments.selectors(METRIC.name))?,
+        SeriesOwner::Job(_) | SeriesOwner::Node(_) => reader.series(of.into())?,
+    };
+    Ok(rows.into_iter().filter(|row| is_wanted(row, arguments)).collect())
 }
 
 pub(super) static SERIES: Endpoint = Endpoint {
@@ -47,18 +85,28 @@ pub(super) static SERIES: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/series",
     id: "series",
     summary: "The series of a job, sorted by node and metric.",
-    parameters: &[KEY, METRIC, NODE],
+    parameters: &[KEY, METRIC, NODE, OF],
     formats: TABLE,
-    answer: || TABLE_OF_SERIES.schema(&[]),
+    answer: || rows::SERIES.schema(&[]),
     body: None,
-    handler: |call| {
-        let (key, format, arguments) = (key(&call.arguments), call.format, call.arguments.clone());
-        Box::pin(call.stream(move |reader, _, chunks| {
-            find_job(reader, key)?;
-            let rows = reader.series(SeriesScope::Job(key))?;
-            let mut out = TABLE_OF_SERIES.writer(format, chunks)?;
-            rows.iter().filter(|row| is_wanted(row, &arguments)).try_for_each(|row| out.push(row))?;
-            out.end(&[] as &[(&str, Value)])
-        }))
-    },
+    handler: list,
 };
+
+pub(super) static NODE_SERIES: Endpoint = Endpoint {
+    path: "/api/v1/nodes/{name}/series",
+    id: "node_series",
+    summary: "The series of a node itself, for administrators, sorted by metric.",
+    parameters: &[NODE_NAME, METRIC],
+    ..SERIES
+};
+
+fn list(call: Call) -> Answer {
+    let (format, arguments) = (call.format, call.arguments.clone());
+    Box::pin(call.stream(move |reader, access, chunks| {
+        let (of, _) = owner(reader, access, &arguments)?;
+        let rows = wanted_series(reader, access, &of, &arguments)?;
+        let mut out = rows::SERIES.writer(format, chunks)?;
+        rows.iter().try_for_each(|row| out.push(row))?;
+        out.end(&[] as &[(&str, Value)])
+    }))
+}

@@ -1,8 +1,8 @@
-//! Measures the cost of an agent with a plan of its own choice on a node whose jobs sleep: the CPU time of all its threads, its
-//! wake-ups and its memory. Several programs take turns, so that revisions can be compared.
+//! Measures the cost of an agent with a plan of its own choice on a node whose jobs sleep: the CPU time of all its
+//! threads, its wake-ups and its memory. Several programs take turns, so that revisions can be compared.
 //!
-//! `cargo run --release --bin idle -- [--quick] [--jobs 0,4] [--agent OLD --agent NEW] [--config FILE]`. Needs root, for the jobs'
-//! cgroups.
+//! `cargo run --release --bin idle -- [--quick] [--laid-out] [--jobs 0,4] [--agent OLD --agent NEW] [--config FILE]`.
+//! Needs root, for the jobs' cgroups.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,6 +14,7 @@ use polymeter_benches::agent::{Running, program};
 use polymeter_benches::clock::now_ns;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::job::{Job, pause};
+use polymeter_benches::laid_out::{Hardware, LaidOut, with_devices};
 use polymeter_benches::process;
 use polymeter_benches::table::{self, say, to_f64};
 
@@ -34,13 +35,17 @@ struct Arguments {
     /// The agent's configuration [default: deploy/agent.toml]. Its list of jobs is extended.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Sample a laid-out node of 64 CPUs, 8 GPUs and 4 InfiniBand adapters, with all metrics of devices that the
+    /// configuration has, also behind a `#`; two of the GPUs are of each job.
+    #[arg(long)]
+    laid_out: bool,
     /// Run one short round, as a functional check.
     #[arg(long)]
     quick: bool,
 }
 
-/// The time that the agent runs before the measurement, in seconds: it finds the jobs, measures its own speed, and searches the
-/// owners of the jobs meanwhile.
+/// The time that the agent runs before the measurement, in seconds: it finds the jobs, measures its own speed, and
+/// searches the owners of the jobs meanwhile.
 const SETTLE_S: u64 = 15;
 
 /// The same for a functional check.
@@ -76,7 +81,9 @@ struct SleepingJob {
 impl SleepingJob {
     fn start(number: u32) -> Result<Self, Box<dyn Error>> {
         let job = Job::make_for("idle", number)?;
-        let process = job.command(Path::new("sleep")).arg("infinity").stdin(Stdio::null()).spawn()?;
+        let gpus = format!("{},{}", 2 * number, 2 * number + 1);
+        let mut command = job.command(Path::new("sleep"));
+        let process = command.arg("infinity").env("SLURM_JOB_GPUS", gpus).stdin(Stdio::null()).spawn()?;
         Ok(Self { job, process })
     }
 }
@@ -109,7 +116,12 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     for count in &arguments.jobs {
         let jobs = (0..*count).map(SleepingJob::start).collect::<Result<Vec<_>, _>>()?;
         let pattern = jobs.first().map(|job| format!("\"{}\",", job.job.pattern())).unwrap_or_default();
-        let config = config.replacen(JOBS, &format!("{JOBS}{pattern}"), 1);
+        let mut config = config.replacen(JOBS, &format!("{JOBS}{pattern}"), 1);
+        // It has the processes that exist when it is laid out.
+        let node = arguments.laid_out.then(|| LaidOut::new(Hardware::LARGE)).transpose()?;
+        if let Some(node) = &node {
+            config = format!("root = \"{}\"\n{}", node.root().display(), with_devices(&config));
+        }
         let mut runs: Vec<Vec<Run>> = arguments.agent.iter().map(|_| Vec::new()).collect();
         for _ in 0..arguments.rounds {
             for (program, runs) in arguments.agent.iter().zip(&mut runs) {

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use polymeter_proto::control::{CollectorAnswer, JobAnswer, Request, sign};
+use polymeter_proto::control::{CollectorAnswer, JobAnswer, Request, TokenInfo, TokenRequest, sign};
 #[cfg(feature = "local")]
 use polymeter_proto::control::{ReadAccess, ReadRequest, ReadSession};
 
@@ -60,7 +60,9 @@ impl Collector {
             .map_err(|error| Failure::because("cannot write the request", &error))?;
         match self.answer(&line)? {
             CollectorAnswer::Nodes(answer) => Ok(answer),
-            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) => Err(unexpected()),
+            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
+                Err(unexpected())
+            }
             CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
         }
     }
@@ -69,8 +71,21 @@ impl Collector {
     pub(crate) fn send(&self, line: &str) -> Result<(), Failure> {
         match self.answer(line)? {
             CollectorAnswer::Done {} => Ok(()),
-            CollectorAnswer::Nodes(_) | CollectorAnswer::Reading(_) => Err(unexpected()),
+            CollectorAnswer::Nodes(_) | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
+                Err(unexpected())
+            }
             CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
+        }
+    }
+
+    /// Sends a request about tokens.
+    pub(crate) fn tokens(&self, request: &TokenRequest) -> Result<Vec<TokenInfo>, Failure> {
+        match self.answer(&request.to_line())? {
+            CollectorAnswer::Tokens(list) => Ok(list.tokens),
+            CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
+            CollectorAnswer::Done {} | CollectorAnswer::Nodes(_) | CollectorAnswer::Reading(_) => {
+                Err(unexpected())
+            }
         }
     }
 
@@ -89,9 +104,10 @@ impl Collector {
                 )))
             }
             CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
-            CollectorAnswer::Reading(_) | CollectorAnswer::Nodes(_) | CollectorAnswer::Done {} => {
-                Err(unexpected())
-            }
+            CollectorAnswer::Reading(_)
+            | CollectorAnswer::Nodes(_)
+            | CollectorAnswer::Done {}
+            | CollectorAnswer::Tokens(_) => Err(unexpected()),
         }
     }
 

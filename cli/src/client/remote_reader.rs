@@ -151,6 +151,7 @@ impl Read for RemoteReader {
             Query::CandidateIds { .. }
             | Query::Series { .. }
             | Query::Cpus { .. }
+            | Query::Agents { .. }
             | Query::Ledger { .. }
             | Query::PlanChanges { .. }
             | Query::RefusedRequests { .. }

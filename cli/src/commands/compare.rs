@@ -76,8 +76,18 @@ pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
     let mut source = arguments.source.open()?;
     let a = reports(&mut source, &arguments.a)?;
     let b = reports(&mut source, &arguments.b)?;
+    if let Some(both) = a.iter().find(|one| b.iter().any(|other| other.job == one.job)) {
+        return Err(Failure::Usage(format!("cannot compare: job {} is named on both sides", both.job)));
+    }
     let mut comparison = compare(&a, &b);
     comparison.rows.retain(|row| arguments.selects(row));
+    if comparison.rows.is_empty() && !arguments.metrics.is_empty() {
+        let wanted: Vec<_> = arguments.metrics.iter().map(ToString::to_string).collect();
+        return Err(Failure::Failed(format!(
+            "cannot compare: the jobs have no values of {}; without --metric all metrics are compared",
+            wanted.join(", ")
+        )));
+    }
     if arguments.json {
         return terminal::print_json(&comparison);
     }

@@ -1,5 +1,6 @@
 //! `polymeter keep`: exempts a job from retention.
 
+use polymeter_service::clock;
 use polymeter_store::reader::{JobFilter, JobRow, Reader};
 use polymeter_store::{Administration, Level, StoreUrl};
 use serde::Serialize;
@@ -60,6 +61,12 @@ struct Kept {
 }
 
 pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
+    if let Some(until) = arguments.until.filter(|until| until.begin_us <= clock::realtime_us()) {
+        return Err(Failure::Usage(format!(
+            "cannot keep a job until {}: the day has begun; name a later one",
+            date(until.begin_us)
+        )));
+    }
     let failed = |error| store_failure("cannot read the store", &error);
     let mut reader = Reader::open(&arguments.store).map_err(failed)?;
     let job = choose_one(&mut reader, arguments)?;

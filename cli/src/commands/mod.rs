@@ -29,6 +29,7 @@ mod set;
 mod status;
 #[cfg(feature = "local")]
 mod store;
+mod token;
 mod version;
 mod watch;
 
@@ -93,6 +94,8 @@ enum Command {
     Push(push::PushArguments),
     /// Show samples as they are taken.
     Watch(watch::WatchArguments),
+    /// Create, list and revoke tokens of the HTTP API.
+    Token(token::TokenArguments),
     /// Print the completion script for a shell.
     Completions(completions::CompletionsArguments),
     /// Print the manual page of this command, or write the pages of all commands.
@@ -158,6 +161,7 @@ impl Command {
             Self::Mark(arguments) => ErrorFormat::of(arguments.is_json()),
             Self::Push(arguments) => ErrorFormat::of(arguments.is_json()),
             Self::Watch(arguments) => ErrorFormat::of(arguments.is_json()),
+            Self::Token(arguments) => ErrorFormat::of(arguments.is_json()),
             Self::Completions(_) | Self::Man(_) | Self::Job(_) => ErrorFormat::Text,
         }
     }
@@ -193,6 +197,7 @@ impl Command {
             Self::Reset(arguments) => reset::execute(&arguments)?,
             Self::Mark(arguments) => mark::execute(&arguments)?,
             Self::Push(arguments) => push::execute(&arguments)?,
+            Self::Token(arguments) => token::execute(&arguments)?,
             Self::Completions(arguments) => completions::execute(&arguments, &mut CommandLine::command())?,
             Self::Man(arguments) => man::execute(&arguments, CommandLine::command())?,
         }

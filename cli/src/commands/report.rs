@@ -1,6 +1,6 @@
 //! `polymeter report`: reports the resource usage of a stored job.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use polymeter_analysis::advice;
 use polymeter_analysis::charts;
@@ -69,6 +69,13 @@ impl ReportArguments {
 
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
+    let advice = &arguments.advice;
+    if advice != Path::new(advice::DIRECTORY) && !advice.is_dir() {
+        return Err(Failure::Usage(format!(
+            "cannot read the rules: {} is no directory; name another with --advice",
+            advice.display()
+        )));
+    }
     let mut source = arguments.source.open()?;
     let wanted = arguments.job.as_deref().or(arguments.job_option.as_deref());
     let page = arguments.html.as_deref().map(|path| html::Output::open(path, arguments.force)).transpose()?;

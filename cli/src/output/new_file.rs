@@ -52,10 +52,10 @@ impl NewFile {
 
 /// Returns the failure of a write to the file `path`.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    // tempfile adds the temporary name, which users do not know.
-    let cause = error.get_ref().and_then(|with_name| with_name.source());
-    let cause = cause.map_or_else(|| error.to_string(), ToString::to_string);
     let kind = error.kind();
+    // tempfile adds the temporary name, which users do not know.
+    let has_name = error.get_ref().is_some() && kind != ErrorKind::Other;
+    let cause = if has_name { kind.to_string() } else { error.to_string() };
     let remedy = if kind == ErrorKind::NotFound {
         "; create the directory, or name another"
     } else if [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem].contains(&kind) {
@@ -66,4 +66,19 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
         ""
     };
     Failure::Failed(format!("cannot write {}: {cause}{remedy}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_does_not_show_the_temporary_name() {
+        let error = NewFile::create("/nowhere/page.html".into(), false, "").map(|_| ()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot write /nowhere/page.html: ") && text.contains("create the directory")
+        );
+        assert!(!text.contains(".polymeter-"), "{text}");
+    }
 }

@@ -85,7 +85,7 @@ fn unknown(source: &mut Source, wanted: &str) -> Result<Failure, StoreError> {
     } else if wanted.contains(['_', '+']) {
         "; the scheduler's controller did not report this id: use the job's own id, SLURM_JOB_ID".to_owned()
     } else {
-        String::new()
+        "; `polymeter jobs --ended` lists stored jobs".to_owned()
     };
     let (wanted, place) = (printable_name(wanted), source.place());
     let cause = match source.visible {

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use serde_json::Value;
 
 use super::rows::{Rows, SeriesTexts};
-use super::text::TimeText;
+use super::text::{TimeText, write_whole};
 use super::writer::{RowWriter, WriteError};
 
 /// The size of the output's buffer.
@@ -35,8 +35,12 @@ impl<W: Write + Send> RowWriter for JsonLinesWriter<W> {
                 self.output.write_all(b"{\"time\":\"")?;
                 self.time.write(&mut self.output, time_us)?;
                 self.output.write_all(texts.as_bytes())?;
-                serde_json::to_writer(&mut self.output, &value).map_err(io::Error::from)?;
-                self.output.write_all(b"}\n")?;
+                if write_whole(&mut self.output, value)? {
+                    self.output.write_all(b".0}\n")?;
+                } else {
+                    serde_json::to_writer(&mut self.output, &value).map_err(io::Error::from)?;
+                    self.output.write_all(b"}\n")?;
+                }
             }
         }
         Ok(())

@@ -11,27 +11,67 @@ use crate::output::printable::spreadsheet_cell;
 /// The size of the output's buffer.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The text of times: RFC 3339 in UTC with microseconds. Successive times often lie in the same second, whose text is kept.
+/// The microseconds of a day.
+const DAY_US: i64 = 86_400_000_000;
+
+/// The text of times: RFC 3339 in UTC with microseconds. Successive times often lie on the same day, whose text is kept.
 #[derive(Debug, Default)]
 pub(super) struct TimeText {
-    second: Option<i64>,
-    /// `2026-11-22T12:34:56`.
+    day: Option<i64>,
+    /// `2026-11-22T`.
     text: String,
 }
 
 impl TimeText {
     /// Writes a time, given in microseconds since the epoch.
     pub(super) fn write(&mut self, output: &mut impl Write, time_us: i64) -> io::Result<()> {
-        let (second, us) = (time_us.div_euclid(1_000_000), time_us.rem_euclid(1_000_000));
-        if self.second != Some(second) {
-            let text = rfc3339(second * 1_000_000);
-            let end = text.find(['.', 'Z']).unwrap_or(text.len());
+        let day = time_us.div_euclid(DAY_US);
+        if self.day != Some(day) {
+            let text = rfc3339(day * DAY_US);
+            let end = text.find('T').map_or(text.len(), |at| at + 1);
             self.text.clear();
             self.text.push_str(text.get(..end).unwrap_or_default());
-            self.second = Some(second);
+            self.day = Some(day);
         }
-        write!(output, "{}.{us:06}Z", self.text)
+        let of_day = time_us.rem_euclid(DAY_US).unsigned_abs();
+        let (second, us) = (of_day / 1_000_000, of_day % 1_000_000);
+        let [h, o] = digits(second / 3600);
+        let [m, i] = digits(second / 60 % 60);
+        let [s, e] = digits(second % 60);
+        let [a, b, c, x, y, z] = digits(us);
+        output.write_all(self.text.as_bytes())?;
+        output.write_all(&[h, o, b':', m, i, b':', s, e, b'.', a, b, c, x, y, z, b'Z'])
     }
+}
+
+/// Returns the last digits of a number.
+fn digits<const N: usize>(mut number: u64) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for digit in digits.iter_mut().rev() {
+        *digit += u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+    }
+    digits
+}
+
+/// The magnitude below which whole numbers are written by [`write_whole`]: doubles are exact there, and have no exponent.
+const WHOLE_BELOW: f64 = 1e15;
+
+/// Writes a value as text if it is a whole number. Returns false without writing anything if it is not. That takes a fraction of the
+/// time of the general form, and most values are whole.
+pub(super) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<bool> {
+    if value.trunc() != value || value.abs() >= WHOLE_BELOW || (value == 0.0 && value.is_sign_negative()) {
+        return Ok(false);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "whole, and below 1e15")]
+    let whole = value as i64;
+    let text: [u8; 15] = digits(whole.unsigned_abs());
+    let leading = text.iter().take(text.len() - 1).take_while(|digit| **digit == b'0').count();
+    if whole < 0 {
+        output.write_all(b"-")?;
+    }
+    output.write_all(text.get(leading..).unwrap_or_default())?;
+    Ok(true)
 }
 
 /// A writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an apostrophe.
@@ -54,7 +94,11 @@ impl<W: Write + Send> RowWriter for CsvWriter<W> {
             let texts = texts(series)?;
             for (time_us, value) in samples {
                 self.time.write(&mut self.output, time_us)?;
-                writeln!(self.output, "{texts}{value}")?;
+                self.output.write_all(texts.as_bytes())?;
+                if !write_whole(&mut self.output, value)? {
+                    write!(self.output, "{value}")?;
+                }
+                self.output.write_all(b"\n")?;
             }
         }
         Ok(())
@@ -74,4 +118,61 @@ fn texts(series: &SeriesTexts) -> Result<String, WriteError> {
     let bytes = csv.into_inner().map_err(csv::IntoInnerError::into_error)?;
     let line = String::from_utf8(bytes).map_err(io::Error::other)?;
     Ok(format!(",{},", line.trim_end_matches('\n')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(time_us: i64) -> String {
+        let mut text = Vec::new();
+        TimeText::default().write(&mut text, time_us).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    fn whole(value: f64) -> Option<String> {
+        let mut text = Vec::new();
+        let is_whole = write_whole(&mut text, value).unwrap();
+        assert!(is_whole || text.is_empty());
+        is_whole.then(|| String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn values_that_are_not_whole_are_left_to_the_general_form() {
+        for value in [0.5, -0.0, 1e15, -1e15, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(whole(value), None, "{value}");
+        }
+        for value in [0.0, 1.0, -1.0, 10.0, 999_999_999_999_999.0, -999_999_999_999_999.0] {
+            assert_eq!(whole(value), Some(value.to_string()));
+        }
+    }
+
+    /// Returns numbers of all magnitudes below `2^bits`, of both signs.
+    fn numbers(bits: u32) -> impl Iterator<Item = i64> {
+        // The multiplier is that of Knuth's MMIX.
+        let random = std::iter::successors(Some(1_u64), |number| {
+            Some(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+        });
+        let magnitudes =
+            (1..=bits).cycle().zip(random).map(|(bits, number)| (number >> (64 - bits)).cast_signed());
+        magnitudes.take(20_000).flat_map(|number| [number, -number])
+    }
+
+    #[test]
+    fn times_have_the_same_text_as_elsewhere() {
+        for time_us in numbers(57).filter(|time_us| time_us.abs() < 60_000_000_000_000_000) {
+            let second = rfc3339(time_us.div_euclid(1_000_000) * 1_000_000);
+            let end = second.find(['.', 'Z']).unwrap();
+            assert_eq!(time(time_us), format!("{}.{:06}Z", &second[..end], time_us.rem_euclid(1_000_000)));
+        }
+    }
+
+    #[test]
+    fn whole_numbers_have_the_same_text_as_in_the_general_form() {
+        for number in numbers(49) {
+            #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+            let value = number as f64;
+            assert_eq!(whole(value), Some(value.to_string()));
+        }
+    }
 }

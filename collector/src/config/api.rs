@@ -16,6 +16,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The maximum number of requests of a user, in progress and a second.
 const REQUESTS_MAX: u64 = 10_000;
 
+/// The maximum number of streams: fewer than the connections, so that other requests remain possible.
+const STREAMS_MAX: u64 = 400;
+
 /// The least and the greatest number of bytes that a user may read a second.
 const BYTES_RANGE: (u64, u64) = (1000, 1_000_000_000_000);
 
@@ -121,6 +124,8 @@ fn limits(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> ApiLimits {
     let requests = section.integer("user_requests", reporter, 1..=REQUESTS_MAX);
     let per_second = section.integer("user_requests_per_second", reporter, 1..=REQUESTS_MAX);
     let bytes = section.integer("user_bytes_per_second", reporter, BYTES_RANGE.0..=BYTES_RANGE.1);
+    let streams = section.integer("streams", reporter, 1..=STREAMS_MAX);
+    let user_streams = section.integer("user_streams", reporter, 1..=STREAMS_MAX);
     ApiLimits {
         readers: readers.map_or(usual.readers, size),
         query_timeout: query_timeout.unwrap_or(usual.query_timeout),
@@ -129,6 +134,9 @@ fn limits(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> ApiLimits {
             .and_then(|count| u32::try_from(count).ok())
             .unwrap_or(usual.user_requests_per_second),
         user_bytes_per_second: bytes.unwrap_or(usual.user_bytes_per_second),
+        streams: streams.map_or(usual.streams, size),
+        user_streams: user_streams.map_or(usual.user_streams, size),
+        stream_stall: usual.stream_stall,
     }
 }
 

@@ -307,7 +307,7 @@ mod tests {
         assert_eq!((api(""), api("listen = 'off'\n")), (Ok(None), Ok(None)));
         let usual = ApiConfig::new(Listen::Unix("/run/api.sock".into()));
         assert_eq!(api("listen = '/run/api.sock'\n"), Ok(Some(usual.clone())));
-        let text = "listen = '/run/api.sock'\ntrusted_proxies = ['user:www-data', '192.0.2.0/24']\nuser_header = 'X-User'\nreaders = 2\nquery_timeout = '30s'\nuser_requests = 3\nuser_requests_per_second = 4\nuser_bytes_per_second = 5000\n";
+        let text = "listen = '/run/api.sock'\ntrusted_proxies = ['user:www-data', '192.0.2.0/24']\nuser_header = 'X-User'\nreaders = 2\nquery_timeout = '30s'\nuser_requests = 3\nuser_requests_per_second = 4\nuser_bytes_per_second = 5000\nstreams = 6\nuser_streams = 7\n";
         let config = api(text).unwrap().unwrap();
         let proxies = ["user:www-data", "192.0.2.0/24"].map(|proxy| proxy.parse::<Proxy>().unwrap());
         assert_eq!((config.trusted_proxies, config.user_header.as_str()), (proxies.to_vec(), "X-User"));
@@ -317,6 +317,7 @@ mod tests {
             (2, Duration::from_secs(30), 3)
         );
         assert_eq!((limits.user_requests_per_second, limits.user_bytes_per_second), (4, 5000));
+        assert_eq!((limits.streams, limits.user_streams), (6, 7));
         let remote = "listen = '0.0.0.0:7719'\ninsecure = true\ntrusted_proxies = ['192.0.2.1']\n";
         assert!(api(remote).unwrap().is_some());
         for (text, line, part) in [

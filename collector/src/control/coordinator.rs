@@ -4,8 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use polymeter_api::TokenService;
 use polymeter_proto::control::{
-    CollectorAnswer, JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest, StateRequest,
+    CollectorAnswer, JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest, StateRequest, TokenList,
+    TokenRequest,
 };
 use polymeter_proto::series::Identifier;
 use polymeter_service::clock::Clock;
@@ -34,6 +36,7 @@ pub(super) struct Coordinator {
     pending_file: Option<PendingFile>,
     /// The user that may report final states of jobs, besides root.
     scheduler_uid: Option<u32>,
+    tokens: TokenService,
     state: Mutex<State>,
 }
 
@@ -68,12 +71,13 @@ impl Coordinator {
         clock: Clock,
         pending_file: Option<PendingFile>,
         scheduler_uid: Option<u32>,
+        tokens: TokenService,
     ) -> Self {
         let CoordinatorLinks { directory, receiver, outcomes } = links;
         let pending = pending_file.as_ref().map(PendingFile::read).unwrap_or_default();
         let state = Mutex::new(State { pending, ..State::default() });
         let requests = AgentRequests::new(receiver, clock);
-        Self { directory, requests, clock, outcomes, pending_file, scheduler_uid, state }
+        Self { directory, requests, clock, outcomes, pending_file, scheduler_uid, tokens, state }
     }
 
     /// Executes the request in `line` of user `uid`.
@@ -82,7 +86,22 @@ impl Coordinator {
             let stored = self.store_state(uid, request).await;
             return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
         }
+        if let Some(request) = TokenRequest::parse(line) {
+            let tokens = self.execute_token_request(uid, request).await;
+            return tokens.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Tokens);
+        }
         self.ask(uid, line).await.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Nodes)
+    }
+
+    /// Executes a request about tokens of the HTTP API.
+    async fn execute_token_request(
+        &self,
+        uid: u32,
+        request: Result<TokenRequest, Refusal>,
+    ) -> Result<TokenList, Refusal> {
+        let request = request?;
+        let _busy = self.begin(uid)?;
+        self.tokens.execute(uid, request).await
     }
 
     /// Passes the final state of a job to a writer, which stores it.

@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use polymeter_api::ControlRequest;
+use polymeter_api::{ControlRequest, TokenService};
 use polymeter_proto::control::{Refusal, RoutedRequest};
 use polymeter_service::clock::Clock;
 use polymeter_service::unix_socket;
@@ -154,10 +154,14 @@ pub(crate) struct Control {
 /// Control, and the queue for agents' answers to it.
 pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 
-/// The queue of requests from the HTTP API, and true if it is served.
+/// The parts of the HTTP API that control uses.
 #[derive(Debug)]
 pub(crate) struct ApiRequests {
+    /// The queue of its requests.
     pub(crate) queue: mpsc::Receiver<ControlRequest>,
+    /// The tokens of the store.
+    pub(crate) tokens: TokenService,
+    /// True if this collector serves the API.
     pub(crate) is_served: bool,
 }
 
@@ -178,7 +182,8 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
         let pending_file = listeners.requests.clone().map(PendingFile::at);
-        let coordinator = Arc::new(Coordinator::new(links, clock, pending_file, listeners.scheduler_uid));
+        let coordinator =
+            Arc::new(Coordinator::new(links, clock, pending_file, listeners.scheduler_uid, api.tokens));
         let sessions_of_listeners = sessions.clone();
         let work = move || {
             runtime.block_on(async {

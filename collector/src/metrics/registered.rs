@@ -53,6 +53,11 @@ impl Metrics {
         self.page.register(name, help, metric);
     }
 
+    /// Adds a metric whose unit the page appends to its name.
+    pub(crate) fn register_with_unit(&self, name: &str, help: &str, unit: Unit, metric: impl Metric) {
+        self.page.register_with_unit(name, help, unit, metric);
+    }
+
     /// Adds the metrics of the receiver and of authentication.
     fn register_receiver(&self) {
         self.register("received_messages", "Messages from agents", self.received_messages.clone());

@@ -4,12 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polymeter_api::LiveValues;
 use polymeter_service::clock::Clock;
 use polymeter_store::accepted::Accepted;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::live::LiveQueue;
 use super::queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::registry::SinkUrl;
 use super::sink::AcceptedRows;
@@ -18,23 +20,45 @@ use crate::metrics::Metrics;
 
 /// The queues of all sinks, for a writer. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sinks(Arc<[SinkQueue]>);
+pub(crate) struct Sinks(Arc<Queues>);
+
+#[derive(Debug, Default)]
+struct Queues {
+    sinks: Vec<SinkQueue>,
+    /// The live values of the HTTP API; none where it is off.
+    live: Option<LiveQueue>,
+}
 
 impl Sinks {
     /// Offers committed frames to all sinks, which share them. Never waits, and copies nothing.
     pub(crate) fn offer(&self, frames: Vec<Accepted>, now: Duration) {
-        if self.0.is_empty() {
+        let Queues { sinks, live } = &*self.0;
+        let live = live.as_ref().filter(|live| live.is_watched());
+        if sinks.is_empty() && live.is_none() {
             return;
         }
         let rows = Arc::new(AcceptedRows::new(frames));
         if rows.count() > 0 {
-            self.0.iter().for_each(|sink| sink.offer(&rows, now));
+            for sink in sinks {
+                sink.offer(&rows, now);
+            }
+        }
+        if let Some(live) = live {
+            live.offer(&rows, now);
+        }
+    }
+
+    /// Reports jobs that ended in the store, since their agents were lost.
+    pub(crate) fn report_lost(&self, job_keys: Vec<i64>, now: Duration) {
+        let live = self.0.live.as_ref().filter(|live| live.is_watched() && !job_keys.is_empty());
+        if let Some(live) = live {
+            live.offer(&Arc::new(AcceptedRows::of_lost_jobs(job_keys)), now);
         }
     }
 
     /// Makes all sinks reopen their outputs.
     pub(crate) fn reopen(&self) {
-        self.0.iter().for_each(SinkQueue::reopen);
+        self.0.sinks.iter().for_each(SinkQueue::reopen);
     }
 }
 
@@ -52,16 +76,24 @@ impl SinkThreads {
     }
 }
 
-/// Starts the sinks at `urls`, and registers their counters.
+/// The name of live values among the sinks, in their counters.
+const LIVE: &str = "live";
+
+/// Starts the sinks at `urls` and that of the `live` values, and registers their counters.
 ///
 /// # Errors
 /// Returns an error if a thread cannot be created.
-pub(crate) fn start(urls: &[SinkUrl], metrics: &Metrics, clock: Clock) -> io::Result<(Sinks, SinkThreads)> {
+pub(crate) fn start(
+    urls: &[SinkUrl],
+    live: Option<LiveValues>,
+    metrics: &Metrics,
+    clock: Clock,
+) -> io::Result<(Sinks, SinkThreads)> {
     type BySink<M> = Family<[(&'static str, String); 1], M>;
     let (accepted, dropped, errors) =
         (BySink::<Counter>::default(), BySink::<Counter>::default(), BySink::<Counter>::default());
     let queued = BySink::<Gauge>::default();
-    if !urls.is_empty() {
+    if !urls.is_empty() || live.is_some() {
         metrics.register("sink_accepted_rows", "Rows that the sink has written", accepted.clone());
         metrics.register(
             "sink_dropped_rows",
@@ -71,19 +103,25 @@ pub(crate) fn start(urls: &[SinkUrl], metrics: &Metrics, clock: Clock) -> io::Re
         metrics.register("sink_errors", "Failed writes of the sink", errors.clone());
         metrics.register("sink_queued_rows", "Rows queued for the sink", queued.clone());
     }
-    let (mut queues, mut threads) = (Vec::new(), Vec::new());
-    for url in urls {
-        let label = [("sink", url.to_string())];
-        let counters = SinkCounters {
+    let counters = |name: &str| {
+        let label = [("sink", name.to_owned())];
+        SinkCounters {
             accepted_rows: accepted.get_or_create_owned(&label),
             dropped_rows: dropped.get_or_create_owned(&label),
             errors: errors.get_or_create_owned(&label),
             queued_rows: queued.get_or_create_owned(&label),
-        };
-        let bounds = QueueBounds { batches: limits::SINK_BATCHES, rows: limits::SINK_ROWS };
-        let (queue, thread) = queue::start(&url.to_string(), url.create(), counters, bounds, clock)?;
-        queues.push(queue);
+        }
+    };
+    let bounds = QueueBounds { batches: limits::SINK_BATCHES, rows: limits::SINK_ROWS };
+    let (mut sinks, mut threads) = (Vec::new(), Vec::new());
+    for url in urls {
+        let name = url.to_string();
+        let (queue, thread) = queue::start(&name, url.create(), counters(&name), bounds, clock)?;
+        sinks.push(queue);
         threads.push(thread);
     }
-    Ok((Sinks(queues.into()), SinkThreads(threads)))
+    let live = live.map(|values| LiveQueue::start(values, counters(LIVE), bounds, clock)).transpose()?;
+    let (live, thread) = live.unzip();
+    threads.extend(thread);
+    Ok((Sinks(Arc::new(Queues { sinks, live })), SinkThreads(threads)))
 }

@@ -4,10 +4,13 @@
 //! has a row that the store lacks. Each sink has its own thread and bounded queue: rows without room are
 //! dropped and counted, and a slow or blocked sink delays neither the store nor the other sinks.
 //!
+//! The live values of the HTTP API are such a sink, too: it gets nothing while no client watches a job.
+//!
 //! To add a sink: write a file here that implements `Sink` of `sink.rs`, and add a line to `KINDS` in `registry.rs`.
 
 mod fan_out;
 mod jsonl;
+mod live;
 mod queue;
 mod registry;
 mod sink;

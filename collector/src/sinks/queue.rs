@@ -62,14 +62,14 @@ impl fmt::Debug for SinkQueue {
 }
 
 impl SinkQueue {
-    /// Queues rows without waiting, or drops and counts them.
-    pub(super) fn offer(&self, rows: &Arc<AcceptedRows>, now: Duration) {
+    /// Queues rows without waiting, or drops and counts them. Returns false if they were dropped.
+    pub(super) fn offer(&self, rows: &Arc<AcceptedRows>, now: Duration) -> bool {
         let count = i64::try_from(rows.count()).unwrap_or(i64::MAX);
         let queued = u64::try_from(self.counters.queued_rows.inc_by(count)).unwrap_or_default();
         // A transaction that is larger than the queue is accepted when the queue is empty.
         let has_room = queued == 0 || queued.saturating_add(rows.count()) <= self.rows_max;
         let problem = match has_room.then(|| self.sender.try_send(Message::Rows(Arc::clone(rows)))) {
-            Some(Ok(())) => return,
+            Some(Ok(())) => return true,
             Some(Err(TrySendError::Disconnected(_))) => "its thread has stopped",
             Some(Err(TrySendError::Full(_))) | None => "its queue is full: the sink is slower than the store",
         };
@@ -79,6 +79,7 @@ impl SinkQueue {
             let dropped = self.counters.dropped_rows.get();
             warn!(error = problem, sink = %self.name, dropped, "cannot queue rows for a sink: rows dropped");
         }
+        false
     }
 
     /// Makes the sink reopen its output.

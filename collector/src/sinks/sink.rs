@@ -33,12 +33,29 @@ impl From<std::io::Error> for SinkError {
 pub(crate) struct AcceptedRows {
     frames: Vec<Accepted>,
     count: u64,
+    /// The store's keys of jobs that ended with it since their agents were lost.
+    lost_jobs: Vec<i64>,
 }
 
 impl AcceptedRows {
     pub(crate) fn new(frames: Vec<Accepted>) -> Self {
         let count = frames.iter().map(|frame| frame.rows() as u64).sum();
-        Self { frames, count }
+        Self { frames, count, lost_jobs: Vec::new() }
+    }
+
+    /// Returns a transaction without rows, which ended jobs whose agents were lost.
+    pub(super) const fn of_lost_jobs(lost_jobs: Vec<i64>) -> Self {
+        Self { frames: Vec::new(), count: 0, lost_jobs }
+    }
+
+    /// Returns the frames.
+    pub(super) fn frames(&self) -> &[Accepted] {
+        &self.frames
+    }
+
+    /// Returns the store's keys of jobs that ended since their agents were lost.
+    pub(super) fn lost_jobs(&self) -> &[i64] {
+        &self.lost_jobs
     }
 
     /// Returns the number of rows.

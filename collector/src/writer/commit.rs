@@ -12,14 +12,6 @@ use super::store_access::NotStored;
 use crate::limits;
 use crate::messages::Outgoing;
 
-/// The form in which a single frame was stored.
-enum StoredAs {
-    /// Unchanged.
-    Frame,
-    /// As a loss, since the store refuses its content.
-    Loss,
-}
-
 impl Writer {
     /// Returns the time for which the gathered frames may still wait for others; none if there are none.
     pub(super) fn time_to_commit(&self) -> Option<Duration> {
@@ -86,9 +78,8 @@ impl Writer {
             if stuck.contains(&session) {
                 continue;
             }
-            match self.commit_alone(&frame) {
-                Ok(Some(StoredAs::Frame)) => stored.push(frame),
-                Ok(Some(StoredAs::Loss)) => {}
+            match self.commit_alone(frame) {
+                Ok(Some(frame)) => stored.push(frame),
                 Ok(None) => {
                     stuck.insert(session);
                     self.ingest.forget(session);
@@ -104,19 +95,18 @@ impl Writer {
         self.sinks.offer(stored, self.clock.now().since_start);
     }
 
-    /// Stores a frame, else its content as a loss, else a loss without its source. Returns none if the store
-    /// refuses all of them.
-    fn commit_alone(&mut self, frame: &Accepted) -> Result<Option<StoredAs>, NotStored> {
-        let losses =
-            [frame.as_loss(LossReason::StoreRefused), frame.as_unattributed_loss(LossReason::StoreRefused)];
-        let attempts = std::iter::once((frame, StoredAs::Frame));
-        for (attempt, form) in attempts.chain(losses.iter().map(|loss| (loss, StoredAs::Loss))) {
-            match self.store_all(std::slice::from_ref(attempt)) {
-                Ok(()) => return Ok(Some(form)),
+    /// Stores a frame, else its content as a loss, else a loss without its source. Returns the one that was stored; none if the
+    /// store refuses all of them.
+    fn commit_alone(&mut self, frame: Accepted) -> Result<Option<Accepted>, NotStored> {
+        let as_loss = frame.as_loss(LossReason::StoreRefused);
+        let unattributed = frame.as_unattributed_loss(LossReason::StoreRefused);
+        for attempt in [frame, as_loss, unattributed] {
+            match self.store_all(std::slice::from_ref(&attempt)) {
+                Ok(()) => return Ok(Some(attempt)),
                 Err(NotStored::Refused(error)) => warn!(
                     error = %chain(&error),
-                    session = %frame.session.id,
-                    frame = frame.sequence,
+                    session = %attempt.session.id,
+                    frame = attempt.sequence,
                     "cannot store a frame"
                 ),
                 Err(not_stored) => return Err(not_stored),

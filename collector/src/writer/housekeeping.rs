@@ -65,7 +65,7 @@ impl Writer {
         self.next_silence_check = Some(now.since_start + session_timeout.min(limits::SILENCE_CHECK_INTERVAL));
         let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
         match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
-            Ok(()) => {}
+            Ok(lost_jobs) => self.sinks.report_lost(lost_jobs, now.since_start),
             Err(error) if error.is_loss() => {
                 error!("{}", chain(&error));
                 self.reset();

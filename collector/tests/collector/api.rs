@@ -1,12 +1,13 @@
-//! Tests of the HTTP API: users see their own jobs, hostile requests are refused, and no client affects the writers or other clients.
+//! Tests of the HTTP API: users see their own jobs, hostile requests are refused, and no client affects the writers
+//! or other clients.
 
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::reading::{Fixture, USERS};
+use crate::support::http::{Request, Response};
 use crate::support::reading::connect_as;
 use crate::support::{TestEnvironment, wait_until};
 
@@ -15,68 +16,21 @@ scenarios! {
     samples_are_those_of_the_store,
     hostile_requests_are_refused,
     clients_that_disconnect_release_their_readers,
-}
-
-/// A response.
-#[derive(Debug, PartialEq, Eq)]
-struct Response {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Response {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-}
-
-fn send(stream: &mut UnixStream, method: &str, target: &str, body: Option<&str>) {
-    let body = body.map(|body| {
-        format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
-    });
-    let rest = body.unwrap_or_else(|| "\r\n".to_owned());
-    let request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{rest}");
-    stream.write_all(request.as_bytes()).unwrap();
-}
-
-/// Decodes a body in chunks. The last chunk must be there.
-fn decoded(mut rest: &[u8]) -> Vec<u8> {
-    let mut body = Vec::new();
-    loop {
-        let end = rest.windows(2).position(|bytes| bytes == b"\r\n").expect("a chunk");
-        let length = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
-        if length == 0 {
-            return body;
-        }
-        body.extend_from_slice(&rest[end + 2..end + 2 + length]);
-        rest = &rest[end + 4 + length..];
-    }
-}
-
-fn receive(stream: &mut UnixStream) -> Response {
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    let end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head");
-    let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let body = &bytes[end + 4..];
-    let body = if head.contains("transfer-encoding: chunked") { decoded(body) } else { body.to_vec() };
-    Response { status, head, body: String::from_utf8(body).unwrap() }
+    connections_beyond_the_limit_are_answered,
+    queries_of_kwollects_form_have_its_result,
+    series_of_nodes_are_for_the_jobs_on_them,
 }
 
 fn request(uid: u32, socket: &Path, method: &str, target: &str, body: Option<&str>) -> Response {
-    let mut stream = connect_as(uid, socket);
-    send(&mut stream, method, target, body);
-    receive(&mut stream)
+    Request { method, target, headers: "", body }.response(uid, socket)
 }
 
-fn get(uid: u32, socket: &Path, target: &str) -> Response {
-    request(uid, socket, "GET", target, None)
+pub(crate) fn get(uid: u32, socket: &Path, target: &str) -> Response {
+    Request::get(target).response(uid, socket)
 }
 
 /// Returns the key of the job with an id, as root sees it.
-fn key(fixture: &Fixture, id: &str) -> i64 {
+pub(crate) fn key(fixture: &Fixture, id: &str) -> i64 {
     let jobs = get(0, &fixture.api, &format!("/api/v1/jobs?id={id}")).json();
     jobs["jobs"][0]["key"].as_i64().unwrap()
 }
@@ -117,12 +71,12 @@ fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
         let (other, unknown) =
             (get(USERS[1], &fixture.api, &path(key)), get(USERS[1], &fixture.api, &path(i64::MAX)));
         assert_eq!(other.status, 404, "{part}");
-        assert_eq!(other.body, unknown.body, "{part}: it does not reveal which jobs exist");
+        assert_eq!(other.bytes, unknown.bytes, "{part}: it does not reveal which jobs exist");
         if part != "/plan" {
             let own = get(USERS[0], &fixture.api, &path(key));
             assert_eq!(own.status, 200, "{part}: {own:?}");
             assert!(own.head.contains("content-security-policy: default-src 'none'"), "{own:?}");
-            assert_eq!(own.body, get(0, &fixture.api, &path(key)).body, "{part}");
+            assert_eq!(own.bytes, get(0, &fixture.api, &path(key)).bytes, "{part}");
         }
     }
     for verb in ["periods", "reset"] {
@@ -160,7 +114,7 @@ fn samples_are_those_of_the_store(environment: &TestEnvironment) {
     let first = &raw["series"][0];
     let csv = get(USERS[0], &fixture.api, &path("samples?until_us=4000000000000000&format=csv"));
     assert!(
-        csv.head.contains("content-type: text/csv") && csv.body.lines().count() == 1 + 20 * count,
+        csv.head.contains("content-type: text/csv") && csv.text().lines().count() == 1 + 20 * count,
         "{csv:?}"
     );
     // Twenty seconds in parts of a second.
@@ -185,7 +139,8 @@ fn hostile_requests_are_refused(environment: &TestEnvironment) {
     let uid = USERS[0];
     let job = format!("/api/v1/jobs/{key}");
     for (target, status) in [
-        ("/".to_owned(), 404),
+        ("/pages".to_owned(), 404),
+        ("/assets/../api/openapi.json".to_owned(), 404),
         ("/api/v1/jobs/..%2f..%2fetc%2fpasswd".to_owned(), 400),
         ("/api/v1/jobs/%ff".to_owned(), 400),
         ("/api/v1/jobs/-1".to_owned(), 400),
@@ -234,7 +189,7 @@ fn clients_that_disconnect_release_their_readers(environment: &TestEnvironment) 
     // Fewer than the connections that one user may have.
     for _ in 0..20 {
         let mut stream = connect_as(USERS[0], &fixture.api);
-        send(&mut stream, "GET", &format!("/api/v1/jobs/{key}/report"), None);
+        Request::get(&format!("/api/v1/jobs/{key}/report")).send(&mut stream);
     }
     wait_until("an answer after the disconnections", || {
         get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/report")).status == 200
@@ -252,4 +207,100 @@ fn clients_that_disconnect_release_their_readers(environment: &TestEnvironment) 
     let api = fixture.api.clone();
     drop(fixture.collector);
     wait_until("the socket is closed", || UnixStream::connect(&api).is_err());
+}
+
+fn connections_beyond_the_limit_are_answered(environment: &TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let held: Vec<UnixStream> = (0..32).map(|_| connect_as(USERS[0], &fixture.api)).collect();
+    // Connections are accepted in their order.
+    let refused = get(USERS[0], &fixture.api, "/api/v1/jobs");
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (503, Some("busy")));
+    assert!(refused.head.contains("content-type: application/problem+json"), "{refused:?}");
+    assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
+    assert_eq!(get(USERS[1], &fixture.api, "/api/v1/jobs").status, 200, "another user");
+    drop(held);
+    wait_until("the connections are closed", || get(USERS[0], &fixture.api, "/api/v1/jobs").status == 200);
+}
+
+fn queries_of_kwollects_form_have_its_result(environment: &TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let rows = |uid, query: &str| {
+        let response = get(uid, &fixture.api, &format!("/metrics?{query}"));
+        assert_eq!(response.status, 200, "{query}: {response:?}");
+        response.json().as_array().unwrap().clone()
+    };
+    let all = rows(0, "job_id=1");
+    let expected = environment.number("SELECT count(*) FROM metrics_by_job WHERE job_id = '1'");
+    assert_eq!(
+        (all.len() as i64, expected),
+        (120, 120),
+        "as the SQL view: three series of the job, and three of the node"
+    );
+    assert!(all.iter().all(|row| row["device_id"] == "n1" && row["labels"].is_object()));
+    let values = |rows: &[Value]| rows.iter().map(|row| row["value"].as_f64().unwrap()).sum::<f64>();
+    let of_job = rows(USERS[0], "job_id=1");
+    assert!(
+        of_job.len() >= 100 && of_job.iter().all(|row| all.contains(row)),
+        "the known metrics of the node"
+    );
+    assert!(rows(USERS[1], "job_id=1").is_empty() && rows(USERS[1], "job_id=999").is_empty());
+    let metric = of_job[0]["metric_id"].as_str().unwrap();
+    let of_metric = rows(USERS[0], &format!("job_id=1&metrics={metric}"));
+    assert!(!of_metric.is_empty() && of_metric.len() < of_job.len());
+    assert!(of_metric.iter().all(|row| row["metric_id"] == metric) && values(&of_metric) > 0.0);
+    assert!(rows(USERS[0], "job_id=1&nodes=n2").is_empty());
+    assert!(rows(USERS[0], "job_id=1&end_time=2001-01-01T00:00:00Z").is_empty());
+    let minutes = rows(USERS[0], "job_id=1&summary=true");
+    assert!(!minutes.is_empty() && minutes.len() < of_job.len());
+    // The series of a node are for administrators.
+    assert!(rows(USERS[0], "nodes=n1&start_time=0&end_time=4000000000").is_empty());
+    assert!(!rows(0, "nodes=n1&start_time=0&end_time=4000000000").is_empty());
+    let csv = get(USERS[0], &fixture.api, "/metrics?job_id=1&format=csv");
+    assert_eq!(csv.text().lines().count(), 1 + of_job.len());
+    assert_eq!(get(USERS[0], &fixture.api, "/metrics").status, 400);
+}
+
+fn series_of_nodes_are_for_the_jobs_on_them(environment: &TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let key = key(&fixture, "1");
+    let list = |uid, target: &str, name: &str| {
+        let response = get(uid, &fixture.api, target);
+        assert_eq!(response.status, 200, "{target}: {response:?}");
+        response.json()[name].as_array().unwrap().clone()
+    };
+    let of_nodes = format!("/api/v1/jobs/{key}/series?of=nodes&metric=node.load1,cpu.usage");
+    let (own, all) = (list(USERS[0], &of_nodes, "series"), list(0, &of_nodes, "series"));
+    assert_eq!((own.len(), &own), (2, &all), "of the node, and not of the job");
+    let of_job = list(0, &format!("/api/v1/jobs/{key}/series"), "series");
+    assert!(own.iter().all(|series| of_job.iter().all(|other| other["id"] != series["id"])));
+    assert_eq!(get(USERS[1], &fixture.api, &of_nodes).status, 404);
+    let samples = format!("/api/v1/jobs/{key}/samples?of=nodes&until_us=4000000000000000&metric=node.load1");
+    let values = list(USERS[0], &samples, "series");
+    assert_eq!(values.len(), 1);
+    assert_eq!(values[0]["value"].as_array().unwrap().len(), 20);
+    assert_eq!(values, list(0, &samples, "series"));
+    let of_one = "/api/v1/nodes/n1/series";
+    assert_eq!(list(0, of_one, "series").len(), 3);
+    assert_eq!(get(USERS[0], &fixture.api, of_one).status, 403);
+    assert!(list(0, "/api/v1/nodes/n9/series", "series").is_empty());
+    let span = "from_us=0&until_us=4000000000000000";
+    let of_node = format!("/api/v1/nodes/n1/samples?{span}&metric=node.load1");
+    assert_eq!(list(0, &of_node, "series")[0]["value"], values[0]["value"]);
+    let parts = list(0, &format!("{of_node}&points=1"), "series");
+    assert_eq!(parts[0]["count"].as_array().unwrap()[0], 20);
+    assert_eq!(get(USERS[0], &fixture.api, &of_node).status, 403);
+    // The agents, for administrators.
+    let agents = list(0, "/api/v1/agents", "agents");
+    assert_eq!((agents.len(), agents[0]["node"].as_str()), (1, Some("n1")));
+    let agent = &agents[0];
+    assert!(
+        agent["version"].is_string() && agent["last_sample_us"].is_i64() && agent["delay_us"].is_i64(),
+        "{agent}"
+    );
+    assert_eq!((agent["lost"].as_u64(), agent["ended_us"].is_null()), (Some(0), true), "{agent}");
+    assert!(list(0, "/api/v1/agents?from_us=4000000000000000", "agents").is_empty());
+    assert!(list(USERS[0], "/api/v1/agents", "agents").is_empty());
+    let summary = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/summary")).json();
+    let meters = summary["meters"].as_array().unwrap();
+    assert_eq!((meters.len(), meters[0]["label"].as_str()), (4, Some("CPU")), "{summary}");
 }

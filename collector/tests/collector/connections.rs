@@ -264,18 +264,19 @@ fn reads_from_a_standby_and_continues_on_it() {
         [environment.server.as_ref().unwrap(), &standby].map(|server| server.socket_directory().to_owned());
     let mut reader = Reader::open(&standby.url().parse().unwrap()).unwrap();
     assert_eq!(counts(&mut reader, SeriesScope::Node("n1")), [10; 3]);
+    standby.query("SELECT pg_wal_replay_pause()");
+    wait_until("the standby stays as it is", || {
+        standby.query("SELECT pg_get_wal_replay_pause_state()") == "paused"
+    });
     // The standby is named first: the writers skip it.
     let both = format!("host={},{} user=postgres dbname=postgres", other.display(), primary.display());
     let config = CollectorConfig { store: both.parse().unwrap(), ..environment.config() };
     let collector = Collector::start(&config, &environment.context).unwrap();
     (10..20).for_each(|seed| send_row(&mut agent, begin_us, seed));
     agent.wait_until_acknowledged();
-    for (attributes, expected) in [("read-write", 20), ("any", 10)] {
-        let url = format!("{both} target_session_attrs={attributes}");
-        let mut reader = Reader::open(&url.parse().unwrap()).unwrap();
-        let stored = counts(&mut reader, SeriesScope::Node("n1"));
-        assert!(stored.iter().all(|count| *count >= expected), "{attributes}: {stored:?}");
-    }
+    let [of_standby, of_primary] = [standby.url(), server(&mut environment).url()];
+    assert_servers_are_chosen_by_state(&both, &of_standby, &of_primary);
+    standby.query("SELECT pg_wal_replay_resume()");
     // A stop waits until the standby has everything.
     server(&mut environment).stop();
     (20..30).for_each(|seed| send_row(&mut agent, begin_us, seed));
@@ -284,6 +285,36 @@ fn reads_from_a_standby_and_continues_on_it() {
     assert_eq!(collector.stop().unwrap().given_up, 0);
     let mut reader = Reader::open(&standby.url().parse().unwrap()).unwrap();
     assert_eq!(counts(&mut reader, SeriesScope::Node("n1")), [30; 3]);
+}
+
+/// Asserts which servers readers and writers use for each `target_session_attrs`: of both, the standby first, and of each alone. The
+/// standby has 10 samples of each series, the primary 20.
+fn assert_servers_are_chosen_by_state(both: &str, standby: &str, primary: &str) {
+    let stored = |servers: &str, attributes: &str| {
+        let url = format!("{servers} target_session_attrs={attributes}");
+        let mut reader = Reader::open(&url.parse().unwrap()).map_err(|error| error.to_string())?;
+        Ok(counts(&mut reader, SeriesScope::Node("n1"))[0])
+    };
+    for (attributes, expected) in [
+        ("any", 10),
+        ("read-write", 20),
+        ("read-only", 10),
+        ("primary", 20),
+        ("standby", 10),
+        ("prefer-standby", 10),
+    ] {
+        assert_eq!(stored(both, attributes), Ok(expected), "{attributes}");
+    }
+    assert_eq!(stored(primary, "prefer-standby"), Ok(20));
+    for (server, attributes) in [(primary, "standby"), (standby, "primary")] {
+        let error: String = stored(server, attributes).unwrap_err();
+        assert!(error.contains(&format!("no server is a {attributes}")), "{error}");
+    }
+    for attributes in ["primary", "prefer-standby", "read-write"] {
+        assert_eq!(probe(&format!("{both} target_session_attrs={attributes}")), Ok(()));
+    }
+    let error = probe(&format!("{both} target_session_attrs=standby")).unwrap_err();
+    assert!(error.contains("a standby accepts no writes"), "{error}");
 }
 
 fn a_locked_schema_is_reported() {

@@ -17,6 +17,7 @@
 mod support;
 
 mod api;
+mod api_tokens;
 mod connections;
 mod displaced_store;
 mod energy;
@@ -25,6 +26,7 @@ mod grafana;
 mod job_end;
 mod job_facts;
 mod ledger;
+mod live;
 mod metadata;
 mod metrics;
 mod operations;
@@ -56,6 +58,7 @@ const TESTS_PER_CPU: usize = 2;
 fn main() -> std::process::ExitCode {
     let tests = [
         api::TESTS,
+        api_tokens::TESTS,
         connections::TESTS,
         displaced_store::TESTS,
         energy::TESTS,
@@ -64,6 +67,7 @@ fn main() -> std::process::ExitCode {
         job_end::TESTS,
         job_facts::TESTS,
         ledger::TESTS,
+        live::TESTS,
         metadata::TESTS,
         metrics::TESTS,
         operations::TESTS,

@@ -61,11 +61,13 @@ fn a_connection_is_checked() {
         assert!(!messages.contains("secret"), "{store}: {messages}");
     }
     let nowhere = format!("host=127.0.0.1 port={} user=meter dbname=postgres", free_port());
+    let no_directory = format!("sqlite:{}/missing/store.db", directory.path().display());
     for (store, variables, reason) in [
         (&*store, &[("PGPASSWORD", "wrong")][..], "password authentication failed"),
         (&*store, &[], "password"),
         ("service=other", &[("PGSERVICEFILE", services)], "other"),
         (&*nowhere, &[("PGPASSWORD", "secret")], "Connection refused"),
+        (&*no_directory, &[], "type: mkdir -p"),
     ] {
         let (status, messages) = check(store, variables);
         assert!(status == Some(2) && messages.contains(reason), "{store}: {status:?}: {messages}");

@@ -32,13 +32,13 @@ scenarios! {
 pub(crate) const USERS: [u32; 2] = [64_001, 64_002];
 
 /// A user who is configured as an administrator.
-const ADMINISTRATOR: &str = "daemon";
+pub(crate) const ADMINISTRATOR: &str = "daemon";
 
 /// A collector with a control socket, and an agent with a job of each user and one without an owner.
 pub(crate) struct Fixture {
     pub(crate) collector: Collector,
-    agent: Agent,
-    jobs: [Arc<Job>; 3],
+    pub(crate) agent: Agent,
+    pub(crate) jobs: [Arc<Job>; 3],
     pub(crate) socket: PathBuf,
     /// The socket of the HTTP API.
     pub(crate) api: PathBuf,
@@ -53,11 +53,16 @@ fn owned(handle: u32, job_id: &str, uid: Option<u32>) -> Arc<Job> {
 
 impl Fixture {
     pub(crate) fn new(environment: &TestEnvironment) -> Self {
-        Self::with_timeouts(environment, ReadTimeouts::default())
+        Self::with(environment, |_| {})
     }
 
     /// Starts a collector whose sessions have these timeouts.
     pub(crate) fn with_timeouts(environment: &TestEnvironment, timeouts: ReadTimeouts) -> Self {
+        Self::with(environment, |config| config.control.read_timeouts = timeouts)
+    }
+
+    /// Starts a collector whose configuration is changed.
+    pub(crate) fn with(environment: &TestEnvironment, change: impl FnOnce(&mut CollectorConfig)) -> Self {
         if !rustix::process::geteuid().is_root() {
             skip("root", "the tests do not run as root");
         }
@@ -71,8 +76,8 @@ impl Fixture {
         // Tests send more requests than a person.
         api_config.limits.user_requests_per_second = 10_000;
         config.api = Some(api_config);
-        config.control.read_timeouts = timeouts;
         config.control.administrators = vec![ADMINISTRATOR.to_owned()];
+        change(&mut config);
         let collector = Collector::start(&config, &environment.context).unwrap();
         let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
         let jobs = [owned(1, "1", Some(USERS[0])), owned(2, "2", Some(USERS[1])), owned(3, "3", None)];
@@ -132,6 +137,7 @@ fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
         Query::Marks { job_key },
         Query::Losses { job_key },
         Query::LastLosses { limit: 10 },
+        Query::Agents { since_ns: 0 },
         Query::FinestRollup { job_key, started_ns: 0 },
         Query::CandidateIds { job_id: job_id.to_owned(), owner_uid: None },
         Query::Cpus { job_key },
@@ -177,7 +183,10 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                         Query::Series { of: SeriesOwner::Job(_) } => Some(3),
                         Query::Samples { of: SeriesOwner::Job(_), .. } => Some(60),
                         Query::JobNodes { .. } => Some(1),
-                        Query::Series { .. } | Query::Samples { .. } | Query::LastLosses { .. } => Some(0),
+                        Query::Series { .. }
+                        | Query::Samples { .. }
+                        | Query::LastLosses { .. }
+                        | Query::Agents { .. } => Some(0),
                         _ => None,
                     };
                     assert!(rows.is_none_or(|rows| rows == count(&blocks)), "{uid}: {query:?}: {blocks:?}");

@@ -4,6 +4,7 @@ use polymeter_collector::ingest::{OutOfRangePolicy, TimeRange};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::ledger::{LedgerEntry, Tally};
 use polymeter_proto::series::JobHandle;
+use polymeter_store::{Administration, Retention, prune, set_retention};
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::{Kind, TestEnvironment, now_us, only_job};
@@ -11,6 +12,7 @@ use crate::support::{Kind, TestEnvironment, now_us, only_job};
 scenarios! {
     samples_out_of_range_are_counted,
     samples_out_of_range_are_quarantined,
+    samples_in_quarantine_are_removed_by_their_arrival,
 }
 
 fn samples_out_of_range_are_counted(environment: &mut TestEnvironment) {
@@ -106,4 +108,36 @@ fn samples_out_of_range_are_quarantined(environment: &mut TestEnvironment) {
         assert_eq!(environment.number("SELECT count(*) FROM samples"), 9);
         assert_eq!(environment.number("SELECT count(*) FROM samples_quarantine"), 0);
     }
+}
+
+/// The policy of samples is that of the quarantine. Samples of kept jobs stay.
+fn samples_in_quarantine_are_removed_by_their_arrival(environment: &mut TestEnvironment) {
+    let collector = Collector::start(&quarantine_config(environment), &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 20);
+    send_with_skewed_clock(&mut agent, now_us());
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    let url = environment.url();
+    let count = |environment: &TestEnvironment| environment.number("SELECT count(*) FROM samples_quarantine");
+    let prune = || prune(&url, None, |_, _| ()).unwrap();
+    prune();
+    assert_eq!(count(environment), 3, "a new store keeps all");
+    set_retention(&url, &Retention::default()).unwrap();
+    prune();
+    assert_eq!(count(environment), 3, "they arrived just now");
+    environment.execute(match environment.kind {
+        Kind::Sqlite => "UPDATE samples_quarantine SET received = received - 91 * 86400 * 1000000000",
+        Kind::Postgres | Kind::Timescale => {
+            "UPDATE samples_quarantine SET received = received - interval '91 days'"
+        }
+    });
+    let job_key = only_job(environment).job_key;
+    let administration = || Administration::open(&url).unwrap();
+    administration().keep(job_key, None).unwrap();
+    prune();
+    assert_eq!(count(environment), 3, "the job is kept");
+    administration().release(job_key).unwrap();
+    prune();
+    assert_eq!(count(environment), 0);
+    assert_eq!(environment.number("SELECT count(*) FROM samples"), 6);
 }

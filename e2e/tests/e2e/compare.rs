@@ -65,6 +65,10 @@ fn a_busy_run_differs_from_an_idle_one_and_groups_need_repetitions() {
     assert_eq!(runs.compare(&["--group", &busy[0], &idle[0]]).status.code(), Some(2));
     let twice = format!("{0},{0}", busy[0]);
     assert_eq!(runs.compare(&[&twice, &idle[0]]).status.code(), Some(2));
+    assert_eq!(runs.compare(&[&busy[0], &busy[0]]).status.code(), Some(2), "on both sides");
+    let unknown = runs.compare(&[&busy[0], &idle[0], "--metric", "node.load1"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no values of node.load1"));
     let unknown = runs.compare(&[&busy[0], "no-such-job"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("unknown job `no-such-job`"));

@@ -5,18 +5,19 @@ use std::fs;
 use std::process::Command;
 
 use polymeter_e2e::cgroup::TestCgroups;
-use polymeter_e2e::daemons::{Agent, Daemon, Plan};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::disk::{self, SharedDisk};
 use polymeter_e2e::tests;
-use polymeter_e2e::{Need, TestEnvironment, disk, program, require, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, program, require, wait_until};
 use rusqlite::Connection;
 
-tests![full_disk_delays_data_and_loses_none,];
+tests![full_disk_delays_data_and_loses_none, full_disk_of_the_server_delays_data_and_loses_none,];
 
 const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
 
 /// Starts a collector with a private file system of 2 MiB.
-fn collector(env: &TestEnvironment, disk: &str) -> Daemon {
+fn sqlite_collector(env: &TestEnvironment, disk: &str) -> Daemon {
     let config = env.path("collector.toml");
     let text = format!(
         "listen = \"{}\"\nstore = \"sqlite:{disk}/store.db\"\ncommit_interval = \"50ms\"\n",
@@ -37,7 +38,7 @@ fn full_disk_delays_data_and_loses_none() {
     let disk = env.path("disk");
     fs::create_dir(&disk).unwrap();
     let disk = disk.to_str().unwrap();
-    let running = collector(&env, disk);
+    let running = sqlite_collector(&env, disk);
     let job = cgroups.job("1");
     let agent = Agent::start(
         &env,
@@ -76,13 +77,62 @@ fn full_disk_delays_data_and_loses_none() {
     assert_eq!(number("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"), taken);
     assert_eq!(number("SELECT count(*) FROM loss"), 0);
     let log = running.terminate();
-    let outages = outages(&log);
+    assert_causes_are_logged_once(&log);
+    assert!(log.lines().count() < 12, "{log}");
+}
+
+/// PostgreSQL with all its files, also the write-ahead log, on a file system that becomes full. A server that ends for want of
+/// space is started again when there is space.
+fn full_disk_of_the_server_delays_data_and_loses_none() {
+    require(&NEEDS);
+    let (mut env, cgroups) = (TestEnvironment::best_postgres(), TestCgroups::new());
+    let server = env.server();
+    server.configure("min_wal_size = 32MB\nmax_wal_size = 32MB\ncheckpoint_timeout = 30s\n");
+    server.stop();
+    let disk = SharedDisk::over(&server.data(), "1g");
+    server.run_within(disk.entered());
+    server.resume();
+    let (running, endpoint) = collector(&env, &env.endpoint());
+    let job = cgroups.job("1");
+    let agent =
+        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE });
+    agent.wait_until_tracked("1", &["v1/memory.stat"]);
+    wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
+
+    disk.fill();
+    wait_until("the disk is full", || running.log().contains("No space left on device"));
+    wait_until("the agent keeps new samples", || agent.count("outbox_bytes") > 100_000);
+    disk.free();
+    env.server().resume_if_ended();
+    wait_until("the store is available again", || {
+        env.server().resume_if_ended();
+        running.log().contains("the store is available again")
+    });
+    job.remove();
+    wait_until("the job has ended", || agent.jobs().is_empty());
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+    let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
+    agent.daemon.terminate();
+    assert_causes_are_logged_once(&running.terminate());
+    let mut number = |sql: &str| -> u64 { env.server().query(sql).parse().unwrap() };
+    assert_eq!((number("SELECT count(*) FROM samples"), dropped), (taken, 0));
+    assert_eq!(
+        number("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples) AS all_samples"),
+        taken
+    );
+    assert_eq!(number("SELECT sum(stored) FROM ledger_balance"), taken);
+    assert_eq!(number("SELECT count(*) FROM loss"), 0);
+    env.server().stop();
+}
+
+/// Asserts that the store was away at least once, and that each cause of an outage is logged once.
+fn assert_causes_are_logged_once(log: &str) {
+    let outages = outages(log);
     assert!(!outages.is_empty(), "{log}");
     for causes in outages {
         let distinct: BTreeSet<_> = causes.iter().collect();
         assert!(!causes.is_empty() && distinct.len() == causes.len(), "{log}");
     }
-    assert!(log.lines().count() < 12, "{log}");
 }
 
 /// Returns the causes that the collector logged in each outage of its store. Each outage ends with a recovery.

@@ -12,6 +12,7 @@
     reason = "a fault of a test is a failed test"
 )]
 
+mod api_requests;
 mod bundle;
 mod capacity;
 mod compare;
@@ -19,6 +20,7 @@ mod control;
 mod counters;
 mod delivery;
 mod documents;
+mod ebpf;
 mod everyday;
 mod examples;
 mod export;
@@ -29,6 +31,7 @@ mod full_disk;
 mod jobs;
 mod leases;
 mod ledger;
+mod live;
 mod measuring;
 mod oar;
 mod oar_states;
@@ -50,11 +53,14 @@ mod slurm_findings;
 mod spool;
 mod step_counters;
 mod step_leases;
+mod two_collectors;
+mod units;
 mod unreadable;
 mod watch;
 
 fn main() -> std::process::ExitCode {
     polymeter_e2e::run(&[
+        api_requests::TESTS,
         bundle::TESTS,
         capacity::TESTS,
         compare::TESTS,
@@ -62,6 +68,7 @@ fn main() -> std::process::ExitCode {
         counters::TESTS,
         delivery::TESTS,
         documents::TESTS,
+        ebpf::TESTS,
         everyday::TESTS,
         examples::TESTS,
         export::TESTS,
@@ -72,6 +79,7 @@ fn main() -> std::process::ExitCode {
         jobs::TESTS,
         leases::TESTS,
         ledger::TESTS,
+        live::TESTS,
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,
@@ -93,6 +101,8 @@ fn main() -> std::process::ExitCode {
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,
+        two_collectors::TESTS,
+        units::TESTS,
         unreadable::TESTS,
         watch::TESTS,
     ])

@@ -281,6 +281,15 @@ impl ActiveSource {
         group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }
 
+    /// Returns the number of values of one group that were due at its last reading: those that its device has.
+    fn due(&self, group: &Group) -> u64 {
+        let columns = group.columns();
+        if !self.reading.has_lacking() {
+            return columns;
+        }
+        columns - group.slots.iter().filter(|slot| self.reading.is_lacking(**slot)).count() as u64
+    }
+
     /// Counts the samples of one group at one deadline, and `missed` deadlines before it. Returns these counts alone.
     pub(super) fn count(
         &mut self,
@@ -290,13 +299,13 @@ impl ActiveSource {
         recorded: Result<u64, Full>,
     ) -> Tally {
         let Some(group) = self.groups.get(group) else { return Tally::default() };
-        let columns = group.columns();
+        let (columns, due) = (group.columns(), self.due(group));
         let present = recorded.unwrap_or_else(|Full| self.present(group));
         let counted = Tally {
-            due: columns * (missed + 1),
+            due: columns * missed + due,
             missed: columns * missed,
             taken: present,
-            absent: columns - present,
+            absent: due.saturating_sub(present),
             late: if late { present } else { 0 },
             dropped: if recorded.is_ok() { 0 } else { present },
         };

@@ -1,28 +1,25 @@
-//! The kind of files of one line whose reads may block.
+//! The kind of files of one line, or of a few short ones, whose reads may block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::{
-    BLOCKING_FILE_KIND, Cell, Field, Hierarchy, LabelFile, Origin, RefreshUnit, Scale, TextFile,
+    BLOCKING_FILE_KIND, Field, Hierarchy, LabelFile, Origin, RefreshUnit, TextFile,
 };
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{InvalidIdentifier, Labels};
-use rustix::io::{Errno, pread};
+use rustix::io::pread;
 
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
-use super::number;
 use super::outcome::Outcome;
 use super::path_pattern::Match;
 use super::reading::Reading;
 use super::refresh;
 use super::slot::Slot;
 use super::text_file_kind::{paths, watch_devices};
-
-/// The largest text of such a file, in bytes: a dozen numbers, or one with its unit.
-const TEXT_BYTES: usize = 256;
+use super::value_file::{TEXT_BYTES, Value, ValueFile};
 
 /// Files that block, by their directories.
 pub(super) struct BlockingFileKind;
@@ -59,9 +56,7 @@ impl SourceKind for BlockingFileKind {
                     // Of several origins the first counts.
                     if found.insert(labels.clone()) {
                         let source = directories.entry(source_name(file, parent)).or_default();
-                        let stated = stated_interval(file, &path);
-                        let slot = Slot { definition: definition.clone(), labels };
-                        source.add(path, *field, slot, stated);
+                        source.add(file, path, *field, Slot { definition: definition.clone(), labels });
                     }
                 }
             }
@@ -130,42 +125,22 @@ struct DirectorySource {
     slots: Vec<Slot>,
     /// The time between two updates of the values by the hardware, if it is known.
     refresh_interval: Option<Period>,
-}
-
-/// A file of one line.
-#[derive(Debug)]
-struct ValueFile {
-    path: PathBuf,
-    /// The open file; none before the first read, because opening may block, too.
-    file: Option<File>,
-    values: Vec<Value>,
-    /// The file that states how often the hardware updates the values, if there is one.
-    stated: Option<(PathBuf, RefreshUnit)>,
-}
-
-/// A wanted value of a file.
-#[derive(Debug)]
-struct Value {
-    slot: u32,
-    /// Its word in the line, counted from 0.
-    word: usize,
-    scale: Scale,
-    /// The time of the last measurement, as it was written, of values with [`Scale::Timed`].
-    measured: Option<Vec<u8>>,
+    /// The longest time between two reads that loses no counts, in nanoseconds, if there is one.
+    longest_gap_ns: Option<u64>,
 }
 
 impl DirectorySource {
-    fn add(&mut self, path: PathBuf, field: Field, slot: Slot, stated: Option<(PathBuf, RefreshUnit)>) {
-        let word = match field.cell {
-            Cell::Word(word) => word,
-            Cell::Named(_) | Cell::Each(_) => 0,
-        };
+    /// Adds a value of the file `of` at `path`.
+    fn add(&mut self, of: &TextFile, path: PathBuf, field: Field, slot: Slot) {
+        let (stated, is_instance) = (stated_interval(of, &path), of.path.contains('*'));
+        self.longest_gap_ns =
+            self.longest_gap_ns.into_iter().chain(of.longest_gap.map(Period::as_nanos)).min();
         let Ok(number) = u32::try_from(self.slots.len()) else { return };
-        let value = Value { slot: number, word, scale: field.scale, measured: None };
+        let value = Value::new(number, field);
         self.slots.push(slot);
         match self.files.iter_mut().find(|file| file.path == path) {
-            Some(file) => file.values.push(value),
-            None => self.files.push(ValueFile { path, file: None, values: vec![value], stated }),
+            Some(file) => file.push(value),
+            None => self.files.push(ValueFile::new(path, value, stated, is_instance)),
         }
     }
 }
@@ -176,15 +151,13 @@ impl CustomSource for DirectorySource {
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
-        // One of several files may fail alone, if a sensor is asleep or a counter is not supported: its value is
-        // absent.
+        // One of several files may fail alone, if a sensor is asleep: its value is absent.
         let mut first_failure = None;
         let mut is_any = false;
         for file in &mut self.files {
             match file.read(reading) {
                 Ok(()) => is_any = true,
                 Err(outcome) => {
-                    file.file = None;
                     first_failure.get_or_insert(outcome);
                 }
             }
@@ -194,6 +167,10 @@ impl CustomSource for DirectorySource {
 
     fn refresh_interval(&self) -> Option<Period> {
         self.refresh_interval
+    }
+
+    fn longest_gap_ns(&self) -> Option<u64> {
+        self.longest_gap_ns
     }
 
     fn needs_preparation(&self) -> bool {
@@ -212,92 +189,40 @@ impl CustomSource for DirectorySource {
     }
 }
 
-impl ValueFile {
-    /// Reads the values; those whose text is no number of their scale are absent.
-    fn read(&mut self, reading: &mut Reading) -> Result<(), Outcome> {
-        let of_io = |error: std::io::Error| {
-            Outcome::of_error(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
-        };
-        if self.file.is_none() {
-            self.file = Some(File::open(&self.path).map_err(of_io)?);
-        }
-        let Some(file) = &self.file else { return Ok(()) };
-        let mut text = [0; TEXT_BYTES];
-        let len = pread(file, &mut text, 0).map_err(Outcome::of_error)?;
-        for value in &mut self.values {
-            if let Some(bits) = value.parse(text.get(..len).unwrap_or_default()) {
-                reading.set(value.slot, bits);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Value {
-    /// Returns the value in a text of one line; none if there is none, or if it was not measured since the last one.
-    fn parse(&mut self, text: &[u8]) -> Option<u64> {
-        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let word = words.nth(self.word)?;
-        let bits = number::parse(word, self.scale).ok().flatten()?;
-        if self.scale == Scale::Timed {
-            let time = word.split(|byte| *byte == b'@').nth(1);
-            if time.is_some() && time == self.measured.as_deref() {
-                return None;
-            }
-            self.measured = time.map(<[u8]>::to_vec);
-        }
-        Some(bits)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use polymeter_proto::catalogue::{self, Row};
+    use polymeter_proto::catalogue::{self, Cell, Row, Scale};
 
     use super::*;
+
+    /// Returns the file of a metric.
+    fn file_of(metric: &str) -> &'static TextFile {
+        let origins = catalogue::find(metric).unwrap().metric.origins;
+        origins
+            .iter()
+            .find_map(|origin| match origin {
+                Origin::Text { file, .. } => Some(*file),
+                Origin::Perf(_) | Origin::Source(_) => None,
+            })
+            .unwrap()
+    }
+
+    /// Returns a file without devices.
+    fn single() -> &'static TextFile {
+        file_of("node.cray.power")
+    }
 
     fn field(word: usize, scale: Scale) -> Field {
         Field { row: Row::Only, cell: Cell::Word(word), scale }
     }
 
-    fn source(root: &Path, files: &[(&str, Field)]) -> DirectorySource {
+    fn source(of: &TextFile, root: &Path, files: &[(&str, Field)]) -> DirectorySource {
         let mut source = DirectorySource::default();
         for (name, field) in files {
             let definition = catalogue::find("node.hwmon.temperature").unwrap();
-            source.add(root.join(name), *field, Slot { definition, labels: Labels::default() }, None);
+            source.add(of, root.join(name), *field, Slot { definition, labels: Labels::default() });
         }
         source
-    }
-
-    fn parse(text: &[u8], scale: Scale) -> Option<u64> {
-        Value { slot: 0, word: 0, scale, measured: None }.parse(text)
-    }
-
-    #[test]
-    fn scales_values() {
-        assert_eq!(parse(b"12\n", Scale::Times(4)), Some(48));
-        assert_eq!(parse(b"45500\n", Scale::Per(1000)), Some(45.5_f64.to_bits()));
-        assert_eq!(parse(b"-5250\n", Scale::Per(1000)), Some((-5.25_f64).to_bits()));
-        assert_eq!(parse(b"4: ACTIVE\n", Scale::Until(':')), Some(4));
-        assert_eq!(
-            parse(b"2.5 Gb/sec (1X SDR)\n", Scale::DecimalTimes(125_000_000)),
-            Some(312_500_000_f64.to_bits())
-        );
-        assert_eq!(parse(b"", Scale::Times(1)), None);
-        assert_eq!(parse(b"N/A (no PMA)\n", Scale::Times(1)), None);
-        assert_eq!(parse(b"18446744073709551615\n", Scale::Times(4)), None);
-    }
-
-    #[test]
-    fn a_value_that_was_not_measured_again_is_absent() {
-        let mut value = Value { slot: 0, word: 0, scale: Scale::Timed, measured: None };
-        let mut parse = |text: &str| value.parse(text.as_bytes());
-        assert_eq!(parse("27399@1711476022.512340\n"), Some(27_399));
-        assert_eq!(parse("27399@1711476022.512340\n"), None);
-        assert_eq!(parse("27399@1711476023.512340\n"), Some(27_399), "measured again");
-        assert_eq!(parse("12@1711476024.1\n"), Some(12), "after a reset of the device");
-        assert_eq!(parse("x@1711476025.1\n"), None);
-        assert_eq!([parse("13\n"), parse("13\n")], [Some(13); 2], "without a time all are new");
     }
 
     #[test]
@@ -305,18 +230,22 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("stats"), "1 44 0 20213 20239 0 0 3098120 3197864 0 0\n").unwrap();
         let fields = [3, 0, 11].map(|word| ("stats", field(word, Scale::Times(1))));
-        let mut source = source(root.path(), &fields);
+        let mut source = source(single(), root.path(), &fields);
         assert_eq!(source.files.len(), 1);
         let mut reading = Reading::absent(3);
         assert_eq!(source.read(&mut reading), Outcome::Read);
         assert_eq!(reading.iter().collect::<Vec<_>>(), [Some(20_213), Some(1), None]);
+        assert!(!reading.is_lacking(2), "not one of several devices");
     }
 
     #[test]
     fn a_file_that_fails_alone_is_absent() {
         let root = tempfile::tempdir().unwrap();
-        let mut source =
-            source(root.path(), &[("a", field(0, Scale::Times(1))), ("b", field(0, Scale::Times(2)))]);
+        let mut source = source(
+            single(),
+            root.path(),
+            &[("a", field(0, Scale::Times(1))), ("b", field(0, Scale::Times(2)))],
+        );
         let mut read = || {
             let mut reading = Reading::absent(2);
             (source.read(&mut reading), [reading.get(0), reading.get(1)])
@@ -327,5 +256,52 @@ mod tests {
         std::fs::write(root.path().join("a"), "7\n").unwrap();
         std::fs::write(root.path().join("b"), "2222\n").unwrap();
         assert_eq!(read(), (Outcome::Read, [Some(7), Some(4444)]));
+    }
+
+    #[test]
+    fn a_device_without_the_value_is_no_instance() {
+        let root = tempfile::tempdir().unwrap();
+        let names = ["eth0", "veth1", "eth2", "pma"];
+        let fields = names.map(|name| (name, field(0, Scale::Times(1))));
+        let source_of =
+            |root: &Path, fields: &[(&str, Field)]| source(file_of("node.network.speed"), root, fields);
+        let mut source = source_of(root.path(), &fields);
+        let mut read = |texts: [Option<&str>; 4]| {
+            for (name, text) in names.into_iter().zip(texts) {
+                let path = root.path().join(name);
+                match text {
+                    Some(text) => std::fs::write(path, text).unwrap(),
+                    None => drop(std::fs::remove_file(path)),
+                }
+            }
+            let mut reading = Reading::absent(4);
+            let outcome = source.read(&mut reading);
+            (outcome, [0, 1, 2, 3].map(|slot| (reading.get(slot), reading.is_lacking(slot))))
+        };
+        let lacking = (None, true);
+        // A link that is up, a virtual interface, one that was removed, an adapter without the counter.
+        let texts = [Some("10000\n"), Some("-1\n"), None, Some("N/A (no PMA)\n")];
+        assert_eq!(read(texts), (Outcome::Read, [(Some(10_000), false), lacking, lacking, lacking]));
+        // The link goes down, another one comes up.
+        let texts = [Some("-1\n"), Some("-1\n"), Some("25000\n"), Some("\n")];
+        assert_eq!(read(texts), (Outcome::Read, [lacking, lacking, (Some(25_000), false), lacking]));
+        assert_eq!(read([Some("-1\n"); 4]), (Outcome::Read, [lacking; 4]), "no reason to open it anew");
+        for name in names {
+            std::fs::remove_file(root.path().join(name)).unwrap();
+        }
+        let mut removed = source_of(root.path(), &fields);
+        assert_eq!(removed.read(&mut Reading::absent(4)), Outcome::Gone);
+    }
+
+    #[test]
+    fn energy_of_gpus_is_read_before_its_register_wraps_around() {
+        let root = Path::new("/nowhere");
+        let fields = [("temp1_input", field(0, Scale::Per(1000)))];
+        assert_eq!(source(file_of("node.gpu.drm.temperature"), root, &fields).longest_gap_ns(), None);
+        let mut both = source(file_of("node.gpu.drm.energy"), root, &fields);
+        let definition = catalogue::find("node.gpu.drm.temperature").unwrap();
+        let slot = Slot { definition, labels: Labels::default() };
+        both.add(file_of("node.gpu.drm.temperature"), root.join("temp2_input"), fields[0].1, slot);
+        assert_eq!(both.longest_gap_ns(), Some(240_000_000_000));
     }
 }

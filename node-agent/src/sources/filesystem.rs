@@ -114,7 +114,12 @@ impl SourceKind for FilesystemKind {
 
 /// Returns the mounts that have space of their own.
 fn with_space(mounts: Vec<Mount>) -> Vec<Mount> {
-    visible(mounts).into_iter().filter(|mount| !WITHOUT_SPACE.contains(&mount.fs_type.as_str())).collect()
+    visible(mounts).into_iter().filter(has_space).collect()
+}
+
+/// Returns true for a mount that has space of its own.
+pub(super) fn has_space(mount: &Mount) -> bool {
+    !WITHOUT_SPACE.contains(&mount.fs_type.as_str())
 }
 
 /// One mounted file system.

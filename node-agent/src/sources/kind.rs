@@ -8,7 +8,9 @@ use polymeter_proto::series::Identifier;
 
 use super::busiest_processes::BusiestProcesses;
 use super::custom_source::CustomSource;
+use super::gpu_clients::GpuClients;
 use super::reader_thread::ThreadedSource;
+use super::served_jobs::ServedJobs;
 use super::slot::Unavailable;
 use super::source::Source;
 use super::target::{Opened, Target};
@@ -25,7 +27,8 @@ pub enum Lane {
     Slow,
 }
 
-/// A kind of sources: the code that opens and reads them. Its metrics are those of the catalogue that name it in their origins.
+/// A kind of sources: the code that opens and reads them. Its metrics are those of the catalogue that name it in
+/// their origins.
 pub trait SourceKind: Sync {
     /// Returns the name by which the catalogue's origins refer to it: `filesystem`.
     fn name(&self) -> &'static str;
@@ -163,12 +166,17 @@ pub struct SourceFactory<'a> {
     pub busiest: Option<&'a Arc<BusiestProcesses>>,
     /// The most processes of the job that have series of their own at a time.
     pub busiest_processes: usize,
+    /// The GPU clients of the job; none for the node, and for a step.
+    pub gpu_clients: Option<&'a Arc<GpuClients>>,
+    /// The jobs that clients of Lustre name to this server; none for a job, and for trials.
+    pub served_jobs: Option<&'a Arc<ServedJobs>>,
     /// The listener for the ends of threads; none where it is not used.
     pub exited: Option<&'a Arc<ExitedTasks>>,
 }
 
 impl<'a> SourceFactory<'a> {
-    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf events, and without a job.
+    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf events, and
+    /// without a job.
     pub const fn of(mounts: &'a Mounts) -> Self {
         Self {
             mounts,
@@ -181,6 +189,8 @@ impl<'a> SourceFactory<'a> {
             gpu_devices: None,
             busiest: None,
             busiest_processes: 0,
+            gpu_clients: None,
+            served_jobs: None,
             exited: None,
         }
     }

@@ -1,6 +1,6 @@
 //! The kind of perf events.
 
-use polymeter_proto::catalogue::PERF_KIND;
+use polymeter_proto::catalogue::{Definition, PERF_KIND};
 
 use super::finder::Finder;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
@@ -12,6 +12,15 @@ use crate::cgroups::JobCgroups;
 /// The reason of events beyond the limit.
 const LIMIT: &str = "limit of perf file descriptors per job reached; raise perf_fd_limit (and LimitNOFILE if it is lower), or \
                      sample fewer events";
+
+/// The reason of events by CPU of processes that are counted one by one.
+const NOT_PER_CPU: &str =
+    "the job has no cgroup for perf events, so that they are counted by process, not by CPU";
+
+/// Returns the events with a series for each CPU, and those of which the sum is wanted.
+fn divided(wanted: &[Definition]) -> (Vec<Definition>, Vec<Definition>) {
+    wanted.iter().cloned().partition(|definition| definition.metric.is_per_cpu)
+}
 
 /// perf events of jobs, and of their steps and tasks.
 pub(super) struct PerfKind;
@@ -40,8 +49,16 @@ impl SourceKind for PerfKind {
             Target::Node(_) => return,
         };
         let labels = host.step.map_or(&[][..], |step| &step.labels);
+        let (per_cpu, sums) = divided(&request.wanted);
         let mut descriptors = 0;
-        for (number, group) in groups(&request.wanted).into_iter().enumerate() {
+        let per_cpu = match target {
+            PerfTarget::Cgroup(_) => groups(&per_cpu),
+            PerfTarget::Process(_) => {
+                opening.unavailable_all(&per_cpu, NOT_PER_CPU);
+                Vec::new()
+            }
+        };
+        for (number, group) in groups(&sums).into_iter().chain(per_cpu).enumerate() {
             let needed =
                 group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { host.cpus.len() };
             if descriptors + needed > host.perf_descriptors {
@@ -69,7 +86,9 @@ fn follow_processes(request: &OpenRequest<'_>, cgroups: &JobCgroups, opening: &m
     };
     let paths = (host.mounts.proc.as_path(), host.mounts.tracefs.as_path());
     let mut room = host.perf_descriptors;
-    for (number, group) in groups(&request.wanted).into_iter().enumerate() {
+    let (per_cpu, sums) = divided(&request.wanted);
+    opening.unavailable_all(&per_cpu, NOT_PER_CPU);
+    for (number, group) in groups(&sums).into_iter().enumerate() {
         if group.len() > room {
             opening.unavailable_all(&group, LIMIT);
             continue;

@@ -47,6 +47,11 @@ impl StatLine {
         u32::try_from(self.field(4)).unwrap_or(0)
     }
 
+    /// Returns the leaders of its session and of its process group.
+    pub(super) fn leaders(&self) -> [u32; 2] {
+        [6, 5].map(|field| u32::try_from(self.field(field)).unwrap_or(0))
+    }
+
     /// Returns the time at which it started, in ticks since boot.
     pub(super) fn started(&self) -> u64 {
         self.field(22)
@@ -76,8 +81,8 @@ impl StatLine {
 /// The bytes of a file of a process that are read at once: more than the longest line of `stat` has.
 const WHOLE_BYTES: usize = 1024;
 
-/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A reader that knows no size
-/// would begin with few bytes and ask for the end.
+/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A reader
+/// that knows no size would begin with few bytes and ask for the end.
 ///
 /// # Errors
 /// Returns an error if the process has ended, or may not be read.

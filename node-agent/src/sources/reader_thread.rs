@@ -20,14 +20,15 @@ use super::slot::Slot;
 use crate::clock;
 use crate::futex_timer::FutexTimer;
 
-/// The most reader threads of this process, including those that hang in a read of a closed source.
-pub const THREADS_MAX: usize = 64;
+/// The most reader threads of this process, including those that hang in a read of a closed source. A large node has some
+/// sixty sources, and twice as many while they are opened anew; each GPU of each job takes one more.
+pub const THREADS_MAX: usize = 256;
 
 /// The stack of a reader thread, in bytes. Device libraries need more than system calls.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes longer is taken
-/// over by the next rescan.
+/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes
+/// longer is taken over by the next rescan.
 const PREPARATION: Duration = Duration::from_millis(20);
 
 /// The current number of reader threads.
@@ -46,7 +47,7 @@ pub enum ThreadError {
 
 /// The signal of finished reads to the thread that waits for them.
 #[derive(Debug, Default)]
-pub(crate) struct FinishedReads {
+pub struct FinishedReads {
     /// Wakes the waiting thread, also for other reasons.
     pub(crate) timer: FutexTimer,
     is_any: AtomicBool,
@@ -74,16 +75,19 @@ struct Request {
 
 /// A finished read.
 #[derive(Debug)]
-pub(crate) struct FinishedRead {
-    pub(crate) reading: Reading,
-    pub(crate) outcome: Outcome,
-    /// The begin and the end of the read on the monotonic clock, in nanoseconds.
-    pub(crate) began_ns: u64,
-    pub(crate) ended_ns: u64,
+pub struct FinishedRead {
+    /// The values.
+    pub reading: Reading,
+    /// Its result.
+    pub outcome: Outcome,
+    /// The begin of the read on the monotonic clock, in nanoseconds.
+    pub began_ns: u64,
+    /// The end of the read on the monotonic clock, in nanoseconds.
+    pub ended_ns: u64,
     /// The end of the read by the wall clock, in microseconds.
-    pub(crate) ended_us: i64,
+    pub ended_us: i64,
     /// The CPU time that it took, in nanoseconds.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
 }
 
 /// The mailbox between a source and its thread. At most one read is under way.
@@ -140,8 +144,11 @@ impl ThreadedSource {
         Ok(Self { mailbox, slots, is_lasting, refresh_interval })
     }
 
-    /// Requests a read into `reading`; `finished` signals its end. Returns the buffer if a read is under way.
-    pub(crate) fn request(&self, reading: Reading, finished: &Arc<FinishedReads>) -> Result<(), Reading> {
+    /// Requests a read into `reading`; `finished` signals its end.
+    ///
+    /// # Errors
+    /// Returns the buffer if a read is under way.
+    pub fn request(&self, reading: Reading, finished: &Arc<FinishedReads>) -> Result<(), Reading> {
         let request = Request { reading, finished: Arc::clone(finished) };
         self.mailbox.request.push(request).map_err(|refused| refused.reading)?;
         self.mailbox.timer.notify();
@@ -149,7 +156,7 @@ impl ThreadedSource {
     }
 
     /// Returns the read that has finished, if any.
-    pub(crate) fn take_finished(&self) -> Option<FinishedRead> {
+    pub fn take_finished(&self) -> Option<FinishedRead> {
         self.mailbox.result.pop()
     }
 
@@ -206,12 +213,14 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
     }
 }
 
-/// The reads between those that are requested, of a source that would lose counts without them. Their values are not recorded.
+/// The reads between those that are requested, of a source that would lose counts without them. Their values are not
+/// recorded.
 #[derive(Debug)]
 struct ReadsBetween {
     /// The time between two reads, in nanoseconds; none if the source needs none.
     interval_ns: Option<u64>,
-    /// The time of the last read on the monotonic clock; none before the first requested one.
+    /// The time of the last read on the monotonic clock; none before the first requested one. A source without slots
+    /// begins with that of its start.
     last_ns: Option<u64>,
     /// The CPU time of the reads since the last requested one, in nanoseconds.
     cpu_ns: u64,
@@ -223,7 +232,9 @@ impl ReadsBetween {
         // Half of the longest time leaves room for a thread that is not scheduled for a while.
         let interval_ns = source.longest_gap_ns().map(|longest_ns| longest_ns / 2);
         let reading = Reading::absent(source.slots().len());
-        Self { interval_ns, last_ns: None, cpu_ns: 0, reading }
+        // A source without slots, which only looks for something, is never requested.
+        let last_ns = source.slots().is_empty().then(clock::monotonic_ns);
+        Self { interval_ns, last_ns, cpu_ns: 0, reading }
     }
 
     fn due_ns(&self) -> Option<u64> {
@@ -326,6 +337,15 @@ mod tests {
             self.release.recv().ok();
             self.interval = Some(Period::SECOND);
         }
+    }
+
+    /// With 8 GPUs, 4 adapters and all sensors a node had more than 32 sources, so that those of the GPUs found no thread.
+    #[test]
+    fn the_sources_of_a_large_node_can_be_opened_anew() {
+        let source = || CountingSource { reads: Arc::default(), longest_gap_ns: None };
+        let all: Result<Vec<_>, _> =
+            (0..128).map(|_| ThreadedSource::start("counting", Box::new(source()))).collect();
+        assert_eq!(all.map_or(0, |all| all.len()), 128);
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! The typed result of one read of one source.
+//!
+//! A value is present, absent (it was due, and could not be read), or lacking: its device does not have it.
 
 /// One value for each slot of a source, or none where it is absent.
 #[derive(Debug, Default, Clone)]
@@ -7,18 +9,32 @@ pub struct Reading {
     bits: Vec<u64>,
     is_present: Vec<bool>,
     present: usize,
+    /// The slots whose values the device does not have.
+    is_lacking: Vec<bool>,
+    lacking: usize,
 }
 
 impl Reading {
     /// Creates a reading of `slots` absent values.
     pub fn absent(slots: usize) -> Self {
-        Self { bits: vec![0; slots], is_present: vec![false; slots], present: 0 }
+        let nothing = vec![false; slots];
+        Self {
+            bits: vec![0; slots],
+            is_present: nothing.clone(),
+            present: 0,
+            is_lacking: nothing,
+            lacking: 0,
+        }
     }
 
     /// Makes all values absent, and keeps the memory.
     pub fn clear(&mut self) {
         self.is_present.fill(false);
         self.present = 0;
+        if self.lacking > 0 {
+            self.is_lacking.fill(false);
+            self.lacking = 0;
+        }
     }
 
     /// Sets the value of a slot; slots beyond the end are ignored.
@@ -28,6 +44,24 @@ impl Reading {
             *place = bits;
             self.present += usize::from(!std::mem::replace(is_present, true));
         }
+    }
+
+    /// Records that the device does not have the value of a slot now, so that none was due. Slots beyond the end are
+    /// ignored.
+    pub fn set_lacking(&mut self, slot: u32) {
+        if let Some(is_lacking) = self.is_lacking.get_mut(slot as usize) {
+            self.lacking += usize::from(!std::mem::replace(is_lacking, true));
+        }
+    }
+
+    /// Returns true if the device does not have the value of a slot.
+    pub fn is_lacking(&self, slot: u32) -> bool {
+        self.lacking > 0 && self.is_lacking.get(slot as usize) == Some(&true)
+    }
+
+    /// Returns true if the device does not have the value of any slot.
+    pub(crate) const fn has_lacking(&self) -> bool {
+        self.lacking > 0
     }
 
     /// Returns the bits of the value of a slot, if it is present.
@@ -75,5 +109,20 @@ mod tests {
         reading.clear();
         assert_eq!((reading.get(1), reading.whole()), (None, None));
         assert_eq!(Reading::default().whole(), Some(&[][..]));
+    }
+
+    #[test]
+    fn values_are_lacking_until_all_are_cleared() {
+        let mut reading = Reading::absent(2);
+        assert!(!reading.has_lacking());
+        reading.set_lacking(1);
+        reading.set_lacking(2);
+        assert_eq!(
+            ([0, 1, 2].map(|slot| reading.is_lacking(slot)), reading.get(1)),
+            ([false, true, false], None)
+        );
+        assert!(reading.has_lacking());
+        reading.clear();
+        assert!(!reading.has_lacking() && !reading.is_lacking(1));
     }
 }

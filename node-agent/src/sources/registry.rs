@@ -26,10 +26,13 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::rapl::RaplKind,
     &super::ipmi::IpmiKind,
     &super::lustre::LustreKind,
+    &super::lustre::LustreJobsKind,
     &super::nfs::NfsKind,
     &super::gpfs::GpfsKind,
     &super::nvidia::NvidiaKind,
     &super::nvidia::NvidiaJobKind,
+    &super::drm::DrmKind,
+    &super::drm::AmdgpuKind,
     &super::agent_self::AgentKind,
 ];
 

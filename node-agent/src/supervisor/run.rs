@@ -21,6 +21,7 @@ use super::{calibrator, notices, processes, view};
 use crate::admission::{Admission, AdmissionEvent, ExerciseTimes, LeaseOrigin};
 use crate::cgroups::Mounts;
 use crate::config::AgentConfig;
+use crate::file_pages::{self, Release};
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
@@ -47,6 +48,7 @@ pub(crate) struct Supervisor {
     config: AgentConfig,
     core: Dispatcher,
     cpu_meter: CpuMeter,
+    release: Release,
     placement: Placement,
     rights: watch::Sender<Rights>,
 }
@@ -80,7 +82,7 @@ impl Supervisor {
             lifecycle,
             Edge::new(&config, mounts, cpus, shared),
         );
-        Self { config, core, cpu_meter: CpuMeter::default(), placement, rights }
+        Self { config, core, cpu_meter: CpuMeter::default(), release: Release::default(), placement, rights }
     }
 
     /// Returns the watcher of exits, for a thread of its own; none if it is unavailable.
@@ -153,6 +155,7 @@ impl Supervisor {
                 _ = waits.rescan.tick() => self.rescan().await,
                 _ = waits.measure_cpu.tick() => {
                     self.measure_cpu().await;
+                    self.release_pages();
                     if self.is_idle() {
                         break;
                     }
@@ -238,6 +241,13 @@ impl Supervisor {
         if Admission::next_expiry_ns(&self.core.targets).is_some() {
             let read_times = self.core.edge.shared.stats_cache.read_times();
             self.core.admission(AdmissionEvent::CpuMeasured(used_percent, read_times)).await;
+        }
+    }
+
+    /// Unmaps the pages of the program that only the start or the opening of sources has used.
+    fn release_pages(&mut self) {
+        if self.release.is_due(self.core.edge.shared.counters.sources.load(Relaxed)) {
+            file_pages::release();
         }
     }
 

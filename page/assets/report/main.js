@@ -41,7 +41,7 @@ function build(data, place) {
     figures.forEach((figure) => figure.begin());
     axis.changed();
     new ResizeObserver(() => figures.forEach((figure) => figure.resize())).observe(place);
-    const print = (printing) => { isPrinting = printing; redraw(); };
+    const print = (printing) => { setPrinting(printing); redraw(); };
     addEventListener("beforeprint", () => print(true));
     addEventListener("afterprint", () => print(false));
     prefersDark.addEventListener("change", redraw);

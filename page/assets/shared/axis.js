@@ -1,10 +1,13 @@
 // The axis of time that all charts share: its range, its ticks and its cursor.
 
+import { clockText, dateText, duration } from "./text.js";
+import { colours } from "./theme.js";
+
 const STEPS = [1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30,
     60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
 
 /** Creates the axis. The time of the job may grow. */
-function timeAxis(data) {
+export function timeAxis(data) {
     const axis = { range: [0, data.span_s], isClock: true, step: 1, plots: new Set(), listeners: [] };
 
     /** Sets the range of all charts, within the time of the job. */
@@ -52,7 +55,7 @@ function timeAxis(data) {
 }
 
 /** Lets the keys + - 0 and the arrows change the range. */
-function bindKeys(target, axis, more = {}) {
+export function bindKeys(target, axis, more = {}) {
     target.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.altKey || event.metaKey) return;
         const actions = {
@@ -67,7 +70,7 @@ function bindKeys(target, axis, more = {}) {
 }
 
 /** Returns the options that all charts have in common. */
-function baseOptions(data, axis, size) {
+export function baseOptions(data, axis, size) {
     const paint = colours();
     const font = "12px system-ui, sans-serif";
     const common = { stroke: paint.text, font, grid: { stroke: paint.grid, width: 1 }, ticks: { stroke: paint.grid, width: 1, size: 5 } };
@@ -104,7 +107,7 @@ function baseOptions(data, axis, size) {
 }
 
 /** Draws the phases behind a chart, with their names where there is room. */
-function drawPhases(plot, data, hasNames) {
+export function drawPhases(plot, data, hasNames) {
     const { ctx, bbox } = plot;
     const paint = colours();
     ctx.save();
@@ -157,7 +160,7 @@ function fitted(ctx, text, room) {
 }
 
 /** Returns the names of the phases and marks at a time. */
-function phasesAt(data, seconds) {
+export function phasesAt(data, seconds) {
     const bands = data.bands.filter((band) => band.begin_s <= seconds && seconds <= band.end_s).map((band) => band.name);
     const near = data.span_s / 200;
     const marks = data.marks.filter((mark) => Math.abs(mark.at_s - seconds) < near).map((mark) => mark.name);

@@ -1,7 +1,9 @@
 // The controls of the axis of time, and the legend of the phases.
 
+import { drawing, element, zoneText } from "./text.js";
+
 /** Creates the controls of the axis of time. */
-function axisControls(data, axis, redraw) {
+export function axisControls(data, axis, redraw) {
     const button = (text, label, action) => {
         const made = element("button", { type: "button", title: label }, text);
         made.setAttribute("aria-label", label);
@@ -31,7 +33,7 @@ function axisControls(data, axis, redraw) {
 }
 
 /** Lists the phases with their colours. */
-function phaseLegend(data) {
+export function phaseLegend(data) {
     const names = [...data.phaseColours.keys()];
     const items = names.slice(0, 40).map((name) => {
         const chip = drawing("svg", { viewBox: "0 0 10 10", class: "chip", "aria-hidden": "true" },

@@ -1,5 +1,10 @@
 // Charts over time: the range over nodes, or of one node, as an area with a line in the middle.
 
+import { baseOptions, bindKeys, drawPhases, phasesAt } from "./axis.js";
+import { element, tickText, valueText } from "./text.js";
+import { colours, isPrinting, onPaper, plotWidth } from "./theme.js";
+import uPlot from "../uplot/module.js";
+
 const CHART_HEIGHT = 190;
 const PAPER_HEIGHT = 150;
 
@@ -9,7 +14,7 @@ function lineNames(data) {
 }
 
 /** Describes a chart in words. */
-function summaryText(data, chart) {
+export function summaryText(data, chart) {
     const { min, mean, max } = chart.extent;
     const [low, middle, high] = [min, mean, max].map((value) => valueText(chart.unit, value));
     const of = data.is_of_one_node ? "" : ` on ${data.rows.reduce((sum, row) => sum + row.nodes, 0)} nodes`;
@@ -17,7 +22,7 @@ function summaryText(data, chart) {
 }
 
 /** Returns the position of the time that is nearest to another one; times ascend. */
-function nearest(times, seconds) {
+export function nearest(times, seconds) {
     let [low, high] = [0, times.length - 1];
     while (high - low > 1) {
         const middle = (low + high) >> 1;
@@ -31,7 +36,7 @@ function nearest(times, seconds) {
  * Creates the figure of a chart. `chart.course()` returns the times in seconds since the start, and three lines; `isRaw` in it tells that its points are
  * samples.
  */
-function chartFigure(data, axis, chart) {
+export function chartFigure(data, axis, chart) {
     const heading = element("h3", {}, chart.title);
     if (chart.unitText) heading.append(" ", element("span", { className: "unit" }, chart.unitText));
     const readout = element("p", { className: "readout" });

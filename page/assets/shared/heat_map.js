@@ -1,12 +1,18 @@
 // The heat map: nodes by time.
 
+import { baseOptions, bindKeys } from "./axis.js";
+import { summaryText } from "./course.js";
+import { element, valueText } from "./text.js";
+import { colours, plotWidth, viridis } from "./theme.js";
+import uPlot from "../uplot/module.js";
+
 /** Returns the name of a row of a heat map. */
 function rowName(row) {
     return row.nodes > 1 ? `${row.first} … ${row.last} (mean of ${row.nodes})` : row.first;
 }
 
 /** Creates the figure of the heat map. `chart.cells()` returns the values by row and column, and the time of the columns, in seconds since the start. */
-function heatFigure(data, axis) {
+export function heatFigure(data, axis) {
     const charts = data.charts.filter((chart) => chart.heat);
     let chart = charts[0];
     let cells = { values: [], columns: 1, begin_s: 0, end_s: 1 };
@@ -187,7 +193,7 @@ function shortName(name, letters) {
 }
 
 /** Returns a selection of a quantity. */
-function quantityChoice(label, charts, chosen) {
+export function quantityChoice(label, charts, chosen) {
     const groups = [["Important", (chart) => chart.is_main], ["All metrics", (chart) => !chart.is_main]];
     const select = element("select");
     for (const [name, belongs] of groups) {

@@ -1,7 +1,7 @@
 // Numbers and times as text, and elements of the page.
 
 /** Returns an element with properties and children. Text is never interpreted as markup. */
-function element(name, properties = {}, ...children) {
+export function element(name, properties = {}, ...children) {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(properties)) {
         if (key in made && key !== "list") made[key] = value;
@@ -15,7 +15,7 @@ function element(name, properties = {}, ...children) {
 const SVG = document.querySelector("svg").namespaceURI;
 
 /** Returns an element of SVG with attributes and children. */
-function drawing(name, attributes = {}, ...children) {
+export function drawing(name, attributes = {}, ...children) {
     const made = document.createElementNS(SVG, name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     made.append(...children);
@@ -23,7 +23,7 @@ function drawing(name, attributes = {}, ...children) {
 }
 
 /** Formats a number with three significant digits. */
-function threeDigits(value) {
+export function threeDigits(value) {
     const size = Math.abs(value);
     if (size === 0) return "0";
     if (size >= 1e15 || size < 1e-4) return value.toExponential(2);
@@ -40,16 +40,16 @@ function withPrefix(value, base, prefixes, unit) {
     return `${threeDigits(value)} ${prefixes[position]}${unit}`.trimEnd();
 }
 
-function bytes(value) {
+export function bytes(value) {
     return withPrefix(value, 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi"], "B");
 }
 
-function plainNumber(value) {
+export function plainNumber(value) {
     return Math.abs(value) < 1e4 ? threeDigits(value) : withPrefix(value, 1000, ["", "k", "M", "G", "T"], "").replace(" ", "");
 }
 
 /** Formats seconds as a duration. */
-function duration(seconds) {
+export function duration(seconds) {
     const size = Math.abs(seconds);
     if (size === 0) return "0 s";
     if (size < 1e-3) return `${threeDigits(seconds * 1e6)} µs`;
@@ -67,7 +67,7 @@ function duration(seconds) {
 }
 
 /** Formats a value of a quantity. */
-function valueText(unit, value) {
+export function valueText(unit, value) {
     if (value === null || value === undefined || Number.isNaN(value)) return "–";
     switch (unit) {
         case "bytes": return bytes(value);
@@ -83,12 +83,12 @@ function valueText(unit, value) {
 }
 
 /** Formats a tick of an axis: without needless zeros. */
-function tickText(unit, value) {
+export function tickText(unit, value) {
     return valueText(unit, value).replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
 }
 
 /** Returns the unit as it is shown in a title. */
-function unitText(unit) {
+export function unitText(unit) {
     const shown = { "s/s": "% of the time", "percent": "%", "celsius": "°C", "count": "", "labelled": "", "nanoseconds": "time" };
     return unit in shown ? shown[unit] : unit;
 }
@@ -96,7 +96,7 @@ function unitText(unit) {
 const twoDigits = (value) => String(value).padStart(2, "0");
 
 /** Formats a time in the reader's zone, with the parts that a step between two times needs. */
-function clockText(seconds, step) {
+export function clockText(seconds, step) {
     const time = new Date(seconds * 1000);
     const day = `${time.getFullYear()}-${twoDigits(time.getMonth() + 1)}-${twoDigits(time.getDate())}`;
     if (step >= 86400) return day.slice(5);
@@ -109,13 +109,13 @@ function clockText(seconds, step) {
 }
 
 /** Formats a date and a time in the reader's zone. */
-function dateText(seconds) {
+export function dateText(seconds) {
     const time = new Date(seconds * 1000);
     return `${time.getFullYear()}-${clockText(seconds, 86400)} ${clockText(seconds, 1)}`;
 }
 
 /** Returns the reader's zone at a time, as `UTC+01:00`. */
-function zoneText(seconds) {
+export function zoneText(seconds) {
     const minutes = -new Date(seconds * 1000).getTimezoneOffset();
     const size = Math.abs(minutes);
     return `UTC${minutes < 0 ? "−" : "+"}${twoDigits(Math.floor(size / 60))}:${twoDigits(size % 60)}`;

@@ -1,11 +1,16 @@
 // Colours of the canvases: light or dark as the reader prefers, light on paper.
 
-const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-const onPaper = matchMedia("print");
-let isPrinting = false;
+export const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+export const onPaper = matchMedia("print");
+export let isPrinting = false;
+
+/** States whether the page is drawn for paper, whatever the medium. */
+export function setPrinting(printing) {
+    isPrinting = printing;
+}
 
 /** Returns the colours that apply now. */
-function colours() {
+export function colours() {
     const dark = prefersDark.matches && !onPaper.matches && !isPrinting;
     return dark
         ? { text: "#aeb8c2", grid: "#2b333b", line: "#6cb2eb", range: "rgba(108,178,235,0.24)", low: "#4f7fa8", mark: "#e3a04f", missing: "#1b2127", ink: "#e6ebf0" }
@@ -16,13 +21,13 @@ function colours() {
 const PAPER_WIDTH = 670;
 
 /** Returns the width of a chart in its place. */
-function plotWidth(place) {
+export function plotWidth(place) {
     const isPaper = isPrinting || onPaper.matches;
     return Math.max(isPaper ? Math.min(place.clientWidth, PAPER_WIDTH) : place.clientWidth, 200);
 }
 
 /** The colours of phases (Okabe and Ito), which differ for readers with any colour vision. */
-const PHASE_COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#f0e442", "#0072b2"];
+export const PHASE_COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#f0e442", "#0072b2"];
 
 /** Points of the colour map viridis, from the smallest value to the largest. */
 const VIRIDIS = [
@@ -31,7 +36,7 @@ const VIRIDIS = [
 ];
 
 /** Returns the colour of a share between 0 and 1. */
-function viridis(share) {
+export function viridis(share) {
     const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
     const low = Math.min(Math.floor(position), VIRIDIS.length - 2);
     const part = position - low;

@@ -27,6 +27,8 @@ pub struct Metric {
     pub help: &'static str,
     /// The longest lag of its values behind the counted quantity, if it differs from that of the origins.
     granularity: Option<Period>,
+    /// True for a perf event with a series for each CPU, instead of their sum.
+    pub is_per_cpu: bool,
 }
 
 /// The targets for which a metric exists.
@@ -49,7 +51,17 @@ impl Metric {
         origins: &'static [Origin],
         help: &'static str,
     ) -> Self {
-        Self { name, unit, kind, number: Number::Unsigned, scope, origins, help, granularity: None }
+        Self {
+            name,
+            unit,
+            kind,
+            number: Number::Unsigned,
+            scope,
+            origins,
+            help,
+            granularity: None,
+            is_per_cpu: false,
+        }
     }
 
     /// Returns the time within which a counter is accurate: its increase over a window is that of the
@@ -87,6 +99,11 @@ impl Metric {
     /// granularity of its origins.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
+    }
+
+    /// Returns the same metric with a series for each CPU.
+    pub(crate) const fn per_cpu(self) -> Self {
+        Self { is_per_cpu: true, ..self }
     }
 
     /// Returns the same metric with doubles as values.

@@ -21,7 +21,8 @@ pub struct TextFile {
     /// True if the file excludes descendants of the cgroup, so that a job's value is the sum over its cgroup
     /// and all descendants.
     pub is_local: bool,
-    /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is [`Form::Values`].
+    /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is
+    /// [`Form::Values`].
     pub is_blocking: bool,
     /// True if one thread reads this blocking file of all devices, because there may be hundreds of them, and devices
     /// are not watched for. Otherwise each directory has a thread.
@@ -31,6 +32,9 @@ pub struct TextFile {
     /// The file of the same directory that states how often the hardware updates the values of a blocking file. Shorter
     /// periods are granted at that interval.
     pub refresh_file: Option<RefreshFile>,
+    /// The longest time between two reads of a blocking file that loses no counts, as of a counter whose driver adds up
+    /// a hardware counter at each read. Its thread reads in between where deadlines are further apart.
+    pub longest_gap: Option<Period>,
 }
 
 /// A file that states how often hardware updates its values. The source's thread reads it once. A file that is missing
@@ -52,7 +56,8 @@ pub enum RefreshUnit {
     Hertz,
 }
 
-/// Devices, by the beginning of their names. Drivers differ in the units of the same file, and in the files that they fill.
+/// Devices, by the beginning of their names. Drivers differ in the units of the same file, and in the files that they
+/// fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
     /// All of them.
@@ -195,6 +200,7 @@ impl TextFile {
             is_joined: false,
             label_files: &[],
             refresh_file: None,
+            longest_gap: None,
         }
     }
 
@@ -254,8 +260,13 @@ impl TextFile {
         Self { refresh_file: Some(RefreshFile { name, unit }), ..self }
     }
 
-    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's path does
-    /// not match it.
+    /// Returns the same file with a counter that loses counts when it is not read for longer than this.
+    pub(crate) const fn read_within(self, longest_gap: Period) -> Self {
+        Self { longest_gap: Some(longest_gap), ..self }
+    }
+
+    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's
+    /// path does not match it.
     pub fn path_labels_of(&self, relative: &str) -> Option<Vec<(String, String)>> {
         let mut found = relative.split('/');
         let mut keys = self.path_labels.iter();
@@ -273,8 +284,8 @@ impl TextFile {
     }
 }
 
-/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and otherwise the text
-/// that the `*` stands for, if there is one.
+/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and otherwise
+/// the text that the `*` stands for, if there is one.
 pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a str>> {
     let Some((before, after)) = pattern.split_once('*') else {
         return (pattern == component).then_some(None);

@@ -11,6 +11,7 @@ use super::fields::{self, Fields, identifier, invalid};
 use super::reading::ReadSession;
 use super::refusal::Refusal;
 use super::registry::VERBS;
+use super::tokens::TokenList;
 use super::verb::Remote;
 use crate::ledger::{JobDetails, JobFacts};
 use crate::period::Period;
@@ -32,6 +33,8 @@ pub enum CollectorAnswer {
     Done {},
     /// A session of reading begins: queries may follow, in the form of [`crate::read`].
     Reading(ReadSession),
+    /// The tokens of the HTTP API that the request is about.
+    Tokens(TokenList),
     /// The request is refused by the collector, and was not sent to any agent.
     Refused(Refusal),
 }

@@ -10,6 +10,7 @@ mod fields;
 mod reading;
 mod refusal;
 mod registry;
+mod tokens;
 mod verb;
 mod verbs;
 
@@ -20,4 +21,7 @@ pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_id
 pub use self::reading::{ReadAccess, ReadRequest, ReadSession};
 pub use self::refusal::{PredictedCost, Refusal, UnavailableGroup};
 pub use self::registry::*;
+pub use self::tokens::{
+    CreateTokenRequest, ListTokensRequest, RevokeTokensRequest, Scope, TokenInfo, TokenList, TokenRequest,
+};
 pub use self::verb::{Access, Remote, Verb, VerbInfo};

@@ -181,6 +181,11 @@ pub enum Query {
         /// The maximum number.
         limit: u32,
     },
+    /// The newest session of the agent of each node that sent something after a time.
+    Agents {
+        /// The time, in nanoseconds since the epoch.
+        since_ns: i64,
+    },
     /// The finest rollup that has all of a job; no row if its samples are complete.
     FinestRollup {
         /// The job.
@@ -192,7 +197,7 @@ pub enum Query {
 
 impl Query {
     /// The names of all queries.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 16] = [
         "jobs",
         "candidate_ids",
         "series",
@@ -207,6 +212,7 @@ impl Query {
         "marks",
         "losses",
         "last_losses",
+        "agents",
         "finest_rollup",
     ];
 
@@ -227,6 +233,7 @@ impl Query {
             Self::Marks { .. } => "marks",
             Self::Losses { .. } => "losses",
             Self::LastLosses { .. } => "last_losses",
+            Self::Agents { .. } => "agents",
             Self::FinestRollup { .. } => "finest_rollup",
         }
     }
@@ -267,6 +274,7 @@ impl Query {
             | Self::Buckets { .. }
             | Self::Jobs(_)
             | Self::LastLosses { .. }
+            | Self::Agents { .. }
             | Self::CandidateIds { .. }
             | Self::Series { .. }
             | Self::NodeSeries { .. }

@@ -260,6 +260,37 @@ pub struct LossRow {
     pub last_time_ns: i64,
 }
 
+/// The newest session of the agent of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentRow {
+    /// The node.
+    pub node: String,
+    /// The session.
+    pub session_id: String,
+    /// The version of the agent.
+    pub version: String,
+    /// The start of the session by the clock of the node, in nanoseconds since the epoch.
+    pub started_ns: i64,
+    /// The time of the last frame by the clock of a collector, in nanoseconds since the epoch.
+    pub last_seen_ns: i64,
+    /// The time of the newest sample by the clock of the node, in nanoseconds since the epoch; none before the first.
+    pub last_sample_ns: Option<i64>,
+    /// The end of the session, in nanoseconds since the epoch; none while it lasts.
+    pub ended_ns: Option<i64>,
+    /// The reason of the end.
+    pub end_reason: Option<String>,
+    /// The samples of the node's own sources that were due in the session.
+    pub due: u64,
+    /// Those that were taken.
+    pub taken: u64,
+    /// Those that were taken late.
+    pub late: u64,
+    /// Those that were missed.
+    pub missed: u64,
+    /// The samples of the node that were lost after the time of the query.
+    pub lost: u64,
+}
+
 /// Rows of one type, as they are passed on: a query has any number of blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RowBlock {
@@ -289,6 +320,8 @@ pub enum RowBlock {
     JobIds(Vec<String>),
     /// The times of a job on its nodes.
     JobNodes(Vec<JobNodeRow>),
+    /// Sessions of agents.
+    Agents(Vec<AgentRow>),
 }
 
 /// A type of row, which has one form of block.
@@ -328,6 +361,7 @@ read_rows! {
     Rollup => Rollups,
     String => JobIds,
     JobNodeRow => JobNodes,
+    AgentRow => Agents,
 }
 
 impl RowBlock {
@@ -347,6 +381,7 @@ impl RowBlock {
             Self::Rollups(rows) => rows.len(),
             Self::JobIds(rows) => rows.len(),
             Self::JobNodes(rows) => rows.len(),
+            Self::Agents(rows) => rows.len(),
         }
     }
 

@@ -1,4 +1,4 @@
--- Version 8 for PostgreSQL and TimescaleDB: the rights on the energy of jobs and on the values of charts.
+-- Version 8 for PostgreSQL and TimescaleDB: the rights on the energy of jobs, on the values of charts and on tokens.
 
 -- Creates the roles of version 7, and grants those that read the views their rights on what later versions added. Returns the roles that are
 -- missing because this user must not create any; then an administrator calls it.
@@ -13,6 +13,10 @@ BEGIN
         EXECUTE format('GRANT SELECT ON energy_by_job TO %I', role);
         EXECUTE format('GRANT EXECUTE ON FUNCTION polymeter_own_energy TO %I', role);
     END LOOP;
+    -- Only collectors read the tokens of the API.
+    IF NOT 'polymeter_reader' = ANY (missing) THEN
+        REVOKE SELECT ON api_token FROM polymeter_reader;
+    END IF;
     RETURN missing;
 END
 $$;

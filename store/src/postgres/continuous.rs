@@ -17,7 +17,7 @@ pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/7_rollups_co
 
 /// Refreshes all that was written since the last refresh, however old.
 pub(super) const REFRESH_ALL: Task =
-    Task { name: "refresh the rollups", rounds: 60, run: |connection, stop| refresh(connection, stop, ALL) };
+    Task { name: "refresh the rollups", rounds: 10, run: |connection, stop| refresh(connection, stop, ALL) };
 
 /// Refreshes the buckets that were completed since the last refresh.
 pub(super) const REFRESH_RECENT: Task = Task {

@@ -35,6 +35,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
         include_str!("../../schema/postgres/8_plan_levels.sql"),
         include_str!("../../schema/postgres/8_energy.sql"),
         include_str!("../../schema/postgres/8_charts.sql"),
+        include_str!("../../schema/postgres/8_tokens.sql"),
         include_str!("../../schema/postgres/8_roles.sql")
     ),
 ];

@@ -21,6 +21,7 @@ mod server;
 mod statement;
 mod timescale;
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -126,6 +127,9 @@ impl From<tokio_postgres::Error> for DatabaseError {
                     || error.code().code() == "23514" && error.constraint().is_some() =>
             {
                 ErrorKind::BadRow
+            }
+            None if error.is_closed() || error.source().is_some_and(<dyn Error>::is::<std::io::Error>) => {
+                ErrorKind::Unreachable
             }
             Some(_) | None => ErrorKind::Other,
         };

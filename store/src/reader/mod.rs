@@ -4,6 +4,7 @@
 //! partitions and chunks. Rows of samples are streamed.
 
 mod access;
+mod agents;
 mod connection;
 mod cover;
 mod history;
@@ -15,8 +16,8 @@ mod samples;
 mod series;
 
 pub use polymeter_proto::read::{
-    BucketRow, CpusRow, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, Query,
-    RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    AgentRow, BucketRow, CpusRow, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow,
+    Query, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 
 pub use self::access::{Access, GuardedReader};

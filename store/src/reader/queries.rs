@@ -6,7 +6,7 @@ use polymeter_proto::read::{Query, ReadRow, RowBlock};
 
 use super::connection::Reader;
 use super::read::{Read, SeriesScope};
-use super::{history, series};
+use super::{agents, history, series};
 use crate::StoreError;
 
 /// The number of rows without text in a block.
@@ -23,6 +23,7 @@ impl Read for Reader {
             Query::CandidateIds { job_id, owner_uid } => pass(self.candidate_ids(job_id, *owner_uid)?, each),
             Query::Cpus { job_key } => pass(self.cpus(*job_key)?, each),
             Query::LastLosses { limit } => pass(self.last_losses(*limit)?, each),
+            Query::Agents { since_ns } => return self.blocks(&agents::agents_since(*since_ns), each),
             Query::FinestRollup { job_key, started_ns } => {
                 pass(self.finest_rollup_of(*job_key, *started_ns)?.into_iter().collect(), each);
             }

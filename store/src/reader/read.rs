@@ -3,8 +3,8 @@
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
-    BucketRow, CpusRow, IdRanges, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow,
-    Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow,
+    PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 
 use crate::StoreError;
@@ -239,6 +239,14 @@ impl dyn Read + '_ {
     /// Returns an error if the store fails.
     pub fn last_losses(&mut self, limit: u32) -> Result<Vec<LossRow>, StoreError> {
         self.collect(&Query::LastLosses { limit })
+    }
+
+    /// Returns the newest session of the agent of each node that sent something after a time, sorted by node.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn agents(&mut self, since_ns: i64) -> Result<Vec<AgentRow>, StoreError> {
+        self.collect(&Query::Agents { since_ns })
     }
 
     /// Returns the finest rollup that has all of a job; none if its samples are complete.

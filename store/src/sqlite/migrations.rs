@@ -30,7 +30,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
         include_str!("../../schema/sqlite/8_jobs.sql"),
         include_str!("../../schema/sqlite/8_job_ends.sql"),
         include_str!("../../schema/sqlite/8_plan_levels.sql"),
-        include_str!("../../schema/sqlite/8_energy.sql")
+        include_str!("../../schema/sqlite/8_energy.sql"),
+        include_str!("../../schema/sqlite/8_tokens.sql")
     ),
 ];
 

@@ -150,17 +150,17 @@ fn end_whole_jobs(
     job_end_queue::add(connection, ended.into_iter().map(|mut row| row.integer()).collect())
 }
 
-/// Ends jobs whose agents were lost before `cutoff`, at the time of their last message.
+/// Ends jobs whose agents were lost before `cutoff`, at the time of their last message. Returns their keys.
 pub(super) fn end_lost_jobs(
     connection: &mut dyn Connection,
     cutoff: &Value<'_>,
     queue: EndQueue,
-) -> Result<(), DatabaseError> {
+) -> Result<Vec<i64>, DatabaseError> {
     let select = format!("SELECT DISTINCT job_node.job_key {LOST}");
     let rows = connection.query(&select, std::slice::from_ref(cutoff))?;
     let keys: Vec<_> = rows.into_iter().map(|mut row: Row| row.integer()).collect();
     if keys.is_empty() {
-        return Ok(());
+        return Ok(keys);
     }
     lock(connection, keys.clone())?;
     let update = format!(
@@ -170,5 +170,6 @@ pub(super) fn end_lost_jobs(
          WHERE its.ended IS NULL AND (its.job_key, its.node) IN (SELECT job_node.job_key, job_node.node {LOST})"
     );
     connection.execute(&update, std::slice::from_ref(cutoff))?;
-    end_whole_jobs(connection, keys, queue)
+    end_whole_jobs(connection, keys.clone(), queue)?;
+    Ok(keys)
 }

@@ -80,11 +80,11 @@ impl Store {
     }
 
     /// Ends the sessions that have been silent since `cutoff_us`, and their jobs. Both times are the
-    /// collector's, in microseconds since the epoch.
+    /// collector's, in microseconds since the epoch. Returns the keys of the jobs that it ended on a node.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
+    pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<Vec<i64>, StoreError> {
         let (cutoff, now) = (Value::time(cutoff_us), Value::time(now_us));
         let queue = self.queue;
         let end = |connection: &mut dyn Connection| sessions::end_silent(connection, &cutoff, &now, queue);

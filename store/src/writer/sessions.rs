@@ -211,13 +211,13 @@ pub(super) fn end_superseded(
 }
 
 /// Ends sessions that have been silent since `cutoff`, and the jobs of sessions that ended before it, unless
-/// another session tracks them.
+/// another session tracks them. Returns the keys of these jobs.
 pub(super) fn end_silent(
     connection: &mut dyn Connection,
     cutoff: &Value<'_>,
     now: &Value<'_>,
     queue: EndQueue,
-) -> Result<(), DatabaseError> {
+) -> Result<Vec<i64>, DatabaseError> {
     let select = format!(
         "SELECT old.session_id, least($2, {NEXT_SESSION}) FROM session AS old
          WHERE old.ended IS NULL AND old.last_seen < $1 ORDER BY old.session_id{{skip_locked}}"

@@ -12,8 +12,9 @@ use std::path::Path;
 use std::thread;
 
 use clap::Parser;
-use polymeter_benches::clock::{SECOND_NS, now_ns, wall_us};
+use polymeter_benches::clock::{now_ns, wall_us};
 use polymeter_benches::collector::Collector;
+use polymeter_benches::delivery::deliver;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::mock::{MockAgent, Script};
 use polymeter_benches::recording::RECORDED;
@@ -22,7 +23,6 @@ use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::Encoder;
-use polymeter_proto::wire::message::ToAgent;
 
 use self::taken::Taken;
 
@@ -47,12 +47,6 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
 }
-
-/// The timeout for the acknowledgement of all frames, in seconds.
-const PATIENCE_S: u64 = 600;
-
-/// The time without an acknowledgement after which an agent sends its frames again, in milliseconds.
-const AGAIN_MS: i64 = 10_000;
 
 fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
@@ -168,30 +162,4 @@ fn collected(kind: Kind, script: &Script, agents: Vec<MockAgent>) -> Result<Take
         return Err(format!("{samples} samples were acknowledged, and {stored} are stored").into());
     }
     Ok(Taken { bytes: store.bytes()?, ..taken })
-}
-
-/// Sends all frames of an agent, and waits for their acknowledgement.
-fn deliver(
-    context: &zmq::Context,
-    endpoint: &str,
-    script: &Script,
-    mut agent: MockAgent,
-) -> Result<(), Box<dyn Error>> {
-    let socket = context.socket(zmq::DEALER)?;
-    socket.set_linger(0)?;
-    socket.connect(endpoint)?;
-    let end_ns = now_ns() + PATIENCE_S * SECOND_NS;
-    agent.unacknowledged(0).iter().try_for_each(|frame| socket.send(frame, 0))?;
-    while !agent.is_settled() {
-        let messages = if socket.poll(zmq::POLLIN, AGAIN_MS)? > 0 {
-            agent.hear(script, &ToAgent::decode(&socket.recv_bytes(0)?)?)?
-        } else {
-            agent.unacknowledged(0)
-        };
-        messages.iter().try_for_each(|message| socket.send(message, 0))?;
-        if now_ns() > end_ns {
-            return Err(format!("the store does not acknowledge within {PATIENCE_S} s").into());
-        }
-    }
-    Ok(())
 }

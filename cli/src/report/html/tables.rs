@@ -148,14 +148,13 @@ fn with_used(first: &[(&'static str, bool)]) -> Vec<(&'static str, bool)> {
 fn steps(report: &Report) -> Table<'_> {
     let head = with_used(&[("step", false), ("nodes", true), ("tasks", true), ("time", true)]);
     let rows = report.steps.iter().map(|step| {
-        let time_s = units::seconds_between(step.first_us, step.last_us) * 1000.0;
+        let time_s = step.duration_s();
         let mut cells = vec![count(step.nodes), count(step.tasks), seconds(Some(time_s))];
-        cells.extend(used_cells(&step.used, report.wall_s));
+        cells.extend(used_cells(&step.used, time_s));
         named(&step.step, cells)
     });
-    let remarks = vec![
-        "Peaks are summed over the nodes. Cores used: CPU time of the step / time of the job.".to_owned(),
-    ];
+    let remarks =
+        vec!["Peaks are summed over the nodes. Cores used: CPU time of the step / its time.".to_owned()];
     Table { caption: "Steps", head, rows: rows.collect(), remarks }
 }
 
@@ -167,9 +166,10 @@ fn tasks(report: &Report) -> Table<'_> {
         let step = tasks.first().map_or("", |task| task.step.as_str());
         remarks.extend(imbalance("task", &cpu).map(|text| format!("Step {step}: {text}")));
     }
+    let durations = report.step_durations();
     let rows = report.tasks.iter().map(|task| {
         let mut cells = vec![optional(Some(&task.step)), optional(Some(&task.node))];
-        cells.extend(used_cells(&task.used, report.wall_s));
+        cells.extend(used_cells(&task.used, durations.get(task.step.as_str()).copied().unwrap_or_default()));
         named(&task.task, cells)
     });
     Table { caption: "Tasks", head, rows: rows.collect(), remarks }

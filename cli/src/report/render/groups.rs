@@ -14,8 +14,17 @@ const ENDS: usize = 10;
 /// A row of a table: its name cells, and the resources.
 struct Group<'a> {
     names: Vec<String>,
+    /// The time to which the mean of the cores in use refers, in seconds.
+    time_s: f64,
     energy_joules: Option<f64>,
     used: &'a Resources,
+}
+
+impl Group<'_> {
+    /// Returns the mean number of cores in use.
+    fn cores(&self) -> Option<f64> {
+        self.used.cpu_s.filter(|_| self.time_s > 0.0).map(|cpu_s| cpu_s / self.time_s)
+    }
 }
 
 /// Lays out all nodes, and the steps, tasks and phases if there are any.
@@ -38,9 +47,14 @@ pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> St
     let groups = report
         .by_node
         .iter()
-        .map(|node| Group { names: group(node), energy_joules: node.energy_joules, used: &node.used })
+        .map(|node| Group {
+            names: group(node),
+            time_s: report.wall_s,
+            energy_joules: node.energy_joules,
+            used: &node.used,
+        })
         .collect();
-    let mut text = table(&["node", "CPUs"], groups, report.wall_s, detail, limit);
+    let mut text = table(&["node", "CPUs"], groups, detail, limit);
     let known: Vec<(f64, &str)> =
         report.by_node.iter().filter_map(|node| Some((node.used.cpu_s?, node.node.as_str()))).collect();
     text.push_str(&imbalance("node", &known, limit));
@@ -57,15 +71,20 @@ pub(super) fn steps(report: &Report, detail: Detail, limit: Option<usize>) -> St
         return paragraph::remark("no step was sampled", limit);
     }
     let names = |step: &StepReport| {
-        let duration_s = units::seconds_between(step.first_us, step.last_us) * 1000.0;
-        vec![step.step.clone(), step.nodes.to_string(), step.tasks.to_string(), units::elapsed(duration_s)]
+        let duration = units::elapsed(step.duration_s());
+        vec![step.step.clone(), step.nodes.to_string(), step.tasks.to_string(), duration]
     };
     let groups = report
         .steps
         .iter()
-        .map(|step| Group { names: names(step), energy_joules: None, used: &step.used })
+        .map(|step| Group {
+            names: names(step),
+            time_s: step.duration_s(),
+            energy_joules: None,
+            used: &step.used,
+        })
         .collect();
-    table(&["step", "nodes", "tasks", "time"], groups, report.wall_s, detail, limit)
+    table(&["step", "nodes", "tasks", "time"], groups, detail, limit)
 }
 
 /// Lays out the tasks of steps, and the imbalance of each step with several.
@@ -73,13 +92,19 @@ pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> St
     if report.tasks.is_empty() {
         return paragraph::remark("no task was sampled", limit);
     }
+    let durations = report.step_durations();
     let names = |task: &TaskReport| vec![format!("{}.{}", task.step, task.task), task.node.clone()];
     let groups = report
         .tasks
         .iter()
-        .map(|task| Group { names: names(task), energy_joules: None, used: &task.used })
+        .map(|task| Group {
+            names: names(task),
+            time_s: durations.get(task.step.as_str()).copied().unwrap_or_default(),
+            energy_joules: None,
+            used: &task.used,
+        })
         .collect();
-    let mut text = table(&["task", "node"], groups, report.wall_s, detail, limit);
+    let mut text = table(&["task", "node"], groups, detail, limit);
     let steps = report.tasks.chunk_by(|one, other| one.step == other.step).take(detail.lines_max());
     for tasks in steps.filter(|tasks| tasks.len() > 1) {
         let Some(first) = tasks.first() else { continue };
@@ -133,13 +158,7 @@ fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
 }
 
 /// Lays out groups, sorted by their CPU time. Of many the first and the last are listed, and the distribution of all.
-fn table(
-    names: &[&str],
-    mut groups: Vec<Group<'_>>,
-    wall_s: f64,
-    detail: Detail,
-    limit: Option<usize>,
-) -> String {
+fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Option<usize>) -> String {
     let cpu_s = |group: &Group<'_>| group.used.cpu_s.unwrap_or(f64::NEG_INFINITY);
     let is_long = detail == Detail::Summary && groups.len() > 2 * ENDS;
     if is_long {
@@ -151,10 +170,9 @@ fn table(
     let row = |group: &Group<'_>| {
         let bytes = |value: Option<f64>| number(value, |bytes| units::value("bytes", bytes));
         let used = group.used;
-        let cores = used.cpu_s.filter(|_| wall_s > 0.0).map(|cpu_s| cpu_s / wall_s);
         let mut cells = group.names.clone();
         cells.extend([
-            number(cores, |cores| format!("{cores:.2}")),
+            number(group.cores(), |cores| format!("{cores:.2}")),
             bytes(used.memory_bytes),
             bytes(used.cache_bytes),
             bytes(used.read_bytes),
@@ -175,13 +193,13 @@ fn table(
     if is_long {
         let hidden = format!("{} between are not shown; `polymeter report --all` shows them", last - first);
         text.push_str(&paragraph::remark(&hidden, limit));
-        text.push_str(&distribution(&groups, wall_s, limit));
+        text.push_str(&distribution(&groups, limit));
     }
     text
 }
 
 /// Describes the distribution of the cores in use and of the memory over groups.
-fn distribution(groups: &[Group<'_>], wall_s: f64, limit: Option<usize>) -> String {
+fn distribution(groups: &[Group<'_>], limit: Option<usize>) -> String {
     let of = |name: &str, values: Vec<f64>, text: &dyn Fn(f64) -> String| {
         let mut values = values;
         values.sort_by(f64::total_cmp);
@@ -192,8 +210,7 @@ fn distribution(groups: &[Group<'_>], wall_s: f64, limit: Option<usize>) -> Stri
             .collect();
         points.map(|points| format!("{name} of {}: {}", values.len(), points.join(", ")))
     };
-    let cores =
-        groups.iter().filter_map(|group| Some(group.used.cpu_s? / wall_s)).filter(|cores| cores.is_finite());
+    let cores = groups.iter().filter_map(Group::cores);
     let memory = groups.iter().filter_map(|group| group.used.memory_bytes);
     let lines = [
         of("cores used", cores.collect(), &|cores| format!("{cores:.2}")),
@@ -277,6 +294,28 @@ mod tests {
         assert_eq!(nodes(&report(1000), Detail::All, None).lines().count(), 1002);
         let steps = steps(&report(1000), Detail::Summary, Some(80));
         assert!(steps.lines().count() < 30 && steps.contains("(9980 between are not shown"), "{steps}");
+    }
+
+    #[test]
+    fn the_cores_of_a_step_and_its_tasks_are_those_during_the_step() {
+        let used = |cpu_s: f64| Resources { cpu_s: Some(cpu_s), ..Resources::default() };
+        let step = StepReport {
+            step: "0".to_owned(),
+            last_us: 10_000_000,
+            used: used(40.0),
+            ..StepReport::default()
+        };
+        let task = TaskReport {
+            step: "0".to_owned(),
+            task: "1".to_owned(),
+            used: used(10.0),
+            ..TaskReport::default()
+        };
+        let report = Report { steps: vec![step], tasks: vec![task], wall_s: 100.0, ..Report::default() };
+        let text = steps(&report, Detail::Summary, None);
+        assert!(text.contains("  4.00  "), "{text}");
+        let text = tasks(&report, Detail::Summary, None);
+        assert!(text.contains("  1.00  "), "{text}");
     }
 
     #[test]

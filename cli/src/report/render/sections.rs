@@ -3,7 +3,7 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::{completeness, events, groups, processes, screen, series};
+use super::{completeness, events, groups, paragraph, processes, screen, series};
 use crate::output::printable::printable_lines;
 use crate::output::style::{Line, painted};
 use crate::report::summary::headline;
@@ -80,7 +80,10 @@ impl Sections {
         add(self.series, &|| series::text(report, detail, limit));
         add(self.phases, &|| groups::phases(report, detail, limit));
         add(self.phases, &|| events::marks(report, detail, limit));
-        add(self.plan, &|| events::plan(report, detail, limit));
+        add(self.plan, &|| {
+            let text = events::plan(report, detail, limit);
+            if text.is_empty() { paragraph::remark("the sampling plan did not change", limit) } else { text }
+        });
         add(self.losses, &|| completeness::text(report, limit));
         add(self.losses, &|| completeness::sources(report, limit));
         parts.retain(|part| !part.trim().is_empty());

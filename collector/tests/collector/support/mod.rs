@@ -28,6 +28,7 @@ macro_rules! scenarios {
 
 pub(crate) mod agent;
 pub(crate) mod grafana;
+pub(crate) mod http;
 mod inserts;
 pub(crate) mod openmetrics;
 pub(crate) mod program;

@@ -16,6 +16,8 @@ pub struct Server {
     binaries: PathBuf,
     directory: TempDir,
     process: Option<Child>,
+    /// The command that runs its programs, with arguments. Empty: they run as they are.
+    within: Vec<String>,
 }
 
 impl Server {
@@ -26,7 +28,7 @@ impl Server {
         }
         let directory = tempfile::tempdir().unwrap();
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let mut server = Self { binaries, directory, process: None };
+        let mut server = Self { binaries, directory, process: None, within: Vec::new() };
         server.create_data()?;
         let settings = server.directory.path().join("settings.conf");
         let mut text = format!(
@@ -76,7 +78,8 @@ impl Server {
     pub fn start_standby(&self) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let mut standby = Self { binaries: self.binaries.clone(), directory, process: None };
+        let binaries = self.binaries.clone();
+        let mut standby = Self { binaries, directory, process: None, within: Vec::new() };
         let copied = standby
             .command("pg_basebackup")
             .args(["-U", "postgres", "--checkpoint=fast", "-X", "stream", "-h"])
@@ -136,20 +139,27 @@ impl Server {
         Self::start(binaries().is_some_and(|binaries| has_timescaledb(&binaries)))
     }
 
-    fn data(&self) -> PathBuf {
+    /// The directory of the database's files.
+    pub fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
+    /// Runs its programs by `command`, for example in another mount namespace, from the next start on.
+    pub fn run_within(&mut self, command: Vec<String>) {
+        self.within = command;
+    }
+
     fn command(&self, program: &str) -> Command {
-        let program = self.binaries.join(program);
-        let mut command = if geteuid().is_root() {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", USER, "--regid", USER, "--clear-groups", "--"]).arg(program);
-            command
-        } else {
-            Command::new(program)
-        };
-        command.current_dir(self.directory.path());
+        let program = self.binaries.join(program).display().to_string();
+        let mut words = self.within.clone();
+        if geteuid().is_root() {
+            words.extend(
+                ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--"].map(str::to_owned),
+            );
+        }
+        words.push(program);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(self.directory.path());
         command
     }
 
@@ -171,6 +181,14 @@ impl Server {
         let process = self.command("postgres").arg("-D").arg(&data).stderr(log).spawn().unwrap();
         self.process = Some(process);
         wait_until("the server answers", || self.is_up());
+    }
+
+    /// Starts the server again if it has ended by itself, as a service manager does.
+    pub fn resume_if_ended(&mut self) {
+        let process = self.process.as_mut();
+        if process.is_none_or(|process| process.try_wait().unwrap().is_some()) {
+            self.resume();
+        }
     }
 
     fn is_up(&self) -> bool {

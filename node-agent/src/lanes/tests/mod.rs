@@ -10,11 +10,13 @@ use polymeter_proto::series::{Identifier, ShapeId};
 use rustix::io::Errno;
 
 use self::support::{
-    FailingSource, Gate, Running, active, counting, group, is_hung, is_recovered, job, slot, slow,
+    FailingSource, Gate, LackingSource, Running, active, counting, group, is_hung, is_recovered, job, slot,
+    slow,
 };
 use super::*;
 use crate::clock;
 use crate::sources::Source;
+use crate::sources::reader_thread::ThreadedSource;
 
 #[test]
 fn a_source_that_hangs_affects_only_itself() {
@@ -85,6 +87,23 @@ fn a_source_that_fails_is_reported_once_for_all_its_groups() {
     let tally = received.tally("failing");
     assert_eq!((tally.taken, tally.due), (0, tally.absent + tally.missed));
     assert!(matches!(received.notices[..], [Notice::Failing(SourceId(0), Errno::AGAIN)]), "{received:?}");
+}
+
+#[test]
+fn a_value_that_the_device_does_not_have_is_not_due() {
+    let mut running = Running::start();
+    let fast = Source::Custom(Box::new(LackingSource([slot()], 0)));
+    let of_thread = ThreadedSource::start("lacking", Box::new(LackingSource([slot()], 0))).unwrap();
+    running.add(active(0, "fast", None, fast, "2ms"));
+    running.add(active(1, "slow", None, Source::Threaded(of_thread), "2ms"));
+    running.until("some values", |received| {
+        ["fast", "slow"].iter().all(|name| received.tally(name).taken >= 10)
+    });
+    let received = running.stop();
+    for name in ["fast", "slow"] {
+        let tally = received.tally(name);
+        assert_eq!((tally.absent, tally.due), (0, tally.taken + tally.missed), "{name}");
+    }
 }
 
 #[test]

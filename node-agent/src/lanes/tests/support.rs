@@ -123,6 +123,27 @@ impl CustomSource for FailingSource {
     }
 }
 
+/// A source whose device has the value of its only slot at every third read.
+#[derive(Debug)]
+pub(super) struct LackingSource(pub(super) [Slot; 1], pub(super) u64);
+
+impl CustomSource for LackingSource {
+    fn slots(&self) -> &[Slot] {
+        &self.0
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        self.1 += 1;
+        if self.1.is_multiple_of(3) {
+            reading.set(0, self.1)
+        } else {
+            reading.set_lacking(0)
+        }
+        Outcome::Read
+    }
+}
+
 pub(super) fn slow(gate: &Arc<Gate>) -> Source {
     Source::Threaded(ThreadedSource::start("test", counting(gate)).unwrap())
 }

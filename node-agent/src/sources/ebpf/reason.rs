@@ -11,6 +11,8 @@ pub(super) enum Step {
     Load,
     /// The program was attached to the cgroup.
     Attach,
+    /// The memory of a tracing program was taken, or the program was loaded and attached.
+    Trace,
 }
 
 /// Returns the meaning of an error of bpf(2), with the remedy.
@@ -19,6 +21,14 @@ pub(super) fn meaning(step: Step, error: &io::Error) -> String {
         (Some(Errno::PERM | Errno::ACCESS), Step::Load) => {
             "permission denied; run the agent as root or with CAP_BPF and CAP_NET_ADMIN (CAP_SYS_ADMIN before Linux 5.8), allow \
              the system call bpf, and raise LimitMEMLOCK before Linux 5.11"
+        }
+        (Some(Errno::PERM), Step::Trace) => {
+            "permission denied; run the agent as root or with CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8), allow the \
+             system call bpf, and raise LimitMEMLOCK before Linux 5.11; a kernel that is locked down for confidentiality allows \
+             no tracing"
+        }
+        (Some(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP), Step::Trace) => {
+            "the kernel does not support it; it needs Linux 5.10 or later with CONFIG_BPF_EVENTS and CONFIG_DEBUG_INFO_BTF"
         }
         (Some(Errno::PERM | Errno::ACCESS), Step::Attach) => {
             "permission denied; the agent needs CAP_NET_ADMIN, and no cgroup above may have a program that excludes others"
@@ -38,6 +48,7 @@ pub(super) fn meaning(step: Step, error: &io::Error) -> String {
     let object = match step {
         Step::Load => "cannot load the eBPF program",
         Step::Attach => "cannot attach the eBPF program to the job's cgroup",
+        Step::Trace => "cannot trace the kernel with the eBPF program",
     };
     format!("{object}: {meaning} ({error})")
 }
@@ -51,6 +62,8 @@ mod tests {
         let of = |step, errno: Errno| meaning(step, &io::Error::from(errno));
         assert!(of(Step::Load, Errno::PERM).contains("CAP_BPF and CAP_NET_ADMIN"));
         assert!(of(Step::Attach, Errno::PERM).contains("CAP_NET_ADMIN"));
+        assert!(of(Step::Trace, Errno::PERM).contains("CAP_BPF and CAP_PERFMON"));
+        assert!(of(Step::Trace, Errno::INVAL).contains("CONFIG_DEBUG_INFO_BTF"));
         assert!(of(Step::Load, Errno::NOSYS).contains("Linux 5.7"));
         assert!(of(Step::Attach, Errno::TOOBIG).contains("detach"));
         assert!(of(Step::Load, Errno::MFILE).contains("LimitNOFILE"));

@@ -1,9 +1,11 @@
 //! The kind of Lustre's statistics: those of the client, by mount, and those of a server's targets.
 //!
 //! Places: `/sys/kernel/debug/lustre/llite/*/stats` since Lustre 2.12, `/proc/fs/lustre/llite/*/stats` before;
-//! `obdfilter/*/stats` (OST) and `mdt/*/md_stats` (MDT) in the same directories of servers. A read sums counters of all CPUs.
+//! `obdfilter/*/stats` (OST) and `mdt/*/md_stats` (MDT) in the same directories of servers. A read sums counters of
+//! all CPUs.
 
 mod fields;
+mod jobs;
 mod stats;
 
 use std::fs::{self, File};
@@ -26,6 +28,8 @@ use super::target::Target;
 use crate::cgroups::Mounts;
 use fields::{FIELDS, Field, KIND, OPERATIONS, Part, Role, field_of};
 use stats::Line;
+
+pub(super) use jobs::LustreJobsKind;
 
 /// The most files that are read: a server has a few dozen targets.
 const FILES_MAX: usize = 64;
@@ -134,8 +138,8 @@ fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
     found.into_iter().map(with_labels).collect()
 }
 
-/// Returns the labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount point. Two mounts of one file
-/// system are told apart by the second part of the name.
+/// Returns the labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount point. Two
+/// mounts of one file system are told apart by the second part of the name.
 fn client_labels(name: &str, clients: &[String], mounted: &[Mount]) -> Vec<(String, String)> {
     let (file_system, instance) = name.rsplit_once('-').unwrap_or((name, ""));
     let mut labels = vec![("filesystem".to_owned(), file_system.to_owned())];
@@ -148,7 +152,8 @@ fn client_labels(name: &str, clients: &[String], mounted: &[Mount]) -> Vec<(Stri
     labels
 }
 
-/// Returns true for a mount of this file system, whose source is `10.0.0.1@tcp:/scratch` or `mgs1@o2ib:mgs2@o2ib:/scratch/home`.
+/// Returns true for a mount of this file system, whose source is `10.0.0.1@tcp:/scratch` or
+/// `mgs1@o2ib:mgs2@o2ib:/scratch/home`.
 fn mounts_file_system(mount: &Mount, file_system: &str) -> bool {
     let name = mount.source.rsplit_once(":/").map(|(_, path)| path.split('/').next().unwrap_or_default());
     mount.fs_type == "lustre" && name == Some(file_system)
@@ -222,8 +227,8 @@ impl LustreSource {
         Self { slots, files, found, table, mounts }
     }
 
-    /// Keeps only the slots of values that each file has, if it has any yet; when others appear, the source is opened anew. These files are
-    /// counters in memory, whose reading does not wait for a server.
+    /// Keeps only the slots of values that each file has, if it has any yet; when others appear, the source is opened
+    /// anew. These files are counters in memory, whose reading does not wait for a server.
     fn keep_present(&mut self) {
         let mut reading = Reading::absent(self.slots.len());
         self.read(&mut reading);

@@ -1,6 +1,16 @@
-//! The families of a job's processes: which of them are counted already because an event of an ancestor was inherited. Pure.
+//! The families of a job's processes: which of them are counted already because an event of an ancestor was
+//! inherited. Pure.
 //!
-//! A perf event of a process counts all that it starts from then on. Another event for one of these would count it twice.
+//! A perf event of a process counts all that it starts from then on. Another event for one of these would count it
+//! twice.
+//!
+//! The parent of an orphan is init, or its nearest ancestor that adopts orphans (`PR_SET_CHILD_SUBREAPER`), which may
+//! be outside of the job: a step daemon of the scheduler, a service manager, a container's monitor. A process with a
+//! parent outside is either an orphan of the job, or was put there by that parent. It is an orphan if its session or
+//! process group is led by a process of the job, if that parent has adopted another process of the job before, or if
+//! it is an ancestor of the job's processes that has started none of them itself. Undecided, and taken for a new
+//! process, is the first orphan of the job with a session of its own whose parent has also started processes of the
+//! job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +23,8 @@ pub(super) struct Listed {
     pub(super) parent: u32,
     /// The time at which it started, in ticks since boot.
     pub(super) started: u64,
+    /// The leaders of its session and of its process group.
+    pub(super) leaders: [u32; 2],
 }
 
 /// The time at which the events of a process were opened.
@@ -45,10 +57,28 @@ enum Counted {
     No,
 }
 
+/// A process of the job.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    counted: Counted,
+    parent: u32,
+    /// The leaders of its session and process group that are processes of the job, ended ones included.
+    leaders: [Option<u32>; 2],
+}
+
+/// The most processes outside of the job that are remembered. Of further ones nothing is known.
+const OUTSIDERS_MAX: usize = 1024;
+
 /// The processes of a job that are known.
 #[derive(Debug, Default)]
 pub(super) struct Families {
-    known: BTreeMap<u32, Counted>,
+    known: BTreeMap<u32, Member>,
+    /// The processes outside of the job that started processes of it.
+    launchers: BTreeSet<u32>,
+    /// The ancestors of those.
+    ancestors: BTreeSet<u32>,
+    /// The processes outside of the job that have adopted orphans of it.
+    adopters: BTreeSet<u32>,
     /// The processes with events of their own, ended ones included, whose descendants may live.
     roots: BTreeMap<u32, Opening>,
 }
@@ -68,25 +98,60 @@ impl Families {
         self.known.contains_key(&pid)
     }
 
+    /// Returns true if this process outside of the job is known to have started processes of it.
+    pub(super) fn knows_launcher(&self, pid: u32) -> bool {
+        self.launchers.contains(&pid)
+    }
+
+    /// Records that a process outside of the job started one of it, with the ancestors of the former.
+    pub(super) fn launched_by(&mut self, launcher: u32, ancestors: impl IntoIterator<Item = u32>) {
+        if launcher != INIT && self.launchers.len() < OUTSIDERS_MAX {
+            self.launchers.insert(launcher);
+            let room = OUTSIDERS_MAX.saturating_sub(self.ancestors.len());
+            self.ancestors.extend(ancestors.into_iter().take(room));
+        }
+    }
+
+    /// Returns the known processes whose parents were of the job and have ended, so that others have adopted them.
+    pub(super) fn orphans(&self, all: &BTreeSet<u32>) -> Vec<u32> {
+        let is_orphan = |(pid, member): &(&u32, &Member)| {
+            all.contains(pid) && self.known.contains_key(&member.parent) && !all.contains(&member.parent)
+        };
+        self.known.iter().filter(is_orphan).map(|(pid, _)| *pid).collect()
+    }
+
+    /// Records the parent that has adopted a process. `all` are the processes of the job.
+    pub(super) fn adopted(&mut self, pid: u32, parent: u32, all: &BTreeSet<u32>) {
+        if let Some(member) = self.known.get_mut(&pid) {
+            let is_outside = !all.contains(&parent) && parent != member.parent;
+            member.parent = parent;
+            if is_outside && self.adopters.len() < OUTSIDERS_MAX {
+                self.adopters.insert(parent);
+            }
+        }
+    }
+
     /// Takes the numbers of all processes, and the lines of those that are not known.
     pub(super) fn update(&mut self, all: &BTreeSet<u32>, new: &BTreeMap<u32, Listed>) -> FamilyChanges {
         let mut changes = FamilyChanges::default();
         // Parents precede their children.
-        let mut in_order: Vec<(u64, u32, u32)> =
-            new.iter().map(|(pid, listed)| (listed.started, *pid, listed.parent)).collect();
-        in_order.sort_unstable();
-        for (started, pid, parent) in in_order {
-            let counted = self.inherited(parent, pid, started);
-            self.known.insert(pid, counted.unwrap_or(Counted::No));
+        let mut in_order: Vec<(u64, u32, &Listed)> =
+            new.iter().map(|(pid, listed)| (listed.started, *pid, listed)).collect();
+        in_order.sort_unstable_by_key(|(started, pid, _)| (*started, *pid));
+        for (_, pid, listed) in in_order {
+            let leaders = listed.leaders.map(|leader| self.is_leader(leader).then_some(leader));
+            let counted = self.inherited(pid, listed, leaders);
+            let member = Member { counted: counted.unwrap_or(Counted::No), parent: listed.parent, leaders };
+            self.known.insert(pid, member);
             if counted.is_none() {
                 changes.open.push(pid);
             }
         }
         self.known.retain(|pid, _| all.contains(pid));
-        let has_orphans = self.known.values().any(|counted| *counted == Counted::Orphan);
-        let of_root = |(pid, counted): (&u32, &Counted)| match counted {
+        let has_orphans = self.known.values().any(|member| member.counted == Counted::Orphan);
+        let of_root = |(pid, member): (&u32, &Member)| match member.counted {
             Counted::Own(_) => Some(*pid),
-            Counted::Inherited(root) => Some(*root),
+            Counted::Inherited(root) => Some(root),
             Counted::Orphan | Counted::No => None,
         };
         let alive: BTreeSet<u32> = self.known.iter().filter_map(of_root).collect();
@@ -97,17 +162,24 @@ impl Families {
         changes
     }
 
+    /// Returns true for the leader of a session or process group that is, or was, a process of the job.
+    fn is_leader(&self, pid: u32) -> bool {
+        let is_led = |member: &Member| member.leaders.contains(&Some(pid));
+        pid > INIT && (self.known.contains_key(&pid) || self.known.values().any(is_led))
+    }
+
     /// Returns the way in which a new process is counted by inheritance; none if it is not.
-    fn inherited(&self, parent: u32, pid: u32, started: u64) -> Option<Counted> {
-        match self.known.get(&parent) {
+    fn inherited(&self, pid: u32, listed: &Listed, leaders: [Option<u32>; 2]) -> Option<Counted> {
+        let Listed { parent, started, .. } = *listed;
+        match self.known.get(&parent).map(|member| member.counted) {
             Some(Counted::Own(opening)) => {
                 opening.precedes(pid, started).then_some(Counted::Inherited(parent))
             }
-            Some(Counted::Inherited(root)) => Some(Counted::Inherited(*root)),
+            Some(Counted::Inherited(root)) => Some(Counted::Inherited(root)),
             Some(Counted::Orphan) => Some(Counted::Orphan),
             Some(Counted::No) => None,
             // Its parent has ended. It was counted if anything of the job was.
-            None if parent == INIT => {
+            None if self.is_orphan(pid, parent, leaders) => {
                 let mut openings = self.roots.values();
                 openings.any(|opening| opening.precedes(pid, started)).then_some(Counted::Orphan)
             }
@@ -116,10 +188,19 @@ impl Families {
         }
     }
 
+    /// Returns true if a process with a parent outside of the job is an orphan of the job.
+    fn is_orphan(&self, pid: u32, parent: u32, leaders: [Option<u32>; 2]) -> bool {
+        let is_of_job = leaders.into_iter().flatten().any(|leader| leader != pid);
+        let is_above = self.ancestors.contains(&parent) && !self.launchers.contains(&parent);
+        parent == INIT || is_of_job || is_above || self.adopters.contains(&parent)
+    }
+
     /// Records that a process has events of its own.
     pub(super) fn opened(&mut self, pid: u32, opening: Opening) {
-        self.known.insert(pid, Counted::Own(opening));
-        self.roots.insert(pid, opening);
+        if let Some(member) = self.known.get_mut(&pid) {
+            member.counted = Counted::Own(opening);
+            self.roots.insert(pid, opening);
+        }
     }
 
     /// Forgets a process whose events could not be opened now, so that the next listing tries again.
@@ -134,11 +215,23 @@ mod tests {
 
     const AT_100: Opening = Opening { ticks: (100, 101), last_pid: 500 };
 
+    /// Updates with processes in the session and process group of a process outside of the job.
     fn update(families: &mut Families, all: &[(u32, u32, u64)]) -> FamilyChanges {
+        update_led(
+            families,
+            &all.iter().map(|(pid, parent, started)| (*pid, *parent, *started, [9, 9])).collect::<Vec<_>>(),
+        )
+    }
+
+    /// Updates with processes, each with its parent, its time of start, and the leaders of its session and process
+    /// group.
+    fn update_led(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])]) -> FamilyChanges {
         let pids = all.iter().map(|(pid, ..)| *pid).collect();
         let new = all.iter().filter(|(pid, ..)| !families.knows(*pid));
-        let new = new.map(|(pid, parent, started)| (*pid, Listed { parent: *parent, started: *started }));
-        let new = new.collect();
+        let listed = |(pid, parent, started, leaders): &(u32, u32, u64, [u32; 2])| {
+            (*pid, Listed { parent: *parent, started: *started, leaders: *leaders })
+        };
+        let new = new.map(listed).collect();
         families.update(&pids, &new)
     }
 
@@ -191,5 +284,58 @@ mod tests {
         assert_eq!(update(&mut families, &[(300, 1, 50), (501, 1, 130)]), open(&[]));
         assert_eq!(update(&mut families, &[(501, 1, 130)]), open(&[]), "the events of 300 may count it");
         assert_eq!(update(&mut families, &[]), FamilyChanges { open: Vec::new(), close: vec![300] });
+    }
+
+    #[test]
+    fn an_orphan_in_a_session_of_the_job_is_counted_whoever_adopts_it() {
+        let mut families = Families::default();
+        // 400 leads its session and group; 10 outside of the job has started it, and adopts orphans.
+        let root = (400, 10, 90, [400, 400]);
+        assert_eq!(update_led(&mut families, &[root]), open(&[400]));
+        families.opened(400, AT_100);
+        families.launched_by(10, [5]);
+        let orphans = [(501, 10, 120, [400, 501]), (502, 10, 121, [502, 400]), (503, 10, 122, [400, 400])];
+        assert_eq!(update_led(&mut families, &[&[root][..], &orphans].concat()), open(&[]));
+        // From before the events, and from outside in a session of its own.
+        let others = [(450, 10, 95, [400, 400]), (600, 10, 200, [600, 600])];
+        let all = [&[root][..], &orphans, &others].concat();
+        assert_eq!(update_led(&mut families, &all), open(&[450, 600]));
+        // The leader has ended; its session is known by the others.
+        assert_eq!(update_led(&mut families, &orphans), open(&[]));
+        let all = [&orphans[..], &[(700, 10, 300, [400, 700])]].concat();
+        assert_eq!(update_led(&mut families, &all), open(&[]));
+    }
+
+    #[test]
+    fn a_parent_that_has_adopted_before_or_stands_above_adopts_again() {
+        let mut families = Families::default();
+        assert_eq!(update(&mut families, &[(400, 10, 90)]), open(&[400]));
+        families.opened(400, AT_100);
+        families.launched_by(10, [5, 1]);
+        // Each has a session of its own. 5 is above 10; nothing is known of 6.
+        let daemons = [(501, 5, 120), (502, 6, 121)];
+        assert_eq!(update(&mut families, &[&[(400, 10, 90)][..], &daemons].concat()), open(&[502]));
+        assert_eq!(update(&mut families, &[(400, 10, 90), (503, 400, 130), (504, 503, 131)]), open(&[]));
+        let left: BTreeSet<u32> = [400, 504].into();
+        assert_eq!(families.orphans(&left), [504], "its parent 503 has ended");
+        families.adopted(504, 10, &left);
+        assert_eq!(update(&mut families, &[(400, 10, 90), (504, 10, 131), (505, 10, 140)]), open(&[]));
+        assert_eq!(families.orphans(&left), [0; 0], "once");
+        // Within the job, too, a process may adopt others.
+        update(&mut families, &[(400, 10, 90), (506, 400, 150), (507, 506, 151)]);
+        let left: BTreeSet<u32> = [400, 507].into();
+        families.adopted(507, 400, &left);
+        assert!(!families.adopters.contains(&400));
+    }
+
+    #[test]
+    fn a_parent_that_starts_processes_may_start_more() {
+        let mut families = Families::default();
+        update(&mut families, &[(400, 10, 90)]);
+        families.opened(400, AT_100);
+        families.launched_by(10, [5]);
+        families.launched_by(5, []);
+        assert!(families.knows_launcher(10) && !families.knows_launcher(6));
+        assert_eq!(update(&mut families, &[(400, 10, 90), (600, 10, 200), (601, 5, 201)]), open(&[600, 601]));
     }
 }

@@ -1,7 +1,8 @@
-//! perf events of all processes of a job without a cgroup for perf: events of each process, inherited by what it starts.
+//! perf events of all processes of a job without a cgroup for perf: events of each process, inherited by what it
+//! starts.
 //!
-//! The supervisor looks for processes and opens their events; the sampler only reads. A process that lives for less than the time
-//! between two searches is counted if its parent was.
+//! The supervisor looks for processes and opens their events; the sampler only reads. A process that lives for less
+//! than the time between two searches is counted if its parent was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,14 +27,17 @@ use crate::sources::reading::Reading;
 use crate::sources::slot::{Slot, Unavailable};
 use crate::sources::summed_file::ScanResult;
 
+/// The most ancestors of a process outside of the job that are looked up.
+const ANCESTORS_MAX: usize = 32;
+
 /// A tick of the times in `/proc/PID/stat`, in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
 
 /// The most processes that wait for the sampler. The next search opens more.
 const WAITING_MAX: usize = 32;
 
-/// The most processes of a source with events of their own, ended ones included until the sampler has given them back. There is room
-/// for all of them from the beginning, so that the sampler takes one over without an allocation.
+/// The most processes of a source with events of their own, ended ones included until the sampler has given them
+/// back. There is room for all of them from the beginning, so that the sampler takes one over without an allocation.
 const MEMBERS_MAX: usize = PROCESSES_MAX;
 
 /// The events of one process.
@@ -86,8 +90,8 @@ pub struct ProcessFollower {
 }
 
 impl FollowedSource {
-    /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors. Events that cannot be counted are
-    /// left out and returned with the reasons.
+    /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors. Events that cannot
+    /// be counted are left out and returned with the reasons.
     pub(crate) fn open(
         (proc, tracefs): (&Path, &Path),
         cgroup: &Path,
@@ -242,9 +246,11 @@ impl ProcessFollower {
         self.retry_within(room, &all);
         let new = all.iter().filter(|pid| !self.families.knows(**pid)).filter_map(|pid| {
             let stat = StatLine::read(&self.proc.join(pid.to_string()))?;
-            Some((*pid, Listed { parent: stat.parent(), started: stat.started() }))
+            let (parent, started, leaders) = (stat.parent(), stat.started(), stat.leaders());
+            Some((*pid, Listed { parent, started, leaders }))
         });
         let new: BTreeMap<u32, Listed> = new.collect();
+        self.follow_orphans(&all);
         let changes = self.families.update(&all, &new);
         self.ended.extend(changes.close);
         self.ended.retain(|pid| self.exchange.ended.push(*pid).is_err());
@@ -269,6 +275,9 @@ impl ProcessFollower {
             self.exchange.members.fetch_add(1, Relaxed);
             if take(Box::new(Member { pid, groups })) {
                 self.families.opened(pid, opening);
+                if let Some(listed) = new.get(&pid).filter(|listed| !all.contains(&listed.parent)) {
+                    self.learn_launcher(listed.parent);
+                }
             } else {
                 self.exchange.members.fetch_sub(1, Relaxed);
                 self.exchange.descriptors.fetch_sub(opened, Relaxed);
@@ -277,6 +286,29 @@ impl ProcessFollower {
             }
         }
         result
+    }
+
+    /// Finds out who has adopted the known processes whose parents have ended.
+    fn follow_orphans(&mut self, all: &BTreeSet<u32>) {
+        for pid in self.families.orphans(all) {
+            if let Some(stat) = StatLine::read(&self.proc.join(pid.to_string())) {
+                self.families.adopted(pid, stat.parent(), all);
+            }
+        }
+    }
+
+    /// Records a process outside of the job that started one of it, and its ancestors.
+    fn learn_launcher(&mut self, launcher: u32) {
+        if self.families.knows_launcher(launcher) {
+            return;
+        }
+        let parent = |pid: &u32| {
+            let stat = StatLine::read(&self.proc.join(pid.to_string()))?;
+            Some(stat.parent()).filter(|parent| *parent > 0)
+        };
+        let ancestors: Vec<u32> =
+            std::iter::successors(parent(&launcher), parent).take(ANCESTORS_MAX).collect();
+        self.families.launched_by(launcher, ancestors);
     }
 
     /// Forgets the processes for which there is room now, so that they are tried again, and those that have ended.

@@ -1,4 +1,4 @@
-//! perf events: one group per CPU, one `read` per group, summed over the CPUs.
+//! perf events: one group per CPU, one `read` per group, summed over the CPUs or with a series for each.
 //!
 //! Source: perf_event_open(2), `PERF_FORMAT_GROUP`.
 
@@ -9,6 +9,7 @@ mod open;
 mod values;
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
@@ -33,13 +34,16 @@ pub struct PerfSource {
     groups: Vec<Group>,
     slots: Vec<Slot>,
     events: usize,
+    /// The number of slots of each CPU, if each has series of its own.
+    slots_per_cpu: Option<usize>,
     buffer: Vec<u8>,
+    /// The sums over all CPUs, or the values of one.
     sums: Vec<u64>,
 }
 
 impl PerfSource {
-    /// Opens `wanted`, one group, for `target` on each of `cpus`. Their series have `target_labels`. Events that cannot be counted are left out and returned with the
-    /// reasons.
+    /// Opens `wanted`, one group, for `target` on each of `cpus`. Their series have `target_labels`. Events that
+    /// cannot be counted are left out and returned with the reasons.
     pub fn open(
         target: &PerfTarget,
         wanted: &[Definition],
@@ -93,16 +97,28 @@ impl PerfSource {
         user_only: bool,
         target_labels: &[(String, String)],
     ) -> Self {
-        let slots = slots(definitions, user_only, target_labels);
-        let words = GROUP_WORDS + definitions.len();
-        Self { groups, slots, events: definitions.len(), buffer: vec![0; words * 8], sums: vec![0; words] }
+        let is_per_cpu = definitions.iter().any(|definition| definition.metric.is_per_cpu);
+        let of_cpu = |cpu: usize| {
+            let cpu = ("cpu".to_owned(), cpu.to_string());
+            let labels: Vec<_> = target_labels.iter().cloned().chain([cpu]).collect();
+            slots(definitions, user_only, &labels)
+        };
+        let by_cpu: Vec<Vec<Slot>> =
+            groups.iter().filter(|_| is_per_cpu).filter_map(|group| group.cpu).map(of_cpu).collect();
+        let slots_per_cpu = by_cpu.first().map(Vec::len);
+        let slots = match slots_per_cpu {
+            Some(_) => by_cpu.into_iter().flatten().collect(),
+            None => slots(definitions, user_only, target_labels),
+        };
+        let (events, words) = (definitions.len(), GROUP_WORDS + definitions.len());
+        Self { groups, slots, events, slots_per_cpu, buffer: vec![0; words * 8], sums: vec![0; words] }
     }
 
-    /// Reads all groups and sums them. Does not allocate.
+    /// Reads all groups, and sums them unless each CPU has series. Does not allocate.
     pub fn read(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         self.sums.fill(0);
-        for group in &self.groups {
+        for (number, group) in self.groups.iter().enumerate() {
             #[expect(unsafe_code, reason = "the crate lends the descriptor as a bare number only")]
             // SAFETY: `group.leader` owns the descriptor and outlives this borrow.
             let leader = unsafe { BorrowedFd::borrow_raw(group.leader.as_raw_fd()) };
@@ -128,11 +144,13 @@ impl PerfSource {
             } else {
                 (0..GROUP_WORDS + self.events).for_each(|place| add(place, words.next()));
             }
+            if let Some(slots) = self.slots_per_cpu {
+                set(&self.sums, number * slots..(number + 1) * slots, reading);
+                self.sums.fill(0);
+            }
         }
-        for (slot, sum) in
-            (0..).zip(self.sums.iter().skip(GROUP_WORDS).chain(self.sums.iter().skip(1).take(2)))
-        {
-            reading.set(slot, *sum);
+        if self.slots_per_cpu.is_none() {
+            set(&self.sums, 0..self.slots.len(), reading);
         }
         Outcome::Read
     }
@@ -145,5 +163,56 @@ impl PerfSource {
     /// Returns the number of descriptors that it holds open.
     pub fn descriptors(&self) -> usize {
         self.groups.iter().map(|group| 1 + group._members.len()).sum()
+    }
+}
+
+/// Sets the values of a group, and its times where they have slots.
+fn set(sums: &[u64], slots: Range<usize>, reading: &mut Reading) {
+    let values = sums.iter().skip(GROUP_WORDS).chain(sums.iter().skip(1).take(2));
+    for (slot, sum) in slots.zip(values) {
+        reading.set(u32::try_from(slot).unwrap_or(u32::MAX), *sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::catalogue;
+
+    use super::*;
+
+    /// Opens events of all processes of this machine; none without the right to do so.
+    fn open(names: &[&str], cpus: &[usize]) -> Option<PerfSource> {
+        let wanted: Vec<Definition> = names.iter().filter_map(|name| catalogue::find(name)).collect();
+        assert_eq!(wanted.len(), names.len());
+        let roots = ["/sys/fs/cgroup/perf_event", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+        let open = |root: &str| {
+            let target = PerfTarget::Cgroup(root.into());
+            PerfSource::open(&target, &wanted, cpus, Path::new("/sys/kernel/tracing"), &[]).0
+        };
+        roots.into_iter().find_map(open)
+    }
+
+    #[test]
+    fn each_cpu_has_series_that_add_up_to_the_sum() {
+        let cpus = crate::sources::online_cpus(Path::new("/")).unwrap();
+        let names = ["perf_per_cpu.page_faults", "perf_per_cpu.context_switches"];
+        let Some(each) = open(&names, &cpus) else { return };
+        assert_eq!((each.slots.len(), each.slots_per_cpu), (2 * cpus.len(), Some(2)));
+        assert_eq!(each.descriptors(), 2 * cpus.len());
+        let labels: Vec<String> = each.slots.iter().map(|slot| slot.labels.to_string()).collect();
+        let expected: Vec<String> =
+            cpus.iter().flat_map(|cpu| [format!("cpu={cpu}"), format!("cpu={cpu}")]).collect();
+        assert_eq!(labels, expected);
+        // The events of the sum are open for longer at both ends.
+        let mut sum = open(&["perf.page_faults"], &cpus).unwrap();
+        let mut each = open(&names, &cpus).unwrap();
+        std::fs::read("/proc/self/maps").unwrap();
+        let mut reading = Reading::absent(each.slots.len());
+        assert_eq!(each.read(&mut reading), Outcome::Read);
+        assert!(reading.whole().is_some());
+        let faults: u64 = reading.iter().step_by(2).flatten().sum();
+        let mut reading = Reading::absent(1);
+        assert_eq!(sum.read(&mut reading), Outcome::Read);
+        assert!(Some(faults) <= reading.get(0), "{faults} of {:?}", reading.get(0));
     }
 }

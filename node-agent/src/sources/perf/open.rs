@@ -28,6 +28,8 @@ pub(crate) struct Group {
     pub(crate) _members: Vec<Counter>,
     /// The event's position, if it is the only one: inherited events cannot be read as groups.
     pub(crate) single: Option<usize>,
+    /// The CPU on which it counts; none for the events of a process, which count on any.
+    pub(crate) cpu: Option<usize>,
 }
 
 impl Group {
@@ -68,7 +70,7 @@ impl Opener<'_> {
         if matches!(self.target, PerfTarget::Process(_)) {
             let single = |(position, (_, config)): (usize, &(Definition, Config))| {
                 let leader = self.open_one(*config, None, None)?;
-                Ok(Group { leader, _members: Vec::new(), single: Some(position) })
+                Ok(Group { leader, _members: Vec::new(), single: Some(position), cpu: None })
             };
             return events.iter().enumerate().map(single).collect();
         }
@@ -87,8 +89,8 @@ impl Opener<'_> {
 
     fn open_group(&self, events: &[(Definition, Config)], cpu: usize) -> io::Result<Option<Group>> {
         let Some(((_, first), rest)) = events.split_first() else { return Ok(None) };
-        let mut group =
-            Group { leader: self.open_one(*first, Some(cpu), None)?, _members: Vec::new(), single: None };
+        let leader = self.open_one(*first, Some(cpu), None)?;
+        let mut group = Group { leader, _members: Vec::new(), single: None, cpu: Some(cpu) };
         for (_, config) in rest {
             let member = self.open_one(*config, Some(cpu), Some(&mut group.leader))?;
             group._members.push(member);

@@ -158,6 +158,8 @@ impl Edge {
             gpu_devices: target.gpu_devices.as_deref(),
             busiest: target.job.as_ref().map(|_| target.sources.busiest()),
             busiest_processes: self.busiest_processes,
+            gpu_clients: target.job.as_ref().map(|_| target.sources.gpu_clients()),
+            served_jobs: target.job.is_none().then(|| target.sources.served_jobs()),
             exited: Some(&self.exited),
         }
     }
@@ -176,7 +178,8 @@ impl Edge {
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
     }
 
-    /// Opens the wanted sources of one step or task, of which perf events may take `perf_descriptors` less than the job has left.
+    /// Opens the wanted sources of one step or task, of which perf events may take `perf_descriptors` less than the
+    /// job has left.
     pub(in crate::supervisor) fn open_step(
         &self,
         target: &TrackedTarget,
@@ -193,6 +196,7 @@ impl Edge {
             step: Some(step),
             cpu_account: None,
             busiest: None,
+            gpu_clients: None,
             ..self.factory(target)
         };
         let cgroups = Target::Cgroups(step.cgroups.clone());
@@ -244,8 +248,8 @@ impl Edge {
         try_out(definitions, opened, unavailable)
     }
 
-    /// Lets the sources of a job that are sums over cgroups or processes find the current ones. Returns true if there are more to
-    /// be found soon.
+    /// Lets the sources of a job that are sums over cgroups or processes find the current ones. Returns true if there
+    /// are more to be found soon.
     pub(in crate::supervisor) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
         if self.descriptors().spare() == 0 {
             return false;

@@ -14,7 +14,7 @@ use polymeter_proto::series::{Identifier, Labels};
 use crate::cgroups::SeenSteps;
 use crate::counters::CpuAccount;
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
-use crate::sources::{BusiestProcesses, Finder, Opened, Slot, Source, Unavailable};
+use crate::sources::{BusiestProcesses, Finder, GpuClients, Opened, ServedJobs, Slot, Source, Unavailable};
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
@@ -66,6 +66,10 @@ pub(crate) struct SourceSet {
     cpu_account: Arc<CpuAccount>,
     /// The processes of the target that have series of their own, if it is a job.
     busiest: Arc<BusiestProcesses>,
+    /// The GPU clients of the target, if it is a job.
+    gpu_clients: Arc<GpuClients>,
+    /// The jobs that clients of Lustre name to this server, if it is the node.
+    served_jobs: Arc<ServedJobs>,
 }
 
 impl SourceSet {
@@ -87,6 +91,16 @@ impl SourceSet {
     /// Returns the processes of a job that have series of their own.
     pub(crate) const fn busiest(&self) -> &Arc<BusiestProcesses> {
         &self.busiest
+    }
+
+    /// Returns the GPU clients of a job.
+    pub(crate) const fn gpu_clients(&self) -> &Arc<GpuClients> {
+        &self.gpu_clients
+    }
+
+    /// Returns the jobs that clients of Lustre name to this server.
+    pub(crate) const fn served_jobs(&self) -> &Arc<ServedJobs> {
+        &self.served_jobs
     }
 
     /// Returns the unavailable metrics, with the reasons.
@@ -171,7 +185,8 @@ impl SourceSet {
         changes
     }
 
-    /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without a wanted metric.
+    /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without a
+    /// wanted metric.
     fn regroup(
         &mut self,
         ids: &mut SessionIds,
@@ -343,7 +358,8 @@ pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
 }
 
-/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when it is not read.
+/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when it is
+/// not read.
 fn costs_unread(name: &str) -> bool {
     is_perf(name) || name.starts_with("ebpf/")
 }

@@ -1,15 +1,15 @@
 //! Ports of InfiniBand and Omni-Path adapters. Source: `Documentation/ABI/stable/sysfs-class-infiniband` of
 //! Linux. The kernel queries the adapter at every read.
 //!
-//! Adapters without extended counters count data and packets in 32 bits, and errors in 4 to 16; such a counter stays at its
-//! largest value until it is reset.
+//! Adapters without extended counters count data and packets in 32 bits, and errors in 4 to 16; such a counter stays
+//! at its largest value until it is reset.
 //!
 //! The driver of Omni-Path, `hfi1`, counts data in flits of eight octets (`pma_get_opa_port_dctrs` in
 //! `drivers/infiniband/hw/hfi1/mad.c`). It shows 0 for counters that it does not have: those are left out here.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;
-use crate::catalogue::text_file::{Devices, Form, Scale, TextFile};
+use crate::catalogue::text_file::{Devices, Form, RefreshUnit, Scale, TextFile};
 use crate::series::Unit::{Bytes, BytesPerSecond, Count, Cycles};
 
 const OMNI_PATH: Devices = Devices::Named("hfi");
@@ -52,6 +52,12 @@ counters! {
     LOCAL_LINK_INTEGRITY_ERRORS: "local_link_integrity_errors" of Devices::All;
     VL15_DROPPED: "VL15_dropped" of INFINIBAND;
 }
+
+/// The same quantity of Omni-Path, which its standard counter shows as 0.
+static XMIT_WAIT_OF_HFI: TextFile = port_file("class/infiniband/*/ports/*/hw_counters/TxWait")
+    .blocking()
+    .of_devices(OMNI_PATH)
+    .refreshed_by("lifespan", RefreshUnit::Milliseconds);
 
 /// One thread reads these of all ports, since the kernel need not ask the adapter for most of them.
 static STATE: TextFile = port_file("class/infiniband/*/ports/*/state").blocking_together();
@@ -154,7 +160,7 @@ pub(crate) static METRICS: &[Metric] = &[
     Metric::counter(
         "node.infiniband.transmit.wait",
         Cycles,
-        &[PORT_XMIT_WAIT.only()],
+        &[PORT_XMIT_WAIT.only(), XMIT_WAIT_OF_HFI.only()],
         "Port clock ticks with data to send but no flow-control credit.",
     )
     .of_node(),

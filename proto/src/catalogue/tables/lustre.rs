@@ -1,4 +1,5 @@
-//! Lustre: mounts of a client, and targets of a server. Source: `lustre/obdclass/lprocfs_status.c` of Lustre.
+//! Lustre: mounts of a client, and targets of a server. Source: `lustre/obdclass/lprocfs_status.c` and
+//! `lprocfs_jobstats.c` of Lustre.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;
@@ -17,6 +18,14 @@ const fn server(field: &'static str) -> Origin {
         "lustre",
         field,
         "`obdfilter/*/stats` and `mdt/*/md_stats` in `/sys/kernel/debug/lustre` or `/proc/fs/lustre`",
+    )
+}
+
+const fn served(field: &'static str) -> Origin {
+    Origin::source(
+        "lustre_jobs",
+        field,
+        "`obdfilter/*/job_stats` and `mdt/*/job_stats` in `/proc/fs/lustre` or `/sys/kernel/debug/lustre`",
     )
 }
 
@@ -88,4 +97,41 @@ pub(crate) static METRICS: &[Metric] = &[
         &[server("target_operation_time")],
         "Time of operations, of each target of this server, by operation; absent where this version of Lustre only counts them.",
     ),
+    counter(
+        "node.lustre.job.read.bytes",
+        Bytes,
+        &[served("read_bytes")],
+        "Bytes that the clients of a job read from the targets of this server.",
+    ),
+    counter(
+        "node.lustre.job.read.operations",
+        Count,
+        &[served("reads")],
+        "Reads by the clients of a job from the targets of this server.",
+    ),
+    counter(
+        "node.lustre.job.write.bytes",
+        Bytes,
+        &[served("write_bytes")],
+        "Bytes that the clients of a job wrote to the targets of this server.",
+    ),
+    counter(
+        "node.lustre.job.write.operations",
+        Count,
+        &[served("writes")],
+        "Writes by the clients of a job to the targets of this server.",
+    ),
+    counter(
+        "node.lustre.job.operations",
+        Count,
+        &[served("operations")],
+        "Operations of the clients of a job beside reads and writes on the targets of this server.",
+    ),
+    Metric::gauge(
+        "node.lustre.jobs",
+        Count,
+        &[served("jobs")],
+        "Ids of jobs that the targets of this server know, of all file systems.",
+    )
+    .of_node(),
 ];

@@ -5,6 +5,7 @@ mod busiest;
 mod cgroup;
 mod cray;
 mod drm_gpu;
+mod drm_job;
 mod ebpf;
 mod energy;
 mod ethernet;
@@ -13,6 +14,7 @@ mod filesystem;
 mod gpfs;
 mod hwmon;
 mod infiniband;
+mod infiniband_drivers;
 mod infiniband_hardware;
 mod ipmi;
 mod job_cpus;
@@ -43,11 +45,13 @@ pub(crate) static ALL: &[&[Metric]] = &[
     cgroup::OTHER,
     pressure::JOB,
     perf::METRICS,
+    perf::PER_CPU,
     process::METRICS,
     resctrl::METRICS,
     ebpf::METRICS,
     nvidia::JOB,
     nvidia::JOB_PROCESSES,
+    drm_job::METRICS,
     busiest::METRICS,
     exited::METRICS,
     node::cpu::METRICS,
@@ -63,6 +67,8 @@ pub(crate) static ALL: &[&[Metric]] = &[
     ethernet::METRICS,
     infiniband::METRICS,
     infiniband_hardware::METRICS,
+    infiniband_drivers::METRICS,
+    infiniband_drivers::LANES,
     slingshot::METRICS,
     lnet::METRICS,
     lustre::METRICS,

@@ -21,6 +21,54 @@ const fn hardware(config: u64) -> Origin {
     Origin::Perf(PerfEvent::Hardware(config))
 }
 
+/// perf events with a series for each CPU. Their names have a prefix of their own, so that `perf.*` does not stand
+/// for them.
+pub(crate) static PER_CPU: &[Metric] = &[
+    Metric::counter("perf_per_cpu.task_clock", Nanoseconds, &[software(1)], "CPU time on each CPU.")
+        .per_cpu(),
+    Metric::counter("perf_per_cpu.page_faults", Count, &[software(2)], "Page faults on each CPU.").per_cpu(),
+    Metric::counter("perf_per_cpu.context_switches", Count, &[software(3)], "Context switches on each CPU.")
+        .per_cpu(),
+    Metric::counter("perf_per_cpu.cpu_migrations", Count, &[software(4)], "Migrations to each CPU.")
+        .per_cpu(),
+    Metric::counter("perf_per_cpu.cpu_cycles", Cycles, &[hardware(0)], "Cycles of each CPU.").per_cpu(),
+    Metric::counter(
+        "perf_per_cpu.instructions",
+        Count,
+        &[hardware(1)],
+        "Instructions that each CPU retired.",
+    )
+    .per_cpu(),
+    Metric::counter(
+        "perf_per_cpu.cache_references",
+        Count,
+        &[hardware(2)],
+        "Accesses of each CPU to the last-level cache, as the CPU defines them.",
+    )
+    .per_cpu(),
+    Metric::counter(
+        "perf_per_cpu.cache_misses",
+        Count,
+        &[hardware(3)],
+        "Misses of each CPU in the last-level cache, as the CPU defines them.",
+    )
+    .per_cpu(),
+    Metric::counter(
+        "perf_per_cpu.branch_misses",
+        Count,
+        &[hardware(5)],
+        "Branches that each CPU mispredicted.",
+    )
+    .per_cpu(),
+    Metric::counter(
+        "perf_per_cpu.ref_cpu_cycles",
+        Cycles,
+        &[hardware(9)],
+        "Cycles of each CPU at a constant frequency.",
+    )
+    .per_cpu(),
+];
+
 pub(crate) static METRICS: &[Metric] = &[
     Metric::counter("perf.cpu_clock", Nanoseconds, &[software(0)], "Time that the job ran on each CPU."),
     Metric::counter("perf.task_clock", Nanoseconds, &[software(1)], "CPU time."),

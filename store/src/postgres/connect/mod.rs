@@ -4,8 +4,10 @@
 //! connection string + service file + environment -> Settings -> password file, certificates -> Client
 //! ```
 
+mod client;
 mod environment;
 mod password_file;
+mod server_role;
 mod service_file;
 mod session;
 mod settings;

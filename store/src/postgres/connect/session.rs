@@ -1,11 +1,11 @@
 //! The start of a connection, and the check that nothing between here and the server shares it with others.
 
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error};
+use tokio_postgres::{Client, Config};
 
+use super::client::{POOLER, open};
+use super::server_role::{self, ServerRole};
 use super::settings::Settings;
-use super::tls;
 use crate::error::Context;
 use crate::{StoreError, limits};
 
@@ -13,8 +13,8 @@ use crate::{StoreError, limits};
 /// read back: a connection pooler does not pass it on.
 const OPTIONS: &str = "-c jit=off -c statement_timeout=0 -c polymeter.connection=direct";
 
-/// The error for a connection pooler.
-const POOLER: &str = "cannot use the database: a connection pooler such as PgBouncer is between this program and the server, and session state such as prepared statements and advisory locks would be lost; connect to the server's own port";
+/// The error for writers that may only use a standby.
+const STANDBY: &str = "cannot write to the database: target_session_attrs=standby, and a standby accepts no writes; use target_session_attrs=primary";
 
 /// The use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +36,16 @@ const READ_ONLY: &str = "-c plan_cache_mode=force_custom_plan -c work_mem=32MB";
 pub(in crate::postgres) async fn connect(settings: &Settings, access: Access) -> Result<Client, StoreError> {
     let mut config = settings.config()?;
     add_defaults(&mut config, access);
-    let connected = config.connect(tls::connector(settings.tls())?).await;
-    let (client, connection) = match connected {
-        Err(error) if is_unsupported_parameter(&error) => {
-            return Err(StoreError::Unusable(POOLER.to_owned()));
+    let client = match settings.role() {
+        None => open(&config, settings.tls()).await?,
+        Some(ServerRole::Standby) if access == Access::Write => {
+            return Err(StoreError::Unusable(STANDBY.to_owned()));
         }
-        connected => connected.context("connect to the database")?,
+        Some(ServerRole::PreferStandby) if access == Access::Write => {
+            server_role::connect(&config, settings.tls(), ServerRole::Primary).await?
+        }
+        Some(role) => server_role::connect(&config, settings.tls(), role).await?,
     };
-    // The client's next call reports its outcome.
-    tokio::spawn(connection);
     if access == Access::Read {
         // Not before: every server would look like one that accepts no writes to `target_session_attrs`.
         let set = client.batch_execute("SET default_transaction_read_only = on").await;
@@ -77,12 +78,4 @@ fn add_defaults(config: &mut Config, access: Access) {
     let options: Vec<&str> = [Some(OPTIONS), read_only, config.get_options()].into_iter().flatten().collect();
     config.options(options.join(" "));
     config.tcp_user_timeout(limits::CONNECT * 6).keepalives_idle(limits::CONNECT * 3);
-}
-
-/// Returns true if the answer is that of a pooler that does not know a start parameter. PostgreSQL itself knows all of them.
-fn is_unsupported_parameter(error: &Error) -> bool {
-    error.as_db_error().is_some_and(|error| {
-        *error.code() == SqlState::PROTOCOL_VIOLATION
-            && error.message().contains("unsupported startup parameter")
-    })
 }

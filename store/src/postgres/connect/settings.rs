@@ -8,6 +8,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use super::environment::Environment;
 use super::password_file::{self, Login};
+use super::server_role::ServerRole;
 use super::service_file;
 use super::tls::{self, TlsMode, TlsSettings};
 use super::words::{self, Word};
@@ -25,6 +26,8 @@ const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 pub(in crate::postgres) struct Settings {
     config: Config,
     tls: TlsSettings,
+    /// The state that the server must have.
+    role: Option<ServerRole>,
     /// True if the text itself contains the password.
     has_password: bool,
     /// The file in which the password is searched if none is given, and true if it must exist.
@@ -38,7 +41,8 @@ struct OwnWords {
 }
 
 /// The names of [`OwnWords`].
-const OWN: [&str; 6] = ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "service"];
+const OWN: [&str; 7] =
+    ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "service", "target_session_attrs"];
 
 /// Parameters of libpq that are refused with a reason, since ignoring them could be unsafe.
 const REFUSED: [(&str, &str); 5] = [
@@ -85,9 +89,11 @@ impl Settings {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
+        let (attributes, role) = server_state(own.get("target_session_attrs").unwrap_or("any"))?;
+        config.target_session_attrs(attributes);
         let named = own.get("passfile").map(|path| (PathBuf::from(path), true));
         let password_file = named.or_else(|| Some((environment.home.as_ref()?.join(".pgpass"), false)));
-        Ok(Self { config, tls, has_password, password_file })
+        Ok(Self { config, tls, role, has_password, password_file })
     }
 
     /// Returns the name of the database, if it is given.
@@ -103,6 +109,11 @@ impl Settings {
     /// Returns the parameters of TLS.
     pub(super) const fn tls(&self) -> &TlsSettings {
         &self.tls
+    }
+
+    /// Returns the state that the server must have, if the client library cannot check it.
+    pub(super) const fn role(&self) -> Option<ServerRole> {
+        self.role
     }
 
     /// Returns the configuration of the client library, with the password from the password file. The file is read at each
@@ -245,8 +256,21 @@ fn fill(config: &mut Config, defaults: &Config) {
     if let (None, Some(timeout)) = (config.get_connect_timeout(), defaults.get_connect_timeout()) {
         config.connect_timeout(*timeout);
     }
-    if config.get_target_session_attrs() == TargetSessionAttrs::Any {
-        config.target_session_attrs(defaults.get_target_session_attrs());
+}
+
+/// Parses `target_session_attrs`: the part that the client library checks, and the part that it does not know.
+fn server_state(value: &str) -> Result<(TargetSessionAttrs, Option<ServerRole>), String> {
+    match value {
+        "any" => Ok((TargetSessionAttrs::Any, None)),
+        "read-write" => Ok((TargetSessionAttrs::ReadWrite, None)),
+        "read-only" => Ok((TargetSessionAttrs::ReadOnly, None)),
+        _ => match ServerRole::parse(value) {
+            Some(role) => Ok((TargetSessionAttrs::Any, Some(role))),
+            None => Err(format!(
+                "unknown target_session_attrs `{}`: expected `any`, `read-write`, `read-only`, `primary`, `standby` or `prefer-standby`",
+                value.escape_debug()
+            )),
+        },
     }
 }
 
@@ -275,104 +299,4 @@ fn tls_settings(own: &OwnWords, environment: &Environment) -> Result<TlsSettings
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    fn parse(text: &str) -> Result<Settings, String> {
-        Settings::parse_with(text, &Environment::default())
-    }
-
-    fn environment(defaults: &[(&str, &str)]) -> Environment {
-        let defaults =
-            defaults.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Environment { defaults, ..Environment::default() }
-    }
-
-    fn password(settings: &Settings) -> Option<String> {
-        let config = settings.config().unwrap();
-        config.get_password().map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
-    }
-
-    #[test]
-    fn both_forms_have_the_parameters_of_tls() {
-        for text in [
-            "postgres://u@db.example/d?sslmode=verify-full&sslrootcert=/a%20b.crt&connect_timeout=7",
-            "host=db.example user=u dbname=d sslmode=verify-full sslrootcert='/a b.crt' connect_timeout=7",
-        ] {
-            let settings = parse(text).unwrap();
-            let expected = TlsSettings {
-                mode: TlsMode::VerifyFull,
-                root: Some(tls::Root::File("/a b.crt".into())),
-                client: None,
-            };
-            assert_eq!(settings.tls, expected);
-            assert_eq!(settings.config.get_connect_timeout(), Some(&std::time::Duration::from_secs(7)));
-            assert_eq!((settings.config.get_ssl_mode(), settings.database()), (SslMode::Require, Some("d")));
-        }
-        let settings = parse("postgres://u@db.example/d").unwrap();
-        assert_eq!((settings.tls.mode, settings.config.get_ssl_mode()), (TlsMode::Prefer, SslMode::Prefer));
-    }
-
-    #[test]
-    fn unsafe_or_incomplete_parameters_are_refused() {
-        for (text, reason) in [
-            ("host=h sslmode=verify-full", "sslrootcert"),
-            ("host=h sslmode=require sslrootcert=system", "requires sslmode=verify-full"),
-            ("host=h sslmode=strict", "verify-full"),
-            ("host=h sslcert=/c", "sslkey"),
-            ("host=h sslcrl=/c", "revocation"),
-            ("host=h colour=red", "colour"),
-            ("postgres://h/d?sslpassword=secret", "encrypted keys"),
-            ("dbname=d", "missing host"),
-        ] {
-            let error = parse(text).map(|_| ()).unwrap_err();
-            assert!(error.contains(reason) && !error.contains("secret"), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn the_string_precedes_the_service_file_and_the_environment() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("pg_service.conf");
-        fs::write(&file, "[m]\nhost=one,two\nport=5433\nuser=service\ndbname=metrics\npassword=s\nsslmode=disable\ntarget_session_attrs=read-write\n").unwrap();
-        let environment = Environment {
-            service_files: vec![file],
-            ..environment(&[("password", "e"), ("sslmode", "require")])
-        };
-        let settings = Settings::parse_with("service=m user=mine", &environment).unwrap();
-        let config = &settings.config;
-        assert_eq!(
-            (config.get_user(), config.get_dbname(), config.get_ports()),
-            (Some("mine"), Some("metrics"), [5433].as_slice())
-        );
-        assert_eq!((password(&settings).as_deref(), settings.tls.mode), (Some("s"), TlsMode::Disable));
-        assert_eq!(settings.to_string(), " on one and 1 more");
-        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
-        let settings = Settings::parse_with("host=h", &environment).unwrap();
-        assert_eq!((password(&settings).as_deref(), settings.tls.mode), (Some("e"), TlsMode::Require));
-        let error = Settings::parse_with("service=x", &environment).map(|_| ()).unwrap_err();
-        assert!(error.contains("unknown service `x`"), "{error}");
-    }
-
-    #[test]
-    fn the_password_file_is_read_at_each_connection() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("pass");
-        let settings =
-            parse(&format!("host=a,b port=1,2 user=u dbname=d passfile={}", file.display())).unwrap();
-        let write = |text: &str| {
-            fs::write(&file, text).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        };
-        assert!(settings.config().unwrap_err().to_string().contains("no such file"));
-        write("*:*:d:u:one\n");
-        assert_eq!(password(&settings).as_deref(), Some("one"));
-        write("b:2:d:u:two\n");
-        assert_eq!(password(&settings).as_deref(), Some("two"));
-        write("a:1:d:u:one\nb:2:d:u:two\n");
-        assert!(settings.config().unwrap_err().to_string().contains("different passwords"));
-    }
-}
+mod tests;

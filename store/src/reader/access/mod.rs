@@ -126,6 +126,7 @@ impl<R: Read> GuardedReader<R> {
                 self.reader.read(&own, each)
             }
             Query::LastLosses { .. }
+            | Query::Agents { .. }
             | Query::Series { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_) }
             | Query::Samples { of: SeriesOwner::Node(_), .. }
             | Query::Buckets { of: SeriesOwner::Node(_), .. } => Ok(()),
@@ -241,6 +242,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::CandidateIds { .. }
             | Query::Cpus { .. }
             | Query::LastLosses { .. }
+            | Query::Agents { .. }
             | Query::Ledger { .. }
             | Query::PlanChanges { .. }
             | Query::RefusedRequests { .. }

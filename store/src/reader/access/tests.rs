@@ -1,6 +1,6 @@
 //! Tests of the rights of readers.
 
-use polymeter_proto::read::{BucketRow, JobRow, LossRow, Rollup, SampleRow, SeriesRow};
+use polymeter_proto::read::{AgentRow, BucketRow, JobRow, LossRow, Rollup, SampleRow, SeriesRow};
 use polymeter_proto::series::Labels;
 
 use super::*;
@@ -29,6 +29,24 @@ fn job_node() -> JobNodeRow {
     let of = |time_s: i64| time_s * 1_000_000_000;
     let (started_ns, ended_ns) = (of(RAN_S.start), Some(of(RAN_S.end)));
     JobNodeRow { node: "n1".to_owned(), started_ns, ended_ns, is_shared: false }
+}
+
+fn agent() -> AgentRow {
+    AgentRow {
+        node: "n1".to_owned(),
+        session_id: "0000000000000001".to_owned(),
+        version: "0.1.0".to_owned(),
+        started_ns: 0,
+        last_seen_ns: 1,
+        last_sample_ns: None,
+        ended_ns: None,
+        end_reason: None,
+        due: 1,
+        taken: 1,
+        late: 0,
+        missed: 0,
+        lost: 0,
+    }
 }
 
 fn loss(job_key: i64) -> LossRow {
@@ -78,6 +96,7 @@ impl Read for Everything {
             }
             Query::Losses { job_key } => RowBlock::Losses(vec![loss(*job_key), loss(2)]),
             Query::LastLosses { .. } => RowBlock::Losses(vec![loss(2)]),
+            Query::Agents { .. } => RowBlock::Agents(vec![agent()]),
             Query::Cpus { .. }
             | Query::Ledger { .. }
             | Query::PlanChanges { .. }
@@ -112,6 +131,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::CandidateIds { job_id: "7".to_owned(), owner_uid: Some(1001) },
         Query::Cpus { job_key },
         Query::LastLosses { limit: 9 },
+        Query::Agents { since_ns: 0 },
     ];
     let names: Vec<&str> = queries.iter().map(Query::name).collect();
     assert!(Query::NAMES.iter().all(|name| names.contains(name)), "a query of each kind");
@@ -135,7 +155,7 @@ fn answer(access: Access, query: &Query) -> (Vec<RowBlock>, Vec<Query>) {
 fn a_user_reads_own_jobs_and_administrators_all() {
     for query in queries(OWN) {
         let (of_owner, _) = answer(Access::Owner(USER), &query);
-        let is_of_nodes = matches!(query, Query::LastLosses { .. });
+        let is_of_nodes = matches!(query, Query::LastLosses { .. } | Query::Agents { .. });
         assert_eq!(of_owner.is_empty(), is_of_nodes, "{query:?}");
     }
     for key in [OWN, 2, 3] {

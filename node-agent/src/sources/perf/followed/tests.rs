@@ -1,9 +1,19 @@
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use polymeter_proto::catalogue;
 
 use super::*;
+
+/// A program of a shell that runs one line at a time.
+const PROGRAM: &str = "while read -r line; do eval \"$line\"; echo done; done";
+
+/// Returns the children of a process.
+fn children_of(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
 
 /// A shell that runs one line at a time.
 struct Shell {
@@ -13,12 +23,25 @@ struct Shell {
 
 impl Shell {
     fn start() -> Self {
-        let mut child = Command::new("sh")
-            .args(["-c", "while read -r line; do eval \"$line\"; echo done; done"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::spawn(Command::new("sh").args(["-c", PROGRAM]))
+    }
+
+    /// Starts a shell as a descendant of another one that adopts orphans. `wrapped` runs `$PROGRAM`.
+    fn start_below_adopter(wrapped: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{wrapped}; :")]).env("PROGRAM", PROGRAM);
+        let adopt =
+            || rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(Into::into);
+        #[expect(unsafe_code, reason = "the attribute must be set between fork and exec")]
+        // SAFETY: the closure makes system calls only.
+        let command = unsafe { command.pre_exec(adopt) };
+        let mut shell = Self::spawn(command);
+        shell.run(":");
+        shell
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
         Self { child, answers }
     }
@@ -72,8 +95,7 @@ fn children_of_followed_processes_are_counted_once() {
     first.run("sleep 600 & child=$!");
     let forked = read(&mut source);
     assert!(forked > before, "what it starts is counted");
-    let directory = format!("/proc/{0}/task/{0}/children", first.child.id());
-    let child: u32 = fs::read_to_string(directory).unwrap().trim().parse().unwrap();
+    let [child] = children_of(first.child.id())[..] else { panic!("one child") };
     list(&[first.child.id(), child]);
     assert_eq!(follower.scan(10), ScanResult::All);
     assert_eq!(follower.descriptors(), 1, "its child needs no events");
@@ -106,4 +128,39 @@ fn children_of_followed_processes_are_counted_once() {
     follower.scan(10);
     assert_eq!(follower.descriptors(), 0);
     drop((first, second, third));
+}
+
+/// An orphan that a process outside of the job has adopted is counted by the events of its ancestor, and by no others.
+#[test]
+fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
+    let faults = catalogue::find("perf.page_faults").unwrap();
+    // The adopter has started the process of the job itself, as the leader of a session; or another one has done so.
+    for wrapped in ["setsid sh -c \"$PROGRAM\"", "sh -c 'sh -c \"$PROGRAM\"; :'"] {
+        let cgroup = tempfile::tempdir().unwrap();
+        let list = |pids: &[u32]| {
+            let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
+            fs::write(cgroup.path().join("cgroup.procs"), lines).unwrap();
+        };
+        let mut shell = Shell::start_below_adopter(wrapped);
+        let adopter = shell.child.id();
+        let mut of_job = children_of(adopter)[0];
+        if wrapped.starts_with("sh ") {
+            of_job = children_of(of_job)[0];
+        }
+        list(&[of_job]);
+        let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
+        let opened = FollowedSource::open(paths, cgroup.path(), std::slice::from_ref(&faults), 9, &[]).0;
+        let Some((mut source, mut follower)) = opened else { return };
+        // The parent of the orphan ends before anybody sees the orphan.
+        shell.run("(sleep 600 &)");
+        // Its first child is the job's process or the parent of that; an adopted one follows.
+        let [_, orphan] = children_of(adopter)[..] else { panic!("{wrapped}: {:?}", children_of(adopter)) };
+        list(&[of_job, orphan]);
+        assert_eq!(follower.scan(9), ScanResult::All);
+        assert_eq!(follower.descriptors(), 1, "{wrapped}");
+        let before = read(&mut source);
+        shell.run("true");
+        assert!(read(&mut source) >= before);
+        shell.run(&format!("kill {orphan}"));
+    }
 }

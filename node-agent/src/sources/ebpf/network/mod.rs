@@ -3,10 +3,9 @@
 //! The kernel runs the programs for packets of sockets that were created in the cgroup or below it. Traffic that passes the
 //! kernel by, as that of InfiniBand verbs, is not counted.
 
-use std::fs;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+mod program;
+
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,19 +14,22 @@ use polymeter_proto::catalogue::{Definition, Hierarchy};
 use polymeter_proto::series::Labels;
 
 use super::cgroup::{Attachment, Cgroup, Programs};
-use super::counters::{Counters, sum};
+use super::counters::Counters;
 use super::direction::Direction;
 use super::fields::{KIND, NETWORK};
-use super::program::count_packets;
+use super::loading::{attach_to_cgroup, load_packet_program};
+use super::map::create_array;
+use super::mapping::Mapping;
+use super::possible_cpus::possible_cpus;
 use super::reason::{Step, meaning};
-use super::system_call::{Mapping, attach, load_program};
-use crate::sources::cpu_list;
+use super::system_call::operand;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kind::{OpenRequest, metrics_of};
 use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 use crate::sources::target::Target;
+use program::{LINE_BYTES, count_packets};
 
 /// The most jobs and steps whose network is counted at a time. Each takes two programs and a line of the cache for each CPU
 /// in memory of the kernel, and two descriptors.
@@ -57,9 +59,9 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(super) struct NetworkSource {
     slots: Vec<Slot>,
-    /// The counter of each slot.
-    counters: Vec<usize>,
-    memory: Mapping,
+    /// The number of the counter of each slot.
+    numbers: Vec<usize>,
+    counters: Counters,
     /// Detaches the programs when it is dropped.
     attachment: Arc<Attachment>,
     _place: Place,
@@ -81,10 +83,10 @@ impl NetworkSource {
             format!("the network of {NETWORKS_MAX} jobs and steps is counted already; sample it for fewer")
         })?;
         let cpus = possible_cpus(&request.host.mounts.root)?;
-        let (memory, programs) = NetworkPrograms::load(cpus)?;
+        let (counters, programs) = NetworkPrograms::load(cpus)?;
         let attachment = Attachment::new(cgroup, Box::new(programs))?;
-        let (slots, counters) = slots().unzip();
-        Ok(Self { slots, counters, memory, attachment, _place: place })
+        let (slots, numbers) = slots().unzip();
+        Ok(Self { slots, numbers, counters, attachment, _place: place })
     }
 }
 
@@ -108,39 +110,34 @@ struct NetworkPrograms {
 }
 
 impl NetworkPrograms {
-    /// Loads the programs of both directions. Returns the memory of their counters, too.
-    fn load(cpus: u32) -> Result<(Mapping, Self), String> {
-        let counters = Counters::create(cpus).map_err(|error| meaning(Step::Load, &error))?;
+    /// Loads the programs of both directions. Returns their counters, too.
+    fn load(cpus: u32) -> Result<(Counters, Self), String> {
+        let fault = |error| meaning(Step::Load, &error);
+        let line_bytes = u32::try_from(LINE_BYTES).map_err(|error| error.to_string())?;
+        let map = create_array(c"polymeter", line_bytes, cpus).map_err(fault)?;
+        let words = (cpus as usize).saturating_mul(LINE_BYTES / size_of::<u64>());
+        let memory = Mapping::of_array(map.as_fd(), 0, words).map_err(fault)?;
         let load = |direction, name| {
-            let instructions = count_packets(direction, counters.map().as_raw_fd());
-            load_program(name, direction, &instructions).map_err(|error| meaning(Step::Load, &error))
+            let instructions = count_packets(direction, operand(map.as_fd()));
+            load_packet_program(name, direction, &instructions).map_err(fault)
         };
         let receive = load(Direction::Receive, c"polymeter_rx")?;
         let transmit = load(Direction::Transmit, c"polymeter_tx")?;
-        Ok((counters.into_memory(), Self { receive, transmit, links: None }))
+        // The programs and the memory keep the map.
+        Ok((Counters::new(memory, LINE_BYTES / size_of::<u64>()), Self { receive, transmit, links: None }))
     }
 }
 
 impl Programs for NetworkPrograms {
     fn attach(&mut self, cgroup: &Cgroup) -> Result<(), String> {
         let attach = |program: &OwnedFd, direction| {
-            attach(program.as_fd(), cgroup.descriptor(), direction)
+            attach_to_cgroup(program.as_fd(), cgroup.descriptor(), direction)
                 .map_err(|error| meaning(Step::Attach, &error))
         };
         self.links =
             Some([attach(&self.receive, Direction::Receive)?, attach(&self.transmit, Direction::Transmit)?]);
         Ok(())
     }
-}
-
-/// Returns the number of CPUs that can ever be online: one more than the highest number, which a program may run on.
-fn possible_cpus(root: &Path) -> Result<u32, String> {
-    let path = root.join("sys/devices/system/cpu/possible");
-    let fault = |error: io::Error| format!("{}: {error}", path.display());
-    let text = fs::read_to_string(&path).map_err(fault)?;
-    let highest = cpu_list::parse(text.trim()).and_then(|cpus| cpus.into_iter().max());
-    let count = highest.and_then(|highest| u32::try_from(highest + 1).ok());
-    count.ok_or_else(|| fault(io::Error::other("not a list of CPUs")))
 }
 
 impl CustomSource for NetworkSource {
@@ -153,8 +150,8 @@ impl CustomSource for NetworkSource {
         if self.attachment.is_lost() {
             return Outcome::Gone;
         }
-        for (slot, counter) in (0..).zip(&self.counters) {
-            reading.set(slot, sum(&self.memory, *counter));
+        for (slot, number) in (0..).zip(&self.numbers) {
+            reading.set(slot, self.counters.sum(*number));
         }
         Outcome::Read
     }

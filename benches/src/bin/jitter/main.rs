@@ -1,19 +1,22 @@
-//! Measures the time that the agent takes from a program: on every CPU one thread of a job reads the clock in a loop, and a
-//! gap between two reads shows that something else ran.
+//! Measures the time that the agent takes from a program: on every CPU one thread of a job reads the clock in a loop,
+//! and a gap between two reads shows that something else ran.
 //!
-//! `cargo run --release --bin jitter -- [--quick] [--tools FILE]`. Needs root, for the job's cgroups. Each round runs all
-//! subjects in a random order that the seed determines, so that they are compared under nearly the same conditions. On a
-//! virtual machine the hypervisor takes CPU time as well, much more unevenly than any tool; the kernel reports that time,
-//! and it is subtracted. The bare reads are the lower bound for any tool: interrupts and context switches that are charged
-//! to no process.
+//! `cargo run --release --bin jitter -- [--quick] [--tools FILE] [--hanging]`. Needs root, for the job's cgroups.
+//! Each round runs all subjects in a random order that the seed determines, so that they are compared under nearly
+//! the same conditions. On a virtual machine the hypervisor takes CPU time as well, much more unevenly than any tool;
+//! the kernel reports that time, and it is subtracted. The bare reads are the lower bound for any tool: interrupts
+//! and context switches that are charged to no process.
+
+mod arguments;
+mod hanging;
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Barrier;
 use std::thread;
 
-use clap::Parser;
+use clap::Parser as _;
 use polymeter_benches::agent::Running;
 use polymeter_benches::bare::{self, Bare};
 use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns};
@@ -28,36 +31,7 @@ use polymeter_proto::period::Period;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Parser)]
-struct Arguments {
-    /// Seconds of each run.
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
-    /// Number of rounds; each runs every subject once.
-    #[arg(long, default_value_t = 10)]
-    rounds: u32,
-    /// Sampling periods of the agent.
-    #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms")]
-    periods: Vec<Period>,
-    /// Sample without perf events.
-    #[arg(long)]
-    without_perf: bool,
-    /// File with other tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
-    #[arg(long, value_name = "FILE")]
-    tools: Option<PathBuf>,
-    /// Seed of the order of the runs.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Run two short rounds at 1 ms, as a functional check.
-    #[arg(long)]
-    quick: bool,
-    /// Run the bare reads; used internally.
-    #[arg(long, hide = true, value_name = "JSON")]
-    bare: Option<String>,
-    /// Read the clock for some seconds; used internally.
-    #[arg(long, hide = true, value_name = "SECONDS")]
-    measure: Option<u64>,
-}
+use self::arguments::Arguments;
 
 /// The shortest gap that is counted as an interruption, in nanoseconds.
 const GAP_NS: u64 = 1_000;
@@ -131,6 +105,12 @@ fn main() -> Result<(), Failure> {
         (arguments.seconds, arguments.rounds, arguments.periods) = (1, 2, vec!["1ms".parse()?]);
     }
     table::machine();
+    if arguments.hanging {
+        let Arguments { seconds, rounds, seed, slow_period, .. } = arguments;
+        let runs = hanging::Runs { seconds, rounds, seed, slow_period };
+        let short = hanging::Runs { seconds: 6, rounds: 1, seed, slow_period: "100ms".parse()? };
+        return Ok(hanging::compare(if arguments.quick { short } else { runs })?);
+    }
     let subjects = subjects(&arguments)?;
     let scratch = tempfile::tempdir()?;
     let job = Job::make_for("jitter", 0)?;

@@ -1,8 +1,7 @@
 //! The programs.
 
-use super::counters::COUNTERS_BYTES;
-use super::direction::Direction;
-use super::instruction::{
+use super::super::direction::Direction;
+use super::super::instruction::{
     Helper, Instruction, Register, add, atomic_add_u64, call, copy, exit, load_map, load_u32, set,
     skip_if_zero, skip_unless_zero, store_u32,
 };
@@ -14,6 +13,9 @@ const LENGTH: i16 = 0;
 /// kernel has merged; 0 for any other. Since Linux 5.1.
 const SEGMENTS: i16 = 164;
 
+/// The size of the counters of one CPU: a line of the cache.
+pub(super) const LINE_BYTES: usize = 64;
+
 /// Returns the program that adds each packet of a cgroup to the counters of the CPU on which it runs, and lets it pass. The
 /// additions are atomic, since a packet can be sent in an interrupt while another is counted.
 pub(super) fn count_packets(direction: Direction, map: i32) -> Vec<Instruction> {
@@ -22,7 +24,7 @@ pub(super) fn count_packets(direction: Direction, map: i32) -> Vec<Instruction> 
         Direction::Receive => (0, 8),
         Direction::Transmit => (16, 24),
     };
-    const { assert!(COUNTERS_BYTES >= 32) };
+    const { assert!(LINE_BYTES >= 32) };
     let [load_map_begin, load_map_end] = load_map(R1, map);
     vec![
         copy(R6, R1),

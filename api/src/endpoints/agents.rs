@@ -1,0 +1,105 @@
+//! The health of Polymeter: the agents, their versions and clocks, and what they did not deliver.
+
+use std::collections::HashSet;
+
+use polymeter_service::clock;
+use polymeter_store::reader::AgentRow;
+use serde_json::{Value, json};
+
+use super::parameters::{FROM_US, time_ns};
+use crate::endpoint::{Endpoint, Method, TABLE};
+use crate::table::{Column, Table, Type, micros};
+
+/// The time about which the answer is without a parameter.
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// An agent.
+struct Health {
+    row: AgentRow,
+    is_connected: bool,
+}
+
+static AGENTS_TABLE: Table<Health> = Table {
+    name: "agents",
+    columns: &[
+        Column::new("node", Type::Text, "The node.", |of| json!(of.row.node)),
+        Column::new("session", Type::Text, "Its newest session.", |of| json!(of.row.session_id)),
+        Column::new("version", Type::Text, "The version of the agent.", |of| json!(of.row.version)),
+        Column::new("is_connected", Type::Boolean, "True if this collector has its connection.", |of| {
+            json!(of.is_connected)
+        }),
+        Column::new(
+            "started_us",
+            Type::Integer,
+            "The start of the session, by the clock of the node.",
+            |of| json!(micros(of.row.started_ns)),
+        ),
+        Column::new(
+            "last_seen_us",
+            Type::Integer,
+            "The time of the last frame, by the clock of a collector.",
+            |of| json!(micros(of.row.last_seen_ns)),
+        ),
+        Column::optional(
+            "last_sample_us",
+            Type::Integer,
+            "The time of the newest sample, by the clock of the node.",
+            |of| json!(of.row.last_sample_ns.map(micros)),
+        ),
+        Column::optional(
+            "delay_us",
+            Type::Integer,
+            "From the newest sample to its arrival: the time in buffers, and the difference of the clocks. If it is negative, the node's clock is ahead.",
+            |of| {
+                json!(
+                    of.row
+                        .last_sample_ns
+                        .map(|sample_ns| micros(of.row.last_seen_ns.saturating_sub(sample_ns)))
+                )
+            },
+        ),
+        Column::optional("ended_us", Type::Integer, "The end of the session; none while it lasts.", |of| {
+            json!(of.row.ended_ns.map(micros))
+        }),
+        Column::optional("end_reason", Type::Text, "The reason of the end.", |of| json!(of.row.end_reason)),
+        Column::new(
+            "due",
+            Type::Integer,
+            "The samples of the node's own sources that were due in the session.",
+            |of| json!(of.row.due),
+        ),
+        Column::new("taken", Type::Integer, "Those that were taken.", |of| json!(of.row.taken)),
+        Column::new("late", Type::Integer, "Those that were taken late.", |of| json!(of.row.late)),
+        Column::new("missed", Type::Integer, "Those that were missed.", |of| json!(of.row.missed)),
+        Column::new("lost", Type::Integer, "The samples of the node that were lost in the time.", |of| {
+            json!(of.row.lost)
+        }),
+    ],
+};
+
+pub(super) static AGENTS: Endpoint = Endpoint {
+    method: Method::Get,
+    path: "/api/v1/agents",
+    id: "agents",
+    summary: "The agents that sent something since `from_us`, by default in the last day; for administrators, others have an empty list.",
+    parameters: &[FROM_US],
+    formats: TABLE,
+    answer: || AGENTS_TABLE.schema(&[]),
+    body: None,
+    handler: |call| {
+        let (format, agents) = (call.format, call.services.links.agents.clone());
+        let since_ns = time_ns(&call.arguments, FROM_US.name)
+            .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000).saturating_sub(DAY_NS));
+        Box::pin(call.stream(move |reader, _, chunks| {
+            let rows = reader.agents(since_ns)?;
+            let connected: HashSet<(String, i64)> =
+                agents().into_iter().map(|agent| (agent.node, agent.started_us)).collect();
+            let mut out = AGENTS_TABLE.writer(format, chunks)?;
+            for row in rows {
+                let is_connected = connected.contains(&(row.node.clone(), micros(row.started_ns)));
+                out.push(&Health { row, is_connected })?;
+            }
+            out.end(&[] as &[(&str, Value)])
+        }))
+    },
+};

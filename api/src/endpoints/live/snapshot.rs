@@ -1,0 +1,92 @@
+//! The part of a stream that is read from the store: the job and its series.
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use polymeter_service::clock;
+use polymeter_store::reader::{JobNodeRow, JobRow, Read, SeriesRow, SeriesScope};
+use serde_json::{Value, json};
+
+use super::super::parameters::{SERIES_IDS, find_job};
+use crate::body::Failure;
+use crate::limits;
+use crate::live::{FeedRequest, LiveValues, Periods, Subscription, describe, event};
+use crate::problem::Problem;
+use crate::table::micros;
+
+/// A job and its series.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    now_us: i64,
+    job: JobRow,
+    nodes: Vec<JobNodeRow>,
+    series: Vec<SeriesRow>,
+    periods: Periods,
+}
+
+impl Snapshot {
+    /// Checks that the user may see the job, subscribes to its values, and reads what the store has. Returns none if the job has
+    /// ended.
+    pub(super) fn begin(
+        reader: &mut dyn Read,
+        live: &LiveValues,
+        request: FeedRequest,
+    ) -> Result<Option<(Self, Subscription)>, Failure> {
+        if find_job(reader, request.job_key)?.ended_ns.is_some() {
+            return Ok(None);
+        }
+        let stopping =
+            || Problem::busy(StatusCode::SERVICE_UNAVAILABLE, "the collector stops; try again later", 5);
+        // First: what is committed from now on is sent as events, so that nothing is missed in between.
+        let subscription = live.subscribe(request.clone()).ok_or_else(stopping)?;
+        Ok(Some((Self::read(reader, &request)?, subscription)))
+    }
+
+    /// Reads the job and its series.
+    pub(super) fn read(reader: &mut dyn Read, request: &FeedRequest) -> Result<Self, Failure> {
+        let now_us = clock::realtime_us();
+        let job = find_job(reader, request.job_key)?;
+        let nodes = reader.job_nodes(request.job_key)?;
+        let periods = Periods::of(&reader.plan_changes(request.job_key)?);
+        let mut series = reader.series(SeriesScope::Job(request.job_key))?;
+        series.retain(|row| request.filter.has(row));
+        if series.len() > limits::SERIES {
+            let detail = format!("{} series match; ask for at most {}", series.len(), limits::SERIES);
+            return Err(Problem::invalid(SERIES_IDS.name, detail).into());
+        }
+        Ok(Self { now_us, job, nodes, series, periods })
+    }
+
+    /// Returns the events that describe the job and its series.
+    pub(super) fn events(&self, per_second: Option<i64>) -> Vec<Bytes> {
+        let nodes = self.nodes.iter().filter(|node| node.ended_ns.is_none()).map(|node| &node.node);
+        let job = json!({
+            "key": self.job.job_key, "id": self.job.job_id, "started_us": micros(self.job.started_ns), "now_us": self.now_us,
+            "nodes": nodes.collect::<Vec<_>>(), "per_second": per_second,
+        });
+        let mut events = vec![event("job", &job)];
+        let described = |rows: &[SeriesRow]| -> Vec<Value> {
+            rows.iter().map(|row| describe(row, &self.periods)).collect()
+        };
+        match self.series.is_empty() {
+            true => events.push(event("series", &json!({"series": []}))),
+            false => events.extend(
+                self.series
+                    .chunks(limits::EVENT_SERIES)
+                    .map(|rows| event("series", &json!({"series": described(rows)}))),
+            ),
+        }
+        events
+    }
+
+    /// Returns the nodes whose agent was lost.
+    pub(super) fn lost_nodes(&self) -> &[String] {
+        &self.job.lost_nodes
+    }
+
+    /// Records in the feed what was described to a client.
+    pub(super) fn seed(self, subscription: &Subscription) {
+        let described = self.series.iter().map(|row| row.series_id).collect();
+        let nodes = self.nodes.into_iter().map(|node| node.node).collect();
+        subscription.seed(described, self.periods, nodes);
+    }
+}

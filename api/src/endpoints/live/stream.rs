@@ -1,0 +1,189 @@
+//! The task of one stream: passes events on while the client reads, and notices the end of the job.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polymeter_service::clock;
+use polymeter_store::reader::JobRow;
+use serde_json::json;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::super::parameters::find_job;
+use super::snapshot::Snapshot;
+use crate::call::Services;
+use crate::limits;
+use crate::live::{FeedRequest, HEARTBEAT, RETRY, Step, Subscription, event};
+use crate::principal::Principal;
+use crate::problem::Problem;
+use crate::quota::Permit;
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) services: Arc<Services>,
+    pub(super) principal: Principal,
+    /// The place of the stream, which is held until the last event is sent.
+    pub(super) permit: Arc<Permit>,
+    /// Closes the connection of a client that does not read.
+    pub(super) close: Arc<Notify>,
+    pub(super) request: FeedRequest,
+    pub(super) subscription: Subscription,
+    pub(super) sender: mpsc::Sender<Bytes>,
+}
+
+/// The end of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The job has ended.
+    Ended,
+    /// The user may not see the job any more, or it was removed.
+    Gone,
+    /// The stream has its maximum length.
+    Renew,
+    /// The collector stops.
+    Stopping,
+    /// The client is gone, or does not read.
+    Disconnected,
+}
+
+impl End {
+    /// Returns the reason for the client; none if there is no client.
+    const fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Ended => Some("ended"),
+            Self::Gone => Some("gone"),
+            Self::Renew => Some("renew"),
+            Self::Stopping => Some("stopping"),
+            Self::Disconnected => None,
+        }
+    }
+}
+
+impl Stream {
+    /// Sends events until the stream ends.
+    pub(super) async fn run(self, snapshot: Snapshot, lifetime: Duration) {
+        let end = match self.events(snapshot, Instant::now() + lifetime).await {
+            Ok(()) => return,
+            Err(end) => end,
+        };
+        if let Some(reason) = end.reason() {
+            // The client may be gone meanwhile.
+            self.send(event("end", &json!({"reason": reason}))).await.ok();
+        }
+    }
+
+    /// Sends events; always returns an end.
+    async fn events(&self, snapshot: Snapshot, until: Instant) -> Result<(), End> {
+        self.send(RETRY).await?;
+        let mut lost: BTreeSet<String> = BTreeSet::new();
+        self.describe(snapshot, &mut lost).await?;
+        let mut refresh = Instant::now() + limits::STREAM_REFRESH;
+        let mut heartbeat = Instant::now() + limits::HEARTBEAT;
+        loop {
+            tokio::select! {
+                step = self.subscription.next() => match step {
+                    Step::Event(event) => self.send(event).await?,
+                    Step::Missed(events) => {
+                        self.send(event("missed", &json!({"events": events}))).await?;
+                        self.describe_anew(&mut lost).await?;
+                    }
+                    Step::Changed => self.check(&mut lost).await?,
+                    Step::Stop => return Err(End::Stopping),
+                },
+                () = sleep_until(refresh) => {
+                    self.check(&mut lost).await?;
+                    refresh = Instant::now() + limits::STREAM_REFRESH;
+                    // A check usually sends nothing, so that the comment stays due.
+                    continue;
+                }
+                () = sleep_until(heartbeat) => self.send(HEARTBEAT).await?,
+                () = sleep_until(until) => return Err(End::Renew),
+                () = self.sender.closed() => return Err(End::Disconnected),
+            }
+            heartbeat = Instant::now() + limits::HEARTBEAT;
+        }
+    }
+
+    /// Sends bytes. Waits while the client does not read, but not for long.
+    async fn send(&self, bytes: Bytes) -> Result<(), End> {
+        let length = bytes.len();
+        match timeout(self.services.limits.stream_stall, self.sender.send(bytes)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_gone)) => return Err(End::Disconnected),
+            Err(_elapsed) => {
+                self.close.notify_one();
+                return Err(End::Disconnected);
+            }
+        }
+        // A user who reads too much gets fewer events, and is told so.
+        let pause = self.permit.charge(length).min(limits::STREAM_PAUSE);
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Describes the job and its series.
+    async fn describe(&self, snapshot: Snapshot, lost: &mut BTreeSet<String>) -> Result<(), End> {
+        for event in snapshot.events(self.request.per_second) {
+            self.send(event).await?;
+        }
+        lost.extend(snapshot.lost_nodes().iter().cloned());
+        snapshot.seed(&self.subscription);
+        Ok(())
+    }
+
+    /// Describes the job and its series again after events were missed.
+    async fn describe_anew(&self, lost: &mut BTreeSet<String>) -> Result<(), End> {
+        let request = self.request.clone();
+        let read = move |reader: &mut dyn polymeter_store::reader::Read, _| Snapshot::read(reader, &request);
+        match self.services.readers.read(self.principal, read).await {
+            Ok(snapshot) => {
+                self.describe(snapshot, lost).await?;
+                self.check(lost).await
+            }
+            Err(problem) if problem == Problem::unknown_job() => Err(End::Gone),
+            // The store is busy or away. Values of series that the client does not know are useless to it.
+            Err(_) => Err(End::Renew),
+        }
+    }
+
+    /// Reads whether the job has ended, whether the user may still see it, and whether nodes were lost.
+    async fn check(&self, lost: &mut BTreeSet<String>) -> Result<(), End> {
+        let key = self.request.job_key;
+        let read = move |reader: &mut dyn polymeter_store::reader::Read, _| find_job(reader, key);
+        let JobRow { ended_ns, lost_nodes, .. } = match self.services.readers.read(self.principal, read).await
+        {
+            Ok(job) => job,
+            Err(problem) if problem == Problem::unknown_job() => return Err(End::Gone),
+            // The store is busy or away. The next check decides.
+            Err(_) => return Ok(()),
+        };
+        for node in lost_nodes {
+            if self.request.filter.has_node(&node) && lost.insert(node.clone()) {
+                let data = json!({"time_us": clock::realtime_us(), "node": node, "state": "lost"});
+                self.send(event("node", &data)).await?;
+            }
+        }
+        if ended_ns.is_some() { self.drain().await } else { Ok(()) }
+    }
+
+    /// Sends the last events of a job that has ended; always returns its end.
+    async fn drain(&self) -> Result<(), End> {
+        let until = Instant::now() + limits::STREAM_DRAIN;
+        loop {
+            tokio::select! {
+                step = self.subscription.next() => match step {
+                    Step::Event(event) => self.send(event).await?,
+                    Step::Missed(events) => self.send(event("missed", &json!({"events": events}))).await?,
+                    Step::Changed => {}
+                    Step::Stop => return Err(End::Ended),
+                },
+                () = sleep_until(until) => return Err(End::Ended),
+            }
+        }
+    }
+}

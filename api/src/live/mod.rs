@@ -1,0 +1,24 @@
+//! Values of running jobs, sent while they are committed.
+//!
+//! ```text
+//! writer --commit--> queue --> LiveValues --> feed of a job --> mailbox of each stream --> client
+//! ```
+//!
+//! A feed is one selection of a job's series at one rate. Streams with the same selection share it, so that values are reduced and
+//! encoded once. Nothing here waits: a full mailbox counts what it misses.
+//!
+//! The invariant: the memory of a stream is bounded, and no stream delays another one, or a writer.
+
+mod event;
+mod feed;
+mod mailbox;
+mod reducer;
+mod series;
+mod values;
+
+pub(crate) use self::event::{HEARTBEAT, RETRY, event};
+pub(crate) use self::feed::FeedRequest;
+pub(crate) use self::mailbox::Step;
+pub(crate) use self::series::{Periods, describe};
+pub use self::values::LiveValues;
+pub(crate) use self::values::Subscription;

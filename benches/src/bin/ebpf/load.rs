@@ -1,0 +1,157 @@
+//! The events that a job causes, as many as it can.
+
+use std::fmt;
+use std::io::{IoSlice, Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::fs::FileExt;
+
+use clap::ValueEnum;
+use polymeter_benches::clock::{now_ns, process_cpu_ns};
+use polymeter_benches::failure::Failure;
+use polymeter_benches::table::{say, to_f64};
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+use crate::counting::Counted;
+
+/// The kind of the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Datagrams over the loopback interface, 64 of them in one system call. Each is sent and received by the job.
+    Packets,
+    /// Two threads on one CPU that wake each other.
+    Switches,
+    /// Reads of one byte of a file in the page cache.
+    Reads,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Packets => "packets",
+            Self::Switches => "switches",
+            Self::Reads => "reads",
+        })
+    }
+}
+
+impl Kind {
+    /// Returns the metrics whose program is measured.
+    pub(crate) const fn metrics(self) -> &'static str {
+        match self {
+            Self::Packets => "network.*",
+            Self::Switches => "runqueue.*",
+            Self::Reads => "vfs.*",
+        }
+    }
+
+    /// Returns the metric that counts the events.
+    pub(crate) const fn counter(self) -> &'static str {
+        match self {
+            Self::Packets => "network.transmit.packets",
+            Self::Switches => "runqueue.wait.count",
+            Self::Reads => "vfs.read.count",
+        }
+    }
+
+    /// Returns the variants: the first is the base. The program of the network is on the cgroup, and none runs for other jobs.
+    pub(crate) fn variants(self) -> Vec<Counted> {
+        match self {
+            Self::Packets => vec![Counted::Nothing, Counted::Job],
+            Self::Switches | Self::Reads => vec![Counted::Nothing, Counted::OtherJob, Counted::Job],
+        }
+    }
+}
+
+/// The events of one run, and the time that they took.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) events: u64,
+    pub(crate) wall_ns: u64,
+    /// The CPU time of all threads.
+    pub(crate) cpu_ns: u64,
+}
+
+impl Measured {
+    /// Returns the CPU time of one event, in nanoseconds.
+    pub(crate) fn cost_ns(&self) -> f64 {
+        to_f64(self.cpu_ns) / to_f64(self.events.max(1))
+    }
+}
+
+/// The number of datagrams in one system call.
+const BATCH: usize = 64;
+
+/// Causes events for as many milliseconds as each line of the standard input says, and prints what was measured.
+pub(crate) fn execute(kind: Kind) -> Result<(), Failure> {
+    let mut cause: Option<Box<dyn FnMut() -> Result<u64, Failure>>> = None;
+    for line in std::io::stdin().lines() {
+        let ms: u64 = line?.trim().parse()?;
+        let cause = match &mut cause {
+            Some(cause) => cause,
+            None => cause.insert(match kind {
+                Kind::Packets => packets()?,
+                Kind::Switches => switches()?,
+                Kind::Reads => reads()?,
+            }),
+        };
+        let (start_ns, start_cpu_ns) = (now_ns(), process_cpu_ns());
+        let end_ns = start_ns + ms * 1_000_000;
+        let mut events = 0;
+        while now_ns() < end_ns {
+            events += cause()?;
+        }
+        let (wall_ns, cpu_ns) = (now_ns() - start_ns, process_cpu_ns() - start_cpu_ns);
+        say(&serde_json::to_string(&Measured { events, wall_ns, cpu_ns })?);
+    }
+    Ok(())
+}
+
+/// Returns the sending of a batch to a socket that is never read: its buffer is full, and each datagram passes both programs.
+fn packets() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
+    let (from, to) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    from.connect(to.local_addr()?)?;
+    Ok(Box::new(move || {
+        // The receiver lives as long as the sender.
+        let _receiver = &to;
+        let payload = [IoSlice::new(&[7; 16])];
+        let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+            (0..BATCH).map(|_| SendAncillaryBuffer::default()).collect();
+        let mut messages: Vec<MMsgHdr<'_>> =
+            controls.iter_mut().map(|control| MMsgHdr::new(&payload, control)).collect();
+        Ok(sendmmsg(&from, &mut messages, SendFlags::empty())? as u64)
+    }))
+}
+
+/// Returns a round trip between two threads on one CPU: two switches.
+fn switches() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
+    let mut cpus = CpuSet::new();
+    cpus.set(0);
+    sched_setaffinity(None, &cpus)?;
+    let (mut here_from, mut there_to) = std::io::pipe()?;
+    let (mut there_from, mut here_to) = std::io::pipe()?;
+    std::thread::spawn(move || {
+        let mut byte = [0];
+        while there_from.read_exact(&mut byte).is_ok() && there_to.write_all(&byte).is_ok() {}
+    });
+    Ok(Box::new(move || {
+        for _ in 0..BATCH {
+            here_to.write_all(&[1])?;
+            here_from.read_exact(&mut [0])?;
+        }
+        Ok(2 * BATCH as u64)
+    }))
+}
+
+/// Returns a batch of reads.
+fn reads() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(&[7])?;
+    Ok(Box::new(move || {
+        for _ in 0..BATCH {
+            file.read_exact_at(&mut [0], 0)?;
+        }
+        Ok(BATCH as u64)
+    }))
+}

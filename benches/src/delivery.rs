@@ -1,0 +1,43 @@
+//! The delivery of a mock agent's frames.
+
+use std::error::Error;
+
+use polymeter_proto::wire::message::ToAgent;
+
+use crate::clock::{SECOND_NS, now_ns};
+use crate::mock::{MockAgent, Script};
+
+/// The timeout for the acknowledgement of all frames, in seconds.
+const PATIENCE_S: u64 = 600;
+
+/// The time without an acknowledgement after which an agent sends its frames again, in milliseconds.
+const AGAIN_MS: i64 = 10_000;
+
+/// Sends all frames of an agent, and waits for their acknowledgement.
+///
+/// # Errors
+/// Returns an error if the collector refuses a frame, or does not acknowledge all of them in time.
+pub fn deliver(
+    context: &zmq::Context,
+    endpoint: &str,
+    script: &Script,
+    mut agent: MockAgent,
+) -> Result<(), Box<dyn Error>> {
+    let socket = context.socket(zmq::DEALER)?;
+    socket.set_linger(0)?;
+    socket.connect(endpoint)?;
+    let end_ns = now_ns() + PATIENCE_S * SECOND_NS;
+    agent.unacknowledged(0).iter().try_for_each(|frame| socket.send(frame, 0))?;
+    while !agent.is_settled() {
+        let messages = if socket.poll(zmq::POLLIN, AGAIN_MS)? > 0 {
+            agent.hear(script, &ToAgent::decode(&socket.recv_bytes(0)?)?)?
+        } else {
+            agent.unacknowledged(0)
+        };
+        messages.iter().try_for_each(|message| socket.send(message, 0))?;
+        if now_ns() > end_ns {
+            return Err(format!("the store does not acknowledge within {PATIENCE_S} s").into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,520 @@
+//! Tests of live values over HTTP: users see the values of their own jobs as they are committed, and no client delays anything.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_proto::batch::Shape;
+use polymeter_proto::ledger::{Cause, Event, Mark, MarkKind, PlanChange};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToCollector};
+use serde_json::{Value, json};
+
+use crate::api::{get, key};
+use crate::reading::{ADMINISTRATOR, Fixture, USERS};
+use crate::support::agent::{Agent, shape, values};
+use crate::support::reading::connect_as;
+use crate::support::{TestEnvironment, now_us, wait_until};
+
+scenarios! {
+    users_see_the_values_of_their_own_jobs,
+    values_are_reduced_to_points_a_second,
+    events_of_a_job_are_streamed_until_its_end,
+    a_lost_agent_ends_its_jobs,
+    a_client_that_does_not_read_is_told_what_it_missed,
+    a_client_that_never_reads_is_disconnected,
+    streams_are_limited_and_released,
+    hundred_streams_get_the_same_values,
+    a_stopping_collector_ends_its_streams,
+}
+
+/// Points, each with its time and value, by the id of their series.
+type Points = BTreeMap<i64, Vec<(i64, Value)>>;
+
+/// A client that reads a stream of events.
+struct Client {
+    stream: UnixStream,
+    status: u16,
+    /// Bytes of the body in chunks that are not complete yet.
+    raw: Vec<u8>,
+    /// The text of events that are not complete yet.
+    text: String,
+    is_complete: bool,
+}
+
+impl Client {
+    /// Asks for a stream, and waits for the head of the answer.
+    fn open(uid: u32, socket: &Path, target: &str) -> Self {
+        Self::with_header(uid, socket, target, "")
+    }
+
+    fn with_header(uid: u32, socket: &Path, target: &str, header: &str) -> Self {
+        let mut stream = connect_as(uid, socket);
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let request =
+            format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{header}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut client = Self { stream, status: 0, raw: Vec::new(), text: String::new(), is_complete: false };
+        let end = loop {
+            if let Some(end) = client.raw.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                break end;
+            }
+            assert!(client.receive(), "no head: {:?}", client.raw);
+        };
+        let head = String::from_utf8(client.raw.drain(..end + 4).collect()).unwrap().to_ascii_lowercase();
+        client.status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        if client.status == 200 {
+            for line in ["content-type: text/event-stream\r\n", "x-accel-buffering: no\r\n", "no-store"] {
+                assert!(head.contains(line), "{head}");
+            }
+        }
+        client
+    }
+
+    /// Receives bytes. Returns false at the end of the connection.
+    fn receive(&mut self) -> bool {
+        let mut bytes = [0; 64 * 1024];
+        let length = self.stream.read(&mut bytes).unwrap();
+        self.raw.extend_from_slice(&bytes[..length]);
+        length > 0
+    }
+
+    /// Decodes the chunks that have arrived.
+    fn decode(&mut self) {
+        while let Some(end) = self.raw.windows(2).position(|bytes| bytes == b"\r\n") {
+            let length = usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
+            if self.raw.len() < end + 4 + length {
+                return;
+            }
+            self.text.push_str(std::str::from_utf8(&self.raw[end + 2..end + 2 + length]).unwrap());
+            self.raw.drain(..end + 4 + length);
+            self.is_complete |= length == 0;
+        }
+    }
+
+    /// Returns the next event; none at the end of the stream, or of the connection.
+    fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            self.decode();
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                let Some(named) = event.strip_prefix("event: ") else {
+                    assert!(event == ":" || event == "retry: 5000", "{event:?}");
+                    continue;
+                };
+                let (name, data) = named.split_once("\ndata: ").unwrap();
+                assert!(!data.contains(['\n', '\r']), "{event:?}");
+                return Some((name.to_owned(), serde_json::from_str(data).unwrap()));
+            }
+            if self.is_complete || !self.receive() {
+                return None;
+            }
+        }
+    }
+
+    /// Returns the data of the next event of a name. Others are skipped.
+    fn next_of(&mut self, name: &str) -> Value {
+        let mut skipped = Vec::new();
+        while let Some((next, data)) = self.next() {
+            if next == name {
+                return data;
+            }
+            skipped.push((next, data));
+        }
+        panic!("the stream ended without `{name}`: {skipped:?}");
+    }
+
+    /// Returns the next `count` points, by series, and the names of the other events among them.
+    fn points(&mut self, count: usize) -> (Points, Vec<String>) {
+        let (mut points, mut others, mut found): (BTreeMap<_, Vec<_>>, _, _) =
+            (BTreeMap::new(), Vec::new(), 0);
+        while found < count {
+            let (name, data) = self.next().expect("more points");
+            if name != "values" {
+                others.push(name);
+                continue;
+            }
+            let [ids, times, values] =
+                ["id", "time_us", "value"].map(|column| data[column].as_array().unwrap().clone());
+            assert!(ids.len() == times.len() && ids.len() == values.len(), "{data}");
+            for ((id, time_us), value) in ids.iter().zip(times).zip(values) {
+                points.entry(id.as_i64().unwrap()).or_default().push((time_us.as_i64().unwrap(), value));
+                found += 1;
+            }
+        }
+        (points, others)
+    }
+}
+
+fn target(key: i64, query: &str) -> String {
+    format!("/api/v1/jobs/{key}/live{query}")
+}
+
+/// Sends a frame with one row, and waits until it is committed.
+fn send(agent: &mut Agent, shape: &Arc<Shape>, at_us: i64, seed: i64, events: &[Event]) {
+    let values = values(seed).0;
+    let number = agent.frame(&[(shape, at_us, &values)], &[], events);
+    agent.send(number);
+    agent.wait_until_acknowledged();
+}
+
+fn send_events(agent: &mut Agent, events: &[Event]) {
+    let number = agent.frame(&[], &[], events);
+    agent.send(number);
+    agent.wait_until_acknowledged();
+}
+
+/// The time after the samples that the fixture has sent.
+fn later_us() -> i64 {
+    now_us() + 60_000_000
+}
+
+fn users_see_the_values_of_their_own_jobs(environment: &mut TestEnvironment) {
+    let mut fixture = Fixture::new(environment);
+    let keys = ["1", "2"].map(|id| key(&fixture, id));
+    let other = get(USERS[1], &fixture.api, &target(keys[0], ""));
+    assert_eq!(
+        (other.status, &other.bytes),
+        (404, &get(USERS[1], &fixture.api, &target(i64::MAX, "")).bytes)
+    );
+    for query in ["?per_second=0", "?per_second=21", "?seconds=0", "?metric=;", "?x=1"] {
+        assert_eq!(get(USERS[0], &fixture.api, &target(keys[0], query)).status, 400, "{query}");
+    }
+    let open = |uid, key, query: &str| Client::open(uid, &fixture.api, &target(key, query));
+    let mut clients =
+        [open(USERS[0], keys[0], ""), open(0, keys[0], ""), open(USERS[0], keys[0], "?metric=cpu.*&node=n1")];
+    let mut of_other = open(USERS[1], keys[1], "");
+    let mut of_no_node = open(USERS[0], keys[0], "?node=n2");
+    let listed = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{}/series", keys[0])).json();
+    let mut described = Vec::new();
+    for client in &mut clients {
+        let (name, job) = client.next().unwrap();
+        assert_eq!((name.as_str(), &job["key"], &job["id"]), ("job", &json!(keys[0]), &json!("1")));
+        assert_eq!((&job["nodes"], &job["per_second"]), (&json!(["n1"]), &Value::Null));
+        let (name, mut series) = client.next().unwrap();
+        assert_eq!(name, "series");
+        for row in series["series"].as_array_mut().unwrap() {
+            assert_eq!(row.as_object_mut().unwrap().remove("period_us"), Some(Value::Null));
+        }
+        described.push(series["series"].as_array().unwrap().clone());
+    }
+    assert_eq!((&json!(described[0]), &described[0]), (&listed["series"], &described[1]));
+    assert_eq!(
+        (described[0].len(), described[2].len(), &described[2][0]["metric"]),
+        (3, 1, &json!("cpu.usage"))
+    );
+    // One frame with samples of both jobs, and of the node.
+    let (at_us, shapes) =
+        (later_us(), [shape(1, Some(&fixture.jobs[0])), shape(2, Some(&fixture.jobs[1])), shape(4, None)]);
+    let sent = [30, 40, 50].map(values);
+    let rows: Vec<_> =
+        shapes.iter().zip(&sent).map(|(shape, (values, _))| (shape, at_us, values.as_slice())).collect();
+    let number = fixture.agent.frame(&rows, &[], &[]);
+    fixture.agent.send(number);
+    let metrics = ["cpu.usage", "memory.margin", "node.load1"];
+    for (client, series) in clients.iter_mut().zip(&described) {
+        let (points, others) = client.points(series.len());
+        assert_eq!((points.len(), others.len()), (series.len(), 0), "{others:?}");
+        for row in series {
+            let expected = sent[0].1[metrics.iter().position(|metric| row["metric"] == *metric).unwrap()];
+            assert_eq!(points[&row["id"].as_i64().unwrap()], [(at_us, json!(expected))], "{row}");
+        }
+    }
+    let (points, _) = of_other.points(3);
+    assert!(described[0].iter().all(|row| !points.contains_key(&row["id"].as_i64().unwrap())));
+    // Whatever a stream sends was committed before.
+    assert_eq!(environment.number(&format!("SELECT count(*) FROM samples WHERE job_key = {}", keys[0])), 63);
+    let mark = Event::Mark(Mark {
+        at_us,
+        job: Some(fixture.jobs[0].handle),
+        name: "x".try_into().unwrap(),
+        kind: MarkKind::Begin,
+        by: None,
+    });
+    send_events(&mut fixture.agent, &[mark]);
+    assert_eq!(clients[0].next_of("mark")["name"], "x");
+    drop(clients);
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+    assert_eq!(of_no_node.next_of("series"), json!({"series": []}));
+    assert_eq!(
+        of_no_node.next(),
+        Some(("end".to_owned(), json!({"reason": "stopping"}))),
+        "nothing of another node"
+    );
+}
+
+fn values_are_reduced_to_points_a_second(environment: &mut TestEnvironment) {
+    let mut fixture = Fixture::new(environment);
+    let key = key(&fixture, "1");
+    let open = |query: &str| Client::open(USERS[0], &fixture.api, &target(key, query));
+    let (mut slow, mut fast) = (open("?per_second=1"), open("?per_second=10"));
+    let job = slow.next_of("job");
+    assert_eq!(job["per_second"], 1);
+    let series = slow.next_of("series");
+    let id = |metric: &str| {
+        let rows = series["series"].as_array().unwrap();
+        rows.iter().find(|row| row["metric"] == metric).unwrap()["id"].as_i64().unwrap()
+    };
+    // Five seconds at 1 kHz. The counter increases by 1,000,003 ns each millisecond.
+    let (shape, begin_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
+    let sent: Vec<_> = (0..5000).map(|number| (begin_us + number * 1000, values(number).0)).collect();
+    for second in sent.chunks(1000) {
+        let rows: Vec<_> = second.iter().map(|(at_us, values)| (&shape, *at_us, values.as_slice())).collect();
+        let number = fixture.agent.frame(&rows, &[], &[]);
+        fixture.agent.send(number);
+    }
+    fixture.agent.wait_until_acknowledged();
+    let mut counts = BTreeMap::new();
+    for (client, per_second) in [(&mut slow, 1), (&mut fast, 10)] {
+        // Of two gauges the first sample is a point of its own.
+        let (points, _) = client.points(3 * 4 * per_second);
+        for (series_id, points) in &points {
+            let times: Vec<i64> = points.iter().map(|(time_us, _)| *time_us).collect();
+            assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+            counts.insert((per_second, *series_id), points.len());
+        }
+        assert_eq!(points.len(), 3);
+        let rates = &points[&id("cpu.usage")];
+        assert!(rates.iter().all(|(_, rate)| (0.99..1.01).contains(&rate.as_f64().unwrap())), "{rates:?}");
+    }
+    assert!(counts.values().all(|count| *count <= 60), "{counts:?}");
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+fn plan_change(fixture: &Fixture, new: Option<Period>) -> Event {
+    Event::PlanChange(PlanChange {
+        at_us: later_us(),
+        job: Some(fixture.jobs[0].handle),
+        metric: MetricName::new("cpu.usage").unwrap(),
+        old: None,
+        new,
+        cause: Cause::Lease,
+        by: Some("ada".try_into().unwrap()),
+        until_us: None,
+    })
+}
+
+fn events_of_a_job_are_streamed_until_its_end(environment: &mut TestEnvironment) {
+    let mut fixture = Fixture::new(environment);
+    let key = key(&fixture, "1");
+    let mut client = Client::open(USERS[0], &fixture.api, &target(key, ""));
+    client.next_of("series");
+    let change = plan_change(&fixture, Some(Period::from_micros(10_000).unwrap()));
+    send_events(&mut fixture.agent, &[change]);
+    let plan = client.next_of("plan");
+    assert_eq!(
+        (&plan["metric"], &plan["new_period_us"], &plan["actor"]),
+        (&json!("cpu.usage"), &json!(10_000), &json!("ada"))
+    );
+    // A later client sees the period in the description.
+    let mut later = Client::open(USERS[0], &fixture.api, &target(key, ""));
+    let series = later.next_of("series");
+    assert_eq!(series["series"][0]["period_us"], 10_000, "{series}");
+    // A second node, with hostile labels.
+    let mut second = Agent::to(&environment.context, &fixture.collector, "n2", 2);
+    let mut hostile = (*shape(1, Some(&fixture.jobs[0]))).clone();
+    let text = "</script>\u{2028}<img src=x onerror=alert(1)>\\\"'&: data";
+    hostile.columns[0].labels = Labels::new(vec![("device".to_owned(), text.to_owned())]).unwrap();
+    send(&mut second, &Arc::new(hostile), later_us(), 7, &[]);
+    let node = client.next_of("node");
+    assert_eq!((&node["node"], &node["state"]), (&json!("n2"), &json!("running")));
+    let new = client.next_of("series");
+    let rows = new["series"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    assert!(rows.iter().any(|row| row["labels"]["device"] == text && row["node"] == "n2"), "{rows:?}");
+    let (points, _) = client.points(3);
+    assert!(rows.iter().all(|row| points.contains_key(&row["id"].as_i64().unwrap())));
+    let name: Identifier = "solve<b>".try_into().unwrap();
+    let job = Some(fixture.jobs[0].handle);
+    send_events(
+        &mut second,
+        &[Event::Mark(Mark { at_us: later_us(), job, name, kind: MarkKind::End, by: None })],
+    );
+    let mark = client.next_of("mark");
+    assert_eq!(
+        (&mark["name"], &mark["kind"], &mark["node"]),
+        (&json!("solve<b>"), &json!("end"), &json!("n2"))
+    );
+    let end = [Event::JobEnded { job: fixture.jobs[0].handle, at_us: later_us() + 2_000_000 }];
+    send_events(&mut second, &end);
+    let node = client.next_of("node");
+    assert_eq!((&node["node"], &node["state"]), (&json!("n2"), &json!("ended")));
+    let lost = Lost { job, source: "stat".try_into().unwrap(), samples: 12 };
+    let span_us = (later_us(), later_us() + 1_000_000);
+    second.skip(&ToCollector::Skipped {
+        session: polymeter_proto::series::SessionId(2),
+        first: 4,
+        last: 4,
+        reason: SkipReason::OutboxFull,
+        span_us,
+        lost: vec![lost],
+    });
+    let loss = client.next_of("loss");
+    assert_eq!(
+        (&loss["samples"], &loss["reason"], &loss["source"], &loss["first_us"]),
+        (&json!(12), &json!("outbox_full"), &json!("stat"), &json!(span_us.0))
+    );
+    send(&mut fixture.agent, &shape(1, Some(&fixture.jobs[0])), later_us() + 1_000_000, 70, &end);
+    let (points, _) = client.points(3);
+    assert_eq!(points.len(), 3, "the last values come before the end");
+    let node = client.next_of("node");
+    assert_eq!((&node["node"], &node["state"]), (&json!("n1"), &json!("ended")));
+    assert_eq!(client.next_of("end"), json!({"reason": "ended"}));
+    assert_eq!(client.next(), None);
+    let ended = get(USERS[0], &fixture.api, &target(key, ""));
+    assert_eq!((ended.status, ended.text()), (204, ""));
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+fn a_lost_agent_ends_its_jobs(environment: &mut TestEnvironment) {
+    let fixture = Fixture::with(environment, |config| config.session_timeout = Duration::from_secs(3));
+    let mut client = Client::open(USERS[0], &fixture.api, &target(key(&fixture, "1"), ""));
+    // The agent sends nothing more.
+    let node = client.next_of("node");
+    assert_eq!((&node["node"], &node["state"]), (&json!("n1"), &json!("lost")));
+    assert_eq!(client.next_of("end"), json!({"reason": "ended"}));
+    assert_eq!(client.next(), None);
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+/// Sends frames with many samples until a condition holds.
+fn flood(fixture: &mut Fixture, what: &str, mut is_enough: impl FnMut(&Fixture) -> bool) {
+    let (shape, mut at_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
+    wait_until(what, || {
+        let sent: Vec<_> = (0..10_000).map(|number| (at_us + number, values(number).0)).collect();
+        let rows: Vec<_> = sent.iter().map(|(at_us, values)| (&shape, *at_us, values.as_slice())).collect();
+        let number = fixture.agent.frame(&rows, &[], &[]);
+        fixture.agent.send(number);
+        fixture.agent.wait_until_acknowledged();
+        at_us += 10_000;
+        is_enough(fixture)
+    });
+}
+
+fn a_client_that_does_not_read_is_told_what_it_missed(environment: &mut TestEnvironment) {
+    let mut fixture = Fixture::new(environment);
+    let key = key(&fixture, "1");
+    let mut slow = Client::open(USERS[0], &fixture.api, &target(key, ""));
+    slow.next_of("series");
+    // A client that reads gets all of them meanwhile.
+    let mut reader = Client::open(0, &fixture.api, &target(key, ""));
+    reader.next_of("series");
+    // The mailbox and the buffers of the socket hold about a MiB: 300,000 points are some ten times as much.
+    let mut frames = 0;
+    flood(&mut fixture, "the slow client has missed events", |_| {
+        let (points, others) = reader.points(30_000);
+        assert_eq!((points.len(), others), (3, Vec::<String>::new()), "the reader misses nothing");
+        frames += 1;
+        frames == 10
+    });
+    assert_eq!(environment.number(&format!("SELECT count(*) FROM samples WHERE job_key = {key}")), 300_060);
+    let missed = slow.next_of("missed");
+    assert!(missed["events"].as_u64().unwrap() > 0);
+    let names: Vec<String> = (0..2).map(|_| slow.next().unwrap().0).collect();
+    assert_eq!(names, ["job", "series"], "it is described anew");
+    let at_us = later_us() + 100_000_000;
+    send(&mut fixture.agent, &shape(1, Some(&fixture.jobs[0])), at_us, 3, &[]);
+    let (points, others) = slow.points(3);
+    assert_eq!(others, [""; 0]);
+    assert!(points.values().all(|points| points[0].0 == at_us), "{points:?}");
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+fn a_client_that_never_reads_is_disconnected(environment: &mut TestEnvironment) {
+    let mut fixture = Fixture::with(environment, |config| {
+        let limits = &mut config.api.as_mut().unwrap().limits;
+        (limits.stream_stall, limits.user_streams) = (Duration::from_millis(500), 1);
+    });
+    let target = target(key(&fixture, "1"), "");
+    let mut client = Client::open(USERS[0], &fixture.api, &target);
+    flood(&mut fixture, "its place is free", |fixture| {
+        Client::open(USERS[0], &fixture.api, &format!("{target}?seconds=1")).status == 200
+    });
+    while client.next().is_some() {}
+    assert!(!client.is_complete, "the connection was closed in the middle");
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+fn streams_are_limited_and_released(environment: &mut TestEnvironment) {
+    let fixture = Fixture::with(environment, |config| {
+        let limits = &mut config.api.as_mut().unwrap().limits;
+        (limits.user_streams, limits.streams, limits.user_requests) = (2, 3, 1);
+    });
+    let target = target(key(&fixture, "1"), "");
+    let open = |uid| Client::open(uid, &fixture.api, &target);
+    let mut held: Vec<Client> = (0..2).map(|_| open(USERS[0])).collect();
+    assert!(held.iter().all(|client| client.status == 200));
+    assert_eq!(open(USERS[0]).status, 429);
+    assert_eq!(
+        get(USERS[0], &fixture.api, "/api/v1/jobs").status,
+        200,
+        "other requests have places of their own"
+    );
+    let of_root = open(0);
+    assert_eq!((of_root.status, open(0).status), (200, 503));
+    held.pop();
+    drop(of_root);
+    wait_until("places are free", || open(USERS[0]).status == 200 && open(0).status == 200);
+    // A stream that ends by itself releases its place, too.
+    drop(held);
+    wait_until("places are free", || {
+        let mut short = Client::open(USERS[0], &fixture.api, &format!("{target}?seconds=1"));
+        short.status == 200 && short.next_of("end") == json!({"reason": "renew"}) && short.next().is_none()
+    });
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+fn hundred_streams_get_the_same_values(environment: &mut TestEnvironment) {
+    // A proxy may have any number of connections.
+    const PROXY: &str = "nobody";
+    let mut fixture = Fixture::with(environment, |config| {
+        let api = config.api.as_mut().unwrap();
+        api.trusted_proxies = vec![format!("user:{PROXY}").parse().unwrap()];
+        api.limits.user_streams = 100;
+    });
+    let key = key(&fixture, "1");
+    let (uid, header) =
+        (polymeter_service::users::uid_of(PROXY).unwrap(), format!("X-Remote-User: {ADMINISTRATOR}\r\n"));
+    let mut clients: Vec<Client> = (0..100)
+        .map(|number| {
+            let query = if number % 2 == 0 { "?per_second=1" } else { "?metric=memory.*" };
+            Client::with_header(uid, &fixture.api, &target(key, query), &header)
+        })
+        .collect();
+    clients.iter_mut().for_each(|client| drop(client.next_of("series")));
+    let (shape, begin_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
+    for second in 0..5 {
+        send(&mut fixture.agent, &shape, begin_us + second * 1_000_000, second, &[]);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        // The counter has no rate at its first sample.
+        let (points, others) = client.points(if number % 2 == 0 { 14 } else { 5 });
+        assert_eq!((points.len(), others), (if number % 2 == 0 { 3 } else { 1 }, Vec::<String>::new()));
+    }
+    drop(clients);
+    wait_until("all places are free", || {
+        let probe = Client::with_header(uid, &fixture.api, &target(key, "?seconds=1"), &header);
+        probe.status == 200
+    });
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+fn a_stopping_collector_ends_its_streams(environment: &mut TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let key = key(&fixture, "1");
+    let mut clients: Vec<Client> =
+        (0..10).map(|_| Client::open(USERS[0], &fixture.api, &target(key, ""))).collect();
+    clients.iter_mut().for_each(|client| drop(client.next_of("series")));
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+    for client in &mut clients {
+        assert_eq!(client.next(), Some(("end".to_owned(), json!({"reason": "stopping"}))));
+        assert_eq!(client.next(), None);
+        assert!(client.is_complete, "the answer is complete");
+    }
+}

@@ -1,0 +1,101 @@
+//! The source of the GPU clients of one job.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use polymeter_proto::period::Period;
+
+use crate::clock;
+use crate::sources::custom_source::CustomSource;
+use crate::sources::gpu_clients::{GpuClients, Key};
+use crate::sources::outcome::Outcome;
+use crate::sources::reading::Reading;
+use crate::sources::slot::Slot;
+
+/// The shortest time between two readings that is useful: a driver walks through the memory of each client.
+const SHORTEST: Period = Period::HUNDRED_MILLISECONDS;
+
+/// The longest time between two readings while the job has no series, in nanoseconds. The thread reads at half of it.
+const LONGEST_GAP_NS: u64 = 10_000_000_000;
+
+/// The clients of one job.
+#[derive(Debug)]
+pub(super) struct ClientsSource {
+    proc: PathBuf,
+    clients: Arc<GpuClients>,
+    slots: Vec<Slot>,
+    keys: Vec<Key>,
+}
+
+impl ClientsSource {
+    pub(super) fn new(proc: &Path, clients: &Arc<GpuClients>, slots: Vec<(Slot, Key)>) -> Self {
+        let (slots, keys) = slots.into_iter().unzip();
+        Self { proc: proc.to_owned(), clients: Arc::clone(clients), slots, keys }
+    }
+
+    /// Reads at `now_ns`.
+    pub(super) fn read_at(&self, now_ns: u64, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        let values = match self.clients.read(&self.proc, now_ns) {
+            Ok(values) => values,
+            Err(outcome) => return outcome,
+        };
+        for (slot, key) in (0..).zip(&self.keys) {
+            if let Some(value) = values.get(key) {
+                reading.set(slot, *value);
+            }
+        }
+        Outcome::Read
+    }
+}
+
+impl CustomSource for ClientsSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        self.read_at(clock::monotonic_ns(), reading)
+    }
+
+    fn refresh_interval(&self) -> Option<Period> {
+        Some(SHORTEST)
+    }
+
+    /// Looks for the first clients where the job uses GPUs already.
+    fn prepare(&mut self) {
+        if self.slots.is_empty() {
+            self.read(&mut Reading::default());
+        }
+    }
+
+    /// Without series no deadline has it read, and its thread looks for clients by itself.
+    fn longest_gap_ns(&self) -> Option<u64> {
+        self.slots.is_empty().then_some(LONGEST_GAP_NS)
+    }
+}
+
+/// A source without slots that reports when values were found for the first time.
+#[derive(Debug)]
+pub(super) struct ClientsWatch {
+    clients: Arc<GpuClients>,
+    seen: u64,
+}
+
+impl ClientsWatch {
+    /// Creates a watch of changes behind the first `seen`.
+    pub(super) fn new(clients: &Arc<GpuClients>, seen: u64) -> Self {
+        Self { clients: Arc::clone(clients), seen }
+    }
+}
+
+impl CustomSource for ClientsWatch {
+    fn slots(&self) -> &[Slot] {
+        &[]
+    }
+
+    fn read(&mut self, _reading: &mut Reading) -> Outcome {
+        let changes = self.clients.changes();
+        if std::mem::replace(&mut self.seen, changes) == changes { Outcome::Read } else { Outcome::Changed }
+    }
+}

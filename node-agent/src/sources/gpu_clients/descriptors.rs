@@ -1,0 +1,163 @@
+//! The descriptors of GPUs that the processes of a job have open: links in `/proc/PID/fd` to devices below `/dev/dri`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// The most entries of `/proc/PID/fd` of all processes that one search reads, at about a microsecond each. The next
+/// one continues with the other processes.
+const ENTRIES_MAX: usize = 4096;
+
+/// The most descriptors of one job that are read.
+const DESCRIPTORS_MAX: usize = 1024;
+
+/// The shortest time between two searches, in nanoseconds.
+const SEARCH_EVERY_NS: u64 = 1_000_000_000;
+
+/// The directory of the devices.
+const DEVICES: &str = "/dev/dri/";
+
+/// The descriptors of one job.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors {
+    /// The descriptors of each process that has any.
+    known: BTreeMap<u32, Vec<u32>>,
+    /// The process with which the next search begins.
+    turn: u32,
+    searched_ns: Option<u64>,
+    /// The error of the last search, if it was refused for all processes.
+    refusal: Option<Errno>,
+}
+
+impl Descriptors {
+    /// Searches the processes `pids` for descriptors, unless that was done just before.
+    ///
+    /// # Errors
+    /// Returns the error if no process may be searched.
+    pub(super) fn search(&mut self, proc: &Path, pids: &BTreeSet<u32>, now_ns: u64) -> Result<(), Errno> {
+        self.known.retain(|pid, _| pids.contains(pid));
+        if self.searched_ns.is_some_and(|last_ns| now_ns.saturating_sub(last_ns) < SEARCH_EVERY_NS) {
+            return self.refusal.map_or(Ok(()), Err);
+        }
+        self.searched_ns = Some(now_ns);
+        let mut room = ENTRIES_MAX;
+        let (mut refusal, mut is_any) = (None, false);
+        let in_turn: Vec<u32> = pids.range(self.turn..).chain(pids.range(..self.turn)).copied().collect();
+        for pid in in_turn {
+            if room == 0 {
+                self.turn = pid;
+                break;
+            }
+            let is_first = room == ENTRIES_MAX;
+            match open_devices(&proc.join(format!("{pid}/fd")), &mut room) {
+                // The rest of its descriptors did not fit: it begins the next search.
+                Ok(_) if room == 0 && !is_first => {
+                    self.turn = pid;
+                    break;
+                }
+                Ok(found) => {
+                    is_any = true;
+                    self.known.remove(&pid);
+                    if !found.is_empty() {
+                        self.known.insert(pid, found);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    refusal = Some(Errno::ACCESS)
+                }
+                // It has ended.
+                Err(_) => drop(self.known.remove(&pid)),
+            }
+        }
+        self.refusal = refusal.filter(|_| !is_any);
+        self.refusal.map_or(Ok(()), Err)
+    }
+
+    /// Returns the paths in `/proc` of the texts about the descriptors.
+    pub(super) fn texts(&self, proc: &Path) -> Vec<PathBuf> {
+        let all = self.known.iter().flat_map(|(pid, found)| found.iter().map(move |number| (pid, number)));
+        let text = |(pid, number): (&u32, &u32)| proc.join(format!("{pid}/fdinfo/{number}"));
+        all.map(text).take(DESCRIPTORS_MAX).collect()
+    }
+}
+
+/// Returns the descriptors of devices in a directory `fd`, and takes the entries that it reads from `room`.
+fn open_devices(directory: &Path, room: &mut usize) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let Some(left) = room.checked_sub(1) else { break };
+        *room = left;
+        let Ok(entry) = entry else { continue };
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let is_device = || fs::read_link(entry.path()).is_ok_and(|device| device.starts_with(DEVICES));
+        if let Some(number) = number.filter(|_| is_device()) {
+            found.push(number);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn open(proc: &Path, pid: u32, number: usize, target: &str) {
+        let directory = proc.join(format!("{pid}/fd"));
+        fs::create_dir_all(&directory).unwrap();
+        symlink(target, directory.join(number.to_string())).unwrap();
+    }
+
+    fn texts(descriptors: &Descriptors) -> Vec<String> {
+        descriptors.texts(Path::new("")).iter().map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn devices_are_found_among_other_descriptors() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        open(proc, 7, 0, "/dev/null");
+        open(proc, 7, 3, "/dev/dri/renderD128");
+        open(proc, 7, 12, "/dev/dri/card0");
+        open(proc, 7, 13, "/dev/drivers");
+        open(proc, 8, 1, "socket:[17]");
+        let mut descriptors = Descriptors::default();
+        let both = [7, 8, 9].into();
+        descriptors.search(proc, &both, 1).unwrap();
+        let mut found = texts(&descriptors);
+        found.sort();
+        assert_eq!(found, ["7/fdinfo/12", "7/fdinfo/3"]);
+        open(proc, 8, 5, "/dev/dri/renderD129");
+        descriptors.search(proc, &both, 2).unwrap();
+        assert_eq!(texts(&descriptors).len(), 2, "the next search is later");
+        descriptors.search(proc, &both, 1 + SEARCH_EVERY_NS).unwrap();
+        assert_eq!(texts(&descriptors).len(), 3);
+        descriptors.search(proc, &[8].into(), 2 + SEARCH_EVERY_NS).unwrap();
+        assert_eq!(texts(&descriptors), ["8/fdinfo/5"], "7 has ended");
+        fs::remove_dir_all(proc.join("8")).unwrap();
+        descriptors.search(proc, &[8].into(), 3 * SEARCH_EVERY_NS).unwrap();
+        assert_eq!(texts(&descriptors), [""; 0]);
+    }
+
+    #[test]
+    fn processes_with_many_descriptors_take_turns() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        let pids: BTreeSet<u32> = (1..=4).collect();
+        for pid in &pids {
+            (0..ENTRIES_MAX / 3).for_each(|number| open(proc, *pid, number, "/dev/null"));
+            open(proc, *pid, ENTRIES_MAX, "/dev/dri/renderD128");
+        }
+        let mut descriptors = Descriptors::default();
+        let found = [1, 2, 3].map(|turn| {
+            descriptors.search(proc, &pids, turn * SEARCH_EVERY_NS).unwrap();
+            (descriptors.known.len(), descriptors.turn)
+        });
+        // Two fit into a search; the third begins the next one.
+        assert_eq!(found, [(2, 3), (4, 1), (4, 3)]);
+    }
+}

@@ -1,0 +1,108 @@
+//! The GPU clients of a job, as they are known while the job runs: open files of GPUs that its processes have.
+
+mod accounts;
+mod descriptors;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::outcome::Outcome;
+use super::process_files::read_whole;
+use super::process_list::ProcessList;
+use accounts::Accounts;
+use descriptors::Descriptors;
+
+pub(super) use accounts::Key;
+pub(super) use text::Quantity;
+
+/// The clients of a job, as they are known while the job runs.
+#[derive(Debug, Default)]
+pub struct GpuClients {
+    state: Mutex<State>,
+    /// The number of changes of the values that are known.
+    changes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    processes: Option<ProcessList>,
+    descriptors: Descriptors,
+    accounts: Accounts,
+    /// True if no process could be searched at the last reading.
+    is_refused: bool,
+}
+
+impl GpuClients {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the list of the job's processes. That of a tree stays: it has processes that a new one would not find.
+    pub(super) fn begin(&self, processes: ProcessList) {
+        let mut state = self.lock();
+        if state.processes.is_none() || matches!(processes, ProcessList::Cgroup(_)) {
+            state.processes = Some(processes);
+        }
+    }
+
+    /// Returns the values that were ever found.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.lock().accounts.keys().iter().cloned().collect()
+    }
+
+    /// Returns true if the agent may not see the descriptors of the job's processes.
+    pub(super) fn is_refused(&self) -> bool {
+        self.lock().is_refused
+    }
+
+    fn set_refused(&self, is_refused: bool) {
+        if std::mem::replace(&mut self.lock().is_refused, is_refused) != is_refused {
+            self.changes.fetch_add(1, Release);
+        }
+    }
+
+    /// Returns the number of changes of the known values so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// Reads all clients. The texts are read without the lock: a driver may take its time.
+    pub(super) fn read(&self, proc: &Path, now_ns: u64) -> Result<BTreeMap<Key, u64>, Outcome> {
+        let texts = {
+            let State { processes, descriptors, .. } = &mut *self.lock();
+            let pids = processes.as_mut().and_then(|processes| processes.list(proc)).ok_or(Outcome::Gone)?;
+            descriptors.search(proc, &pids, now_ns).map(|()| descriptors.texts(proc)).map_err(Outcome::Retry)
+        };
+        self.set_refused(texts.is_err());
+        let texts = texts?;
+        // A descriptor that was closed meanwhile has no text, or that of another file.
+        let clients =
+            texts.iter().filter_map(|path| text::parse(&read_whole(path).ok()?)).collect::<Vec<_>>();
+        let mut state = self.lock();
+        let before = state.accounts.keys().len();
+        let values = state.accounts.update(clients);
+        if state.accounts.keys().len() > before {
+            self.changes.fetch_add(1, Release);
+        }
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_change_once() {
+        let clients = GpuClients::default();
+        let changes = [true, true, false, false].map(|is_refused| {
+            clients.set_refused(is_refused);
+            (clients.changes(), clients.is_refused())
+        });
+        assert_eq!(changes, [(1, true), (1, true), (2, false), (2, false)]);
+    }
+}

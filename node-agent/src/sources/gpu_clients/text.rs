@@ -1,0 +1,240 @@
+//! The text that drivers of GPUs add to `/proc/PID/fdinfo/FD`. Source: `Documentation/gpu/drm-usage-stats.rst` of
+//! Linux.
+
+use std::collections::BTreeMap;
+
+/// The most values of one client: the largest drivers have some dozens.
+const VALUES_MAX: usize = 128;
+
+/// A quantity that drivers state for each engine or region of memory of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::sources) enum Quantity {
+    /// The time in which an engine worked for the client, in nanoseconds.
+    Time,
+    /// The cycles in which an engine worked for the client.
+    Cycles,
+    /// The cycles of the same clock in all.
+    TotalCycles,
+    /// The number of engines of this class.
+    Capacity,
+    /// The memory that has pages, in bytes.
+    Resident,
+    /// The memory that was requested, in bytes.
+    Total,
+    /// The memory that other clients have, too, in bytes.
+    Shared,
+    /// The clients, which are counted by the agent. It has no name.
+    Clients,
+}
+
+/// A quantity of an engine or of a region of memory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::sources) struct Item {
+    pub(in crate::sources) quantity: Quantity,
+    /// The name of the engine or region as the driver states it: `compute`, `rcs`, `vram0`.
+    pub(in crate::sources) name: String,
+}
+
+/// The identity of a client: an open file of a GPU, which several descriptors and processes may share.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClientId {
+    /// The PCI address of the GPU: `0000:03:00.0`.
+    pub(super) device: String,
+    pub(super) number: u64,
+}
+
+/// A client as its driver shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Client {
+    pub(super) id: ClientId,
+    pub(super) values: BTreeMap<Item, u64>,
+}
+
+/// The prefixes of keys, the longer ones before those that they begin with.
+const PREFIXES: [(&str, Quantity); 7] = [
+    ("drm-engine-capacity-", Quantity::Capacity),
+    ("drm-engine-", Quantity::Time),
+    ("drm-cycles-", Quantity::Cycles),
+    ("drm-total-cycles-", Quantity::TotalCycles),
+    ("drm-total-", Quantity::Total),
+    ("drm-resident-", Quantity::Resident),
+    ("drm-shared-", Quantity::Shared),
+];
+
+/// The name of the resident memory in the first versions of the format; later ones of amdgpu have both.
+const OLD_RESIDENT: &str = "drm-memory-";
+
+/// Returns the client of a text; none if the descriptor is of another type, or if its driver does not identify
+/// clients. Lines that are malformed or cut off have no value.
+pub(super) fn parse(text: &[u8]) -> Option<Client> {
+    let (mut device, mut number) = (None, None);
+    let (mut values, mut old) = (BTreeMap::new(), Vec::new());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
+        let Some((key, value)) = line.and_then(|line| line.split_once(':')) else { continue };
+        let (key, value) = (key.trim(), value.trim());
+        match key {
+            "drm-pdev" => device = Some(value.to_owned()).filter(|value| !value.is_empty()),
+            "drm-client-id" => number = value.parse().ok(),
+            _ => {
+                let (is_old, item) = match key.strip_prefix(OLD_RESIDENT) {
+                    Some(name) => (true, Some((Quantity::Resident, name))),
+                    None => (false, item(key)),
+                };
+                let Some((quantity, name)) = item.filter(|(_, name)| !name.is_empty()) else { continue };
+                let Some(value) = number_of(quantity, value) else { continue };
+                let item = Item { quantity, name: name.to_owned() };
+                if is_old {
+                    old.push((item, value));
+                } else if values.len() < VALUES_MAX {
+                    values.insert(item, value);
+                }
+            }
+        }
+    }
+    for (item, value) in old.into_iter().take(VALUES_MAX) {
+        values.entry(item).or_insert(value);
+    }
+    Some(Client { id: ClientId { device: device?, number: number? }, values })
+}
+
+fn item(key: &str) -> Option<(Quantity, &str)> {
+    PREFIXES.iter().find_map(|(prefix, quantity)| Some((*quantity, key.strip_prefix(prefix)?)))
+}
+
+/// Returns the number in a text with the unit of its quantity.
+fn number_of(quantity: Quantity, text: &str) -> Option<u64> {
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let number: u64 = number.parse().ok()?;
+    let unit = words.next();
+    let factor = match (quantity, unit) {
+        (Quantity::Time, Some("ns")) => 1,
+        (Quantity::Cycles | Quantity::TotalCycles | Quantity::Capacity, None) => 1,
+        (Quantity::Resident | Quantity::Total | Quantity::Shared, unit) => match unit {
+            None => 1,
+            Some("KiB") => 1 << 10,
+            Some("MiB") => 1 << 20,
+            Some("GiB") => 1 << 30,
+            Some(_) => return None,
+        },
+        _ => return None,
+    };
+    number.checked_mul(factor).filter(|_| words.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXTS: [(&str, &[u8]); 6] = [
+        ("amdgpu-6.1", include_bytes!("../../../tests/drm/amdgpu-6.1")),
+        ("amdgpu-6.13", include_bytes!("../../../tests/drm/amdgpu-6.13")),
+        ("i915-6.1", include_bytes!("../../../tests/drm/i915-6.1")),
+        ("i915-6.8", include_bytes!("../../../tests/drm/i915-6.8")),
+        ("xe-6.8", include_bytes!("../../../tests/drm/xe-6.8")),
+        ("xe-6.12", include_bytes!("../../../tests/drm/xe-6.12")),
+    ];
+
+    fn of(name: &str) -> Client {
+        parse(TEXTS.iter().find(|(of, _)| *of == name).unwrap().1).unwrap()
+    }
+
+    fn value(client: &Client, quantity: Quantity, name: &str) -> Option<u64> {
+        client.values.get(&Item { quantity, name: name.to_owned() }).copied()
+    }
+
+    #[test]
+    fn parses_the_texts_of_three_drivers() {
+        let identity = |name: &str| {
+            let id = of(name).id;
+            (id.device, id.number, of(name).values.len())
+        };
+        let expected = [
+            ("0000:c1:00.0", 42, 5),
+            ("0000:c1:00.0", 460, 11),
+            ("0000:00:02.0", 7, 5),
+            ("0000:4d:00.0", 972, 17),
+            ("0000:03:00.0", 3, 12),
+            ("0000:03:00.0", 3, 25),
+        ];
+        for ((name, _), (device, number, values)) in TEXTS.iter().zip(expected) {
+            assert_eq!(identity(name), (device.to_owned(), number, values), "{name}");
+        }
+        use Quantity::{Capacity, Cycles, Resident, Shared, Time, Total, TotalCycles};
+        for (name, quantity, item, expected) in [
+            ("amdgpu-6.1", Resident, "vram", 48_044 << 10),
+            ("amdgpu-6.1", Time, "gfx", 1_372_561_327),
+            ("amdgpu-6.13", Resident, "vram", 40 << 20),
+            ("amdgpu-6.13", Total, "vram", 44_564 << 10),
+            ("amdgpu-6.13", Time, "enc_1", 7),
+            ("i915-6.1", Time, "render", 9_288_864_723),
+            ("i915-6.1", Capacity, "video", 2),
+            ("i915-6.8", Time, "compute", 137_463_412_963),
+            ("i915-6.8", Capacity, "video-enhance", 2),
+            ("i915-6.8", Shared, "local0", 16 << 20),
+            ("xe-6.8", Resident, "vram0", 23_992 << 10),
+            ("xe-6.12", Cycles, "rcs", 28_257_900),
+            ("xe-6.12", TotalCycles, "rcs", 7_655_183_225),
+            ("xe-6.12", Capacity, "ccs", 4),
+        ] {
+            assert_eq!(value(&of(name), quantity, item), Some(expected), "{name} {quantity:?} {item}");
+        }
+        // `drm-memory-vram` is not used where there is the newer key.
+        assert_eq!(value(&of("amdgpu-6.13"), Resident, "cpu"), Some(0));
+        assert_eq!(value(&of("xe-6.12"), Total, "cycles-rcs"), None);
+    }
+
+    #[test]
+    fn other_texts_are_no_client() {
+        for text in [
+            "",
+            "pos:\t0\nflags:\t02\nmnt_id:\t9\n",
+            // amdgpu before Linux 5.19.
+            "pdev:\t0000:0a:00.0\npasid:\t32771\nvram mem:\t123 kB\ngfx0:\t5.50%\n",
+            "drm-driver:\tnouveau\ndrm-pdev:\t0000:01:00.0\n",
+            "drm-pdev:\t0000:01:00.0\ndrm-client-id:\t-1\n",
+            "drm-pdev:\t\ndrm-client-id:\t1\n",
+            "drm-pdev:\t0000:01:00.0\ndrm-client-id:\t1",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_malformed_are_left_out() {
+        let text = "drm-pdev:\t0000:01:00.0\ndrm-client-id:\t1\n\
+                    drm-engine-a:\t5\ndrm-engine-b:\t5 us\ndrm-engine-c:\t-5 ns\ndrm-engine-:\t5 ns\n\
+                    drm-engine-d:\t99999999999999999999 ns\ndrm-engine-capacity-e:\t4 ns\n\
+                    drm-resident-f:\t4 kB\ndrm-resident-g:\t18014398509481985 KiB\ndrm-resident-h:\t1 KiB 2\n\
+                    drm-cycles-i:\t+1\ndrm-engine-j\t5 ns\ndrm-engine-k: 5 ns\ndrm-engine-l:\t6 ns";
+        let values: Vec<_> = parse(text.as_bytes()).unwrap().values.into_iter().collect();
+        assert_eq!(values, [(Item { quantity: Quantity::Time, name: "k".to_owned() }, 5)]);
+    }
+
+    #[test]
+    fn the_number_of_values_is_bounded() {
+        let engines: String = (0..1000).map(|engine| format!("drm-engine-{engine}:\t1 ns\n")).collect();
+        let text = format!("drm-pdev:\t0\ndrm-client-id:\t1\n{engines}");
+        assert_eq!(parse(text.as_bytes()).unwrap().values.len(), VALUES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(text in proptest::collection::vec(any::<u8>(), 0..300), at in 0..400_usize) {
+            black_box(parse(&text));
+            for (_, whole) in TEXTS {
+                let at = at.min(whole.len());
+                black_box(parse(&[&whole[..at], &text, &whole[at..]].concat()));
+                // What is cut off is a part of the whole.
+                if let (Some(cut), Some(whole)) = (parse(&whole[..at]), parse(whole)) {
+                    prop_assert!(cut.values.iter().all(|(item, _)| whole.values.contains_key(item)));
+                }
+            }
+        }
+    }
+}

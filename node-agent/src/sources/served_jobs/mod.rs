@@ -1,0 +1,56 @@
+//! The jobs that clients of Lustre name to a server, as they are known while the agent runs.
+
+mod sums;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sums::JobSums;
+use text::Counts;
+
+pub(super) use sums::{JOBS_MAX, JobKey};
+pub(super) use text::{Job, Parser};
+
+/// The jobs of a server.
+#[derive(Debug, Default)]
+pub struct ServedJobs {
+    sums: Mutex<JobSums>,
+    /// The number of times that jobs were given series.
+    changes: AtomicU64,
+}
+
+impl ServedJobs {
+    fn lock(&self) -> MutexGuard<'_, JobSums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a reading of all targets.
+    pub(super) fn update(&self, targets: BTreeMap<String, Vec<Job>>) {
+        if self.lock().update(targets) {
+            self.changes.fetch_add(1, Release);
+        }
+    }
+
+    /// Returns the jobs that have series.
+    pub(super) fn chosen(&self) -> Vec<JobKey> {
+        self.lock().chosen().cloned().collect()
+    }
+
+    /// Returns the number of different jobs of the last reading.
+    pub(super) fn jobs(&self) -> usize {
+        self.lock().jobs()
+    }
+
+    /// Returns the counts of a job; none if no target has it now.
+    pub(super) fn counts(&self, key: &JobKey) -> Option<Counts> {
+        self.lock().counts(key)
+    }
+
+    /// Returns the number of times so far that jobs were given series.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+}

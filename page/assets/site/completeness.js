@@ -1,0 +1,44 @@
+// The completeness of a job's data: the ledger, the losses, the cost of measuring.
+
+import { dateText, duration, element, plainNumber, threeDigits } from "../shared/text.js";
+
+const LOSSES_MAX = 50;
+
+function ledgerList(summary) {
+    const { ledger } = summary;
+    const counts = [
+        ["due", ledger.due], ["taken", ledger.taken], ["late", ledger.late], ["missed", ledger.missed], ["absent in their source", ledger.absent],
+        ["dropped by the agent", ledger.dropped + summary.skipped], ["rejected", summary.rejected], ["quarantined", summary.quarantined],
+        ["with unknown fate", summary.unknown], ["stored", summary.stored],
+    ];
+    return element("dl", { className: "ledger" }, ...counts.map(([name, count]) =>
+        element("div", {}, element("dt", {}, name), element("dd", { title: String(count) }, plainNumber(count)))));
+}
+
+function lossTable(losses) {
+    const head = ["Node", "Source", "Reason", "Begin", "Length", "Samples"];
+    const rows = losses.slice(0, LOSSES_MAX).map((loss) => element("tr", {},
+        element("th", { scope: "row" }, element("bdi", {}, loss.node)), element("td", {}, element("bdi", {}, loss.source ?? "–")), element("td", {}, loss.reason),
+        element("td", {}, dateText(loss.first_us / 1e6)), element("td", {}, duration((loss.last_us - loss.first_us) / 1e6)),
+        element("td", { className: "number" }, loss.reason === "unknown" ? "unknown" : String(loss.samples))));
+    const table = element("table", {}, element("caption", {}, "Losses"),
+        element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
+    const more = losses.length - LOSSES_MAX;
+    return element("div", {}, element("div", { className: "scroll" }, table), more > 0 ? element("p", { className: "remark" }, `and ${more} more`) : "");
+}
+
+/** Creates the section, from the summary and the losses of a job. */
+export function completenessSection() {
+    const contents = element("div");
+    const place = element("section", {}, element("h2", { id: "data" }, "Data"), contents);
+    place.setAttribute("aria-labelledby", "data");
+    place.show = (summary, losses) => {
+        const cost = summary.measuring
+            ? [element("p", {}, `Measuring took ${duration(summary.measuring.cpu_s)} of CPU time: ${threeDigits(summary.measuring.core_percent)} % of one core on the mean node, ` +
+                `at most ${threeDigits(summary.measuring.highest_core_percent)} %.`)]
+            : [];
+        const notes = (summary.notes ?? []).map((note) => element("p", { className: "remark" }, note));
+        contents.replaceChildren(ledgerList(summary), ...cost, ...(losses.length > 0 ? [lossTable(losses)] : []), ...notes);
+    };
+    return place;
+}

@@ -1,0 +1,115 @@
+// The page of a job.
+
+import { element } from "../shared/text.js";
+import { get } from "./api.js";
+import { completenessSection } from "./completeness.js";
+import { findingList } from "./findings.js";
+import { isComplete, isReady, notice, openPage, run } from "./frame.js";
+import { jobCharts } from "./job_charts.js";
+import { jobHead } from "./job_head.js";
+import { quantitiesOf } from "./job_quantities.js";
+import { follow } from "./live.js";
+import { liveValues } from "./live_values.js";
+import { bandsOf } from "./marks.js";
+import { meterList } from "./meters.js";
+import { quantityTable } from "./quantity_table.js";
+import { repeat } from "./repeat.js";
+import { samplingSection } from "./sampling.js";
+
+/** Seconds between requests for new values: those of a part of the charts, within these bounds. */
+const REFRESH_S = [2, 60];
+const SUMMARY_S = 30;
+/** While a stream brings the values, only what it lacks is asked for. */
+const WITH_STREAM_S = 60;
+
+/** Draws the values of the job's stream, and tells what else has changed. Returns true from `isConnected` while they arrive. */
+function followValues(job, series, charts, changed) {
+    const values = liveValues();
+    const metrics = () => {
+        const ids = new Set(charts.chosen().flatMap((chart) => [...chart.factors.keys()]));
+        return [...new Set(series.filter(({ id }) => ids.has(id)).map(({ metric }) => metric))];
+    };
+    let isFirst = true;
+    const stream = follow(job, metrics, ({ name, data }) => {
+        if (name === "series") values.describe(data.series);
+        else if (name === "values") charts.append(values, values.add(data));
+        else if (name !== "job") changed(name, data);
+        // What was missed between two streams is in the store.
+        else if (!isFirst) charts.update();
+        if (name === "job") isFirst = false;
+    });
+    charts.onChoice = stream.renew;
+    return stream;
+}
+
+/** Shows the meters, the findings and the completeness. */
+function summarySections(job) {
+    const meters = element("section", {}, element("h2", { id: "usage" }, "Use of the resources"));
+    const findings = element("section", {}, element("h2", { id: "findings" }, "Findings"));
+    meters.setAttribute("aria-labelledby", "usage");
+    findings.setAttribute("aria-labelledby", "findings");
+    const meterPlace = element("div");
+    const findingPlace = element("div", {}, element("p", { className: "soft" }, "…"));
+    meters.append(meterPlace);
+    findings.append(findingPlace);
+    const data = completenessSection();
+    const load = async () => {
+        const [summary, { losses }] = await Promise.all([get(`jobs/${job.key}/summary`), get(`jobs/${job.key}/losses`)]);
+        meters.hidden = !summary.meters;
+        meterPlace.replaceChildren(meterList(summary.meters ?? []));
+        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", {}, "None."));
+        data.show(summary, losses);
+    };
+    return { meters, findings, data, load };
+}
+
+run(async () => {
+    const { main, user } = await openPage();
+    const key = new URLSearchParams(location.search).get("key") ?? "";
+    if (!/^\d+$/.test(key)) throw new Error("the address has no key of a job");
+    const [job, { series }] = await Promise.all([get(`jobs/${key}`), get(`jobs/${key}/series`)]);
+    const isRunning = job.ended_us === null;
+    const head = jobHead(job);
+    const { meters, findings, data, load: loadSummary } = summarySections(job);
+    const nodes = [...new Set([...job.nodes, ...series.map((one) => one.node)])].sort();
+    const quantities = quantitiesOf(series);
+    const charts = quantities.length > 0 ? jobCharts(job, quantities, nodes) : null;
+    const sampling = samplingSection(job, user.scope !== "read");
+    const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
+    main.append(head, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
+    if (charts) {
+        const figures = quantityTable(charts);
+        charts.append(figures);
+        charts.axis.listeners.push(figures.show);
+    }
+    main.append(sampling, data);
+    await charts?.begin();
+    isReady();
+
+    const loadMarks = async () => {
+        const { marks } = await get(`jobs/${key}/marks`);
+        charts?.mark(bandsOf(marks, job.started_us, charts.data.span_s));
+    };
+    sampling.describe(series);
+    const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);
+    await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails) : loadDetails()]);
+    isComplete();
+    if (!isRunning) return;
+    const hasEnded = () => notice("ended", "The job has ended. Load the page anew for its final state.");
+    const stream = charts && followValues(job, series, charts, (name, event) => {
+        if (name === "plan") sampling.load();
+        if (name === "mark") loadMarks();
+        if (name === "end" && event.reason === "ended") hasEnded();
+    });
+    const seconds = () => (stream?.isConnected() ? WITH_STREAM_S : Math.min(Math.max(charts?.part_s() ?? 5, REFRESH_S[0]), REFRESH_S[1]));
+    await repeat(seconds, async () => {
+        const now = await get(`jobs/${key}`);
+        head.show(now);
+        if (now.ended_us !== null) return hasEnded();
+        if (!charts) {
+            if ((await get(`jobs/${key}/series`)).series.length > 0) location.reload();
+            return null;
+        }
+        return stream.isConnected() ? null : Promise.all([charts.update(), loadMarks()]);
+    });
+});

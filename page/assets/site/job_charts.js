@@ -1,0 +1,201 @@
+// The charts of a job: the whole time first, and finer values of the part that the reader zooms into.
+
+import { timeAxis } from "../shared/axis.js";
+import { axisControls, phaseLegend } from "../shared/controls.js";
+import { chartFigure } from "../shared/course.js";
+import { heatFigure, quantityChoice } from "../shared/heat_map.js";
+import { element } from "../shared/text.js";
+import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
+import { linesOf } from "./columns.js";
+import { loadCourse } from "./course_loader.js";
+import { notice } from "./frame.js";
+import { rowsOf, meansOfRows } from "./heat_rows.js";
+
+/** The time after a change of the axis, in milliseconds, within which another one delays the loading of finer values. */
+const SETTLED_MS = 120;
+
+/** Live points of a chart, after which it is loaded anew, in equal parts of the time. */
+const LIVE_POINTS_MAX = 300;
+
+const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [], extent: { min: null, mean: null, max: null }, isRaw: false };
+
+/** Creates the charts of a job. `quantities` is not empty. */
+export function jobCharts(job, quantities, nodes) {
+    const rows = rowsOf(nodes);
+    const data = {
+        begin_s: job.started_us / 1e6, span_s: 1e-3, is_of_one_node: nodes.length < 2, rows, charts: [], bands: [], marks: [], phaseColours: new Map(),
+    };
+    const axis = timeAxis(data);
+    data.charts = quantities.map((quantity) => {
+        const chart = { ...quantity, heat: nodes.length > 1, whole: NOTHING, shown: NOTHING, isStale: true };
+        Object.defineProperty(chart, "extent", { get: () => chart.shown.extent });
+        chart.course = () => chart.shown;
+        chart.cells = () => {
+            const { begin_s, end_s, means } = chart.shown;
+            const columns = means[0]?.length ?? 1;
+            return { begin_s, end_s, columns, values: meansOfRows(rows, means, columns) };
+        };
+        return chart;
+    });
+
+    const important = data.charts.filter((chart) => chart.is_main);
+    const others = data.charts.filter((chart) => !chart.is_main);
+    const entries = important.map((chart) => ({ figure: chartFigure(data, axis, chart), chosen: () => chart }));
+    if (others.length > 0) {
+        let other = others[0];
+        const figure = chartFigure(data, axis, other);
+        const choice = quantityChoice("Metric", others, (chart) => { other = chart; figure.show(chart); load(); place.onChoice?.(); });
+        figure.id = "any-metric";
+        figure.firstChild.after(element("div", { className: "controls" }, choice));
+        entries.push({ figure, chosen: () => other });
+    }
+    if (nodes.length > 1) {
+        const figure = heatFigure(data, axis);
+        figure.onChoice = () => { load(); place.onChoice?.(); };
+        entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen() });
+    }
+
+    // Only charts that the reader sees are loaded.
+    const seen = new Set(entries.slice(0, 1).map(({ figure }) => figure));
+    const observer = new IntersectionObserver((changes) => {
+        for (const { target, isIntersecting } of changes) {
+            if (isIntersecting) seen.add(target);
+            else seen.delete(target);
+        }
+        load();
+    }, { rootMargin: "200px" });
+
+    let stop = new AbortController();
+    let isZoomed = false;
+    const refresh = (chart) => entries.filter(({ chosen }) => chosen() === chart).forEach(({ figure }) => figure.refresh());
+    const loadOne = async (chart, signal) => {
+        const range = isZoomed ? axis.range.slice() : null;
+        // Lines reach the edges of the chart.
+        const margin = range ? (range[1] - range[0]) / 300 : 0;
+        try {
+            const course = await loadCourse(job, chart, nodes, range && [Math.max(range[0] - margin, 0), range[1] + margin], signal);
+            if (signal.aborted) return;
+            chart.isStale = false;
+            chart.shown = course;
+            chart.livePoints = 0;
+            if (!range) {
+                chart.whole = course;
+                grow(course.until_s);
+            }
+            refresh(chart);
+            place.dataset.loaded = String(Number(place.dataset.loaded ?? 0) + 1);
+            notice("charts", "");
+        } catch (error) {
+            if (!signal.aborted) notice("charts", `Values of ${chart.title} cannot be loaded: ${error.message}`);
+        }
+    };
+    /** Loads the visible charts whose values are not those of the present range. */
+    const load = () => {
+        const charts = new Set(entries.filter(({ figure }) => seen.has(figure)).map(({ chosen }) => chosen()));
+        return Promise.all([...charts].filter((chart) => chart.isStale && chart.loading !== stop.signal).map((chart) => {
+            chart.loading = stop.signal;
+            return loadOne(chart, stop.signal).finally(() => { chart.loading = null; });
+        }));
+    };
+    const invalidate = async () => {
+        stop.abort();
+        stop = new AbortController();
+        for (const chart of data.charts) chart.isStale = true;
+        const { signal } = stop;
+        place.dataset.busy = "true";
+        await load();
+        if (signal.aborted) return;
+        // For measurements: the time from the change of the axis until finer values are drawn.
+        place.dataset.busy = "false";
+        if (isZoomed) place.dataset.zoomed = String(performance.now() - changed_at);
+    };
+    /** Lets the time of a running job grow. Charts that show its end follow. */
+    const grow = (span_s) => {
+        if (!(span_s > data.span_s)) return;
+        const wasFull = axis.isFull();
+        data.span_s = span_s;
+        if (wasFull) axis.show(0, span_s);
+    };
+
+    let settling = null;
+    let changed_at = -SETTLED_MS;
+    axis.listeners.push(() => {
+        const nowZoomed = !axis.isFull();
+        if (!nowZoomed && !isZoomed) return;
+        if (!nowZoomed) {
+            for (const chart of data.charts) chart.shown = chart.whole;
+            entries.forEach(({ figure, chosen }) => { if (chosen().whole !== NOTHING) figure.refresh(); });
+        }
+        isZoomed = nowZoomed;
+        clearTimeout(settling);
+        const now = performance.now();
+        settling = setTimeout(invalidate, now - changed_at < SETTLED_MS ? SETTLED_MS : 0);
+        changed_at = now;
+    });
+
+    const redraw = () => entries.forEach(({ figure }) => figure.draw());
+    const legend = element("div");
+    const help = element("p", { className: "remark" }, data.is_of_one_node
+        ? "The line is the mean, the area the range of the values."
+        : "The line is the median over the nodes, the area the range from the node with the least to the one with the most.",
+        " Drag over a chart to zoom, double-click to show all; with the keyboard: + − ← → 0. Times without samples are gaps.");
+    const place = element("section", { className: "charts" }, element("h2", { id: "charts" }, "Over time"), axisControls(data, axis, redraw), legend,
+        element("div", { className: "grid" }, ...entries.map(({ figure }) => figure)), help);
+    place.setAttribute("aria-labelledby", "charts");
+
+    place.dataset.busy = "false";
+    place.data = data;
+    place.axis = axis;
+    /** Draws the empty charts, and loads those that are visible. */
+    place.begin = async () => {
+        grow(((job.ended_us ?? Date.now() * 1000) - job.started_us) / 1e6);
+        entries.forEach(({ figure }) => figure.begin());
+        axis.changed();
+        const first = load();
+        entries.forEach(({ figure }) => observer.observe(figure));
+        new ResizeObserver(() => entries.forEach(({ figure }) => figure.resize())).observe(place);
+        const print = (printing) => { setPrinting(printing); redraw(); };
+        addEventListener("beforeprint", () => print(true));
+        addEventListener("afterprint", () => print(false));
+        prefersDark.addEventListener("change", redraw);
+        onPaper.addEventListener("change", () => print(onPaper.matches));
+        await first;
+    };
+    /** Sets the phases and marks. */
+    place.mark = ({ bands, marks }) => {
+        const names = [...new Set(bands.map((band) => band.name))];
+        Object.assign(data, { bands, marks });
+        data.phaseColours = new Map(names.map((name, number) => [name, PHASE_COLOURS[number % PHASE_COLOURS.length]]));
+        legend.replaceChildren(...(names.length > 0 ? [phaseLegend(data)] : []));
+        for (const plot of axis.plots) plot?.redraw();
+    };
+    /** Appends the newest values of a stream, of a time in microseconds since the epoch. */
+    place.append = (live, time_us) => {
+        const at_s = (time_us - job.started_us) / 1e6;
+        grow(at_s);
+        for (const chart of data.charts.filter(({ whole }) => whole !== NOTHING)) {
+            const { times, lines } = chart.whole;
+            if (at_s <= (times[times.length - 1] ?? -1)) continue;
+            const found = linesOf(live.at(chart, nodes).map((values) => values.map((value) => [value])));
+            // Without a value that was there before, a gap begins.
+            if (found[1][0] === null && !chart.livePoints) continue;
+            times.push(at_s);
+            lines.forEach((line, number) => line.push(found[number][0]));
+            chart.livePoints = (chart.livePoints ?? 0) + 1;
+            if (chart.livePoints > LIVE_POINTS_MAX) chart.isStale = true;
+            if (chart.shown === chart.whole) refresh(chart);
+        }
+        place.dataset.live = String(Number(place.dataset.live ?? 0) + 1);
+        if (!isZoomed) load();
+    };
+    /** Loads newer values, unless the reader looks at a part of the time that is over. */
+    place.update = () => {
+        const isAtEnd = axis.isFull() || axis.range[1] >= data.span_s * 0.999;
+        return isAtEnd ? invalidate() : null;
+    };
+    /** Returns the quantities that are shown. */
+    place.chosen = () => [...new Set(entries.map(({ chosen }) => chosen()))];
+    /** Returns the length of the parts of the time that are shown, in seconds. */
+    place.part_s = () => entries[0].chosen().shown.part_s ?? 1;
+    return place;
+}

@@ -1,0 +1,40 @@
+// Facts about a job as text.
+
+import { dateText, duration } from "../shared/text.js";
+
+/** Returns the id of a job as its user knows it. */
+export function idText(job) {
+    return job.display_id ?? job.id;
+}
+
+export function ownerText(job) {
+    return job.user ?? (job.uid === null ? "–" : `uid ${job.uid}`);
+}
+
+/** Returns the seconds since the start of a job, or until its end. */
+export function elapsedS(job) {
+    return Math.max((job.ended_us ?? Date.now() * 1000) - job.started_us, 0) / 1e6;
+}
+
+export function elapsedText(job) {
+    const limit = job.time_limit_s ? ` of ${duration(job.time_limit_s)}` : "";
+    return `${duration(Math.round(elapsedS(job)))}${limit}`;
+}
+
+/** Returns the time of the start, without the date if that is today. */
+export function startText(job) {
+    const text = dateText(job.started_us / 1e6);
+    const [day, time] = text.split(" ");
+    return day === dateText(Date.now() / 1000).split(" ")[0] ? time : text.slice(5, 16);
+}
+
+export function stateText(job) {
+    if (job.ended_us === null) return job.lost_nodes.length > 0 ? "agent lost" : "running";
+    const exit = job.exit_signal ? `, signal ${job.exit_signal}` : job.exit_code ? `, exit ${job.exit_code}` : "";
+    return `${job.state ?? "ended"}${exit}`;
+}
+
+/** Returns the name of the only node, or the number of nodes. */
+export function nodesText(job) {
+    return job.nodes.length === 1 ? job.nodes[0] : `${job.nodes.length} nodes`;
+}

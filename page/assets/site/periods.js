@@ -1,0 +1,29 @@
+// Sampling periods as text, and the steps between them.
+
+const UNITS = [["d", 86400e6], ["h", 3600e6], ["min", 60e6], ["s", 1e6], ["ms", 1e3], ["us", 1]];
+
+/** The steps from the shortest period to the longest, in microseconds: those of `polymeter watch`. */
+const STEPS_US = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7, 3e7, 6e7, 3e8, 3.6e9, 8.64e10];
+
+/** Returns microseconds of a period such as `500ms`; null if it is none. */
+export function periodUs(text) {
+    const [, number, unit] = /^(\d+)([a-z]+)$/.exec(text ?? "") ?? [];
+    const factor = UNITS.find(([name]) => name === unit)?.[1];
+    return factor ? Number(number) * factor : null;
+}
+
+/** Formats microseconds as a period, in the form of the API. */
+export function periodText(us) {
+    const [unit, factor] = UNITS.find(([, size]) => us % size === 0) ?? UNITS[UNITS.length - 1];
+    return `${Math.round(us / factor)}${unit}`;
+}
+
+/** Returns the next shorter period; null if there is none. */
+export function shorter(us) {
+    return STEPS_US.findLast((step) => step < us) ?? null;
+}
+
+/** Returns the next longer period; null if there is none. */
+export function longer(us) {
+    return STEPS_US.find((step) => step > us) ?? null;
+}

@@ -1,0 +1,178 @@
+//! Requests about tokens of the HTTP API, which the collector executes itself. A user creates, sees and revokes the
+//! own tokens; root sees and revokes all.
+
+use serde::{Deserialize, Serialize};
+
+use super::fields::Fields;
+use super::refusal::Refusal;
+
+/// The rights of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Reads the jobs of its user.
+    Read,
+    /// May also change the sampling of the jobs of its user.
+    Control,
+    /// Has all rights of its user; those of an administrator, too.
+    Admin,
+}
+
+impl Scope {
+    /// All scopes, the smallest first.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Control, Self::Admin];
+
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Control => "control",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Returns the scope with a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+/// The fields of `create_token`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTokenRequest {
+    /// The SHA-256 digest of the secret, in hexadecimal digits. The secret itself stays with the user.
+    pub digest: String,
+    /// The scope.
+    pub scope: Scope,
+    /// A name for lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The days after which it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days: Option<u32>,
+}
+
+/// The fields of `list_tokens`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListTokensRequest {
+    /// Lists the tokens of all users, for root.
+    #[serde(default)]
+    pub all_users: bool,
+}
+
+/// The fields of `revoke_tokens`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeTokensRequest {
+    /// The id; without it, all tokens of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The numeric id of another user, for root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+}
+
+/// A request about tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub enum TokenRequest {
+    /// Creates a token.
+    CreateToken(CreateTokenRequest),
+    /// Lists tokens.
+    ListTokens(ListTokensRequest),
+    /// Revokes tokens.
+    RevokeTokens(RevokeTokensRequest),
+}
+
+impl TokenRequest {
+    /// Parses one line. Returns none if it has another verb.
+    pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
+        let mut fields = Fields::parse(line).ok()?;
+        Some(match fields.take_verb().ok()?.as_str() {
+            "create_token" => {
+                let example = r#"{"verb":"create_token","digest":"e3b0c442...","scope":"read","days":30}"#;
+                fields.into_request(example).map(Self::CreateToken)
+            }
+            "list_tokens" => fields.into_request(r#"{"verb":"list_tokens"}"#).map(Self::ListTokens),
+            "revoke_tokens" => {
+                let example = r#"{"verb":"revoke_tokens","id":"0123456789abcdef"}"#;
+                fields.into_request(example).map(Self::RevokeTokens)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Encodes the request as one line, without a newline.
+    pub fn to_line(&self) -> String {
+        // Serialising plain data into memory cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// A token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenInfo {
+    /// The id.
+    pub id: String,
+    /// The numeric id of the user.
+    pub uid: u32,
+    /// The name of the user, if the collector's machine knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The name of the token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The scope.
+    pub scope: Scope,
+    /// The time of its creation, in microseconds since the epoch.
+    pub created_us: i64,
+    /// The time from which it is not accepted any more, in microseconds since the epoch.
+    pub expires_us: i64,
+    /// A time at which it was used, at most some minutes before the last one; none if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_us: Option<i64>,
+}
+
+/// The answer to a request about tokens: the created token, those of the list, or the revoked ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenList {
+    /// The tokens, the oldest first.
+    pub tokens: Vec<TokenInfo>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_parsed_as_they_are_written() {
+        let digest = "0".repeat(64);
+        let create =
+            CreateTokenRequest { digest, scope: Scope::Read, name: Some("plots".to_owned()), days: Some(7) };
+        for request in [
+            TokenRequest::CreateToken(create),
+            TokenRequest::ListTokens(ListTokensRequest { all_users: true }),
+            TokenRequest::RevokeTokens(RevokeTokensRequest { id: Some("0".repeat(16)), uid: None }),
+        ] {
+            assert_eq!(TokenRequest::parse(request.to_line().as_bytes()), Some(Ok(request)));
+        }
+        assert_eq!(Scope::ALL.map(|scope| Scope::from_name(scope.name())), Scope::ALL.map(Some));
+    }
+
+    #[test]
+    fn invalid_requests_are_refused_with_their_field() {
+        assert_eq!(TokenRequest::parse(br#"{"verb":"set"}"#), None);
+        for (line, field) in [
+            (&br#"{"verb":"create_token","scope":"read"}"#[..], "digest"),
+            (br#"{"verb":"create_token","digest":"0","scope":"root"}"#, "scope"),
+            (br#"{"verb":"create_token","digest":"0","scope":"read","uid":0}"#, "uid"),
+            (br#"{"verb":"list_tokens","all":true}"#, "all"),
+            (br#"{"verb":"revoke_tokens","uid":-1}"#, "uid"),
+        ] {
+            let refusal = TokenRequest::parse(line).unwrap().unwrap_err();
+            assert_eq!(refusal.field.as_deref(), Some(field), "{refusal:?}");
+        }
+    }
+}

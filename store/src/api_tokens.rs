@@ -1,0 +1,150 @@
+//! The table of the tokens of the HTTP API, which the collectors of a store share.
+
+use crate::backend::Connection;
+use crate::error::Context;
+use crate::reader::Reader;
+use crate::value::{Row, Value};
+use crate::{StoreError, StoreUrl};
+
+/// A token as it is stored. The secret is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredToken {
+    /// The id, which is no secret.
+    pub id: String,
+    /// The digest of the secret.
+    pub digest: String,
+    /// The numeric id of the user.
+    pub uid: u32,
+    /// The name that the user gave it.
+    pub name: Option<String>,
+    /// The scope.
+    pub scope: String,
+    /// The time of its creation, in microseconds since the epoch.
+    pub created_us: i64,
+    /// The time from which it is not accepted any more, in microseconds since the epoch.
+    pub expires_us: i64,
+    /// A time at which it was used, in microseconds since the epoch; none if it was not.
+    pub used_us: Option<i64>,
+}
+
+const COLUMNS: &str = "token_id, digest, uid, name, scope, created, expires, used";
+
+/// A connection to the table. After an error its state is unknown, and it must be dropped.
+#[derive(Debug)]
+pub struct TokenTable(Box<dyn Connection>);
+
+impl TokenTable {
+    /// Connects. Nothing is created, and the schema is not migrated.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be reached, or has another version.
+    pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        drop(Reader::open(url)?);
+        Ok(Self(url.open_to_administer()?.connection))
+    }
+
+    /// Returns the token with an id.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn find(&mut self, id: &str) -> Result<Option<StoredToken>, StoreError> {
+        let select = format!("SELECT {COLUMNS} FROM api_token WHERE token_id = $1");
+        let rows = self.0.query(&select, &[id.into()]).context("read a token")?;
+        Ok(rows.into_iter().next().map(token))
+    }
+
+    /// Returns the tokens of a user, or of all users, the oldest first.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn list(&mut self, uid: Option<u32>) -> Result<Vec<StoredToken>, StoreError> {
+        select(&mut *self.0, uid, None)
+    }
+
+    /// Stores a token, and deletes those that expired before `forget_us`. Returns false if its user already has
+    /// `limit` tokens that have not expired.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails, or has a token with this id.
+    pub fn create(&mut self, token: &StoredToken, limit: usize, forget_us: i64) -> Result<bool, StoreError> {
+        const ACTION: &str = "store a token";
+        let connection = &mut *self.0;
+        connection.begin().context(ACTION)?;
+        let forget = [Value::Time(forget_us)];
+        connection.execute("DELETE FROM api_token WHERE expires < $1", &forget).context(ACTION)?;
+        let of_user = select(connection, Some(token.uid), None)?;
+        let valid = of_user.iter().filter(|other| other.expires_us > token.created_us).count();
+        if valid < limit {
+            let insert = "INSERT INTO api_token (token_id, digest, uid, name, scope, created, expires)
+                 VALUES ($1, $2, $3, CAST($4 AS text), $5, $6, $7)";
+            let parameters = [
+                token.id.as_str().into(),
+                token.digest.as_str().into(),
+                i64::from(token.uid).into(),
+                token.name.as_deref().into(),
+                token.scope.as_str().into(),
+                Value::Time(token.created_us),
+                Value::Time(token.expires_us),
+            ];
+            connection.execute(insert, &parameters).context(ACTION)?;
+        }
+        connection.commit().context(ACTION)?;
+        Ok(valid < limit)
+    }
+
+    /// Deletes the tokens of a user, or of all users; with an id, only that one. Returns the deleted tokens.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn revoke(&mut self, uid: Option<u32>, id: Option<&str>) -> Result<Vec<StoredToken>, StoreError> {
+        const ACTION: &str = "revoke tokens";
+        let connection = &mut *self.0;
+        connection.begin().context(ACTION)?;
+        let revoked = select(connection, uid, id)?;
+        for token in &revoked {
+            let delete = "DELETE FROM api_token WHERE token_id = $1";
+            connection.execute(delete, &[token.id.as_str().into()]).context(ACTION)?;
+        }
+        connection.commit().context(ACTION)?;
+        Ok(revoked)
+    }
+
+    /// Records a use of a token.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn record_use(&mut self, id: &str, used_us: i64) -> Result<(), StoreError> {
+        const ACTION: &str = "record the use of a token";
+        let update = "UPDATE api_token SET used = $2 WHERE token_id = $1";
+        self.0.begin().context(ACTION)?;
+        self.0.execute(update, &[id.into(), Value::Time(used_us)]).context(ACTION)?;
+        self.0.commit().context(ACTION)
+    }
+}
+
+fn select(
+    connection: &mut dyn Connection,
+    uid: Option<u32>,
+    id: Option<&str>,
+) -> Result<Vec<StoredToken>, StoreError> {
+    let select = format!(
+        "SELECT {COLUMNS} FROM api_token WHERE uid = coalesce(CAST($1 AS bigint), uid)
+             AND token_id = coalesce(CAST($2 AS text), token_id) ORDER BY created, token_id"
+    );
+    let rows = connection.query(&select, &[uid.map(i64::from).into(), id.into()]);
+    Ok(rows.context("read tokens")?.into_iter().map(token).collect())
+}
+
+fn token(mut row: Row) -> StoredToken {
+    StoredToken {
+        id: row.text(),
+        digest: row.text(),
+        // A value that is no user belongs to nobody.
+        uid: u32::try_from(row.integer()).unwrap_or(u32::MAX),
+        name: row.optional_text(),
+        scope: row.text(),
+        created_us: row.time_ns() / 1000,
+        expires_us: row.time_ns() / 1000,
+        used_us: row.optional_time_ns().map(|used_ns| used_ns / 1000),
+    }
+}
