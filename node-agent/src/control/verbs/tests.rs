@@ -146,7 +146,8 @@ fn fields_have_their_meaning() {
     let line = r#"{"verb":"start","job":"42","uid":7,"user":"zoe","plan":{"cpu.*":"10ms"},"for":"1h"}"#;
     let (start, refused) = parsed!(line, Start);
     assert_eq!((start.job_id.as_str(), start.owner_uid, refused), ("42", Some(7), None));
-    assert_eq!(start.sampling[0].duration_us, Some(3_600_000_000));
+    let durations: Vec<_> = start.sampling.iter().map(|request| request.duration_us).collect();
+    assert_eq!(durations, [Some(3_600_000_000)]);
     let (start, _) = parsed!(r#"{"verb":"start","job":"42","gpu_devices":"0,GPU-8f6d,MIG-4a5b"}"#, Start);
     assert_eq!(start.gpu_devices.as_deref(), Some("0,GPU-8f6d,MIG-4a5b"));
 }
