@@ -5,19 +5,21 @@ mod program;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
 
-use super::cgroup::{Attachment, lock};
+use super::cgroup::Attachment;
 use super::counters::Counters;
 use super::fields::{KIND, WAIT_BUCKET, WAIT_COUNT, WAIT_TIME};
 use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program};
 use super::map::{Sizes, create_cache};
 use super::possible_cpus::possible_cpus;
 use super::reason::{Step, meaning};
-use super::tracing::{BUCKETS, CgroupHierarchy, JobTable, LIMITS_NS, choose, read_types, up_to};
+use super::tracing::{
+    BUCKETS, CgroupHierarchy, JobTable, Known, LIMITS_NS, Running, choose, read_types, up_to,
+};
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kind::{OpenRequest, metrics_of};
 use crate::sources::outcome::Outcome;
@@ -39,26 +41,16 @@ struct WaitProgram {
     _link: OwnedFd,
 }
 
-/// The programs that run, each for one hierarchy.
-static PROGRAMS: Mutex<Vec<(CgroupHierarchy, Weak<WaitProgram>)>> = Mutex::new(Vec::new());
+/// The programs that run.
+static RUNNING: Running<WaitProgram> = Running::new();
+
+/// The types of this kernel.
+static TYPES: Known<Types> = Known::new();
 
 impl WaitProgram {
-    /// Returns the program for a hierarchy, which is started for the first job.
-    fn shared(hierarchy: CgroupHierarchy, root: &Path) -> Result<Arc<Self>, String> {
-        let mut programs = lock(&PROGRAMS);
-        programs.retain(|(_, program)| program.strong_count() > 0);
-        let known = programs.iter().find(|(other, _)| *other == hierarchy);
-        if let Some(program) = known.and_then(|(_, program)| program.upgrade()) {
-            return Ok(program);
-        }
-        let program = Arc::new(Self::start(hierarchy, root)?);
-        programs.push((hierarchy, Arc::downgrade(&program)));
-        Ok(program)
-    }
-
     fn start(hierarchy: CgroupHierarchy, root: &Path) -> Result<Self, String> {
         let fault = |error| meaning(Step::Trace, &error);
-        let types = types(hierarchy, root)?;
+        let types = TYPES.get(hierarchy, || Types::of(&read_types(root)?, hierarchy))?;
         let table = JobTable::create(possible_cpus(root)?, LINE_BYTES).map_err(fault)?;
         let sizes = Sizes { key_bytes: TASK_KEY_BYTES, value_bytes: 8, entries: TASKS_MAX };
         let tasks = create_cache(c"polymeter_tasks", sizes).map_err(fault)?;
@@ -69,18 +61,6 @@ impl WaitProgram {
         let link = program.and_then(|program| attach_tracing_program(program.as_fd())).map_err(fault)?;
         Ok(Self { table, _link: link })
     }
-}
-
-/// Returns the types of the kernel, which are searched once.
-fn types(hierarchy: CgroupHierarchy, root: &Path) -> Result<Types, String> {
-    static KNOWN: Mutex<Vec<(CgroupHierarchy, Types)>> = Mutex::new(Vec::new());
-    let mut known = lock(&KNOWN);
-    if let Some((_, types)) = known.iter().find(|(other, _)| *other == hierarchy) {
-        return Ok(*types);
-    }
-    let types = Types::of(&read_types(root)?, hierarchy)?;
-    known.push((hierarchy, types));
-    Ok(types)
 }
 
 /// The waits of one job. They begin at 0 when the source is opened.
@@ -110,7 +90,7 @@ impl RunqueueSource {
     /// whether they are wanted or not, so that it stays open when another one is wanted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
         let (hierarchy, cgroup) = choose(request.target)?;
-        let program = WaitProgram::shared(hierarchy, &request.host.mounts.root)?;
+        let program = RUNNING.get(hierarchy, || WaitProgram::start(hierarchy, &request.host.mounts.root))?;
         let registration = program.table.register(&cgroup)?;
         let counters = registration.counters()?;
         let start = std::array::from_fn(|counter| counters.sum(counter));

@@ -23,7 +23,9 @@ const CONTROLLERS: &[(&str, &str)] = &[
 /// Returns the cgroup of a target by which programs find its tasks: of version 2, else of a controller of version 1.
 pub(in super::super) fn choose(target: &Target) -> Result<(CgroupHierarchy, PathBuf), String> {
     let without = || {
-        "eBPF finds the processes of a job by its cgroup, and the job has none; register the job with its cgroup".to_owned()
+        "eBPF finds the processes of a job by its cgroup, and the job has none; register the job with its \
+         cgroup"
+            .to_owned()
     };
     let Target::Cgroups(cgroups) = target else { return Err(without()) };
     let of = |hierarchy, kind| cgroups.directory(hierarchy).map(|path| (kind, path.to_owned()));

@@ -11,6 +11,7 @@ mod histogram;
 mod job_table;
 mod kernel_types;
 mod level;
+mod shared;
 
 pub(super) use cgroup_types::{CgroupHierarchy, CgroupTypes};
 pub(super) use choice::choose;
@@ -18,3 +19,4 @@ pub(super) use find_jobs::{FOUND, SCRATCH, STACK_USED, find_jobs, for_each_job, 
 pub(super) use histogram::{BUCKETS, LIMITS_NS, choose_bucket, up_to};
 pub(super) use job_table::{JobTable, TableMaps};
 pub(super) use kernel_types::{offset, read_types, type_number};
+pub(super) use shared::{Known, Running};

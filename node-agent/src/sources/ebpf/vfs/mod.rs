@@ -10,15 +10,15 @@ mod types;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
-use super::cgroup::{Attachment, lock};
+use super::cgroup::Attachment;
 use super::counters::Counters;
 use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program};
 use super::map::{Sizes, create_array, create_cache, update};
 use super::reason::{Step, meaning};
 use super::system_call::operand;
-use super::tracing::{BUCKETS, CgroupHierarchy, JobTable, choose, read_types};
+use super::tracing::{BUCKETS, CgroupHierarchy, JobTable, Known, Running, choose, read_types};
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kind::OpenRequest;
 use crate::sources::mount_table::parse;
@@ -46,26 +46,16 @@ struct FilePrograms {
     _links: [OwnedFd; 2],
 }
 
-/// The programs that run, for each hierarchy.
-static PROGRAMS: Mutex<Vec<(CgroupHierarchy, Weak<FilePrograms>)>> = Mutex::new(Vec::new());
+/// The programs that run.
+static RUNNING: Running<FilePrograms> = Running::new();
+
+/// The types of this kernel.
+static TYPES: Known<Types> = Known::new();
 
 impl FilePrograms {
-    /// Returns the programs for a hierarchy, which are started for the first job.
-    fn shared(hierarchy: CgroupHierarchy, root: &Path) -> Result<Arc<Self>, String> {
-        let mut programs = lock(&PROGRAMS);
-        programs.retain(|(_, programs)| programs.strong_count() > 0);
-        let known = programs.iter().find(|(other, _)| *other == hierarchy);
-        if let Some(known) = known.and_then(|(_, known)| known.upgrade()) {
-            return Ok(known);
-        }
-        let new = Arc::new(Self::start(hierarchy, root)?);
-        programs.push((hierarchy, Arc::downgrade(&new)));
-        Ok(new)
-    }
-
     fn start(hierarchy: CgroupHierarchy, root: &Path) -> Result<Self, String> {
         let fault = |error| meaning(Step::Trace, &error);
-        let types = types(hierarchy, root)?;
+        let types = TYPES.get(hierarchy, || Types::of(&read_types(root)?, hierarchy))?;
         let lines = u32::try_from(DEVICES_MAX).map_err(|error| error.to_string())? * STRIPES;
         let table = JobTable::create(lines, LINE_BYTES).map_err(fault)?;
         let devices = Devices::create().map_err(fault)?;
@@ -99,18 +89,6 @@ fn table_of_calls() -> std::io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Returns the types of the kernel, which are searched once.
-fn types(hierarchy: CgroupHierarchy, root: &Path) -> Result<Types, String> {
-    static KNOWN: Mutex<Vec<(CgroupHierarchy, Types)>> = Mutex::new(Vec::new());
-    let mut known = lock(&KNOWN);
-    if let Some((_, types)) = known.iter().find(|(other, _)| *other == hierarchy) {
-        return Ok(*types);
-    }
-    let types = Types::of(&read_types(root)?, hierarchy)?;
-    known.push((hierarchy, types));
-    Ok(types)
-}
-
 /// The number of words in a line.
 const LINE_WORDS: usize = LINE_BYTES as usize / size_of::<u64>();
 
@@ -134,7 +112,8 @@ impl FilesSource {
     /// impossible.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
         let (hierarchy, cgroup) = choose(request.target)?;
-        let programs = FilePrograms::shared(hierarchy, &request.host.mounts.root)?;
+        let programs =
+            RUNNING.get(hierarchy, || FilePrograms::start(hierarchy, &request.host.mounts.root))?;
         let path = request.host.mounts.root.join("proc/self/mountinfo");
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mounted = programs.devices.refresh(parse(&text)).map_err(|error| meaning(Step::Trace, &error))?;
