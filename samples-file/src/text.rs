@@ -122,7 +122,7 @@ fn texts(series: &SeriesTexts) -> Result<String, WriteError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     fn time(time_us: i64) -> String {
         let mut text = Vec::new();
