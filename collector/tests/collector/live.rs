@@ -418,15 +418,15 @@ fn a_client_that_does_not_read_is_told_what_it_missed(environment: &mut TestEnvi
     // A client that reads gets all of them meanwhile.
     let mut reader = Client::open(0, &fixture.api, &target(key, ""));
     reader.next_of("series");
-    // The mailbox and the buffers of the socket hold about a MiB: 360,000 points are some ten times as much.
+    // The mailbox and the buffers of the socket hold about a MiB: 180,000 points are some seven times as much.
     let mut frames = 0;
     flood(&mut fixture, "the slow client has missed events", |_| {
         let (points, others) = reader.points(6000);
         assert_eq!((points.len(), others), (3, Vec::<String>::new()), "the reader misses nothing");
         frames += 1;
-        frames == 60
+        frames == 30
     });
-    assert_eq!(rows_of(environment, key), 360_060);
+    assert_eq!(rows_of(environment, key), 180_060);
     let missed = slow.next_of("missed");
     assert!(missed["events"].as_u64().unwrap() > 0);
     let names: Vec<String> = (0..2).map(|_| slow.next().unwrap().0).collect();
