@@ -390,37 +390,43 @@ fn a_lost_agent_ends_its_jobs(environment: &mut TestEnvironment) {
     assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
 }
 
+/// The times in a frame of [`flood`]: its 6000 points fit into what may wait for a client that reads.
+const FLOOD_TIMES: i64 = 2000;
+
 /// Sends frames with many samples until a condition holds.
 fn flood(fixture: &mut Fixture, what: &str, mut is_enough: impl FnMut(&Fixture) -> bool) {
     let (shape, mut at_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
     wait_until(what, || {
-        let sent: Vec<_> = (0..10_000).map(|number| (at_us + number, values(number).0)).collect();
+        let sent: Vec<_> = (0..FLOOD_TIMES).map(|number| (at_us + number, values(number).0)).collect();
         let rows: Vec<_> = sent.iter().map(|(at_us, values)| (&shape, *at_us, values.as_slice())).collect();
         let number = fixture.agent.frame(&rows, &[], &[]);
         fixture.agent.send(number);
         fixture.agent.wait_until_acknowledged();
-        at_us += 10_000;
+        at_us += FLOOD_TIMES;
         is_enough(fixture)
     });
 }
 
 fn a_client_that_does_not_read_is_told_what_it_missed(environment: &mut TestEnvironment) {
-    let mut fixture = Fixture::new(environment);
+    // No client is disconnected, however long the test takes.
+    let mut fixture = Fixture::with(environment, |config| {
+        config.api.as_mut().unwrap().limits.stream_stall = Duration::from_secs(600);
+    });
     let key = key(&fixture, "1");
     let mut slow = Client::open(USERS[0], &fixture.api, &target(key, ""));
     slow.next_of("series");
     // A client that reads gets all of them meanwhile.
     let mut reader = Client::open(0, &fixture.api, &target(key, ""));
     reader.next_of("series");
-    // The mailbox and the buffers of the socket hold about a MiB: 300,000 points are some ten times as much.
+    // The mailbox and the buffers of the socket hold about a MiB: 180,000 points are some seven times as much.
     let mut frames = 0;
     flood(&mut fixture, "the slow client has missed events", |_| {
-        let (points, others) = reader.points(30_000);
+        let (points, others) = reader.points(6000);
         assert_eq!((points.len(), others), (3, Vec::<String>::new()), "the reader misses nothing");
         frames += 1;
-        frames == 10
+        frames == 30
     });
-    assert_eq!(rows_of(environment, key), 300_060);
+    assert_eq!(rows_of(environment, key), 180_060);
     let missed = slow.next_of("missed");
     assert!(missed["events"].as_u64().unwrap() > 0);
     let names: Vec<String> = (0..2).map(|_| slow.next().unwrap().0).collect();
