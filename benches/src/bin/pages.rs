@@ -51,9 +51,11 @@ fn main() -> Result<(), Failure> {
     let _collector = Collector::start(scratch.path(), &listen, &store, &administrators)?;
     let proxy = Proxy::start(&socket);
     let job = job(&proxy, arguments.job.as_deref())?;
-    let page = format!("job?key={}", job["key"]);
-    let nodes = job["nodes"].as_array().map_or(0, Vec::len);
-    say(&format!("job {} on {nodes} nodes", job["id"].as_str().unwrap_or_default()));
+    let key = job.get("key").and_then(Value::as_i64).unwrap_or_default();
+    let page = format!("job?key={key}");
+    let nodes = job.get("nodes").and_then(Value::as_array).map_or(0, Vec::len);
+    let id = job.get("id").and_then(Value::as_str).unwrap_or_default();
+    say(&format!("job {id} on {nodes} nodes"));
     let runs: Vec<Run> = (0..arguments.runs).map(|_| run(&proxy, &page)).collect();
     table::head(&["ms", "document", "first chart", "all visible parts", "zoom to samples"]);
     for (number, run) in runs.iter().enumerate() {

@@ -76,17 +76,6 @@ pub(super) fn stat(text: &str, cpus: usize) -> String {
     all.chain(each).chain(rest).map(|line| line + "\n").collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_has_a_line_for_each_cpu() {
-        let text = "cpu  1 2\ncpu0 3 4\ncpu1 5 6\nintr 7\n";
-        assert_eq!(stat(text, 3), "cpu  1 2\ncpu0 3 4\ncpu1 3 4\ncpu2 3 4\nintr 7\n");
-    }
-}
-
 /// A table of an MI200: revision 1.3 of amdgpu's `gpu_metrics`.
 pub(super) const GPU_METRICS: [u8; 120] = {
     let mut table = [0; 120];
@@ -107,4 +96,15 @@ pub(super) fn job_stats(jobs: usize) -> String {
         )
     };
     "job_stats:\n".to_owned() + &(1..=jobs).map(job).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_a_line_for_each_cpu() {
+        let text = "cpu  1 2\ncpu0 3 4\ncpu1 5 6\nintr 7\n";
+        assert_eq!(stat(text, 3), "cpu  1 2\ncpu0 3 4\ncpu1 3 4\ncpu2 3 4\nintr 7\n");
+    }
 }
