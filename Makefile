@@ -107,7 +107,7 @@ lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p polymeter-agent --features ebpf --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p polymeter-agent -p polymeter-benches --features polymeter-agent/ebpf,polymeter-benches/ebpf --all-targets --locked -- -D warnings
 	@deploy/install-packages.sh g++
 	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
 

@@ -170,13 +170,17 @@ fn word(bytes: &[u8], place: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
+    fn length(length: usize) -> u32 {
+        u32::try_from(length).unwrap()
+    }
+
     /// Returns the types `enum color { red = 0, blue = 7 }`, `struct inner { u32 a; u32 b; }` and
     /// `struct outer { u64 x; union { struct inner i; u32 c; }; }`.
     fn laid_out() -> Vec<u8> {
         let strings = b"\0color\0red\0blue\0inner\0a\0b\0outer\0x\0i\0c\0u32\0";
         let at = |name: &str| {
             let text = [b"\0", name.as_bytes(), b"\0"].concat();
-            strings.windows(text.len()).position(|part| part == text).unwrap() as u32 + 1
+            length(strings.windows(text.len()).position(|part| part == text).unwrap()) + 1
         };
         let types: Vec<u32> = [
             vec![at("color"), 6 << 24 | 2, 4, at("red"), 0, at("blue"), 7],
@@ -188,7 +192,7 @@ mod tests {
         ]
         .concat();
         let types: Vec<u8> = types.into_iter().flat_map(u32::to_ne_bytes).collect();
-        let header = [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32];
+        let header = [24, 0, length(types.len()), length(types.len()), length(strings.len())];
         let header: Vec<u8> = header.into_iter().flat_map(u32::to_ne_bytes).collect();
         [&0xeb9f_u16.to_ne_bytes()[..], &[1, 0], &header, &types, strings].concat()
     }
