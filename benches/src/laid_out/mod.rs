@@ -21,6 +21,9 @@ const OWN_OF_PROC: [&str; 4] = ["stat", "self", "thread-self", "fs"];
 /// The directory of resctrl, as in the table of mounts.
 const RESCTRL: &str = "sys/fs/resctrl";
 
+/// The jobs that clients of Lustre name to a laid-out server.
+const SERVED_JOBS: usize = 100;
+
 /// The L3 caches of a node.
 const L3_DOMAINS: [&str; 2] = ["mon_L3_00", "mon_L3_01"];
 
@@ -137,6 +140,7 @@ fn lay_out_sys(root: &Path, hardware: Hardware) -> io::Result<()> {
     for other in ["hfi1_0", "rdmap0s31"] {
         remove(&adapters.join(other))?;
     }
+    fs::write(sys.join("class/drm/card0/device/gpu_metrics"), texts::GPU_METRICS)?;
     for (zone, name) in texts::ZONES {
         let zone = sys.join("class/powercap").join(zone);
         fs::create_dir_all(&zone)?;
@@ -152,6 +156,9 @@ fn lay_out_file_systems(root: &Path) -> io::Result<()> {
     let client = root.join("sys/kernel/debug/lustre/llite/scratch-ffff8f0e2d4f1800");
     fs::create_dir_all(&client)?;
     fs::write(client.join("stats"), texts::LUSTRE)?;
+    let target = root.join("sys/kernel/debug/lustre/obdfilter/scratch-OST0000");
+    fs::create_dir_all(&target)?;
+    fs::write(target.join("job_stats"), texts::job_stats(SERVED_JOBS))?;
     let programs = root.join("usr/lpp/mmfs/bin");
     fs::create_dir_all(&programs)?;
     fs::write(programs.join("answer"), texts::MMPMON)?;

@@ -86,3 +86,25 @@ mod tests {
         assert_eq!(stat(text, 3), "cpu  1 2\ncpu0 3 4\ncpu1 3 4\ncpu2 3 4\nintr 7\n");
     }
 }
+
+/// A table of an MI200: revision 1.3 of amdgpu's `gpu_metrics`.
+pub(super) const GPU_METRICS: [u8; 120] = {
+    let mut table = [0; 120];
+    (table[0], table[2], table[3], table[26]) = (120, 1, 3, 1);
+    table
+};
+
+/// Returns the statistics of jobs on a target of a server of Lustre 2.12.
+pub(super) fn job_stats(jobs: usize) -> String {
+    let job = |id: usize| {
+        format!(
+            "- job_id:          {id}\n  snapshot_time:   1537070542\n  \
+             read_bytes:      {{ samples:         256, unit: bytes, min: 4194304, max: 4194304, sum:      1073741824 }}\n  \
+             write_bytes:     {{ samples:           0, unit: bytes, min:       0, max:       0, sum:               0 }}\n  \
+             getattr:         {{ samples:           0, unit:  reqs }}\n  \
+             setattr:         {{ samples:           2, unit:  reqs }}\n  \
+             punch:           {{ samples:           3, unit:  reqs }}\n"
+        )
+    };
+    "job_stats:\n".to_owned() + &(1..=jobs).map(job).collect::<String>()
+}

@@ -1,5 +1,5 @@
-//! Metrics of eBPF programs, from the kernel to the store, and the reasons for which they are unavailable. An agent with the
-//! programs is built by `make test-ebpf`.
+//! Metrics of eBPF programs, from the kernel to the store, and the reasons for which they are unavailable. An agent
+//! with the programs is built by `make test-ebpf`.
 
 use std::process::Command;
 

@@ -210,7 +210,7 @@ fn proxy_only(site: &Site, browser: &mut Browser) {
 struct Ended {
     _collector: Daemon,
     proxy: Proxy,
-    _env: TestEnvironment,
+    env: TestEnvironment,
 }
 
 impl Ended {
@@ -243,8 +243,10 @@ impl Ended {
             ))
             .unwrap();
         drop(store);
-        let (collector, _) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
-        Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), _env: env }
+        let control = format!("control_socket = \"{}\"\n", env.path("control.sock").display());
+        let more = format!("{control}{}", api_config(&env.path("api.sock")));
+        let (collector, _) = collector_with(&env, &env.endpoint(), &more);
+        Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), env }
     }
 
     /// Returns the key of the job.
@@ -325,9 +327,25 @@ fn a_user_without_credentials_signs_in_with_a_token() {
     assert_eq!(browser.eval("document.querySelectorAll('.jobs tbody tr').length"), 0);
     assert_eq!(browser.eval("document.activeElement.id"), "token");
     browser.eval("document.querySelector('#token').value = 'no-such-token'; document.querySelector('.sign-in').requestSubmit()");
-    // It is sent as a header, refused, and asked for again; nothing is kept in a cookie.
+    // It is sent as a header, refused, and asked for again.
     browser.wait_until("document.querySelector('.sign-in')?.textContent.includes('not accepted')");
+    let created = program("polymeter")
+        .args(["token", "create", "--scope", "admin", "--collector"])
+        .arg(site.env.path("control.sock"))
+        .output()
+        .unwrap();
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let token = json!(String::from_utf8(created.stdout).unwrap().trim());
+    browser.eval(&format!(
+        "document.querySelector('#token').value = {token}; document.querySelector('.sign-in').requestSubmit()"
+    ));
+    browser.wait_until("document.querySelectorAll('.jobs tbody tr').length === 1");
+    // It is kept in the tab alone: neither in a cookie nor beyond the tab.
     assert_eq!(browser.eval("[document.cookie, Object.keys(localStorage).length]"), json!(["", 0]));
+    let signed_out = "document.querySelector('#account button').click()";
+    browser.eval(signed_out);
+    browser.wait_for("Page.loadEventFired");
+    browser.wait_until("document.querySelector('.sign-in input') !== null");
     site.proxy.assert_own_requests(&mut browser);
 }
 

@@ -12,7 +12,11 @@ use crate::support::cgroup::Cgroup;
 use crate::support::process::Process;
 use crate::support::sources::{counted, open, open_target};
 
-tests![reasons_name_what_is_missing, exclusive jobs_at_many_levels_are_refused, exclusive without_rights_the_reason_names_them];
+tests![
+    reasons_name_what_is_missing,
+    exclusive jobs_at_many_levels_are_refused,
+    exclusive without_rights_the_reason_names_them,
+];
 
 const NETWORK: &str = "network.*";
 const RUNQUEUE: &str = "runqueue.*";

@@ -71,8 +71,8 @@ impl Workers {
     }
 }
 
-/// Checks what was counted against the sum of the kernel. A process waits a little before and after it compares, too; and
-/// what the first of its waits was in the queue of another CPU is unknown.
+/// Checks what was counted against the sum of the kernel. A process waits a little before and after it compares, too;
+/// and what the first of its waits was in the queue of another CPU is unknown.
 fn check(waits: &Waits, [time_ns, count]: [u64; 2]) {
     assert!(time_ns > WORK_NS / 10, "the processes did not wait for each other");
     let share = waits.time_ns as f64 / time_ns as f64;

@@ -9,7 +9,10 @@ import { summaryOf } from "./summaries.js";
 
 const REFRESH_S = 15;
 const JOBS_MAX = 50;
-const NODES_MAX = 1000;
+const AGENTS_MAX = 1000;
+
+/** A delay that buffers do not explain: a clock is behind, or the connection is interrupted. */
+const DELAY_MAX_S = 60;
 
 /** The share of samples above which a count is marked: a remark, and a fault. */
 const SHARES = [0.001, 0.01];
@@ -37,7 +40,35 @@ function jobRow(job, summary) {
         element("td", { className: "number" }, cost));
 }
 
+/** Returns the row of a job whose summary cannot be computed. */
+function failedRow(job, error) {
+    return element("tr", {}, element("th", { scope: "row" }, element("a", { href: `job?key=${job.key}` }, element("bdi", {}, idText(job)))),
+        element("td", { colSpan: JOB_HEAD.length - 1 }, error.message));
+}
+
 const JOB_HEAD = ["Job", "Elapsed", "Due", "Late", "Missed", "Lost", "Clock out of range", "Unknown fate", "Cost, highest node"];
+
+/** Returns what is known about the connection of an agent. */
+function connectionText(agent) {
+    if (agent.ended_us !== null) return `ended: ${agent.end_reason ?? "reason unknown"}`;
+    return agent.is_connected ? "connected" : `not connected since ${dateText(agent.last_seen_us / 1e6)}`;
+}
+
+/** Returns a cell with the delay of the newest sample. A clock that is ahead makes it negative. */
+function delayCell(agent) {
+    const delay_s = agent.delay_us === null ? null : agent.delay_us / 1e6;
+    const isWrong = delay_s !== null && (delay_s < 0 || delay_s > DELAY_MAX_S);
+    return element("td", { className: `number level-cell ${isWrong ? "warning" : ""}` }, delay_s === null ? "–" : duration(delay_s));
+}
+
+const AGENT_HEAD = ["Node", "Agent", "Version", "Session since", "Delay and clock", "Due", "Late", "Missed", "Lost"];
+
+function agentRow(agent) {
+    return element("tr", {}, element("th", { scope: "row" }, element("a", { href: `node?name=${encodeURIComponent(agent.node)}` }, element("bdi", {}, agent.node))),
+        element("td", {}, connectionText(agent)), element("td", { className: "number" }, element("bdi", {}, agent.version)),
+        element("td", { className: "number" }, dateText(agent.started_us / 1e6)), delayCell(agent), element("td", { className: "number" }, plainNumber(agent.due)),
+        ...[agent.late, agent.missed, agent.lost].map((count) => countCell(count, agent.due)));
+}
 
 function table(caption, head, rows) {
     if (rows.length === 0) return element("p", { className: "soft" }, "None.");
@@ -57,19 +88,21 @@ run(async () => {
     const agents = element("div");
     main.append(element("h1", {}, "Measurement"), section("collector", "Collector", collector), section("jobs", "Samples of running jobs", jobs,
         element("p", { className: "remark" }, "Late samples were read after their deadline, missed ones never. Samples whose times the collector does not trust are in quarantine.")),
-    section("agents", "Connected agents", agents));
+    section("agents", "Agents of the last day", agents, element("p", { className: "remark" },
+        "Administrators see them. The delay is the time from the newest sample to its arrival; it is negative if the clock of the node is ahead. ",
+        "Late and missed samples are those of the node's own sources in the session.")));
     const { info } = await (await send("api/openapi.json")).json();
 
     await repeat(REFRESH_S, async () => {
-        const [{ nodes }, answer] = await Promise.all([get("nodes"), get("jobs", { state: "running", limit: JOBS_MAX })]);
+        const [{ nodes }, { agents: list }, answer] = await Promise.all([
+            get("nodes"), get("agents"), get("jobs", { state: "running", limit: JOBS_MAX }),
+        ]);
         const store = await send("ready").then(() => "can be read", (error) => error.message);
         const facts = [["Version", info.version], ["Store", store], ["Agents", String(nodes.length)],
             ["Tracked jobs", String(new Set(nodes.flatMap((node) => node.jobs)).size)]];
         collector.replaceChildren(...facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text))));
-        agents.replaceChildren(table("Connected agents", headOf(["Node", "Connected since", "Jobs"]), nodes.slice(0, NODES_MAX).map((node) => element("tr", {},
-            element("th", { scope: "row" }, element("a", { href: `node?name=${encodeURIComponent(node.node)}` }, element("bdi", {}, node.node))),
-            element("td", {}, dateText(node.started_us / 1e6)), element("td", { className: "number" }, String(node.jobs.length))))));
-        const rows = await Promise.all(answer.jobs.map(async (job) => jobRow(job, await summaryOf(job))));
+        agents.replaceChildren(table("Agents", headOf(AGENT_HEAD), list.slice(0, AGENTS_MAX).map(agentRow)));
+        const rows = await Promise.all(answer.jobs.map((job) => summaryOf(job).then((summary) => jobRow(job, summary), (error) => failedRow(job, error))));
         jobs.replaceChildren(table("Samples of running jobs", headOf(JOB_HEAD), rows));
     });
     isReady();

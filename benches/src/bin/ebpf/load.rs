@@ -55,7 +55,8 @@ impl Kind {
         }
     }
 
-    /// Returns the variants: the first is the base. The program of the network is on the cgroup, and none runs for other jobs.
+    /// Returns the variants: the first is the base. The program of the network is on the cgroup, and none runs for
+    /// other jobs.
     pub(crate) fn variants(self) -> Vec<Counted> {
         match self {
             Self::Packets => vec![Counted::Nothing, Counted::Job],
@@ -108,7 +109,8 @@ pub(crate) fn execute(kind: Kind) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the sending of a batch to a socket that is never read: its buffer is full, and each datagram passes both programs.
+/// Returns the sending of a batch to a socket that is never read: its buffer is full, and each datagram passes both
+/// programs.
 fn packets() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
     let (from, to) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     from.connect(to.local_addr()?)?;

@@ -1,5 +1,5 @@
-//! Measures the cost of the agent's eBPF programs per event, with a job that causes as many events as it can. Runs with and
-//! without the programs alternate.
+//! Measures the cost of the agent's eBPF programs per event, with a job that causes as many events as it can. Runs with
+//! and without the programs alternate.
 //!
 //! `cargo run --release -p polymeter-benches --features ebpf --bin ebpf -- [--quick] [--rounds 15] [--ms 500]`.
 //! Needs root, for the cgroups and the programs.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use polymeter_agent::cgroups::{JobCgroups, Mounts};
 use polymeter_agent::counters::{Counters, CpuAccount};
 use polymeter_agent::sources::{
-    BusiestProcesses, ExitedTasks, KINDS, Lane, Opened, ReadBuffer, Reading, Slot, Source, SourceFactory,
-    Target, online_cpus,
+    BusiestProcesses, ExitedTasks, GpuClients, KINDS, Lane, Opened, ReadBuffer, Reading, ServedJobs, Slot,
+    Source, SourceFactory, Target, online_cpus,
 };
 use polymeter_benches::clock::{now_ns, sleep_until};
 use polymeter_benches::job::Job;
@@ -73,7 +73,7 @@ const DEVICES: &[&str] = &[
 ];
 
 /// All kinds, in the order of the registry.
-pub(crate) static CASES: [Case; 21] = [
+pub(crate) static CASES: [Case; 24] = [
     case("text_file", Place::Here, Subject::Job, &[]),
     case("text_file", Place::Here, Subject::Node, &[]),
     case("blocking_file", Place::LaidOut, Subject::Node, DEVICES),
@@ -90,15 +90,18 @@ pub(crate) static CASES: [Case; 21] = [
     case("rapl", Place::LaidOut, Subject::Node, &["node.energy.*"]),
     case("ipmi", Place::Here, Subject::Node, &["node.ipmi.*"]),
     case("lustre", Place::LaidOut, Subject::Node, &["node.lustre.*"]),
+    case("lustre_jobs", Place::LaidOut, Subject::Node, &["node.lustre.job*"]),
     case("nfs", Place::LaidOut, Subject::Node, &["node.nfs.*"]),
     case("gpfs", Place::LaidOut, Subject::Node, &["node.gpfs.*"]),
     case("nvidia", Place::LaidOut, Subject::Node, &["node.gpu.*"]),
     case("nvidia_job", Place::LaidOut, Subject::Job, &["gpu.*"]),
+    case("drm", Place::LaidOut, Subject::Job, &["gpu.drm.*"]),
+    case("amdgpu", Place::LaidOut, Subject::Node, &["node.gpu.amd.*"]),
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
 ];
 
 /// The kinds whose sources appear only some time after the first opening.
-const LATER: [&str; 3] = ["busiest", "nvidia", "nvidia_job"];
+const LATER: [&str; 4] = ["busiest", "lustre_jobs", "nvidia", "nvidia_job"];
 
 /// The longest wait for them, in nanoseconds.
 const LATER_NS: u64 = 60_000_000_000;
@@ -117,6 +120,8 @@ pub(crate) struct Machines {
     job_id: Identifier,
     processes: Processes,
     busiest: Arc<BusiestProcesses>,
+    gpu_clients: Arc<GpuClients>,
+    served_jobs: Arc<ServedJobs>,
     exited: Arc<ExitedTasks>,
     account: Arc<CpuAccount>,
     counters: Arc<Counters>,
@@ -159,6 +164,8 @@ impl Machines {
             job_id: Identifier::try_from(job.id()).map_err(|error| error.to_string())?,
             processes,
             busiest: Arc::default(),
+            gpu_clients: Arc::default(),
+            served_jobs: Arc::default(),
             exited: Arc::default(),
             account: Arc::default(),
             counters: Arc::default(),
@@ -205,6 +212,8 @@ impl Machines {
             gpu_devices: Some("0").filter(|_| is_of_job),
             busiest: Some(&self.busiest).filter(|_| is_of_job),
             busiest_processes: 5,
+            gpu_clients: Some(&self.gpu_clients).filter(|_| is_of_job),
+            served_jobs: Some(&self.served_jobs).filter(|_| !is_of_job),
             exited: Some(&self.exited).filter(|_| is_of_job),
             ..SourceFactory::of(mounts)
         };

@@ -34,8 +34,8 @@ pub(super) enum Helper {
     ProcessorId = 8,
     /// `bpf_get_current_pid_tgid`: the ids of the process and of the thread.
     CurrentThread = 14,
-    /// `bpf_probe_read_kernel`: copies bytes (as many as R2) from an address of the kernel (R3) to one of the program (R1), or
-    /// zeros where there is no memory.
+    /// `bpf_probe_read_kernel`: copies bytes (as many as R2) from an address of the kernel (R3) to one of the program
+    /// (R1), or zeros where there is no memory.
     ReadKernel = 113,
     /// `bpf_get_current_task_btf`: the task that runs. Since Linux 5.11.
     CurrentTask = 158,

@@ -23,8 +23,8 @@ pub(in super::super) const LIMITS_NS: [i32; 11] = [
 /// The number of buckets.
 pub(in super::super) const BUCKETS: usize = LIMITS_NS.len() + 1;
 
-/// Appends the instructions that put the offset of the bucket for the nanoseconds in `time` into `offset`. That of the first
-/// bucket is `first`, and each has 8 bytes.
+/// Appends the instructions that put the offset of the bucket for the nanoseconds in `time` into `offset`. That of the
+/// first bucket is `first`, and each has 8 bytes.
 pub(in super::super) fn choose_bucket(
     assembler: &mut Assembler,
     time: Register,

@@ -1,7 +1,7 @@
 //! The programs that count operations on files: at the beginning and at the end of system calls.
 //!
-//! The program at the beginning notes the time for tasks of jobs. That at the end finds the file by its descriptor, and its file
-//! system. Other tasks and other system calls leave both after a look into a table.
+//! The program at the beginning notes the time for tasks of jobs. That at the end finds the file by its descriptor, and
+//! its file system. Other tasks and other system calls leave both after a look into a table.
 
 use super::super::assembler::{Assembler, Label};
 use super::super::instruction::{
@@ -163,8 +163,8 @@ pub(super) fn count_end(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
     assembler.finish()
 }
 
-/// Appends the corrections for calls whose result in R6 is no number of bytes: it is the descriptor of an opened file, for R8, or
-/// nothing.
+/// Appends the corrections for calls whose result in R6 is no number of bytes: it is the descriptor of an opened file,
+/// for R8, or nothing.
 fn choose_descriptor_and_bytes(assembler: &mut Assembler) {
     use Register::{R6, R8, R9};
     let (no_open, no_sync) = (assembler.label(), assembler.label());
