@@ -3,8 +3,8 @@
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
-/// The begin of the names of perf events.
-const PERF: &str = "perf.";
+/// The begins of the names of perf events.
+const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
 /// A rule: the period of the selected metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,13 +56,17 @@ impl Layer {
 
 /// Returns true if a selector for steps or tasks selects the metric `name`.
 pub(super) fn selects_of_steps(selector: &Selector, name: &str) -> bool {
-    selector.matches(name) && (!name.starts_with(PERF) || names_perf(selector))
+    selector.matches(name) && (!is_of_perf(name) || names_perf(selector))
 }
 
 /// Returns true if a selector selects nothing but perf events. Only such a one selects those of steps and tasks: each takes
 /// descriptors on every CPU for every step.
 pub fn names_perf(selector: &Selector) -> bool {
-    selector.as_str().starts_with(PERF)
+    is_of_perf(selector.as_str())
+}
+
+fn is_of_perf(name: &str) -> bool {
+    PERF.iter().any(|begin| name.starts_with(begin))
 }
 
 fn specificity(selector: &Selector) -> (bool, usize) {
