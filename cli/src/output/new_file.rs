@@ -1,5 +1,6 @@
 //! A file that appears when it is complete.
 
+use std::error::Error as _;
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
@@ -54,8 +55,8 @@ impl NewFile {
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let kind = error.kind();
     // tempfile adds the temporary name, which users do not know.
-    let has_name = error.get_ref().is_some() && kind != ErrorKind::Other;
-    let cause = if has_name { kind.to_string() } else { error.to_string() };
+    let of_system = error.get_ref().and_then(|with_name| with_name.source());
+    let cause = of_system.map_or_else(|| error.to_string(), ToString::to_string);
     let remedy = if kind == ErrorKind::NotFound {
         "; create the directory, or name another"
     } else if [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem].contains(&kind) {

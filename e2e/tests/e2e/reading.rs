@@ -117,9 +117,9 @@ impl Fixture {
     }
 }
 
-/// Returns a message without the user's own ids that are similar to the wanted one.
+/// Returns a message without its suggestion, which depends on the ids of the user's own jobs.
 fn without_own_ids(message: &str) -> String {
-    message.split("; did you mean").next().unwrap().trim_end().to_owned()
+    message.split("; ").next().unwrap().trim_end().to_owned()
 }
 
 fn text(bytes: &[u8]) -> String {
