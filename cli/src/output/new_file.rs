@@ -1,6 +1,5 @@
 //! A file that appears when it is complete.
 
-use std::error::Error as _;
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
