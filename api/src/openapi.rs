@@ -75,11 +75,17 @@ fn operation(endpoint: &Endpoint) -> Value {
         "description": "A problem (RFC 9457).",
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/problem"}}},
     });
+    let mut responses =
+        json!({"200": {"description": "The answer.", "content": content}, "default": problem});
+    if let (true, Some(responses)) = (endpoint.formats.contains(&Format::Events), responses.as_object_mut()) {
+        responses
+            .insert("204".to_owned(), json!({"description": "There will be no events: the job has ended."}));
+    }
     let mut operation = json!({
         "operationId": endpoint.id,
         "summary": endpoint.summary,
         "parameters": parameters,
-        "responses": {"200": {"description": "The answer.", "content": content}, "default": problem},
+        "responses": responses,
     });
     if let (Some(body), Some(members)) = (endpoint.body, operation.as_object_mut()) {
         let content = json!({"application/json": {"schema": body()}});
