@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 /// The user that the proxy, which is this program, names: an administrator of the collector.
 pub(crate) const USER: &str = "daemon";
 
-/// Sends a request.
-fn ask(socket: &Path, target: &str) -> io::Result<UnixStream> {
+/// Sends a request in a version of HTTP.
+fn ask(socket: &Path, target: &str, version: &str) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     let head = format!(
-        "GET {target} HTTP/1.1\r\nHost: localhost\r\nX-Remote-User: {USER}\r\nConnection: close\r\n\r\n"
+        "GET {target} HTTP/{version}\r\nHost: localhost\r\nX-Remote-User: {USER}\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     Ok(stream)
@@ -25,9 +25,10 @@ fn ask(socket: &Path, target: &str) -> io::Result<UnixStream> {
 /// Returns the body of an answer, which must have the status 200.
 pub(crate) fn get(socket: &Path, target: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut bytes = Vec::new();
-    ask(socket, target)?.read_to_end(&mut bytes)?;
+    // In version 1.0 the body does not come in chunks.
+    ask(socket, target, "1.0")?.read_to_end(&mut bytes)?;
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").ok_or("no answer")?;
-    if !bytes.starts_with(b"HTTP/1.1 200 ") {
+    if bytes.get(8..13) != Some(b" 200 ") {
         return Err(format!("{target}: {}", String::from_utf8_lossy(&bytes)).into());
     }
     Ok(bytes.split_off(end + 4))
@@ -57,7 +58,7 @@ impl Clients {
     pub(crate) fn watch(socket: &Path, job_key: i64, count: usize) -> Result<Self, Box<dyn Error>> {
         let mut clients = Self::new();
         for _ in 0..count {
-            let mut stream = ask(socket, &format!("/api/v1/jobs/{job_key}/live?per_second=1"))?;
+            let mut stream = ask(socket, &format!("/api/v1/jobs/{job_key}/live?per_second=1"), "1.1")?;
             let mut head = Vec::new();
             while !head.windows(13).any(|window| window == b"event: series") {
                 let mut buffer = [0; 4096];
