@@ -53,7 +53,6 @@ fn answer(example: &str, principal: Principal, error: AccessError) -> Answer {
     let (_told, rights) = watch::channel(Rights::default());
     let context = Context {
         session: SessionId(1),
-        collector: "tcp://c:1".into(),
         counters: Arc::new(Counters::default()),
         rights,
     };
