@@ -243,7 +243,11 @@ pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables
     let mut text = format!(
         "{keys}node = \"{}\"\ncollector = {}\nflush_interval = \"50ms\"\ncontrol_socket = \"{}\"\njobs = {:?}\n[baseline]\n",
         env.node,
-        if plan.collector.starts_with('[') { plan.collector.to_owned() } else { format!("{:?}", plan.collector) },
+        if plan.collector.starts_with('[') {
+            plan.collector.to_owned()
+        } else {
+            format!("{:?}", plan.collector)
+        },
         env.path("agent.sock").display(),
         plan.jobs
     );

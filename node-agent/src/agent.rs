@@ -92,11 +92,7 @@ impl Agent {
             spawn("exit watcher", move || watch_exits(&watcher, &channels, priority))
         });
         let exit_watcher = exit_watcher.transpose()?;
-        let context = control::Context {
-            session,
-            counters: Arc::clone(&counters),
-            rights: told_rights,
-        };
+        let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
         let endpoints = ControlEndpoints {
             listener,
             remote_requests: remote_receiver,

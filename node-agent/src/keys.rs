@@ -50,7 +50,11 @@ pub struct Keys {
 impl Keys {
     /// Returns the public key of a collector, by its place in the configuration.
     pub fn of_collector(&self, place: usize) -> Option<PublicKey> {
-        if let [shared] = self.collectors.as_slice() { Some(*shared) } else { self.collectors.get(place).copied() }
+        if let [shared] = self.collectors.as_slice() {
+            Some(*shared)
+        } else {
+            self.collectors.get(place).copied()
+        }
     }
 }
 

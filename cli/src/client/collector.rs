@@ -134,9 +134,8 @@ impl Collector {
                     continue;
                 }
             };
-            let (answer, stream) = connection
-                .exchange()
-                .map_err(|error| Failure::Unreachable(unreachable(endpoint, &error)))?;
+            let (answer, stream) =
+                connection.exchange().map_err(|error| Failure::Unreachable(unreachable(endpoint, &error)))?;
             let answer = serde_json::from_str(&answer).map_err(|error| {
                 Failure::Failed(format!(
                     "cannot read the collector's answer: {error}; check that collector and command have the same version"

@@ -110,7 +110,9 @@ fn parse(path: &Path, text: &str) -> Result<ClientFile, Faults> {
     let collectors = root.one_or_more("collector", &mut reporter, CollectorEndpoint::from_str);
     let munge_socket = root.parse("munge_socket", &mut reporter, PathBuf::from_str);
     root.finish(&mut reporter);
-    reporter.into_faults().into_result(ClientFile { collectors: collectors.unwrap_or_default(), munge_socket })
+    reporter
+        .into_faults()
+        .into_result(ClientFile { collectors: collectors.unwrap_or_default(), munge_socket })
 }
 
 #[cfg(test)]
@@ -139,8 +141,9 @@ mod tests {
         let file = parse(Path::new("client.toml"), text).unwrap();
         let endpoints: Vec<String> = file.collectors.iter().map(ToString::to_string).collect();
         assert_eq!(endpoints, ["tcp://c1:7718", "tcp://c2:7718"]);
-        let faults =
-            parse(Path::new("client.toml"), "collector = [\"tcp://c1:7718\", \"c2\"]").unwrap_err().to_string();
+        let faults = parse(Path::new("client.toml"), "collector = [\"tcp://c1:7718\", \"c2\"]")
+            .unwrap_err()
+            .to_string();
         assert!(faults.contains("invalid collector address `c2`"), "{faults}");
     }
 

@@ -61,9 +61,10 @@ fn an_agent_leaves_a_killed_and_a_frozen_collector_and_returns() {
 fn a_name_with_several_addresses_is_several_collectors() {
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts]);
     let (mut env, cgroups) = (TestEnvironment::best_postgres(), TestCgroups::new());
-    let (first, first_endpoint) = collector(&env, "tcp://127.0.0.1:*");
-    let port = first_endpoint.rsplit_once(':').unwrap().1;
-    let second_endpoint = format!("tcp://127.0.0.2:{port}");
+    let (first, listening) = collector(&env, "tcp://127.0.0.1:*");
+    let port = listening.rsplit_once(':').unwrap().1;
+    let [first_endpoint, second_endpoint] =
+        ["127.0.0.1", "127.0.0.2"].map(|address| format!("tcp://{address}:{port}"));
     let second = collector(&env, &second_endpoint).0;
     let job = cgroups.job(JOB);
     let node = TestEnvironment::new();

@@ -53,12 +53,7 @@ pub(crate) struct Move {
 
 impl Failover {
     /// Creates the choice among `collectors`, beginning with the first. `seed` differs among agents.
-    pub(crate) const fn new(
-        collectors: usize,
-        return_after_ns: Option<u64>,
-        seed: u64,
-        now_ns: u64,
-    ) -> Self {
+    pub(crate) const fn new(collectors: usize, return_after_ns: Option<u64>, seed: u64, now_ns: u64) -> Self {
         let random = mix(seed);
         Self {
             collectors,
@@ -124,7 +119,8 @@ impl Failover {
         if self.current == 0 {
             self.failed_returns = 0;
         } else if self.return_at_ns.is_none() {
-            let after_ns = self.return_after_ns.map(|after_ns| self.lengthened(after_ns, self.failed_returns));
+            let after_ns =
+                self.return_after_ns.map(|after_ns| self.lengthened(after_ns, self.failed_returns));
             self.return_at_ns = after_ns.map(|after_ns| now_ns.saturating_add(after_ns));
         }
     }

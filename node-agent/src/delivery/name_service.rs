@@ -1,7 +1,7 @@
 //! Looks the addresses of collectors up, in a thread of its own: a name service may take seconds.
 
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
 use tracing::{debug, warn};
@@ -20,7 +20,7 @@ impl NameService {
         if self.under_way.is_some() || !collectors.have_names() {
             return;
         }
-        let (sender, receiver) = channel();
+        let (sender, receiver) = sync_channel(1);
         let collectors = collectors.clone();
         let lookup = move || {
             let found = collectors.in_order(addresses_of);
