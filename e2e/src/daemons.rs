@@ -139,6 +139,7 @@ pub fn collector_within(
 
 /// The configuration of an agent.
 pub struct Plan<'a> {
+    /// The collector's endpoint, or a list of several in brackets.
     pub collector: &'a str,
     /// The patterns of job cgroups.
     pub jobs: &'a [String],
@@ -240,9 +241,13 @@ pub fn configure(env: &TestEnvironment, plan: &Plan<'_>) {
 /// Writes the configuration with additional keys at the top and additional tables at the end.
 pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables: &str) {
     let mut text = format!(
-        "{keys}node = \"{}\"\ncollector = \"{}\"\nflush_interval = \"50ms\"\ncontrol_socket = \"{}\"\njobs = {:?}\n[baseline]\n",
+        "{keys}node = \"{}\"\ncollector = {}\nflush_interval = \"50ms\"\ncontrol_socket = \"{}\"\njobs = {:?}\n[baseline]\n",
         env.node,
-        plan.collector,
+        if plan.collector.starts_with('[') {
+            plan.collector.to_owned()
+        } else {
+            format!("{:?}", plan.collector)
+        },
         env.path("agent.sock").display(),
         plan.jobs
     );

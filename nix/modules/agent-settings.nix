@@ -6,6 +6,7 @@ let
   inherit (import ./types.nix { inherit lib; })
     absolutePath
     endpoint
+    oneOrMore
     logging
     optional
     pathOrOff
@@ -20,13 +21,20 @@ logging
   cluster =
     optional types.str "lab"
       "The cluster of jobs whose scheduler scripts do not name one.";
-  collector = optional endpoint "tcp://collector.example.org:7717" "The collector's endpoint.";
+  collector = optional (oneOrMore endpoint) "tcp://collector.example.org:7717" "The collector's endpoint, or a list of those of several collectors with the same store.";
+  collector_order = optional (types.enum [
+    "listed"
+    "spread"
+  ]) "listed" "The order in which collectors are tried: that of the list, or one of the node's own.";
+  collector_return =
+    optional periodOrOff "10min"
+      "The time after which the agent tries to return to its first collector, or \"off\".";
   key =
     optional absolutePath "/etc/polymeter/node17.key"
       "The agent's key file, made by `polymeter keygen`; a path outside of the Nix store, owned by root with mode 0400.";
   collector_key =
-    optional types.str "/etc/polymeter/collector.pub"
-      "The collector's public key, or a file that contains it; required with `key`.";
+    optional (oneOrMore types.str) "/etc/polymeter/collector.pub"
+      "The collector's public key, or a file that contains it; or a list of one for each collector. Required with `key`.";
   root = optional absolutePath "/" "The directory that contains /sys and /proc.";
   flush_interval = optional period "1s" "The time between two transmissions.";
   outbox_bytes = optional size "64MiB" "The memory for samples while the collector is unreachable.";

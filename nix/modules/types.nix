@@ -31,6 +31,8 @@ in
   keep = types.strMatching "forever|[0-9]+(d|y)";
   size = types.strMatching "[0-9]+(KiB|MiB|GiB)";
   endpoint = types.strMatching "(tcp|ipc)://.+";
+  # A value, or a list of several.
+  oneOrMore = type: types.either type (types.nonEmptyListOf type);
   # Strings instead of Nix paths, which would be copied into the Nix store, where every user can read them.
   absolutePath = types.strMatching "/.*";
   pathOrOff = types.strMatching "off|/.*";

@@ -20,6 +20,7 @@ use crate::clock;
 use crate::config::AgentConfig;
 use crate::control;
 use crate::counters::Counters;
+use crate::delivery::collectors::{CollectorAddress, Collectors};
 use crate::delivery::remote_requests::{self, RemoteRequestReceiver, RemoteRequestSender};
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings, Stopped};
 use crate::delivery::spool_manager::SpoolConfig;
@@ -79,8 +80,7 @@ impl Agent {
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
 
-        let (flush, priority, collector) =
-            (config.flush_interval, config.realtime_priority, config.collector.clone());
+        let (flush, priority) = (config.flush_interval, config.realtime_priority);
         let remote_control = config.accepts_remote_control();
         let (for_sampler, counted) = (Arc::clone(&channels), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
@@ -92,12 +92,7 @@ impl Agent {
             spawn("exit watcher", move || watch_exits(&watcher, &channels, priority))
         });
         let exit_watcher = exit_watcher.transpose()?;
-        let context = control::Context {
-            session,
-            collector: Arc::from(collector),
-            counters: Arc::clone(&counters),
-            rights: told_rights,
-        };
+        let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
         let endpoints = ControlEndpoints {
             listener,
             remote_requests: remote_receiver,
@@ -204,11 +199,22 @@ fn connect(
     remote_requests: RemoteRequestSender,
 ) -> Result<Sender, AgentStartError> {
     let keys = config.keys.as_ref().map(AgentKeyFiles::read).transpose().map_err(AgentStartError::Keys)?;
+    let descriptor = descriptor(config)?;
+    let collector = |(place, endpoint): (usize, &String)| CollectorAddress {
+        endpoint: endpoint.clone(),
+        key: keys.as_ref().and_then(|keys| keys.of_collector(place)),
+    };
+    let collectors = Collectors {
+        configured: config.collectors.iter().enumerate().map(collector).collect(),
+        order: config.collector_order,
+        node: descriptor.node.to_string(),
+    };
     let settings = Settings {
-        collector: config.collector.clone(),
-        keys,
+        collectors,
+        return_after_ns: config.collector_return.map(Period::as_nanos),
+        own_keys: keys.map(|keys| keys.own),
         session,
-        descriptor: descriptor(config)?,
+        descriptor,
         outbox_bytes: config.outbox_bytes,
         spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
         remote_requests,
@@ -217,7 +223,7 @@ fn connect(
     let Shared { channels, counters, stats_cache, .. } = shared;
     Sender::connect(context, settings, Arc::clone(channels), Arc::clone(counters), Arc::clone(stats_cache))
         .map_err(|error| match error {
-            ConnectError::Socket(error) => AgentStartError::Collector(config.collector.clone(), error),
+            ConnectError::Socket(error) => AgentStartError::Collector(config.collectors.join(", "), error),
             ConnectError::Spool(error) => AgentStartError::Spool(error),
         })
 }

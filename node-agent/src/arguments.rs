@@ -32,9 +32,9 @@ pub struct AgentArguments {
     #[arg(long, value_name = "NAME", requires = "check")]
     pub user: Option<String>,
 
-    /// The collector's endpoint; overrides `collector`.
-    #[arg(long, value_name = "ENDPOINT", value_parser = config::endpoint)]
-    collector: Option<String>,
+    /// A collector's endpoint; overrides `collector`. Repeat the option for several.
+    #[arg(long = "collector", value_name = "ENDPOINT", value_parser = config::endpoint)]
+    collectors: Vec<String>,
 
     /// The path of the control socket; overrides `control_socket`.
     #[arg(long, value_name = "PATH")]
@@ -73,8 +73,8 @@ impl AgentArguments {
             None if Path::new(DEFAULT_PATH).exists() => AgentConfig::load(Path::new(DEFAULT_PATH))?,
             None => AgentConfig::standard(),
         };
-        if let Some(collector) = &self.collector {
-            config.collector.clone_from(collector);
+        if !self.collectors.is_empty() {
+            config.collectors.clone_from(&self.collectors);
         }
         if let Some(socket) = &self.socket {
             config.control_socket = Some(socket.clone());

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The totals since the agent began. The sampler and the sender each write their own; all threads read.
 #[derive(Debug, Default)]
@@ -58,9 +59,21 @@ pub struct CollectorState {
     pub since_us: AtomicI64,
     /// The time of the last acknowledgement.
     pub acknowledged_us: AtomicI64,
+    /// The endpoint of the collector that is used. Only a move and reports of the state lock it.
+    endpoint: Mutex<Arc<str>>,
 }
 
 impl CollectorState {
+    /// Returns the endpoint of the collector that is used at present.
+    pub fn endpoint(&self) -> Arc<str> {
+        Arc::clone(&self.endpoint.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Records the collector that is used from now on.
+    pub(crate) fn moved(&self, endpoint: &str) {
+        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Arc::from(endpoint);
+    }
+
     /// Records the state of the connection, and the time at which it changed.
     pub(crate) fn changed(&self, is_connected: bool, now_us: i64) {
         let before = self.is_connected.swap(is_connected, Relaxed);

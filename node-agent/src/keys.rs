@@ -10,8 +10,8 @@ use polymeter_service::key_files::{KeysError, read_key_pair, read_public_key, re
 pub struct AgentKeyFiles {
     /// The file with the agent's key pair.
     pub key: PathBuf,
-    /// The collector's public key, or the file that holds it.
-    pub collector: CollectorKey,
+    /// The public keys of the collectors, or the files that hold them: one for all, or one for each.
+    pub collectors: Vec<CollectorKey>,
 }
 
 /// The collector's public key, as the configuration states it.
@@ -43,8 +43,19 @@ impl CollectorKey {
 pub struct Keys {
     /// The agent's key pair.
     pub own: KeyPair,
-    /// The collector's public key.
-    pub collector: PublicKey,
+    /// The public keys of the collectors: one for all, or one for each.
+    pub collectors: Vec<PublicKey>,
+}
+
+impl Keys {
+    /// Returns the public key of a collector, by its place in the configuration.
+    pub fn of_collector(&self, place: usize) -> Option<PublicKey> {
+        if let [shared] = self.collectors.as_slice() {
+            Some(*shared)
+        } else {
+            self.collectors.get(place).copied()
+        }
+    }
 }
 
 impl AgentKeyFiles {
@@ -56,10 +67,10 @@ impl AgentKeyFiles {
     pub fn read(&self) -> Result<Keys, KeysError> {
         require_curve(zmq::has("curve"))?;
         let own = read_key_pair(&self.key)?;
-        let collector = match &self.collector {
-            CollectorKey::Key(key) => *key,
-            CollectorKey::File(path) => read_public_key(path)?,
+        let read = |key: &CollectorKey| match key {
+            CollectorKey::Key(key) => Ok(*key),
+            CollectorKey::File(path) => read_public_key(path),
         };
-        Ok(Keys { own, collector })
+        Ok(Keys { own, collectors: self.collectors.iter().map(read).collect::<Result<_, _>>()? })
     }
 }

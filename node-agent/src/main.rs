@@ -97,14 +97,14 @@ fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Er
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
     drop(guard);
     let context = zmq::Context::new();
-    let collector = config.collector.clone();
+    let collectors = config.collectors.join(", ");
     let encryption = if config.keys.is_some() { "encrypted" } else { "not encrypted" };
     let idle_timeout = if config.spool.is_some() { STOP_TIMEOUT_SPOOL } else { STOP_TIMEOUT_IDLE };
     let agent = start(&config, &context, arguments.detached)?;
     if arguments.detached {
         detach::report_ready()?;
     }
-    info!("sampling; sending to {collector}, {encryption}, as session {}", agent.session());
+    info!("sampling; sending to {collectors}, {encryption}, as session {}", agent.session());
     let timeout = loop {
         let next = runtime.block_on(async {
             tokio::select! {

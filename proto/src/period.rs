@@ -52,6 +52,8 @@ impl Period {
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
     /// Four minutes.
     pub const FOUR_MINUTES: Self = Self { micros: 240_000_000 };
+    /// 10 min.
+    pub const TEN_MINUTES: Self = Self { micros: 600_000_000 };
     /// One hour.
     pub const HOUR: Self = Self { micros: 3_600_000_000 };
 

@@ -194,6 +194,29 @@ impl<'i> Section<'i> {
         Some(strings)
     }
 
+    /// Takes a string, or a list of at least one, and parses each with `parse`.
+    pub fn one_or_more<T, E: fmt::Display>(
+        &mut self,
+        key: &'static str,
+        reporter: &mut Reporter<'_>,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Option<Vec<T>> {
+        let is_list = |value: &DeValue<'_>| value.as_array().is_some();
+        if !self.table.iter().any(|(name, value)| name.get_ref() == key && is_list(value.get_ref())) {
+            return self.parse(key, reporter, parse).map(|one| vec![one]);
+        }
+        let list = self.span(key);
+        let strings = self.strings(key, reporter)?;
+        if let Some(list) = list.filter(|_| strings.is_empty()) {
+            reporter.fault(&list, format_args!("`{key}`: the list is empty"));
+            return None;
+        }
+        let mut parse_each = |(text, span): (String, Span)| {
+            parse(&text).map_err(|error| reporter.fault(&span, format_args!("`{key}`: {error}"))).ok()
+        };
+        strings.into_iter().map(&mut parse_each).collect()
+    }
+
     /// Returns the remaining keys and values, in the order of the file, for tables with arbitrary keys.
     pub fn into_entries(mut self) -> Vec<(Spanned<String>, Spanned<DeValue<'i>>)> {
         let mut entries: Vec<_> = std::mem::take(&mut self.table)

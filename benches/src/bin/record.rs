@@ -36,7 +36,7 @@ fn main() -> Result<(), Failure> {
     let collector = context.socket(zmq::ROUTER)?;
     collector.bind(ENDPOINT)?;
     let config =
-        AgentConfig { collector: ENDPOINT.to_owned(), ..AgentConfig::parse(Path::new("plan"), PLAN)? };
+        AgentConfig { collectors: vec![ENDPOINT.to_owned()], ..AgentConfig::parse(Path::new("plan"), PLAN)? };
     let agent = Agent::start(config, &context)?;
     let mut job =
         Job::make(&Mounts::read(Path::new("/"))?, &format!("polymeter_record_{}", std::process::id()))?;

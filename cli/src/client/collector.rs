@@ -1,8 +1,8 @@
 //! Requests to the collector, which forwards them to all nodes of a job: over its Unix socket on its own machine, from other
-//! machines over TCP with a MUNGE credential.
+//! machines over TCP with a MUNGE credential. Of several collectors the first one that can be reached answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 const NOT_A_COLLECTOR: &str =
     "the peer does not answer as a collector of this version; check the port and the versions";
 
-/// A collector.
+/// The collectors of one store.
 #[derive(Debug)]
 pub(crate) struct Collector {
     config: CollectorConfig,
@@ -100,7 +100,7 @@ impl Collector {
             CollectorAnswer::Refused(refusal) if refusal.field.as_deref() == Some("verb") => {
                 Err(Failure::Failed(format!(
                     "cannot read through the collector at {}: it is of an older version, without the verb `read`; update it, or read the store with --store",
-                    self.config.endpoint
+                    self.name()
                 )))
             }
             CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
@@ -111,10 +111,11 @@ impl Collector {
         }
     }
 
-    /// Returns the address of the collector.
+    /// Returns the addresses of the collectors.
     #[cfg(feature = "local")]
-    pub(super) const fn endpoint(&self) -> &CollectorEndpoint {
-        &self.config.endpoint
+    pub(super) fn name(&self) -> String {
+        let names: Vec<String> = self.config.endpoints.iter().map(ToString::to_string).collect();
+        names.join(", ")
     }
 
     fn answer(&self, line: &str) -> Result<CollectorAnswer, Failure> {
@@ -123,51 +124,86 @@ impl Collector {
 
     /// Returns the answer to a request, and the connection.
     fn answer_on(&self, line: &str) -> Result<(CollectorAnswer, BufReader<Stream>), Failure> {
-        let answer = match &self.config.endpoint {
-            CollectorEndpoint::Socket(path) => ask_socket(path, line),
-            CollectorEndpoint::Tcp(address) => self.ask_tcp(address, line),
-        };
-        let (answer, stream) = answer.map_err(|error| {
-            let remedy = if is_not_running(&error) { "; check its address, and that it runs" } else { "" };
-            let endpoint = &self.config.endpoint;
-            Failure::Unreachable(format!("cannot reach the collector at {endpoint}: {error}{remedy}"))
-        })?;
-        let answer = serde_json::from_str(&answer).map_err(|error| {
-            Failure::Failed(format!(
-                "cannot read the collector's answer: {error}; check that collector and command have the same version"
-            ))
-        })?;
-        Ok((answer, stream))
+        let mut failures = Vec::new();
+        for endpoint in &self.config.endpoints {
+            let connection = match self.connect(endpoint, line) {
+                Ok(connection) => connection,
+                // The request was not sent: another collector may take it.
+                Err(error) => {
+                    failures.push(unreachable(endpoint, &error));
+                    continue;
+                }
+            };
+            let (answer, stream) =
+                connection.exchange().map_err(|error| Failure::Unreachable(unreachable(endpoint, &error)))?;
+            let answer = serde_json::from_str(&answer).map_err(|error| {
+                Failure::Failed(format!(
+                    "cannot read the collector's answer: {error}; check that collector and command have the same version"
+                ))
+            })?;
+            return Ok((answer, stream));
+        }
+        Err(Failure::Unreachable(failures.join("\n")))
     }
 
-    fn ask_tcp(&self, address: &str, line: &str) -> io::Result<(String, BufReader<Stream>)> {
-        let stream = Stream::Tcp(connect(address)?);
+    /// Connects to a collector, as far as is possible without sending it the request.
+    fn connect(&self, endpoint: &CollectorEndpoint, line: &str) -> io::Result<Connected> {
+        match endpoint {
+            CollectorEndpoint::Socket(path) => {
+                let stream = Stream::Unix(UnixStream::connect(path)?);
+                Ok(Connected { stream: BufReader::new(stream), request: format!("{line}\n").into_bytes() })
+            }
+            CollectorEndpoint::Tcp(address) => {
+                let mut last = io::Error::other("the host name does not resolve to an address");
+                for address in address.to_socket_addrs()? {
+                    match self.connect_tcp(address, line) {
+                        Ok(connected) => return Ok(connected),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    fn connect_tcp(&self, address: SocketAddr, line: &str) -> io::Result<Connected> {
+        let stream = Stream::Tcp(TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?);
         stream.set_read_timeout(GREETING_TIMEOUT)?;
         stream.set_write_timeout(ANSWER_TIMEOUT)?;
-        let mut read = BufReader::new(stream);
-        let greeting = read_greeting(&mut read)?;
+        let mut stream = BufReader::new(stream);
+        let greeting = read_greeting(&mut stream)?;
         let signed = sign(&greeting, line).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
-        let credential = munge::credential(self.config.munge_socket.as_deref(), &signed)?;
-        read.get_mut().write_all(&credential)?;
-        read.get_mut().set_read_timeout(ANSWER_TIMEOUT)?;
-        let answer = read_line(&mut read, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))?;
-        Ok((answer, read))
+        let request = munge::credential(self.config.munge_socket.as_deref(), &signed)?;
+        Ok(Connected { stream, request })
     }
+}
+
+/// A connection to a collector, and the request that is to be sent.
+struct Connected {
+    stream: BufReader<Stream>,
+    request: Vec<u8>,
+}
+
+impl Connected {
+    /// Sends the request. Returns the answer, and the connection.
+    fn exchange(mut self) -> io::Result<(String, BufReader<Stream>)> {
+        self.stream.get_mut().set_read_timeout(ANSWER_TIMEOUT)?;
+        self.stream.get_mut().write_all(&self.request)?;
+        let answer =
+            read_line(&mut self.stream, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))?;
+        Ok((answer, self.stream))
+    }
+}
+
+fn unreachable(endpoint: &CollectorEndpoint, error: &io::Error) -> String {
+    let remedy = if is_not_running(error) { "; check its address, and that it runs" } else { "" };
+    format!("cannot reach the collector at {endpoint}: {error}{remedy}")
 }
 
 fn unexpected() -> Failure {
     let message =
         "unexpected answer of the collector; check that collector and command have the same version";
     Failure::Failed(message.to_owned())
-}
-
-fn ask_socket(path: &Path, line: &str) -> io::Result<(String, BufReader<Stream>)> {
-    let mut stream = Stream::Unix(UnixStream::connect(path)?);
-    stream.set_read_timeout(ANSWER_TIMEOUT)?;
-    stream.write_all(format!("{line}\n").as_bytes())?;
-    let mut read = BufReader::new(stream);
-    let answer = read_line(&mut read, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))?;
-    Ok((answer, read))
 }
 
 /// Reads the greeting of a collector.
@@ -200,18 +236,6 @@ pub(super) fn timed_out(error: io::Error, timeout: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-/// Connects to the first address of the host that accepts.
-fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("the host name does not resolve to an address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
 fn read_line(stream: &mut impl BufRead, limit: u64) -> io::Result<String> {
     let mut line = String::new();
     stream.take(limit).read_line(&mut line)?;
@@ -236,9 +260,9 @@ mod tests {
             // Waits until the other side closes the connection.
             stream.read(&mut [0]).unwrap_or(0)
         });
-        let endpoint = CollectorEndpoint::Tcp(address.clone());
-        let collector = Collector { config: CollectorConfig { endpoint, munge_socket: None } };
-        let error = collector.ask_tcp(&address, "{}").unwrap_err().to_string();
+        let endpoints = vec![CollectorEndpoint::Tcp(address)];
+        let collector = Collector { config: CollectorConfig { endpoints, munge_socket: None } };
+        let error = collector.answer("{}").unwrap_err().to_string();
         peer.join().unwrap();
         error
     }
@@ -254,5 +278,31 @@ mod tests {
         }
         let timeout = timed_out(io::ErrorKind::WouldBlock.into(), GREETING_TIMEOUT).to_string();
         assert_eq!(timeout, "no answer within 5 s");
+    }
+
+    #[test]
+    fn the_first_collector_that_can_be_reached_answers() {
+        let directory = std::env::temp_dir().join(format!("polymeter-collectors-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let socket = |name: &str| directory.join(name);
+        let listener = std::os::unix::net::UnixListener::bind(socket("second")).unwrap();
+        let peer = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut stream = BufReader::new(stream);
+            let mut request = String::new();
+            stream.read_line(&mut request).unwrap();
+            stream.get_mut().write_all(b"{\"answer\":\"done\"}\n").unwrap();
+            request
+        });
+        let endpoints = ["first", "second", "third"].map(|name| CollectorEndpoint::Socket(socket(name)));
+        let config = CollectorConfig { endpoints: endpoints.into(), munge_socket: None };
+        let answer = Collector { config }.answer("{}");
+        assert_eq!(peer.join().unwrap(), "{}\n");
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(matches!(answer, Ok(CollectorAnswer::Done {})), "{answer:?}");
+        let none = ["first", "third"].map(|name| CollectorEndpoint::Socket(socket(name)));
+        let config = CollectorConfig { endpoints: none.into(), munge_socket: None };
+        let failure = Collector { config }.answer("{}").unwrap_err().to_string();
+        assert!(failure.contains("first") && failure.contains("third"), "{failure}");
     }
 }

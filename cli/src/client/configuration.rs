@@ -1,4 +1,4 @@
-//! The address of the collector: an option, `POLYMETER_COLLECTOR`, or `/etc/polymeter/client.toml`.
+//! The addresses of the collectors: an option, `POLYMETER_COLLECTOR`, or `/etc/polymeter/client.toml`.
 
 use std::fmt;
 use std::io;
@@ -57,38 +57,40 @@ impl fmt::Display for CollectorEndpoint {
 /// The contents of `client.toml`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ClientFile {
-    /// The address of the collector.
-    collector: Option<CollectorEndpoint>,
+    /// The addresses of the collectors; none if the file names none.
+    collectors: Vec<CollectorEndpoint>,
     /// The socket of munged, if it is not munge's default.
     munge_socket: Option<PathBuf>,
 }
 
-/// A collector and the way to authenticate to it.
+/// The collectors of one store, any of which answers requests, and the way to authenticate to them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CollectorConfig {
-    pub(super) endpoint: CollectorEndpoint,
+    /// At least one, in the order in which they are tried.
+    pub(super) endpoints: Vec<CollectorEndpoint>,
     pub(super) munge_socket: Option<PathBuf>,
 }
 
 impl CollectorConfig {
-    /// Returns the collector at `endpoint`, else the one in the environment or the configuration; none if there is none.
+    /// Returns the collector at `endpoint`, else those in the environment or the configuration; none if there are none.
     pub(super) fn find(
         endpoint: Option<&CollectorEndpoint>,
         munge_socket: Option<&Path>,
     ) -> Result<Option<Self>, Failure> {
         let file = read(Path::new(FILE))?;
         let of_variable = || std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-        let endpoint = match (endpoint, of_variable()) {
-            (Some(endpoint), _) => Some(endpoint.clone()),
+        let endpoints = match (endpoint, of_variable()) {
+            (Some(endpoint), _) => vec![endpoint.clone()],
             (None, Some(text)) => {
-                Some(text.parse().map_err(|error| Failure::Usage(format!("{VARIABLE}: {error}")))?)
+                vec![text.parse().map_err(|error| Failure::Usage(format!("{VARIABLE}: {error}")))?]
             }
-            (None, None) => file.collector.or_else(|| {
-                Some(CollectorEndpoint::Socket(SOCKET.into())).filter(|_| Path::new(SOCKET).exists())
-            }),
+            (None, None) if file.collectors.is_empty() && Path::new(SOCKET).exists() => {
+                vec![CollectorEndpoint::Socket(SOCKET.into())]
+            }
+            (None, None) => file.collectors,
         };
         let munge_socket = munge_socket.map(Path::to_owned).or(file.munge_socket);
-        Ok(endpoint.map(|endpoint| Self { endpoint, munge_socket }))
+        Ok((!endpoints.is_empty()).then_some(Self { endpoints, munge_socket }))
     }
 }
 
@@ -105,10 +107,12 @@ fn read(path: &Path) -> Result<ClientFile, Failure> {
 fn parse(path: &Path, text: &str) -> Result<ClientFile, Faults> {
     let mut reporter = Reporter::new(path, text);
     let mut root = reporter.root();
-    let collector = root.parse("collector", &mut reporter, CollectorEndpoint::from_str);
+    let collectors = root.one_or_more("collector", &mut reporter, CollectorEndpoint::from_str);
     let munge_socket = root.parse("munge_socket", &mut reporter, PathBuf::from_str);
     root.finish(&mut reporter);
-    reporter.into_faults().into_result(ClientFile { collector, munge_socket })
+    reporter
+        .into_faults()
+        .into_result(ClientFile { collectors: collectors.unwrap_or_default(), munge_socket })
 }
 
 #[cfg(test)]
@@ -127,8 +131,20 @@ mod tests {
     #[test]
     fn the_example_configuration_is_valid() {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/client.toml");
-        assert!(matches!(read(&example).unwrap().collector, Some(CollectorEndpoint::Tcp(_))));
+        assert!(matches!(read(&example).unwrap().collectors.as_slice(), [CollectorEndpoint::Tcp(_)]));
         assert_eq!(read(Path::new("/nowhere/client.toml")).unwrap(), ClientFile::default());
+    }
+
+    #[test]
+    fn several_collectors_are_a_list() {
+        let text = "collector = [\"tcp://c1:7718\", \"tcp://c2:7718\"]\n";
+        let file = parse(Path::new("client.toml"), text).unwrap();
+        let endpoints: Vec<String> = file.collectors.iter().map(ToString::to_string).collect();
+        assert_eq!(endpoints, ["tcp://c1:7718", "tcp://c2:7718"]);
+        let faults = parse(Path::new("client.toml"), "collector = [\"tcp://c1:7718\", \"c2\"]")
+            .unwrap_err()
+            .to_string();
+        assert!(faults.contains("invalid collector address `c2`"), "{faults}");
     }
 
     #[test]

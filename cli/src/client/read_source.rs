@@ -101,7 +101,7 @@ impl Source {
             ReadAccess::All => Visible::All,
             ReadAccess::Own => Visible::Own,
         };
-        let name = collector.endpoint().to_string();
+        let name = collector.name();
         Ok(Self { reader: Box::new(reader), name, is_remote: true, visible })
     }
 }

@@ -31,7 +31,7 @@ impl RemoteReader {
     /// Connects to a collector. Returns the reader, and the jobs that it sees.
     pub(super) fn connect(collector: &Collector) -> Result<(Self, ReadAccess), Failure> {
         let (stream, access) = collector.read()?;
-        let endpoint = collector.endpoint().to_string();
+        let endpoint = collector.name();
         stream.get_ref().set_read_timeout(ROWS_TIMEOUT).map_err(|error| {
             Failure::Unreachable(format!("cannot read through the collector at {endpoint}: {error}"))
         })?;

@@ -24,6 +24,7 @@ mod ebpf;
 mod everyday;
 mod examples;
 mod export;
+mod failover;
 mod faults;
 mod final_samples;
 mod first_screen;
@@ -73,6 +74,7 @@ fn main() -> std::process::ExitCode {
         everyday::TESTS,
         examples::TESTS,
         export::TESTS,
+        failover::TESTS,
         faults::TESTS,
         final_samples::TESTS,
         first_screen::TESTS,

@@ -33,6 +33,8 @@ pub(crate) struct Agent {
     pub(crate) earlier: Vec<DeliverySession>,
     pub(crate) disk: Option<Disk>,
     pub(crate) outbox_bytes: usize,
+    /// The number of its collector.
+    pub(crate) collector: usize,
     /// The connection. Each connection has a different id.
     pub(crate) peer: Peer,
     /// The number of samples so far.
@@ -109,6 +111,7 @@ impl Agent {
             earlier,
             disk,
             outbox_bytes,
+            collector: 0,
             peer: peer(connection),
             samples: 0,
             events: Vec::new(),

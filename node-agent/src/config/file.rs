@@ -8,7 +8,7 @@ use polymeter_service::document::{Faults, Reporter, Section, read_text};
 use super::key_settings;
 use super::model::{AgentConfig, EXAMPLE, Limits};
 use super::rules::{cgroup_rule, layer, patterns, rule};
-use super::values::{absolute, bytes, endpoint, path_or_off, visibility};
+use super::values::{absolute, bytes, endpoint, order, path_or_off, period_or_off, visibility};
 
 /// The most processes of one job that may have series of their own at a time: each has five.
 const BUSIEST_PROCESSES_MAX: u64 = 64;
@@ -71,10 +71,7 @@ impl AgentConfig {
         if let Some(cluster) = root.parse("cluster", reporter, |text| Identifier::try_from(text)) {
             self.cluster = Some(cluster);
         }
-        if let Some(collector) = root.parse("collector", reporter, endpoint) {
-            self.collector = collector;
-        }
-        self.keys = key_settings::take(root, reporter);
+        self.take_collectors(root, reporter);
         if let Some(interval) = root.parse("flush_interval", reporter, str::parse) {
             self.flush_interval = interval;
         }
@@ -93,6 +90,20 @@ impl AgentConfig {
         if let Some(format) = root.parse("log_format", reporter, str::parse) {
             self.log_format = format;
         }
+    }
+
+    /// Takes the collectors and their keys.
+    fn take_collectors(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
+        if let Some(collectors) = root.one_or_more("collector", reporter, endpoint) {
+            self.collectors = collectors;
+        }
+        if let Some(order) = root.parse("collector_order", reporter, order) {
+            self.collector_order = order;
+        }
+        if let Some(after) = root.parse("collector_return", reporter, period_or_off) {
+            self.collector_return = after;
+        }
+        self.keys = key_settings::take(root, self.collectors.len(), reporter);
     }
 
     /// Takes the keys of sampling.

@@ -5,8 +5,13 @@ use polymeter_service::document::{Reporter, Section};
 use super::values::absolute;
 use crate::keys::{AgentKeyFiles, CollectorKey};
 
-/// Takes `key` and `collector_key`: both or neither, since one alone encrypts nothing.
-pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<AgentKeyFiles> {
+/// Takes `key` and `collector_key`: both or neither, since one alone encrypts nothing. Each of several `collectors` has
+/// the same key, or its own.
+pub(super) fn take(
+    root: &mut Section<'_>,
+    collectors: usize,
+    reporter: &mut Reporter<'_>,
+) -> Option<AgentKeyFiles> {
     let alone = match (root.span("key"), root.span("collector_key")) {
         (Some(span), None) => Some((span, "`key`: requires `collector_key`, the collector's public key")),
         (None, Some(span)) => Some((span, "`collector_key`: requires `key`, the agent's own key file")),
@@ -16,8 +21,20 @@ pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Optio
         reporter.fault(&span, message);
     }
     let key = root.parse("key", reporter, absolute);
-    let collector = root.parse("collector_key", reporter, CollectorKey::parse);
-    Some(AgentKeyFiles { key: key?, collector: collector? })
+    let span = root.span("collector_key");
+    let keys = root.one_or_more("collector_key", reporter, CollectorKey::parse);
+    if let (Some(span), Some(keys)) = (span, &keys)
+        && keys.len() != 1
+        && keys.len() != collectors
+    {
+        let found = keys.len();
+        let message = format_args!(
+            "`collector_key`: expected one key for all collectors or one for each of {collectors}, found {found}"
+        );
+        reporter.fault(&span, message);
+        return None;
+    }
+    Some(AgentKeyFiles { key: key?, collectors: keys? })
 }
 
 #[cfg(test)]
@@ -37,7 +54,7 @@ mod tests {
     #[test]
     fn requires_both_keys_or_neither() {
         assert_eq!(parse(""), Ok(None));
-        let files = |collector| Ok(Some(AgentKeyFiles { key: "/k".into(), collector }));
+        let files = |collector| Ok(Some(AgentKeyFiles { key: "/k".into(), collectors: vec![collector] }));
         let inline = parse(&format!("key = '/k'\ncollector_key = '{KEY}'\n"));
         assert_eq!(inline, files(CollectorKey::Key(KEY.parse().unwrap())));
         assert_eq!(parse("key = '/k'\ncollector_key = '/c'\n"), files(CollectorKey::File("/c".into())));
@@ -48,5 +65,17 @@ mod tests {
         let wrong = parse("key = 'k'\ncollector_key = 'c'\n").unwrap_err();
         assert_eq!(wrong.lines().count(), 2, "{wrong}");
         assert!(wrong.contains("absolute path") && wrong.contains("40 characters"), "{wrong}");
+    }
+
+    #[test]
+    fn collectors_share_a_key_or_have_one_each() {
+        let keys = |keys: &str| {
+            let text = format!("collector = ['ipc:///a', 'ipc:///b']\nkey = '/k'\ncollector_key = {keys}\n");
+            parse(&text).map(|files| files.unwrap().collectors.len())
+        };
+        assert_eq!((keys("'/c'"), keys("['/c']"), keys("['/c', '/d']")), (Ok(1), Ok(1), Ok(2)));
+        let wrong = keys("['/c', '/d', '/e']").unwrap_err();
+        assert!(wrong.contains("one for each of 2, found 3"), "{wrong}");
+        assert!(keys("[]").is_err());
     }
 }

@@ -6,6 +6,8 @@ mod model;
 mod rules;
 mod values;
 
-pub use model::{AgentConfig, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, JobVisibility, Limits};
+pub use model::{
+    AgentConfig, CollectorOrder, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, JobVisibility, Limits,
+};
 pub use rules::{InvalidRule, rule};
 pub use values::endpoint;

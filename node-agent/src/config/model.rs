@@ -27,8 +27,12 @@ pub struct AgentConfig {
     pub node: Option<Identifier>,
     /// The cluster of jobs that are announced without one.
     pub cluster: Option<Identifier>,
-    /// The collector's ZeroMQ endpoint, to which frames are sent.
-    pub collector: String,
+    /// The ZeroMQ endpoints of the collectors to which frames can be sent, at least one.
+    pub collectors: Vec<String>,
+    /// The order in which they are tried.
+    pub collector_order: CollectorOrder,
+    /// The time after which the agent tries to return to the first collector; none for never.
+    pub collector_return: Option<Period>,
     /// The key files; none for a connection without encryption.
     pub keys: Option<AgentKeyFiles>,
     /// The directory that contains `/sys` and `/proc`.
@@ -73,6 +77,16 @@ pub struct AgentConfig {
     pub log_format: log::Format,
     /// Ends the agent when it has been idle for a while. Set on the command line only.
     pub exit_when_idle: bool,
+}
+
+/// The order in which an agent tries its collectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CollectorOrder {
+    /// The order of the configuration; the addresses of one name in an order of the node's own.
+    #[default]
+    Listed,
+    /// An order of the node's own, so that the nodes share all collectors and, after a failure, those that are left.
+    Spread,
 }
 
 /// The jobs that an ordinary user can see.
@@ -127,7 +141,9 @@ impl Default for AgentConfig {
         Self {
             node: None,
             cluster: None,
-            collector: DEFAULT_COLLECTOR.to_owned(),
+            collectors: vec![DEFAULT_COLLECTOR.to_owned()],
+            collector_order: CollectorOrder::Listed,
+            collector_return: Some(Period::TEN_MINUTES),
             keys: None,
             root: PathBuf::from("/"),
             flush_interval: Period::SECOND,
@@ -156,8 +172,9 @@ impl Default for AgentConfig {
 
 impl AgentConfig {
     /// True if users' requests from the collector are answered. The collector states the requester and is trusted;
-    /// therefore by default only a collector that is known by its key or runs on this machine is answered.
+    /// therefore by default only collectors that are known by their keys or run on this machine are answered.
     pub fn accepts_remote_control(&self) -> bool {
-        self.remote_control.unwrap_or_else(|| self.keys.is_some() || endpoint::is_local(&self.collector))
+        let are_local = || self.collectors.iter().all(|collector| endpoint::is_local(collector));
+        self.remote_control.unwrap_or_else(|| self.keys.is_some() || are_local())
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::model::JobVisibility;
+use polymeter_proto::period::{InvalidPeriod, Period};
+
+use super::model::{CollectorOrder, JobVisibility};
 
 /// The size of outbox and spool that can be configured, in bytes.
 const SIZE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=64 << 30;
@@ -31,6 +33,19 @@ pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
 /// Parses an absolute path, or `off`.
 pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, String> {
     if text == "off" { Ok(None) } else { absolute(text).map(Some) }
+}
+
+/// Parses a period, or `off`.
+pub(super) fn period_or_off(text: &str) -> Result<Option<Period>, InvalidPeriod> {
+    if text == "off" { Ok(None) } else { text.parse().map(Some) }
+}
+
+pub(super) fn order(text: &str) -> Result<CollectorOrder, String> {
+    match text {
+        "listed" => Ok(CollectorOrder::Listed),
+        "spread" => Ok(CollectorOrder::Spread),
+        _ => Err(format!("unknown order `{text}`: expected \"listed\" or \"spread\"")),
+    }
 }
 
 pub(super) fn visibility(text: &str) -> Result<JobVisibility, String> {

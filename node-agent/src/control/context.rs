@@ -12,8 +12,6 @@ use crate::rights::Rights;
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) session: SessionId,
-    /// The endpoint of the collector.
-    pub(crate) collector: Arc<str>,
     pub(crate) counters: Arc<Counters>,
     /// The rights of users; a reload of the configuration may change them.
     pub(crate) rights: watch::Receiver<Rights>,

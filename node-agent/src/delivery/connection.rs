@@ -1,12 +1,13 @@
 //! The socket to the collector, encrypted if keys are configured. It is recreated after a refusal: libzmq reconnects
 //! after a network fault, but never after a refusal, and the keys may be corrected at any time.
 
+use polymeter_proto::key::KeyPair;
 use polymeter_proto::series::SessionId;
 use zmq::{Context, DONTWAIT, PollItem, Socket, SocketEvent};
 
 use tracing::{info, warn};
 
-use crate::keys::Keys;
+use super::collectors::CollectorAddress;
 
 /// The first wait before a refused connection is retried, in nanoseconds; it doubles each time.
 const RETRY_NS: u64 = 2_000_000_000;
@@ -29,10 +30,10 @@ const MECHANISM_MISMATCH: u32 = 0x1100_0002;
 /// The endpoint and the identity of a connection.
 #[derive(Debug)]
 pub(crate) struct Destination {
-    /// The collector's endpoint.
-    pub(crate) collector: String,
-    /// The keys for encryption.
-    pub(crate) keys: Option<Keys>,
+    /// The collector.
+    pub(crate) collector: CollectorAddress,
+    /// The agent's own keys. The connection is encrypted if the collector has a key, too.
+    pub(crate) own: Option<KeyPair>,
     /// The session of the frames.
     pub(crate) session: SessionId,
 }
@@ -91,7 +92,7 @@ impl Connection {
     pub(crate) fn open(context: &Context, destination: Destination) -> Result<Self, zmq::Error> {
         let (socket, monitor) = connect(context, &destination, 0)?;
         // An in-process connection exists from the beginning, and libzmq reports no event for it.
-        let is_connected = destination.collector.starts_with("inproc:");
+        let is_connected = destination.collector.endpoint.starts_with("inproc:");
         Ok(Self {
             context: context.clone(),
             destination,
@@ -139,15 +140,23 @@ impl Connection {
             }
         }
         if self.retry_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
-            self.retry();
+            self.reconnect();
         }
         polled
+    }
+
+    /// Leaves the collector and begins to connect to another one.
+    pub(crate) fn redirect(&mut self, to: CollectorAddress) {
+        self.destination.collector = to;
+        (self.is_connected, self.logged) = (false, None);
+        self.reconnect();
+        self.retry_after_ns = RETRY_NS;
     }
 
     fn connected(&mut self) {
         self.retry_after_ns = RETRY_NS;
         if self.logged.take().is_some() {
-            info!("connected to the collector at {}", self.destination.collector);
+            info!("connected to the collector at {}", self.destination.collector.endpoint);
         }
     }
 
@@ -168,7 +177,7 @@ impl Connection {
         }
     }
 
-    fn retry(&mut self) {
+    fn reconnect(&mut self) {
         self.retry_at_ns = None;
         self.retry_after_ns = (self.retry_after_ns * 2).min(RETRY_MAX_NS);
         self.generation += 1;
@@ -183,13 +192,14 @@ impl Connection {
 
     /// Logs a refused connection.
     fn warn(&self, refused: RefusalCause) {
-        let Destination { collector, keys, .. } = &self.destination;
-        let (error, remedy) = match (refused, keys) {
-            (RefusalCause::Key, Some(keys)) => (
+        let Destination { collector, own, .. } = &self.destination;
+        let own = own.as_ref().filter(|_| collector.key.is_some());
+        let (error, remedy) = match (refused, own) {
+            (RefusalCause::Key, Some(own)) => (
                 "the collector refuses this agent's key",
                 format!(
                     "its administrator can accept the agent with a file NODE.pub that has the line `public {}`",
-                    keys.own.public
+                    own.public
                 ),
             ),
             (RefusalCause::Mechanism, Some(_)) => (
@@ -215,7 +225,8 @@ impl Connection {
         warn!(
             error,
             remedy = %format_args!("{remedy}; samples are buffered until then, up to `outbox_bytes`"),
-            "cannot connect to the collector at {collector}"
+            "cannot connect to the collector at {}",
+            collector.endpoint
         );
     }
 }
@@ -268,10 +279,10 @@ fn connect(context: &Context, to: &Destination, generation: u64) -> Result<(Sock
     socket.set_reconnect_ivl_max(5_000)?;
     socket.set_heartbeat_ivl(10_000)?;
     socket.set_heartbeat_timeout(30_000)?;
-    if let Some(keys) = &to.keys {
-        socket.set_curve_serverkey(keys.collector.as_bytes())?;
-        socket.set_curve_publickey(keys.own.public.as_bytes())?;
-        socket.set_curve_secretkey(keys.own.secret.as_bytes())?;
+    if let (Some(own), Some(key)) = (&to.own, &to.collector.key) {
+        socket.set_curve_serverkey(key.as_bytes())?;
+        socket.set_curve_publickey(own.public.as_bytes())?;
+        socket.set_curve_secretkey(own.secret.as_bytes())?;
     }
     let endpoint = format!("inproc://polymeter-connection-{}-{generation}", to.session);
     let events = MONITORED.iter().fold(0, |events, event| events | event.to_raw());
@@ -279,7 +290,7 @@ fn connect(context: &Context, to: &Destination, generation: u64) -> Result<(Sock
     let monitor = context.socket(zmq::PAIR)?;
     monitor.set_linger(0)?;
     monitor.connect(&endpoint)?;
-    socket.connect(&to.collector)?;
+    socket.connect(&to.collector.endpoint)?;
     Ok((socket, monitor))
 }
 

@@ -1,10 +1,15 @@
 //! Delivery, from batches to acknowledged frames: the outbox, the agent's side of the protocol, and the thread that
 //! owns the socket.
 
+mod collector_choice;
+pub(crate) mod collectors;
 pub(crate) mod connection;
+mod failover;
 mod frame_builder;
 pub mod frame_summary;
 mod loss_ledger;
+pub(crate) mod mix;
+mod name_service;
 mod notices;
 mod outage;
 pub mod outbox;

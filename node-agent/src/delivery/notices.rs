@@ -2,6 +2,7 @@
 
 use tracing::{info, warn};
 
+use super::collector_choice::Moved;
 use super::outage::OutageNotice;
 use super::session::SessionNotice;
 
@@ -26,6 +27,16 @@ pub(super) fn log_outage(collector: &str, notice: OutageNotice, waiting_bytes: u
             "the collector at {collector} is reachable again after {} s; {kib} KiB of samples are waiting",
             seconds(for_ns)
         ),
+    }
+}
+
+/// Logs a change of the collector.
+pub(super) fn log_move(moved: &Moved, to: &str) {
+    let Moved { from, is_return } = moved;
+    if *is_return {
+        info!("returning from the collector at {from} to {to}, the first of `collector`");
+    } else {
+        warn!("the collector at {from} does not serve; delivering to {to} from now on");
     }
 }
 

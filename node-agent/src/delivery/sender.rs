@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use polymeter_proto::key::KeyPair;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 use tracing::warn;
 
+use super::collector_choice::{CollectorChoice, Moved};
+use super::collectors::Collectors;
 use super::connection::{Connection, Destination};
 use super::notices;
 use super::outage::{DeliveryState, Outage};
@@ -21,7 +24,6 @@ use super::spool_manager::{SpoolConfig, SpoolManager};
 use super::tap::Tap;
 use crate::clock;
 use crate::counters::Counters;
-use crate::keys::Keys;
 use crate::lanes::{Channels, SampleBatch};
 use crate::stats_cache::StatsCache;
 
@@ -48,15 +50,18 @@ pub(crate) struct Sender {
     remote_requests: RemoteRequestSender,
     delivery: DeliverySession,
     spool_manager: SpoolManager,
-    collector: String,
+    choice: CollectorChoice,
     outage: Outage,
 }
 
 /// The settings of the sender's thread.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) collector: String,
-    pub(crate) keys: Option<Keys>,
+    pub(crate) collectors: Collectors,
+    /// The time after which the agent tries to return to its first collector, in nanoseconds; none for never.
+    pub(crate) return_after_ns: Option<u64>,
+    /// The agent's own keys; none without encryption.
+    pub(crate) own_keys: Option<KeyPair>,
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
@@ -99,11 +104,15 @@ impl Sender {
         counters: Arc<Counters>,
         stats_cache: Arc<StatsCache>,
     ) -> Result<Self, ConnectError> {
-        let Settings { collector, keys, session, descriptor, outbox_bytes, spool, remote_requests, tap } =
-            settings;
-        let destination = Destination { collector: collector.clone(), keys, session };
+        let Settings { collectors, return_after_ns, own_keys, session, descriptor, .. } = settings;
+        let Settings { outbox_bytes, spool, remote_requests, tap, .. } = settings;
+        let choice = CollectorChoice::new(collectors, return_after_ns, session.0, clock::monotonic_ns());
+        // A configuration names at least one collector.
+        let choice = choice.ok_or(ConnectError::Socket(zmq::Error::EINVAL))?;
+        let destination = Destination { collector: choice.current().clone(), own: own_keys, session };
         let connection = Connection::open(context, destination)?;
         let outage = Outage::new(clock::monotonic_ns());
+        counters.collector.moved(&choice.current().endpoint);
         counters.collector.changed(false, clock::realtime_us());
         let mut delivery = DeliverySession::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
         let spool_manager =
@@ -118,7 +127,7 @@ impl Sender {
             remote_requests,
             delivery,
             spool_manager,
-            collector,
+            choice,
             outage,
         })
     }
@@ -141,7 +150,7 @@ impl Sender {
             self.spool_manager.advance(&mut self.delivery, false, now_ns);
             let room = self.send_answers() && self.send_all(now_ns);
             self.publish_counts();
-            self.log_outage(now_ns);
+            self.check_delivery(now_ns);
             if ends {
                 let give_up = *give_up_at_ns.get_or_insert(now_ns + ending.patience_ns.load(Relaxed));
                 if self.delivery.is_empty() || now_ns >= give_up {
@@ -253,17 +262,26 @@ impl Sender {
         }
     }
 
-    /// Logs the begin and the end of an outage.
-    fn log_outage(&mut self, now_ns: u64) {
+    /// Logs the begin and the end of an outage, and moves to another collector if this one does not serve.
+    fn check_delivery(&mut self, now_ns: u64) {
         let waiting_bytes = self.delivery.outbox_bytes() as u64 + self.spool_manager.bytes();
         let acknowledged = self.deliveries().map(|delivery| delivery.counts().frames_acknowledged).sum();
         let connected = self.connection.is_connected();
-        let Some(notice) =
-            self.outage.update(DeliveryState { connected, acknowledged, waiting_bytes }, now_ns)
-        else {
-            return;
-        };
-        notices::log_outage(&self.collector, notice, waiting_bytes);
+        let state = DeliveryState { connected, acknowledged, waiting_bytes };
+        if let Some(notice) = self.outage.update(state, now_ns) {
+            notices::log_outage(&self.choice.current().endpoint, notice, waiting_bytes);
+        }
+        if let Some(moved) = self.choice.update(state, now_ns) {
+            self.redirect(&moved);
+        }
+    }
+
+    /// Connects to the collector that was chosen.
+    fn redirect(&mut self, moved: &Moved) {
+        let to = self.choice.current();
+        notices::log_move(moved, &to.endpoint);
+        self.counters.collector.moved(&to.endpoint);
+        self.connection.redirect(to.clone());
     }
 
     /// Publishes the counts to other threads.

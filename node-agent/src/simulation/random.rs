@@ -1,5 +1,7 @@
 //! Pseudo-random numbers from a seed: SplitMix64.
 
+use crate::delivery::mix::{STEP, mix};
+
 #[derive(Debug)]
 pub(super) struct Random(u64);
 
@@ -9,11 +11,9 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let mixed = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        mixed
     }
 
     /// Returns a number from 0 to before `end`.

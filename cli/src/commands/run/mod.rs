@@ -151,7 +151,7 @@ fn start_collector(store: &StoreUrl, context: &zmq::Context) -> Result<Collector
 
 fn start_agent(baseline: Layer, flush_interval: Period, context: &zmq::Context) -> Result<Agent, Failure> {
     let config = AgentConfig {
-        collector: ENDPOINT.to_owned(),
+        collectors: vec![ENDPOINT.to_owned()],
         baseline,
         flush_interval,
         realtime_priority: rustix::process::geteuid().is_root().then_some(10),

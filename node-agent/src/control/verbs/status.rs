@@ -37,7 +37,7 @@ pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refus
         version: VERSION,
         session: context.session.to_string(),
         counts: counts(&context.counters),
-        collector: Some(collector(&context.collector, &context.counters)),
+        collector: Some(collector(&context.counters)),
         subjects: view.subjects.iter().map(subject).collect(),
     }))
 }
@@ -84,11 +84,11 @@ fn counts(counters: &Counters) -> AgentCounts {
     }
 }
 
-fn collector(address: &str, counters: &Counters) -> CollectorStatus {
+fn collector(counters: &Counters) -> CollectorStatus {
     let state = &counters.collector;
     let time = |us: i64| (us > 0).then_some(us);
     CollectorStatus {
-        address: address.to_owned(),
+        address: state.endpoint().as_ref().to_owned(),
         connected: state.is_connected.load(Relaxed),
         since_us: time(state.since_us.load(Relaxed)),
         acknowledged_us: time(state.acknowledged_us.load(Relaxed)),

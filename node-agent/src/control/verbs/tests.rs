@@ -51,12 +51,7 @@ fn deny(request: SupervisorRequest, error: AccessError) {
 fn answer(example: &str, principal: Principal, error: AccessError) -> Answer {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (_told, rights) = watch::channel(Rights::default());
-    let context = Context {
-        session: SessionId(1),
-        collector: "tcp://c:1".into(),
-        counters: Arc::new(Counters::default()),
-        rights,
-    };
+    let context = Context { session: SessionId(1), counters: Arc::new(Counters::default()), rights };
     runtime.block_on(async {
         let (requests, mut received) = mpsc::channel(1);
         tokio::spawn(async move {

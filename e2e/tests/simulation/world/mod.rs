@@ -1,18 +1,19 @@
-//! Agents, a network, a collector and a store, and random faults.
+//! Agents, a network, collectors with one store, and random faults.
+
+mod invariants;
 
 use std::collections::{HashMap, HashSet};
 
 use polymeter_agent::delivery::session::{DeliverySession, SessionNotice};
 use polymeter_collector::messages::Peer;
-use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToAgent;
 
-use super::agent::{Agent, peer};
-use super::collector::{Answer, Collector};
-use super::disk::Disk;
-use super::store::Store;
+use crate::agent::{Agent, peer};
+use crate::collector::{Answer, Collector};
+use crate::disk::Disk;
+use crate::store::Store;
 use polymeter_e2e::random::Random;
 
 /// The maximum number of messages in transit in each direction: a socket's queue has no room for more.
@@ -30,15 +31,18 @@ pub(crate) struct World {
     now_ns: u64,
     agents: Vec<Agent>,
     writers: u64,
-    collector: Collector,
+    collectors: Vec<Collector>,
+    /// The collectors that do not run for a while, and lose nothing.
+    frozen: HashSet<usize>,
     store: Store,
-    /// The database is unavailable: nothing is committed, and the collector receives nothing.
+    /// The database is unavailable: nothing is committed, and the collectors receive nothing.
     database_unavailable: bool,
-    to_collector: Vec<(Peer, Vec<u8>)>,
+    /// The messages in transit, each with the number of its collector.
+    to_collectors: Vec<(usize, Peer, Vec<u8>)>,
     to_agents: Vec<Answer>,
     connections: u64,
     sessions: u64,
-    /// Frames that the collector refuses every time.
+    /// Frames that the collectors refuse every time.
     poisoned: HashSet<(SessionId, u64)>,
     /// Frames that were sent before.
     seen: HashSet<(SessionId, u64)>,
@@ -54,16 +58,17 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let writers = 1 + random.below(3);
+        let (writers, collectors) = (1 + random.below(3), 1 + random.below(3));
         let mut world = Self {
             // Not 0, which the collector's clock might take for "never".
             now_ns: 1_790_000_000_000_000_000,
             agents: Vec::new(),
             writers,
-            collector: Collector::new(writers),
+            collectors: (0..collectors).map(|_| Collector::new(writers)).collect(),
+            frozen: HashSet::new(),
             store: Store::default(),
             database_unavailable: false,
-            to_collector: Vec::new(),
+            to_collectors: Vec::new(),
             to_agents: Vec::new(),
             connections: 0,
             sessions: 0,
@@ -88,7 +93,13 @@ impl World {
         // Room for a few frames up to all of them.
         let outbox_bytes = 1400 << self.random.below(4);
         let disk = self.random.percent(35).then(|| Disk::new(2048 << self.random.below(6)));
-        Agent::new(self.sessions, self.connections, outbox_bytes, disk, self.now_ns)
+        let mut agent = Agent::new(self.sessions, self.connections, outbox_bytes, disk, self.now_ns);
+        agent.collector = self.any_collector();
+        agent
+    }
+
+    fn any_collector(&mut self) -> usize {
+        self.random.below(self.collectors.len() as u64) as usize
     }
 
     /// Performs one random action.
@@ -96,13 +107,15 @@ impl World {
         let agent = self.random.below(self.agents.len() as u64) as usize;
         self.now_ns += self.random.below(200_000_000);
         match self.random.below(100) {
-            0..29 => self.flush(agent),
+            0..27 => self.flush(agent),
+            27..28 => self.move_agent(agent),
+            28..29 => self.toggle_frozen(),
             29..45 => self.send(agent),
             45..65 => self.transmit_to_collector(),
             65..80 => self.transmit_to_agent(),
             80..88 => self.commit(),
             88..91 => self.break_connection(agent),
-            91..93 => self.restart_collector(),
+            91..93 => self.restart_any_collector(),
             93..95 => self.database_unavailable = !self.database_unavailable,
             95..96 => self.kill_agent(agent),
             96..97 => self.commit_without_acknowledgement(),
@@ -120,7 +133,7 @@ impl World {
         let (agent, now_ns) = (&mut self.agents[agent], self.now_ns);
         agent.deliveries().for_each(|delivery| delivery.resend_overdue(now_ns));
         agent.sync_disk(false, now_ns);
-        while self.to_collector.len() < IN_TRANSIT_MAX
+        while self.to_collectors.len() < IN_TRANSIT_MAX
             && let Some(bytes) = agent.next_send(now_ns)
         {
             if let Some(name) = Frame::peek(&bytes)
@@ -129,19 +142,22 @@ impl World {
             {
                 self.poisoned.insert(name);
             }
-            self.to_collector.push((agent.peer.clone(), bytes));
+            self.to_collectors.push((agent.collector, agent.peer.clone(), bytes));
         }
     }
 
     /// Delivers one of the messages, or loses, repeats or damages it.
     fn transmit_to_collector(&mut self) {
-        if self.database_unavailable || self.to_collector.is_empty() {
+        if self.database_unavailable || self.to_collectors.is_empty() {
             return;
         }
-        let (peer, mut bytes) = take_random(&mut self.random, &mut self.to_collector);
+        let (collector, peer, mut bytes) = take_random(&mut self.random, &mut self.to_collectors);
+        if self.frozen.contains(&collector) {
+            return self.to_collectors.push((collector, peer, bytes));
+        }
         match self.random.below(20) {
             0 => return,
-            1 => self.to_collector.push((peer.clone(), bytes.clone())),
+            1 => self.to_collectors.push((collector, peer.clone(), bytes.clone())),
             2 if bytes.starts_with(&frame::MAGIC) => {
                 let times = Frame::peek(&bytes).map(|name| self.damaged.entry(name).or_default());
                 if let Some(times) = times.filter(|times| **times < DAMAGES_MAX) {
@@ -151,13 +167,13 @@ impl World {
             }
             _ => {}
         }
-        self.deliver_to_collector(&peer, &bytes);
+        self.deliver_to_collector(collector, &peer, &bytes);
     }
 
-    fn deliver_to_collector(&mut self, peer: &Peer, bytes: &[u8]) {
+    fn deliver_to_collector(&mut self, collector: usize, peer: &Peer, bytes: &[u8]) {
         let poisoned = &self.poisoned;
         let refuses = |session, sequence| poisoned.contains(&(session, sequence));
-        let answer = self.collector.take(&self.store, peer, bytes, self.now_ns, refuses);
+        let answer = self.collectors[collector].take(&self.store, peer, bytes, self.now_ns, refuses);
         self.to_agents.extend(answer);
     }
 
@@ -188,34 +204,64 @@ impl World {
     }
 
     fn commit(&mut self) {
-        if !self.database_unavailable {
+        let collector = self.any_collector();
+        if !self.database_unavailable && !self.frozen.contains(&collector) {
             let (writer, times) = (self.random.next_u64(), 1 + self.random.below(2));
             let frames = if self.random.percent(50) { usize::MAX } else { self.random.below(4) as usize };
-            let answers = self.collector.commit(&mut self.store, writer, frames, times);
+            let answers = self.collectors[collector].commit(&mut self.store, writer, frames, times);
             self.to_agents.extend(answers);
         }
     }
 
-    /// The collector is restarted between the commit and the acknowledgement.
+    /// A collector is restarted between the commit and the acknowledgement.
     fn commit_without_acknowledgement(&mut self) {
-        if !self.database_unavailable {
-            self.collector.commit_all(&mut self.store);
-            self.restart_collector();
+        let collector = self.any_collector();
+        if !self.database_unavailable && !self.frozen.contains(&collector) {
+            self.collectors[collector].commit_all(&mut self.store);
+            self.restart_collector(collector);
         }
     }
 
-    fn restart_collector(&mut self) {
-        self.collector = Collector::new(self.writers);
+    fn restart_any_collector(&mut self) {
+        let collector = self.any_collector();
+        self.restart_collector(collector);
+    }
+
+    fn restart_collector(&mut self, collector: usize) {
+        self.collectors[collector] = Collector::new(self.writers);
+        self.frozen.remove(&collector);
+        self.to_collectors.retain(|(to, _, _)| *to != collector);
         for agent in 0..self.agents.len() {
-            self.break_connection(agent);
+            if self.agents[agent].collector == collector {
+                self.break_connection(agent);
+            }
         }
+    }
+
+    /// A collector stops for a while, or continues.
+    fn toggle_frozen(&mut self) {
+        let collector = self.any_collector();
+        if !self.frozen.remove(&collector) {
+            self.frozen.insert(collector);
+        }
+    }
+
+    /// An agent leaves its collector for another one. Its messages may still arrive, and their answers are lost.
+    fn move_agent(&mut self, agent: usize) {
+        self.agents[agent].collector = self.any_collector();
+        self.connect(agent);
     }
 
     /// Replaces a connection; the messages in transit on the old one are lost.
     fn break_connection(&mut self, agent: usize) {
+        let lost = &self.agents[agent].peer;
+        self.to_collectors.retain(|(_, peer, _)| peer != lost);
+        self.to_agents.retain(|(peer, _)| peer != lost);
+        self.connect(agent);
+    }
+
+    fn connect(&mut self, agent: usize) {
         let agent = &mut self.agents[agent];
-        self.to_collector.retain(|(peer, _)| *peer != agent.peer);
-        self.to_agents.retain(|(peer, _)| *peer != agent.peer);
         self.connections += 1;
         agent.peer = peer(self.connections);
         agent.deliveries().for_each(DeliverySession::connected);
@@ -232,7 +278,9 @@ impl World {
             self.spooled.extend(disk.frames());
             let Agent { session, outbox_bytes, .. } = self.agents[agent];
             let connection = self.connections;
+            let collector = self.agents[agent].collector;
             self.agents[agent] = Agent::new(session.0, connection, outbox_bytes, Some(disk), self.now_ns);
+            self.agents[agent].collector = collector;
         }
     }
 
@@ -242,7 +290,7 @@ impl World {
         }
     }
 
-    /// Copies the store, or replaces it with the backup or an empty one, while the collector runs or not.
+    /// Copies the store, or replaces it with the backup or an empty one, while the collectors run or not.
     fn replace_store(&mut self) {
         match self.random.below(10) {
             0..5 => return self.backup = self.store.clone(),
@@ -251,8 +299,10 @@ impl World {
         }
         let is_same_file = self.random.percent(50);
         self.store.replace(&self.backup, is_same_file);
-        if self.random.percent(30) {
-            self.restart_collector();
+        for collector in 0..self.collectors.len() {
+            if self.random.percent(30) {
+                self.restart_collector(collector);
+            }
         }
     }
 
@@ -263,6 +313,7 @@ impl World {
     /// Stops all faults: everything must arrive, in order and in bounded time.
     pub(crate) fn settle(&mut self) {
         self.database_unavailable = false;
+        self.frozen.clear();
         let now_ns = self.now_ns;
         self.agents.iter_mut().for_each(|agent| agent.end(now_ns));
         for disk in self.agents.iter_mut().filter_map(|agent| agent.disk.as_mut()) {
@@ -275,11 +326,12 @@ impl World {
                 self.agents[agent].sync_disk(false, self.now_ns);
                 self.send(agent);
             }
-            for (peer, bytes) in std::mem::take(&mut self.to_collector) {
-                self.deliver_to_collector(&peer, &bytes);
+            for (collector, peer, bytes) in std::mem::take(&mut self.to_collectors) {
+                self.deliver_to_collector(collector, &peer, &bytes);
             }
-            let acknowledged = self.collector.commit_all(&mut self.store);
-            self.to_agents.extend(acknowledged);
+            for collector in &mut self.collectors {
+                self.to_agents.extend(collector.commit_all(&mut self.store));
+            }
             for (peer, answer) in std::mem::take(&mut self.to_agents) {
                 self.deliver_to_agent(&peer, answer);
             }
@@ -289,78 +341,6 @@ impl World {
         }
         let left: Vec<_> = self.agents.iter().filter(|agent| !agent.is_settled()).collect();
         panic!("not settled after {SETTLE_SECONDS} s: {left:?}");
-    }
-
-    fn check(&self) {
-        for agent in &self.agents {
-            if self.store.replaced.contains_key(&agent.session) {
-                self.check_replaced(agent);
-                continue;
-            }
-            let stored = self.stored(agent.session);
-            let lost = self.store.lost.get(&agent.session).copied().unwrap_or_default();
-            assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
-            let counts = agent.delivery.counts();
-            assert_eq!(lost, counts.samples_dropped + counts.samples_refused, "{counts:?}");
-            for ((job, source), expected) in &agent.expected {
-                let account = &self.store.ledger[&(agent.session, job.clone(), source.clone())];
-                let Tally { due, taken, missed, absent, dropped, .. } = account.tally;
-                assert_eq!(account.tally, *expected, "{job:?} {source}");
-                assert_eq!(due, missed + absent + dropped + account.lost + account.stored, "{account:?}");
-                assert_eq!(taken, dropped + account.lost + account.stored, "{account:?}");
-            }
-            // A tally may never include samples that have not arrived: the session may be killed at that point.
-            for (source, account) in self.store.ledger.iter().filter(|(source, _)| source.0 == agent.session)
-            {
-                assert!(account.excess == 0, "{source:?} {account:?}");
-            }
-            for event in &agent.events {
-                assert!(self.store.events.contains_key(event), "event {event} is not stored");
-            }
-        }
-        let spooled = self.spooled.iter().filter(|(session, ..)| !self.store.replaced.contains_key(session));
-        for (session, sequence, samples) in spooled {
-            let is_poisoned = self.poisoned.contains(&(*session, *sequence));
-            let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
-            assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
-        }
-        for (session, samples) in &self.killed {
-            let lost = self.store.lost.get(session).copied().unwrap_or_default();
-            assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
-            // The tally continues from the value that the store had before it was replaced.
-            let is_whole = !self.store.replaced.contains_key(session);
-            for (source, account) in
-                self.store.ledger.iter().filter(|(source, _)| is_whole && source.0 == *session)
-            {
-                assert!(account.excess == 0, "{source:?} {account:?}");
-            }
-        }
-    }
-
-    /// Asserts that only samples from before the replacement are missing, and that the store knows that some are.
-    fn check_replaced(&self, agent: &Agent) {
-        let session = agent.session;
-        let stored = self.stored(session);
-        let lost = self.store.lost.get(&session).copied().unwrap_or_default();
-        let is_removed =
-            |(sample, of): &(&u64, &SessionId)| **of == session && !self.store.samples.contains_key(*sample);
-        let removed = self.store.removed.iter().filter(is_removed).count() as u64;
-        assert!(stored + lost + removed <= agent.samples, "session {session} has too much");
-        if !self.store.replaced[&session] {
-            assert_eq!(
-                stored + lost + removed,
-                agent.samples,
-                "session {session}: {stored} + {lost} + {removed}"
-            );
-        }
-        assert!(removed == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
-        let is_whole = |event| self.store.events.contains_key(event);
-        let is_known = self.store.incomplete.contains(&session);
-        assert!(is_known || agent.events.iter().all(is_whole), "session {session} lacks events");
-    }
-
-    fn stored(&self, session: SessionId) -> u64 {
-        self.store.samples.values().filter(|of| **of == session).count() as u64
     }
 }
 
