@@ -222,6 +222,12 @@ impl Browser {
         self.events.iter().filter(is_complaint).map(Value::to_string).collect()
     }
 
+    /// Forgets the events so far: complaints, and requests.
+    pub fn forget(&mut self) {
+        self.eval("0");
+        self.events.clear();
+    }
+
     /// Returns the addresses of all requests.
     pub fn requests(&mut self) -> Vec<String> {
         self.eval("0");

@@ -51,6 +51,7 @@ mod site;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
+mod slurm_pages;
 mod spool;
 mod step_counters;
 mod step_leases;
@@ -100,6 +101,7 @@ fn main() -> std::process::ExitCode {
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,
+        slurm_pages::TESTS,
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,
