@@ -222,6 +222,13 @@ impl Browser {
         self.events.iter().filter(is_complaint).map(Value::to_string).collect()
     }
 
+    /// Returns the number of bytes of all answers so far, without their heads.
+    pub fn received_bytes(&mut self) -> f64 {
+        self.eval("0");
+        let received = self.events.iter().filter(|event| event["method"] == "Network.dataReceived");
+        received.filter_map(|event| event["params"]["dataLength"].as_f64()).sum()
+    }
+
     /// Forgets the events so far: complaints, and requests.
     pub fn forget(&mut self) {
         self.eval("0");

@@ -38,7 +38,7 @@ pub(crate) fn key(fixture: &Fixture, id: &str) -> i64 {
     jobs["jobs"][0]["key"].as_i64().unwrap()
 }
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 15] = [
     "",
     "/nodes",
     "/report",
@@ -46,11 +46,14 @@ const PARTS: [&str; 12] = [
     "/findings",
     "/series",
     "/samples",
+    "/metrics",
+    "/course",
     "/marks",
     "/plan-changes",
     "/losses",
     "/refused-requests",
     "/plan",
+    "/sampling",
 ];
 
 fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
@@ -69,13 +72,18 @@ fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
     let key = key(&fixture, "1");
     for part in PARTS {
         // The usual end of the samples of a running job is the present time.
-        let query = if part == "/samples" { "?until_us=4000000000000000" } else { "" };
+        let query = match part {
+            "/samples" => "?until_us=4000000000000000",
+            "/course" => "?metric=cpu.usage&until_us=4000000000000000",
+            _ => "",
+        };
         let path = |key| format!("/api/v1/jobs/{key}{part}{query}");
         let (other, unknown) =
             (get(USERS[1], &fixture.api, &path(key)), get(USERS[1], &fixture.api, &path(i64::MAX)));
         assert_eq!(other.status, 404, "{part}");
         assert_eq!(other.bytes, unknown.bytes, "{part}: it does not reveal which jobs exist");
-        if part != "/plan" {
+        // No agent answers.
+        if part != "/plan" && part != "/sampling" {
             let own = get(USERS[0], &fixture.api, &path(key));
             assert_eq!(own.status, 200, "{part}: {own:?}");
             assert!(own.head.contains("content-security-policy: default-src 'none'"), "{own:?}");
@@ -129,11 +137,36 @@ fn samples_are_those_of_the_store(environment: &TestEnvironment) {
         let expected = if series["kind"] == "counter" { 19 } else { 20 };
         assert_eq!(series["mean"].as_array().unwrap().len(), expected, "{series}");
     }
+    assert_course(&fixture, key, from_us);
     let whole =
         format!("samples?from_us={}&until_us={}&points=1", from_us - 60_000_000, from_us + 3_600_000_000);
     let whole = get(USERS[0], &fixture.api, &path(&whole)).json();
     assert_eq!(whole["rollup_s"], 3600.0);
     assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+/// Asserts that a course over the nodes is that of the samples in parts of a second.
+fn assert_course(fixture: &Fixture, key: i64, from_us: i64) {
+    let metrics = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/metrics")).json();
+    let time = format!("from_us={from_us}&until_us={}&points=20", from_us + 20_000_000);
+    let known = |values: &Value| values.as_array().unwrap().iter().filter(|value| !value.is_null()).count();
+    for row in metrics["metrics"].as_array().unwrap() {
+        let metric = row["metric"].as_str().unwrap();
+        let course = |more: &str| {
+            let target = format!("/api/v1/jobs/{key}/course?metric={metric}&{time}{more}");
+            get(USERS[0], &fixture.api, &target).json()
+        };
+        let (all, none) = (course(""), course("&node=none"));
+        let expected = if row["kind"] == "counter" { 19 } else { 20 };
+        assert_eq!(
+            (known(&all["low"]), known(&all["middle"]), known(&all["high"])),
+            (expected, expected, expected)
+        );
+        assert_eq!(all["means"].as_array().unwrap().len(), all["rows"].as_array().unwrap().len());
+        assert_eq!((known(&none["middle"]), &none["mean"]), (0, &Value::Null));
+        let unit = if row["kind"] == "counter" { &row["rate_unit"] } else { &row["unit"] };
+        assert_eq!(&all["unit"], unit);
+    }
 }
 
 fn hostile_requests_are_refused(environment: &TestEnvironment) {

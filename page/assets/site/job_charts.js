@@ -6,10 +6,10 @@ import { chartFigure } from "../shared/course.js";
 import { heatFigure, quantityChoice } from "../shared/heat_map.js";
 import { element } from "../shared/text.js";
 import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
-import { linesOf } from "./columns.js";
 import { loadCourse } from "./course_loader.js";
 import { notice } from "./frame.js";
-import { rowsOf, meansOfRows } from "./heat_rows.js";
+import { rowsOf } from "./heat_rows.js";
+import { lineValues } from "./lines.js";
 
 /** The time after a change of the axis, in milliseconds, within which another one delays the loading of finer values. */
 const SETTLED_MS = 120;
@@ -21,9 +21,8 @@ const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [
 
 /** Creates the charts of a job. `quantities` is not empty. */
 export function jobCharts(job, quantities, nodes) {
-    const rows = rowsOf(nodes);
     const data = {
-        begin_s: job.started_us / 1e6, span_s: 1e-3, is_of_one_node: nodes.length < 2, rows, charts: [], bands: [], marks: [], phaseColours: new Map(),
+        begin_s: job.started_us / 1e6, span_s: 1e-3, is_of_one_node: nodes.length < 2, rows: rowsOf(nodes), charts: [], bands: [], marks: [], phaseColours: new Map(),
     };
     const axis = timeAxis(data);
     data.charts = quantities.map((quantity) => {
@@ -33,7 +32,7 @@ export function jobCharts(job, quantities, nodes) {
         chart.cells = () => {
             const { begin_s, end_s, means } = chart.shown;
             const columns = means[0]?.length ?? 1;
-            return { begin_s, end_s, columns, values: meansOfRows(rows, means, columns) };
+            return { begin_s, end_s, columns, values: means.length > 0 ? means.flat() : new Array(data.rows.length).fill(null) };
         };
         return chart;
     });
@@ -77,6 +76,7 @@ export function jobCharts(job, quantities, nodes) {
             if (signal.aborted) return;
             chart.isStale = false;
             chart.shown = course;
+            data.rows = course.rows;
             chart.livePoints = 0;
             if (!range) {
                 chart.whole = course;
@@ -176,11 +176,11 @@ export function jobCharts(job, quantities, nodes) {
         for (const chart of data.charts.filter(({ whole }) => whole !== NOTHING)) {
             const { times, lines } = chart.whole;
             if (at_s <= (times[times.length - 1] ?? -1)) continue;
-            const found = linesOf(live.at(chart, nodes).map((values) => values.map((value) => [value])));
+            const found = lineValues(live.at(chart, nodes));
             // Without a value that was there before, a gap begins.
-            if (found[1][0] === null && !chart.livePoints) continue;
+            if (found[1] === null && !chart.livePoints) continue;
             times.push(at_s);
-            lines.forEach((line, number) => line.push(found[number][0]));
+            lines.forEach((line, number) => line.push(found[number]));
             chart.livePoints = (chart.livePoints ?? 0) + 1;
             if (chart.livePoints > LIVE_POINTS_MAX) chart.isStale = true;
             if (chart.shown === chart.whole) refresh(chart);

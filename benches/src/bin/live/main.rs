@@ -4,7 +4,6 @@
 //! `cargo run --release --bin live -- [--quick] [--store sqlite]`. Runs with and without clients alternate.
 
 mod clients;
-mod paced;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use polymeter_benches::collector::Collector;
 use polymeter_benches::delivery::deliver;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::mock::{MockAgent, Script};
+use polymeter_benches::paced;
 use polymeter_benches::process;
 use polymeter_benches::recording::RECORDED;
 use polymeter_benches::store::{Kind, Store};
