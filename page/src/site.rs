@@ -74,6 +74,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/meters.js"
     "site/metric_table.js"
     "site/node.js"
+    "site/node_ends.js"
     "site/node_map.js"
     "site/node_values.js"
     "site/overview.js"

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use polymeter_proto::units;
+use serde::Serialize;
 
 use super::cells::NodeCells;
 use super::heat;
@@ -15,6 +16,9 @@ const GAP_DISTANCES: usize = 3;
 
 /// The distances on each side of one among which the usual distance is found: the period may change while a job runs.
 const AROUND: usize = 3;
+
+/// The nodes with the highest and with the lowest means that are listed, if there are more of them.
+const ENDS: usize = 10;
 
 /// Equal parts of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +66,22 @@ pub struct Course {
     pub rows: Vec<HeatRow>,
     /// The means of these rows.
     pub heat: Heat,
+    /// The nodes with the highest means over the time, and those with the lowest ones; empty if there are not more nodes.
+    pub highest: Vec<NodeMean>,
+    /// The nodes with the lowest means, the lowest first.
+    pub lowest: Vec<NodeMean>,
     /// The usual distance between the values of the most frequent series, in parts: more than 1 if the parts are shorter than its
     /// period.
     pub distance: usize,
+}
+
+/// The mean of a node over the time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NodeMean {
+    /// The node.
+    pub node: String,
+    /// The mean.
+    pub mean: f64,
 }
 
 impl NodeSums {
@@ -99,7 +116,10 @@ impl NodeSums {
         };
         let nodes: Vec<NodeCells> = self.nodes.into_iter().map(finished).collect();
         let rows = heat::rows(names);
+        let (highest, lowest) = ends(&nodes, names);
         Course {
+            highest,
+            lowest,
             lines: lines::of(&nodes),
             extent: lines::extent(&nodes),
             heat: heat::of(&nodes, &rows, |node| Cow::Borrowed(node.mean.as_slice())),
@@ -107,6 +127,18 @@ impl NodeSums {
             distance: self.distance.unwrap_or(1),
         }
     }
+}
+
+/// Returns the nodes with the highest and with the lowest means.
+fn ends(nodes: &[NodeCells], names: &[&str]) -> (Vec<NodeMean>, Vec<NodeMean>) {
+    let known = nodes.iter().zip(names).filter_map(|(cells, name)| Some((*name, cells.mean()?)));
+    let mut means: Vec<(&str, f64)> = known.collect();
+    if means.len() <= 2 * ENDS {
+        return (Vec::new(), Vec::new());
+    }
+    means.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let of = |(node, mean): &(&str, f64)| NodeMean { node: (*node).to_owned(), mean: *mean };
+    (means.iter().take(ENDS).map(of).collect(), means.iter().rev().take(ENDS).map(of).collect())
 }
 
 /// Returns the values of a series in all parts, and the usual distance between its values.
@@ -214,8 +246,17 @@ mod tests {
         let names: Vec<String> = (0..1000).map(|number| format!("n{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut sums = NodeSums::new(1000, Grid { parts: 3, ..GRID });
-        (0..1000).for_each(|node| sums.add(node, &parts(&[(0, 1.0), (1, 2.0), (2, 3.0)]), 1.0));
+        (0..1000).for_each(|node| {
+            let value = f64::from(u16::try_from(node).unwrap());
+            sums.add(node, &parts(&[(0, value), (1, value + 1.0), (2, value + 2.0)]), 1.0);
+        });
         let course = sums.finish(&names, false);
+        let mean = |node: &str, mean| NodeMean { node: node.to_owned(), mean };
+        assert_eq!(
+            (course.highest.len(), &course.highest[0], &course.highest[9]),
+            (10, &mean("n999", 1000.0), &mean("n990", 991.0))
+        );
+        assert_eq!((course.lowest.len(), &course.lowest[0]), (10, &mean("n0", 1.0)));
         assert_eq!((course.rows.len(), course.rows[0].nodes, course.heat.cells.len()), (200, 5, 600));
     }
 }

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use crate::model::{Report, SeriesReport};
 
 use cells::{NodeCells, Span};
-pub use courses::{Course, Grid, NodeSums};
+pub use courses::{Course, Grid, NodeMean, NodeSums};
 pub use model::{Band, Chart, Charts, Extent, Heat, HeatRow, Histogram, Lines, MarkedTime, Spread};
 pub use packed::{Packed, PackedChart, PackedCharts, pack};
 use quantities::Quantity;

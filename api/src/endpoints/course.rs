@@ -24,6 +24,10 @@ use crate::table::{micros, number};
 const MINUS: Parameter =
     Parameter::query("minus", Kind::Selectors, "Metrics that are subtracted: names or globs.");
 
+/// The number of parts of the time.
+const PARTS: Parameter =
+    Parameter { help: "The number of parts of the time, at most; without it, 600.", ..POINTS };
+
 /// The number of parts without the parameter.
 const USUAL_POINTS: i64 = 600;
 
@@ -36,7 +40,7 @@ pub(super) static COURSE: Endpoint = Endpoint {
     id: "course",
     summary: "The sum of metrics on each node of a job in equal parts of the time: over all nodes, and by groups of nodes. Counters as \
         rates. Series of steps and tasks count only for metrics without series of the whole job.",
-    parameters: &[KEY, METRIC, MINUS, NODE, FROM_US, UNTIL_US, POINTS],
+    parameters: &[KEY, METRIC, MINUS, NODE, FROM_US, UNTIL_US, PARTS],
     formats: OBJECT,
     answer: schema,
     body: None,
@@ -52,6 +56,9 @@ pub(super) static COURSE: Endpoint = Endpoint {
 fn schema() -> Value {
     let numbers = json!({"type": "array", "items": {"type": ["number", "null"]}});
     let extent = json!({"type": ["number", "null"]});
+    let nodes = json!({"type": "array", "items": {"type": "object", "properties": {
+        "node": {"type": "string"}, "mean": {"type": "number"},
+    }}});
     json!({
         "type": "object",
         "required": ["from_us", "until_us", "part_s", "unit", "low", "middle", "high", "rows", "means"],
@@ -64,6 +71,7 @@ fn schema() -> Value {
             "distance": {"type": "integer", "description": "The usual distance between values, in parts."},
             "low": numbers, "middle": numbers, "high": numbers,
             "min": extent, "mean": extent, "max": extent,
+            "highest": nodes, "lowest": nodes,
             "rows": {"type": "array", "items": {"type": "object", "properties": {
                 "first": {"type": "string"}, "last": {"type": "string"}, "nodes": {"type": "integer"},
             }}},
@@ -148,7 +156,7 @@ impl Request {
     }
 
     fn object(&self, course: &Course) -> Value {
-        let Course { lines, extent, rows, heat, distance } = course;
+        let Course { lines, extent, rows, heat, highest, lowest, distance } = course;
         let column = |values: &[f64]| values.iter().map(|value| rounded(*value)).collect::<Vec<_>>();
         let extent =
             |of: fn(&polymeter_analysis::charts::Extent) -> f64| extent.as_ref().map(of).map(rounded);
@@ -166,6 +174,8 @@ impl Request {
             "min": extent(|extent| extent.min),
             "mean": extent(|extent| extent.mean),
             "max": extent(|extent| extent.max),
+            "highest": highest,
+            "lowest": lowest,
             "rows": rows,
             "means": heat.cells.chunks(heat.columns.max(1)).map(column).collect::<Vec<_>>(),
         })

@@ -39,6 +39,8 @@ export async function loadCourse(job, quantity, nodes, range, signal) {
         lines: [answer.low, answer.middle, answer.high],
         rows: answer.rows,
         means: answer.means,
+        highest: answer.highest,
+        lowest: answer.lowest,
         extent: { min: answer.min, mean: answer.mean, max: answer.max },
         isRaw,
     };

@@ -10,6 +10,7 @@ import { loadCourse } from "./course_loader.js";
 import { notice } from "./frame.js";
 import { rowsOf } from "./heat_rows.js";
 import { lineValues } from "./lines.js";
+import { nodeEnds } from "./node_ends.js";
 
 /** The time after a change of the axis, in milliseconds, within which another one delays the loading of finer values. */
 const SETTLED_MS = 120;
@@ -48,9 +49,11 @@ export function jobCharts(job, quantities, nodes) {
         figure.firstChild.after(element("div", { className: "controls" }, choice));
         entries.push({ figure, chosen: () => other });
     }
+    const ends = nodeEnds();
     if (nodes.length > 1) {
         const figure = heatFigure(data, axis);
-        figure.onChoice = () => { load(); place.onChoice?.(); };
+        figure.append(ends);
+        figure.onChoice = () => { ends.show(figure.chosen()); load(); place.onChoice?.(); };
         entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen() });
     }
 
@@ -66,7 +69,10 @@ export function jobCharts(job, quantities, nodes) {
 
     let stop = new AbortController();
     let isZoomed = false;
-    const refresh = (chart) => entries.filter(({ chosen }) => chosen() === chart).forEach(({ figure }) => figure.refresh());
+    const refresh = (chart) => entries.filter(({ chosen }) => chosen() === chart).forEach(({ figure }) => {
+        figure.refresh();
+        if (figure.contains(ends)) ends.show(chart);
+    });
     const loadOne = async (chart, signal) => {
         const range = isZoomed ? axis.range.slice() : null;
         // Lines reach the edges of the chart.
