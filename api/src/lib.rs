@@ -40,6 +40,7 @@ mod problem;
 mod quota;
 mod readers;
 mod readiness;
+mod recent;
 mod refused;
 mod router;
 mod rows;

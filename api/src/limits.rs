@@ -221,3 +221,7 @@ pub(crate) const COURSE_INTERVALS: i64 = 200_000;
 
 /// Distinct texts of one kind that an answer about many nodes lists.
 pub(crate) const LISTED_TEXTS: usize = 20;
+
+/// Answers about running jobs that are kept for other pages of the same job, and their greatest age.
+pub(crate) const RECENT_ANSWERS: usize = 256;
+pub(crate) const RECENT_AGE_NS: u64 = 10_000_000_000;

@@ -23,6 +23,7 @@ use crate::peer::Peer;
 use crate::quota::Quota;
 use crate::readers::Readers;
 use crate::readiness::Readiness;
+use crate::recent::RecentAnswers;
 use crate::refused::refuse;
 use crate::router::{Shared, router};
 
@@ -57,6 +58,7 @@ impl Api {
                 links,
                 readers: readers.clone(),
                 readiness: Readiness::default(),
+                recent: RecentAnswers::default(),
                 limits: config.limits,
             }),
         });

@@ -16,7 +16,7 @@ tests![
     names_are_text_on_all_pages,
     pages_suit_narrow_and_dark_windows,
     a_user_without_credentials_signs_in_with_a_token,
-    modules_compute_lines_phases_and_periods,
+    modules_compute_columns_phases_and_periods,
 ];
 
 /// Users that every Debian has, with their numeric ids.
@@ -349,17 +349,24 @@ fn a_user_without_credentials_signs_in_with_a_token() {
     site.proxy.assert_own_requests(&mut browser);
 }
 
-fn modules_compute_lines_phases_and_periods() {
+fn modules_compute_columns_phases_and_periods() {
     let site = Ended::new("job");
     let mut browser = site.proxy.open(OWNER.0, "");
     let base = "document.querySelector('script[type=module]').src.replace('overview.js', '')";
     let mut result = |module: &str, expression: &str| -> Value {
         browser.eval(&format!("import({base} + '{module}.js').then((m) => ({expression}))"))
     };
-    // The least, the median and the largest mean of three nodes; of two, if one has a gap; those of the only node.
-    let nodes = "[[[0, 1, 9], [0, 2, 9], [0, 9, 9]], [[0, 5, 9], [0, null, 9], [0, 7, 9]], [[1, 2, 3]]]";
-    let expected = json!([[1, 2, 9], [5, 6, 7], [1, 2, 3]]);
-    assert_eq!(result("lines", &format!("{nodes}.map(m.lineValues)")), expected);
+    // Samples at 0, 2, 4, then a gap, then closer ones: values hold within the period, and not over the gap.
+    let columns = "m.columnsOf({ time_us: [0, 2e6, 4e6, 20e6, 21e6, 22e6], min: [1, 2, 3, 4, 5, 6], mean: [1, 2, 3, 4, 5, 6], max: [1, 2, 3, 4, 5, 6] }, \
+                   { from_us: 0, until_us: 24e6, part_s: 1 }).columns[1]";
+    let expected = json!([
+        1, 1, 2, 2, 3, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+        null, 4, 5, 6, null
+    ]);
+    assert_eq!(result("columns", columns), expected);
+    // The least, the median and the largest mean of three nodes, of which one has a gap.
+    let nodes = "[[[0, 0], [1, 5], [9, 9]], [[0, 0], [2, null], [9, 9]], [[0, 0], [9, 7], [9, 9]]]";
+    assert_eq!(result("columns", &format!("m.linesOf({nodes})")), json!([[1, 5], [2, 6], [9, 7]]));
     let periods = "[m.periodUs('500ms'), m.periodUs('1min'), m.periodUs('x'), m.periodText(1500), m.periodText(3.6e9), m.shorter(5e5), m.longer(8.64e10)]";
     assert_eq!(result("periods", periods), json!([500_000, 60_000_000, null, "1500us", "1h", 200_000, null]));
     // Phases of two nodes that overlap are one band; one without an end lasts until the end.

@@ -6,10 +6,10 @@ import { chartFigure } from "../shared/course.js";
 import { heatFigure, quantityChoice } from "../shared/heat_map.js";
 import { element } from "../shared/text.js";
 import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
+import { linesOf } from "./columns.js";
 import { loadCourse } from "./course_loader.js";
 import { notice } from "./frame.js";
-import { rowsOf } from "./heat_rows.js";
-import { lineValues } from "./lines.js";
+import { rowsOf, meansOfRows } from "./heat_rows.js";
 import { nodeEnds } from "./node_ends.js";
 
 /** The time after a change of the axis, in milliseconds, within which another one delays the loading of finer values. */
@@ -31,9 +31,9 @@ export function jobCharts(job, quantities, nodes) {
         Object.defineProperty(chart, "extent", { get: () => chart.shown.extent });
         chart.course = () => chart.shown;
         chart.cells = () => {
-            const { begin_s, end_s, means } = chart.shown;
+            const { begin_s, end_s, means, rows } = chart.shown;
             const columns = means[0]?.length ?? 1;
-            return { begin_s, end_s, columns, values: means.length > 0 ? means.flat() : new Array(data.rows.length).fill(null) };
+            return { begin_s, end_s, columns, values: rows ? means.flat() : meansOfRows(data.rows, means, columns) };
         };
         return chart;
     });
@@ -82,7 +82,7 @@ export function jobCharts(job, quantities, nodes) {
             if (signal.aborted) return;
             chart.isStale = false;
             chart.shown = course;
-            data.rows = course.rows;
+            data.rows = course.rows ?? data.rows;
             chart.livePoints = 0;
             if (!range) {
                 chart.whole = course;
@@ -182,11 +182,11 @@ export function jobCharts(job, quantities, nodes) {
         for (const chart of data.charts.filter(({ whole }) => whole !== NOTHING)) {
             const { times, lines } = chart.whole;
             if (at_s <= (times[times.length - 1] ?? -1)) continue;
-            const found = lineValues(live.at(chart, nodes));
+            const found = linesOf(live.at(chart, nodes).map((values) => values.map((value) => [value])));
             // Without a value that was there before, a gap begins.
-            if (found[1] === null && !chart.livePoints) continue;
+            if (found[1][0] === null && !chart.livePoints) continue;
             times.push(at_s);
-            lines.forEach((line, number) => line.push(found[number]));
+            lines.forEach((line, number) => line.push(found[number][0]));
             chart.livePoints = (chart.livePoints ?? 0) + 1;
             if (chart.livePoints > LIVE_POINTS_MAX) chart.isStale = true;
             if (chart.shown === chart.whole) refresh(chart);

@@ -25,8 +25,8 @@ function nodeCharts(node) {
         const job = jobs.get(choice.value);
         if (!job || shown === choice.value) return;
         shown = choice.value;
-        const { metrics } = await get(`jobs/${job.key}/metrics`, { node });
-        const quantities = quantitiesOf(metrics);
+        const { series } = await get(`jobs/${job.key}/series`, { node });
+        const quantities = quantitiesOf(series);
         if (quantities.length === 0) {
             contents.replaceChildren(element("p", { className: "soft" }, "No samples."));
             return;

@@ -132,6 +132,7 @@ fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         for (streams, taken) in [(0, &mut without), (arguments.streams, &mut with)] {
             let setting = Setting::start(arguments.store, &script)?;
             let clients = Clients::watch(&setting.api, setting.job_key, streams)?;
+            let others = (streams > 0).then(|| Clients::refresh(&setting.api, setting.job_key, streams));
             let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())?;
             let begin_ns = now_ns();
             let samples =
@@ -139,9 +140,11 @@ fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             let seconds = to_f64(now_ns() - begin_ns) / 1e9;
             let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())? - cpu_s;
             let (bytes, answers) = clients.stop();
-            if streams > 0 && bytes == 0 {
-                return Err("the streams are empty".into());
+            let (other_bytes, other_answers) = others.map_or((0, 0), Clients::stop);
+            if streams > 0 && (bytes == 0 || other_answers == 0) {
+                return Err("the streams or the answers are empty".into());
             }
+            let (bytes, answers) = (bytes + other_bytes, answers + other_answers);
             taken.add(Taken { seconds, cpu_s, samples, bytes, answers });
             setting.collector.stop()?;
         }
