@@ -68,7 +68,7 @@ impl Fixture {
 
     /// Submits a job, and waits until it is stored. Returns its id and its key.
     fn submit(&self, user: (u32, u32, &str), name: &str, options: &[&str], script: &str) -> (String, i64) {
-        let options = [&["-J", name], options].concat();
+        let options = [&["-J", name][..], options].concat();
         let id = self.cluster.submit_as(Some((user.0, user.1)), &options, script);
         wait_until(&format!("job {id} has samples"), || self.times_us(&id, "cpu.usage").len() > 2);
         let key = stored::job(&mut self.env.reader(), &id).unwrap().job_key;
@@ -152,10 +152,12 @@ fn follow(fixture: &Fixture, session: &mut Session) {
         )
     };
     browser.wait_until(&format!("{} > 0.01", last("cores")));
-    // With one sample a second the newest point of a gauge is a sample.
+    // With one sample a second the newest point of a gauge is a sample, of which a loaded course has six digits.
     let memory = browser.eval(&last("bytes")).as_f64().unwrap();
-    let is_stored =
-        || fixture.points(&session.id, "memory.current").iter().any(|(_, value)| *value == memory);
+    let is_stored = || {
+        let points = fixture.points(&session.id, "memory.current");
+        points.iter().any(|(_, value)| (value - memory).abs() <= memory * 1e-5)
+    };
     wait_until("the value on the page is a stored one", is_stored);
 
     let key = |verb: &str| {
@@ -282,7 +284,7 @@ fn two_users_follow_their_jobs_in_the_browser() {
 
     for (session, (id, key, name)) in sessions.iter_mut().zip(others) {
         assert_listed(&fixture, session, "running");
-        assert_hidden(&fixture, session, (id, *key, name));
+        assert_hidden(&fixture, session, (id.as_str(), *key, *name));
         // Also the browser logs the refusals.
         session.browser.forget();
         follow(&fixture, session);
@@ -304,7 +306,7 @@ fn two_users_follow_their_jobs_in_the_browser() {
         session.browser.wait_until(&format!("{cell} !== null && {cell}.textContent !== ''"));
         let shown = session.browser.eval(&format!("{cell}.textContent.includes('{out_of_memory}')"));
         assert_eq!(shown, is_found);
-        assert_hidden(&fixture, session, (id, *key, name));
+        assert_hidden(&fixture, session, (id.as_str(), *key, *name));
         fixture.proxy.assert_own_requests(&mut session.browser);
     }
     drop(fixture.cluster);
