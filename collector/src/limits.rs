@@ -77,9 +77,11 @@ pub const OUTCOME_TIMEOUT: Duration = Duration::from_secs(5);
 /// Frames of one transaction. Frames without samples do not count as rows.
 pub const COMMIT_FRAMES: usize = 8 * 1024;
 
-/// The shortest time for which frames wait for others while a client watches live values, and the multiple of the last transaction's
-/// duration for which they wait at least: transactions then take a twentieth of the time at most.
+/// The shortest time for which frames wait for others while a client watches live values.
 pub const LIVE_COMMIT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The multiple of the last transaction's duration for which frames wait at least while a client watches: transactions then take a
+/// twentieth of the time at most.
 pub const LIVE_COMMIT_DURATIONS: u32 = 20;
 
 /// Sessions that one writer keeps. A removed session is looked up in the store when it sends again.
