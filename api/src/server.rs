@@ -15,6 +15,7 @@ use crate::auth::Authenticator;
 use crate::call::Services;
 use crate::config::{ApiConfig, Listen};
 use crate::connection;
+use crate::hosts::Hosts;
 use crate::limits;
 use crate::links::Links;
 use crate::listener::{ApiListener, Socket};
@@ -52,6 +53,7 @@ impl Api {
             .on_thread_start(lower_priority)
             .build()?;
         let shared = Arc::new(Shared {
+            hosts: Hosts::new(&config.server_names),
             authenticator: Authenticator::new(config, &links),
             quota: Arc::new(Quota::new(config.limits, links.metrics.clone())),
             services: Arc::new(Services {

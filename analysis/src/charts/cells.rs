@@ -139,13 +139,25 @@ impl NodeCells {
         self.max.clone_from(&self.mean);
     }
 
-    /// Adds the values of another series, multiplied by `factor`, as if the extremes of both came together: bounds of those of the
-    /// sum.
-    pub(super) fn add_with_extremes(&mut self, other: &Self, factor: f64) {
-        let (low, high) = if factor < 0.0 { (&other.max, &other.min) } else { (&other.min, &other.max) };
-        add(&mut self.min, low, factor);
-        add(&mut self.mean, &other.mean, factor);
-        add(&mut self.max, high, factor);
+    /// Adds the values of another series, as if the extremes of both came together: bounds of those of the sum.
+    pub(super) fn add_with_extremes(&mut self, other: &Self) {
+        add(&mut self.min, &other.min, 1.0);
+        add(&mut self.mean, &other.mean, 1.0);
+        add(&mut self.max, &other.max, 1.0);
+    }
+
+    /// Subtracts the values of another series where there is a value to subtract from.
+    pub(super) fn subtract(&mut self, other: &Self) {
+        let columns =
+            [(&mut self.min, &other.max), (&mut self.mean, &other.mean), (&mut self.max, &other.min)];
+        for (cells, values) in columns {
+            // A value that is not there stays so.
+            cells
+                .iter_mut()
+                .zip(values)
+                .filter(|(_, value)| !value.is_nan())
+                .for_each(|(cell, value)| *cell -= value);
+        }
     }
 
     /// Multiplies all values by a factor that is not negative.

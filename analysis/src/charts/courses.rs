@@ -46,12 +46,13 @@ pub struct NodeSums {
     nodes: Vec<NodeSum>,
     /// The usual distance between the values of the most frequent series, in parts.
     distance: Option<usize>,
-    has_difference: bool,
 }
 
 #[derive(Debug, Clone)]
 struct NodeSum {
     cells: NodeCells,
+    /// The sum of the series that are subtracted; none without such series.
+    minus: Option<NodeCells>,
     series: u64,
 }
 
@@ -87,30 +88,33 @@ pub struct NodeMean {
 impl NodeSums {
     /// Returns the sums of no series, for a number of nodes.
     pub fn new(nodes: usize, grid: Grid) -> Self {
-        let nodes = vec![NodeSum { cells: NodeCells::empty(grid.parts), series: 0 }; nodes];
-        Self { grid, nodes, distance: None, has_difference: false }
+        let nodes = vec![NodeSum { cells: NodeCells::empty(grid.parts), minus: None, series: 0 }; nodes];
+        Self { grid, nodes, distance: None }
     }
 
-    /// Adds a series, multiplied by `factor`, to the sum of a node. A value holds until the next one, unless that is a gap, so that a
-    /// series that is sampled more rarely than there are parts has no gaps between its samples.
-    pub fn add(&mut self, node: usize, parts: &[Part], factor: f64) {
+    /// Adds a series to the sum of a node, or subtracts it. A value holds until the next one, unless that is a gap, so that a series that
+    /// is sampled more rarely than there are parts has no gaps between its samples.
+    pub fn add(&mut self, node: usize, parts: &[Part], is_subtracted: bool) {
         let (cells, distance) = cells_of(parts, self.grid);
         let Some(sum) = self.nodes.get_mut(node) else { return };
-        sum.cells.add_with_extremes(&cells, factor);
+        if is_subtracted {
+            sum.minus.get_or_insert_with(|| NodeCells::empty(self.grid.parts)).add_with_extremes(&cells);
+        } else {
+            sum.cells.add_with_extremes(&cells);
+        }
         sum.series += 1;
-        self.has_difference |= factor < 0.0;
         self.distance = Some(self.distance.map_or(distance, |shortest| shortest.min(distance)));
     }
 
     /// Returns the course over the nodes with these names. With `is_mean` the mean of the series of a node counts, not their sum.
     pub fn finish(self, names: &[&str], is_mean: bool) -> Course {
-        let has_difference = self.has_difference;
         let finished = |mut node: NodeSum| {
+            if let Some(minus) = &node.minus {
+                node.cells.subtract(minus);
+                node.cells.raise_to_zero();
+            }
             if is_mean && node.series > 1 {
                 node.cells.scale(1.0 / units::to_f64(node.series));
-            }
-            if has_difference {
-                node.cells.raise_to_zero();
             }
             node.cells
         };
@@ -211,10 +215,10 @@ mod tests {
     fn lines_are_those_over_the_nodes_and_rows_those_of_each() {
         let grid = Grid { parts: 2, ..GRID };
         let mut sums = NodeSums::new(3, grid);
-        sums.add(0, &parts(&[(0, 1.0), (1, 5.0)]), 1.0);
-        sums.add(1, &parts(&[(0, 2.0)]), 1.0);
-        sums.add(2, &parts(&[(0, 4.0), (1, 7.0)]), 1.0);
-        sums.add(2, &parts(&[(0, 5.0)]), 1.0);
+        sums.add(0, &parts(&[(0, 1.0), (1, 5.0)]), false);
+        sums.add(1, &parts(&[(0, 2.0)]), false);
+        sums.add(2, &parts(&[(0, 4.0), (1, 7.0)]), false);
+        sums.add(2, &parts(&[(0, 5.0)]), false);
         let course = sums.finish(&["a", "b", "c"], false);
         assert_eq!(course.lines.low, [1.0, 5.0]);
         assert_eq!(course.lines.middle, [2.0, 6.0]);
@@ -228,13 +232,19 @@ mod tests {
     fn differences_are_not_negative_and_means_are_over_series() {
         let grid = Grid { parts: 1, ..GRID };
         let mut sums = NodeSums::new(1, grid);
-        sums.add(0, &parts(&[(0, 1.0)]), 1.0);
-        sums.add(0, &parts(&[(0, 3.0)]), -1.0);
+        sums.add(0, &parts(&[(0, 1.0)]), false);
+        sums.add(0, &parts(&[(0, 3.0)]), true);
         let course = sums.finish(&["a"], false);
         assert_eq!((course.lines.low[0], course.lines.middle[0], course.lines.high[0]), (0.0, 0.0, 0.0));
+        let mut sums = NodeSums::new(2, grid);
+        sums.add(0, &parts(&[(0, 9.0)]), false);
+        sums.add(0, &parts(&[(0, 2.0)]), true);
+        sums.add(1, &parts(&[(0, 2.0)]), true);
+        let course = sums.finish(&["a", "b"], false);
+        assert_eq!(known(&course.heat.cells), [Some(7.0), None], "nothing is subtracted from nothing");
         let mut sums = NodeSums::new(1, grid);
-        sums.add(0, &parts(&[(0, 10.0)]), 1.0);
-        sums.add(0, &parts(&[(0, 30.0)]), 1.0);
+        sums.add(0, &parts(&[(0, 10.0)]), false);
+        sums.add(0, &parts(&[(0, 30.0)]), false);
         let course = sums.finish(&["a"], true);
         assert_eq!((course.lines.low[0], course.lines.middle[0], course.lines.high[0]), (19.5, 20.0, 20.5));
         let empty = NodeSums::new(2, grid).finish(&["a", "b"], false);
@@ -248,7 +258,7 @@ mod tests {
         let mut sums = NodeSums::new(1000, Grid { parts: 3, ..GRID });
         (0..1000).for_each(|node| {
             let value = f64::from(u16::try_from(node).unwrap());
-            sums.add(node, &parts(&[(0, value), (1, value + 1.0), (2, value + 2.0)]), 1.0);
+            sums.add(node, &parts(&[(0, value), (1, value + 1.0), (2, value + 2.0)]), false);
         });
         let course = sums.finish(&names, false);
         let mean = |node: &str, mean| NodeMean { node: node.to_owned(), mean };

@@ -1,7 +1,7 @@
 //! A quantity of a job over its nodes and its time: the sum of series on each node, as lines and as rows of a heat map. The answer is
 //! bounded, whatever the number of nodes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use polymeter_analysis::charts::{Course, Grid, NodeSums};
@@ -85,8 +85,8 @@ struct Request {
     job_key: i64,
     nodes: Vec<String>,
     rows: HashMap<i64, SeriesRow>,
-    /// The factor of each series: 1, or -1 for one that is subtracted.
-    factors: HashMap<i64, f64>,
+    /// The series that are subtracted.
+    subtracted: HashSet<i64>,
     unit: String,
     span_ns: Range<i64>,
     width_ns: i64,
@@ -120,10 +120,11 @@ impl Request {
         let width_ns = parts::width_ns(&span_ns, points.min(i64::try_from(fitting).unwrap_or(points)));
         let left = reader.finest_rollup(job)?;
         let (width_ns, rollup) = bounded(width_ns, left, &span_ns, terms.len());
-        let factors = terms.iter().map(|(row, factor)| (row.series_id, *factor)).collect();
+        let subtracted = terms.iter().filter(|(_, is_subtracted)| *is_subtracted);
+        let subtracted = subtracted.map(|(row, _)| row.series_id).collect();
         let rows = terms.into_iter().map(|(row, _)| (row.series_id, row)).collect();
         let nodes = nodes.into_iter().collect();
-        Ok(Self { job_key: job.job_key, nodes, rows, factors, unit, span_ns, width_ns, rollup })
+        Ok(Self { job_key: job.job_key, nodes, rows, subtracted, unit, span_ns, width_ns, rollup })
     }
 
     fn answer(&self, reader: &mut dyn Read) -> Result<Value, Failure> {
@@ -146,9 +147,8 @@ impl Request {
             rollup: self.rollup,
         };
         wanted.read(reader, |row, parts| {
-            let place = positions.get(row.node.as_str()).zip(self.factors.get(&row.series_id));
-            if let Some((node, factor)) = place.filter(|_| !parts.is_empty()) {
-                sums.add(*node, parts, *factor);
+            if let Some(node) = positions.get(row.node.as_str()).filter(|_| !parts.is_empty()) {
+                sums.add(*node, parts, self.subtracted.contains(&row.series_id));
             }
             Ok(())
         })?;
@@ -182,9 +182,9 @@ impl Request {
     }
 }
 
-/// Returns the series of a request with their factors. Series of steps are contained in those of the job, and series of tasks in those of
+/// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those of the job, and series of tasks in those of
 /// their step: they count only for a metric without the former.
-fn terms(rows: Vec<SeriesRow>, arguments: &Arguments) -> Vec<(SeriesRow, f64)> {
+fn terms(rows: Vec<SeriesRow>, arguments: &Arguments) -> Vec<(SeriesRow, bool)> {
     let depth = |row: &SeriesRow| match level(row) {
         None => 0,
         Some("step") => 1,
@@ -196,15 +196,13 @@ fn terms(rows: Vec<SeriesRow>, arguments: &Arguments) -> Vec<(SeriesRow, f64)> {
         *known = (*known).min(depth(row));
     }
     let minus = arguments.selectors(MINUS.name);
-    let factor = |row: &SeriesRow| {
-        if minus.is_some() && is_selected(&row.metric, minus) {
-            Some(-1.0)
-        } else {
-            is_selected(&row.metric, arguments.selectors(METRIC.name)).then_some(1.0)
-        }
+    let is_subtracted = |row: &SeriesRow| {
+        let is_of_minus = minus.is_some() && is_selected(&row.metric, minus);
+        let is_wanted = is_of_minus || is_selected(&row.metric, arguments.selectors(METRIC.name));
+        is_wanted.then_some(is_of_minus)
     };
     let is_counted = |row: &SeriesRow| depths.get(&row.metric) == Some(&depth(row));
-    rows.into_iter().filter(is_counted).filter_map(|row| factor(&row).map(|factor| (row, factor))).collect()
+    rows.into_iter().filter(is_counted).filter_map(|row| is_subtracted(&row).map(|is| (row, is))).collect()
 }
 
 fn unit_of(row: &SeriesRow) -> &str {

@@ -48,6 +48,8 @@ mod sampling;
 mod security;
 mod service_user;
 mod site;
+mod site_accessibility;
+mod site_health;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
@@ -98,6 +100,8 @@ fn main() -> std::process::ExitCode {
         security::TESTS,
         service_user::TESTS,
         site::TESTS,
+        site_accessibility::TESTS,
+        site_health::TESTS,
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,

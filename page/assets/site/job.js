@@ -2,17 +2,17 @@
 
 import { element } from "../shared/text.js";
 import { get } from "./api.js";
+import { subjectCharts } from "./charts.js";
 import { completenessSection } from "./completeness.js";
+import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
 import { isComplete, isReady, notice, openPage, run } from "./frame.js";
-import { jobCharts } from "./job_charts.js";
 import { jobHead } from "./job_head.js";
 import { follow } from "./live.js";
 import { liveValues } from "./live_values.js";
 import { bandsOf } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
-import { quantityTable } from "./quantity_table.js";
 import { repeat } from "./repeat.js";
 import { samplingSection } from "./sampling.js";
 
@@ -77,15 +77,10 @@ run(async () => {
     const { meters, findings, data, load: loadSummary } = summarySections(job);
     const nodes = job.nodes.toSorted();
     const quantities = quantitiesOfMetrics(metrics);
-    const charts = quantities.length > 0 ? jobCharts(job, quantities, nodes) : null;
+    const charts = quantities.length > 0 ? subjectCharts(jobSubject(job), quantities, nodes) : null;
     const sampling = samplingSection(job, user.scope !== "read");
     const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
     main.append(head, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
-    if (charts) {
-        const figures = quantityTable(charts);
-        charts.append(figures);
-        charts.axis.listeners.push(figures.show);
-    }
     main.append(sampling, data);
     await charts?.begin();
     isReady();

@@ -8,19 +8,19 @@ const POINTS = [100, 600];
 const CELLS = 30_000;
 
 /** Loads a quantity in the times of a request, in the form of `loadCourse`. `means` are those of `rows`. */
-export async function loadJobCourse(job, quantity, nodes, times, signal) {
+export async function loadJobCourse(subject, quantity, nodes, times, signal) {
     const rows = Math.min(Math.max(nodes.length, 1), ROWS_MAX);
     const points = Math.min(Math.max(Math.floor(CELLS / rows), POINTS[0]), POINTS[1]);
     const metrics = (sign) => quantity.terms.filter(({ factor }) => factor === sign).map(({ metric }) => metric).join(",");
-    const answer = await get(`jobs/${job.key}/course`, { metric: metrics(1), minus: metrics(-1), points, ...times }, signal);
-    const begin_s = (answer.from_us - job.started_us) / 1e6;
+    const answer = await get(subject.course, { metric: metrics(1), minus: metrics(-1), points, ...times }, signal);
+    const begin_s = (answer.from_us - subject.started_us) / 1e6;
     const count = answer.middle.length;
     const isRaw = answer.distance > 1;
     return {
         begin_s,
         end_s: begin_s + count * answer.part_s,
         part_s: answer.part_s,
-        until_s: (answer.until_us - job.started_us) / 1e6,
+        until_s: (answer.until_us - subject.started_us) / 1e6,
         // Parts that are longer than the time between samples have their value in the middle.
         times: Array.from({ length: count }, (_, part) => begin_s + (part + (isRaw ? 0 : 0.5)) * answer.part_s),
         lines: [answer.low, answer.middle, answer.high],
