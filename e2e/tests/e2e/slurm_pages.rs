@@ -116,6 +116,8 @@ impl Fixture {
             "document.querySelector('#token').value = {token}; document.querySelector('.sign-in').requestSubmit()"
         ));
         browser.wait_until("document.documentElement.dataset.ready");
+        // The browser logs the refusal of the request without a token.
+        browser.forget();
         browser
     }
 
