@@ -68,9 +68,9 @@ test-api: $(SCHEMATHESIS)/bin/schemathesis ## Send generated requests to the HTT
 
 # A cluster of two nodes on this machine. Requires root and cgroup version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
-test-slurm: slurm-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
+test-slurm: slurm-deps test-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
 	$(CARGO) build --workspace --locked
-	$(SLURM_TEST) slurm:: slurm_comment:: slurm_findings::
+	$(SLURM_TEST) slurm:: slurm_comment:: slurm_findings:: slurm_pages::
 
 # Jobs in the cgroups that OAR's own script creates. The script is extracted from Debian's package; OAR is not installed.
 OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl

@@ -23,6 +23,7 @@ use crate::problem::Problem;
 use crate::quota::Permit;
 use crate::readers::{Readers, Running};
 use crate::readiness::Readiness;
+use crate::recent::RecentAnswers;
 
 /// The parts of the API that endpoints use.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(crate) struct Services {
     pub(crate) links: Links,
     pub(crate) readers: Readers,
     pub(crate) readiness: Readiness,
+    pub(crate) recent: RecentAnswers,
     pub(crate) limits: ApiLimits,
 }
 

@@ -93,6 +93,8 @@ impl FromStr for Proxy {
 pub struct ApiConfig {
     /// The address.
     pub listen: Listen,
+    /// The names by which browsers may address the API, besides addresses and `localhost`.
+    pub server_names: Vec<String>,
     /// The proxies that name users.
     pub trusted_proxies: Vec<Proxy>,
     /// The header in which they do.
@@ -109,6 +111,7 @@ impl ApiConfig {
     pub fn new(listen: Listen) -> Self {
         Self {
             listen,
+            server_names: Vec::new(),
             trusted_proxies: Vec::new(),
             user_header: USER_HEADER.to_owned(),
             limits: ApiLimits::default(),

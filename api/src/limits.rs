@@ -208,3 +208,20 @@ impl Default for ApiLimits {
         }
     }
 }
+
+/// Series of a job whose sum over nodes and time one request can have: two metrics of 10,000 nodes.
+pub(crate) const COURSE_SERIES: usize = 20_000;
+
+/// Parts of the time of all nodes together, of which each takes 24 bytes of memory, and of one node at least.
+pub(crate) const COURSE_CELLS: usize = 1_000_000;
+pub(crate) const COURSE_POINTS_MIN: usize = 10;
+
+/// Intervals of a rollup that are read for one course, if a coarser rollup exists.
+pub(crate) const COURSE_INTERVALS: i64 = 200_000;
+
+/// Distinct texts of one kind that an answer about many nodes lists.
+pub(crate) const LISTED_TEXTS: usize = 20;
+
+/// Answers about running jobs that are kept for other pages of the same job, and their greatest age.
+pub(crate) const RECENT_ANSWERS: usize = 256;
+pub(crate) const RECENT_AGE_NS: u64 = 10_000_000_000;

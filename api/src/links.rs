@@ -24,6 +24,17 @@ pub struct ControlRequest {
     pub reply: oneshot::Sender<CollectorAnswer>,
 }
 
+/// The offset of an agent's clock, measured by a request and its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// The node's clock less the collector's, in microseconds: positive if the node's clock is ahead.
+    pub offset_us: i64,
+    /// The most by which the offset may be wrong: half of the time between the request and the answer.
+    pub error_us: i64,
+    /// The time of the measurement by the collector's clock, in microseconds since the epoch.
+    pub measured_us: i64,
+}
+
 /// A connected agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentStatus {
@@ -33,6 +44,8 @@ pub struct AgentStatus {
     pub started_us: i64,
     /// The jobs that it tracks, each with the numeric id of its owner, if known.
     pub jobs: Vec<(String, Option<u32>)>,
+    /// The offset of its clock; none if it was not measured yet, or the agent does not answer.
+    pub clock: Option<ClockOffset>,
 }
 
 /// Returns the connected agents.

@@ -16,6 +16,12 @@ const PRINTABLE: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
 /// A selector of metrics.
 const SELECTOR: &str = r"^[a-z0-9_*?]+(\.[a-z0-9_*?]+)*$";
 
+/// The resources about the state of the API: path, id and summary.
+const HEALTH: [(&str, &str, &str); 2] = [
+    ("/health", "health", "The process serves requests; without authentication."),
+    ("/ready", "ready", "The store can be read; without authentication, and asked once a second at most."),
+];
+
 /// Returns the response with the document.
 pub(crate) fn response(endpoints: &[&Endpoint]) -> Response {
     json_response(document(endpoints).to_string())
@@ -32,6 +38,9 @@ fn document(endpoints: &[&Endpoint]) -> Value {
         if let Some(methods) = path.as_object_mut() {
             methods.insert(method.to_owned(), operation(endpoint));
         }
+    }
+    for (path, id, summary) in HEALTH {
+        paths.insert(path.to_owned(), json!({"get": health(id, summary)}));
     }
     json!({
         "openapi": "3.1.0",
@@ -53,6 +62,20 @@ fn document(endpoints: &[&Endpoint]) -> Value {
     })
 }
 
+fn problem() -> Value {
+    json!({
+        "description": "A problem (RFC 9457).",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/problem"}}},
+    })
+}
+
+fn health(id: &str, summary: &str) -> Value {
+    let schema =
+        json!({"type": "object", "required": ["status"], "properties": {"status": {"enum": ["ok"]}}});
+    let answer = json!({"description": "The answer.", "content": {"application/json": {"schema": schema}}});
+    json!({"operationId": id, "summary": summary, "security": [{}], "responses": {"200": answer, "default": problem()}})
+}
+
 fn operation(endpoint: &Endpoint) -> Value {
     let names: Vec<&str> = endpoint.formats.iter().map(|format| format.name()).collect();
     let mut parameters: Vec<Value> = endpoint.parameters.iter().map(parameter).collect();
@@ -71,12 +94,8 @@ fn operation(endpoint: &Endpoint) -> Value {
             (format.media_type().to_owned(), json!({"schema": schema}))
         })
         .collect();
-    let problem = json!({
-        "description": "A problem (RFC 9457).",
-        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/problem"}}},
-    });
     let mut responses =
-        json!({"200": {"description": "The answer.", "content": content}, "default": problem});
+        json!({"200": {"description": "The answer.", "content": content}, "default": problem()});
     if let (true, Some(responses)) = (endpoint.formats.contains(&Format::Events), responses.as_object_mut()) {
         responses
             .insert("204".to_owned(), json!({"description": "There will be no events: the job has ended."}));
@@ -123,8 +142,73 @@ fn parameter(parameter: &Parameter) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
+    use std::fs;
+    use std::path::Path;
+
+    use axum::http::StatusCode;
+
     use super::*;
     use crate::endpoints::ALL;
+
+    /// The reference of the API.
+    const REFERENCE: &str = include_str!("../../docs/reference/api.md");
+
+    /// Returns the lines of the table that follows a heading of the reference.
+    fn table(heading: &str) -> impl Iterator<Item = &'static str> {
+        let (_, rest) = REFERENCE.split_once(&format!("\n## {heading}\n")).unwrap();
+        rest.lines()
+            .skip_while(|line| !line.starts_with('|'))
+            .take_while(|line| line.starts_with('|'))
+            .skip(2)
+    }
+
+    #[test]
+    fn the_reference_lists_what_the_document_declares() {
+        let mut listed = BTreeSet::new();
+        let mut last = String::new();
+        for line in table("Resources") {
+            let cell = line.split('|').nth(1).unwrap();
+            for name in cell.split('`').skip(1).step_by(2) {
+                // `.../x` has the beginning of the path before it.
+                if let Some(end) = name.strip_prefix("...") {
+                    last.truncate(last.rfind('/').unwrap());
+                    last.push_str(end);
+                } else {
+                    name.clone_into(&mut last);
+                }
+                assert!(listed.insert(last.clone()), "{last} is listed twice");
+            }
+        }
+        let document = document(ALL);
+        let paths = document["paths"].as_object().unwrap().iter();
+        let declared = paths.flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
+        });
+        assert_eq!(listed, declared.collect());
+    }
+
+    /// Returns the texts of the sources of this crate.
+    fn sources(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: std::path::PathBuf| {
+            if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(path).unwrap()] }
+        };
+        entries.flat_map(of).collect()
+    }
+
+    #[test]
+    fn the_reference_lists_each_status_of_an_error() {
+        let texts = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).concat();
+        let documented: String =
+            table("Errors and limits").map(|line| line.split('|').nth(1).unwrap()).collect();
+        for code in 400..600 {
+            let Some(reason) = StatusCode::from_u16(code).unwrap().canonical_reason() else { continue };
+            let constant = format!("StatusCode::{},", reason.to_uppercase().replace(' ', "_"));
+            if texts.contains(&constant) && code != 500 {
+                assert!(documented.contains(&code.to_string()), "{code} {reason}");
+            }
+        }
+    }
 
     #[test]
     fn the_document_declares_each_parameter_of_each_path() {

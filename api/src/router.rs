@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::RawPathParams;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::http::{HeaderMap, HeaderName, Request, StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use crate::endpoint::{Endpoint, Method};
 use crate::endpoints::ALL;
 use crate::format::negotiate;
 use crate::headers::with_headers;
+use crate::hosts::Hosts;
 use crate::principal::Scope;
 use crate::problem::Problem;
 use crate::quota::Quota;
@@ -29,6 +31,7 @@ use crate::{health, limits, openapi, site};
 /// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    pub(crate) hosts: Hosts,
     pub(crate) authenticator: Authenticator,
     pub(crate) quota: Arc<Quota>,
     pub(crate) services: Arc<Services>,
@@ -60,9 +63,17 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         let services = Arc::clone(&services);
         async move { with_headers(health::ready(&services).await) }
     };
+    let guard = Arc::clone(shared);
+    let check = from_fn(move |request: Request<axum::body::Body>, next: Next| {
+        let checked = check_host(&guard, &request);
+        async move {
+            match checked {
+                Ok(()) => next.run(request).await,
+                Err(problem) => with_headers(problem.into_response()),
+            }
+        }
+    });
     router
-        .route("/health", on(MethodFilter::GET, async || with_headers(health::alive())))
-        .route("/ready", on(MethodFilter::GET, ready))
         .route("/api/openapi.json", on(MethodFilter::GET, async || with_headers(openapi::response(ALL))))
         .fallback(async || {
             let detail = "no such resource; /api/openapi.json lists those of this API";
@@ -74,6 +85,17 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail).into_response(),
             )
         })
+        .layer(check)
+        // Load balancers ask for these by any name; they contain nothing.
+        .route("/health", on(MethodFilter::GET, async || with_headers(health::alive())))
+        .route("/ready", on(MethodFilter::GET, ready))
+}
+
+/// Refuses a request that is addressed to the name of another site.
+fn check_host(shared: &Shared, request: &Request<axum::body::Body>) -> Result<(), Problem> {
+    let client = request.extensions().get::<Client>();
+    let is_proxy = client.is_some_and(|client| shared.authenticator.is_proxy(client.peer));
+    shared.hosts.check(request.uri(), request.headers(), is_proxy)
 }
 
 async fn serve(

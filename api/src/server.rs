@@ -15,6 +15,7 @@ use crate::auth::Authenticator;
 use crate::call::Services;
 use crate::config::{ApiConfig, Listen};
 use crate::connection;
+use crate::hosts::Hosts;
 use crate::limits;
 use crate::links::Links;
 use crate::listener::{ApiListener, Socket};
@@ -23,6 +24,7 @@ use crate::peer::Peer;
 use crate::quota::Quota;
 use crate::readers::Readers;
 use crate::readiness::Readiness;
+use crate::recent::RecentAnswers;
 use crate::refused::refuse;
 use crate::router::{Shared, router};
 
@@ -51,12 +53,14 @@ impl Api {
             .on_thread_start(lower_priority)
             .build()?;
         let shared = Arc::new(Shared {
+            hosts: Hosts::new(&config.server_names),
             authenticator: Authenticator::new(config, &links),
             quota: Arc::new(Quota::new(config.limits, links.metrics.clone())),
             services: Arc::new(Services {
                 links,
                 readers: readers.clone(),
                 readiness: Readiness::default(),
+                recent: RecentAnswers::default(),
                 limits: config.limits,
             }),
         });

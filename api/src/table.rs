@@ -1,5 +1,6 @@
 //! Rows as JSON and CSV. Columns are declared as data, from which both and the document of the API follow.
 
+use polymeter_service::safe_text::spreadsheet_cell;
 use serde_json::{Map, Value, json};
 
 use crate::body::{Chunks, Failure};
@@ -161,7 +162,7 @@ impl<T> Rows<'_, T> {
     }
 }
 
-/// Returns a field of CSV as in RFC 4180.
+/// Returns a field of CSV as in RFC 4180. Text that a spreadsheet would run as a formula is escaped as in the files of `polymeter export`.
 pub(crate) fn csv_field(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),
@@ -173,7 +174,12 @@ pub(crate) fn csv_field(value: &Value) -> String {
         Value::Object(members) if members.is_empty() => return String::new(),
         Value::Object(_) => value.to_string(),
     };
-    if text.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    let text = spreadsheet_cell(&text);
+    if text.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into_owned()
+    }
 }
 
 /// Returns the JSON form of a finite number; others have none.
@@ -198,7 +204,13 @@ mod tests {
             (json!(true), "true"),
             (json!("plain"), "plain"),
             (json!("a,b"), "\"a,b\""),
-            (json!("say \"x\"\r\n"), "\"say \"\"x\"\"\r\n\""),
+            (json!("say \"x\"\r\n"), "\"say \"\"x\"\"\\u{d}\\u{a}\""),
+            (json!("=1+1"), "'=1+1"),
+            (json!("@SUM(A1),2"), "\"'@SUM(A1),2\""),
+            (json!("\t=1"), "'\\u{9}=1"),
+            (json!("-5"), "-5"),
+            (json!(-5), "-5"),
+            (json!(["=1", "n2"]), "'=1 n2"),
             (json!(["n1", "n2"]), "n1 n2"),
             (json!({"cpu": "1"}), "\"{\"\"cpu\"\":\"\"1\"\"}\""),
             (json!({}), ""),

@@ -13,6 +13,7 @@ pub mod laid_out;
 pub mod machine;
 pub mod mock;
 pub mod overhead;
+pub mod paced;
 pub mod plan;
 pub mod process;
 pub mod recording;

@@ -83,6 +83,17 @@ impl AgentDirectory {
         self.lock().nodes.values().map(|(agent, _)| agent.clone()).collect()
     }
 
+    /// Returns the connections of all agents, as nodes of no job.
+    pub(crate) fn connections(&self) -> Vec<JobNode> {
+        let connection = |agent: &AgentInfo| JobNode {
+            node: agent.node.clone(),
+            session: agent.session,
+            peer: agent.peer.clone(),
+            owner_uid: None,
+        };
+        self.lock().nodes.values().map(|(agent, _)| connection(agent)).collect()
+    }
+
     /// Takes the agents with jobs that have changed since the last call.
     pub fn take_changes(&self) -> Vec<AgentInfo> {
         let mut state = self.lock();

@@ -9,6 +9,7 @@ use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
 
 use crate::agents::{AgentDirectory, AgentInfo};
+use crate::clock_offsets::ClockOffsets;
 use crate::config::CollectorConfig;
 use crate::control::ApiRequests;
 use crate::error::CollectorStartError;
@@ -32,14 +33,16 @@ pub(crate) fn start_api(
     // Tokens can be created without this collector's API: another one of the store may have one.
     let tokens = TokenService::start(config.store.clone(), Arc::clone(&access));
     let tokens = tokens.map_err(CollectorStartError::Thread)?;
-    let requests = |is_served| ApiRequests { queue, tokens: tokens.clone(), is_served };
-    let Some(api) = &config.api else { return Ok((None, requests(false))) };
+    let requests = |clock_offsets| ApiRequests { queue, tokens: tokens.clone(), clock_offsets };
+    let Some(api) = &config.api else { return Ok((None, requests(None))) };
+    let clock_offsets = ClockOffsets::default();
+    let clocks = clock_offsets.clone();
     let listener = ApiListener::open(&api.listen).map_err(CollectorStartError::Api)?;
     let advice = config.job_end.as_ref().map_or(Path::new(advice::DIRECTORY), |job_end| &job_end.advice);
     let links = Links {
         store: config.store.clone(),
         access,
-        agents: Arc::new(move || directory.all().into_iter().map(status).collect()),
+        agents: Arc::new(move || directory.all().into_iter().map(|agent| status(agent, &clocks)).collect()),
         live,
         control,
         metrics: registered(metrics),
@@ -47,7 +50,7 @@ pub(crate) fn start_api(
         advice: advice.to_owned(),
     };
     let api = Api::start(api, listener, links).map_err(CollectorStartError::Thread)?;
-    Ok((Some(api), requests(true)))
+    Ok((Some(api), requests(Some(clock_offsets))))
 }
 
 /// Returns the API's own metrics, on the page of the collector's.
@@ -67,7 +70,12 @@ fn registered(metrics: &Metrics) -> ApiMetrics {
     of_api
 }
 
-fn status(agent: AgentInfo) -> AgentStatus {
+fn status(agent: AgentInfo, clocks: &ClockOffsets) -> AgentStatus {
     let jobs = agent.jobs.into_iter().map(|(job, owner_uid)| (job.to_string(), owner_uid));
-    AgentStatus { node: agent.node.to_string(), started_us: agent.started_us, jobs: jobs.collect() }
+    AgentStatus {
+        node: agent.node.to_string(),
+        started_us: agent.started_us,
+        jobs: jobs.collect(),
+        clock: clocks.of(agent.session),
+    }
 }

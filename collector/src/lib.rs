@@ -17,6 +17,7 @@ pub mod agents;
 mod api;
 mod auth;
 pub mod check;
+mod clock_offsets;
 mod clock_skew;
 mod collector;
 pub mod config;

@@ -77,6 +77,13 @@ pub const OUTCOME_TIMEOUT: Duration = Duration::from_secs(5);
 /// Frames of one transaction. Frames without samples do not count as rows.
 pub const COMMIT_FRAMES: usize = 8 * 1024;
 
+/// The shortest time for which frames wait for others while a client watches live values.
+pub const LIVE_COMMIT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The multiple of the last transaction's duration for which frames wait at least while a client watches: transactions then take a
+/// twentieth of the time at most.
+pub const LIVE_COMMIT_DURATIONS: u32 = 20;
+
 /// Sessions that one writer keeps. A removed session is looked up in the store when it sends again.
 pub const SESSIONS: usize = 16 * 1024;
 
@@ -177,6 +184,16 @@ pub const EFFECT_DELAY_US: i64 = 250_000;
 
 /// The time for agents' answers after a request took effect.
 pub const ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time between two measurements of an agent's clock: clocks without a time service drift by some milliseconds in that time.
+pub const CLOCK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The time between two looks for agents whose clocks must be measured, and the agents that are asked at each: 60 a second, so that
+/// [`CLOCK_INTERVAL`] is kept with 3,600 agents, and is longer with more.
+pub const CLOCK_TICK: Duration = Duration::from_secs(2);
+
+/// The number of agents for [`CLOCK_TICK`].
+pub const CLOCK_REQUESTS: usize = 120;
 
 /// Answers of agents that wait for control, which takes them immediately. Further ones count as missing.
 pub const CONTROL_ANSWERS: usize = 1024;

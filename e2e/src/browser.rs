@@ -211,6 +211,21 @@ impl Browser {
         }
     }
 
+    /// Moves the focus to the next element.
+    pub fn tab(&mut self) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// Sets features of the medium, such as the colour scheme that the user prefers.
+    pub fn set_media(&mut self, features: &[(&str, &str)]) {
+        let features: Vec<Value> =
+            features.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}));
+    }
+
     /// Returns the messages of the console, exceptions and violations of the page's policy.
     pub fn complaints(&mut self) -> Vec<String> {
         // Events that precede the answer have arrived.
@@ -220,6 +235,19 @@ impl Browser {
             matches!(method, Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded"))
         };
         self.events.iter().filter(is_complaint).map(Value::to_string).collect()
+    }
+
+    /// Returns the number of bytes of all answers so far, without their heads.
+    pub fn received_bytes(&mut self) -> f64 {
+        self.eval("0");
+        let received = self.events.iter().filter(|event| event["method"] == "Network.dataReceived");
+        received.filter_map(|event| event["params"]["dataLength"].as_f64()).sum()
+    }
+
+    /// Forgets the events so far: complaints, and requests.
+    pub fn forget(&mut self) {
+        self.eval("0");
+        self.events.clear();
     }
 
     /// Returns the addresses of all requests.

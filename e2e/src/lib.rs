@@ -18,6 +18,7 @@
     reason = "a fault of a test is a failed test"
 )]
 
+pub mod accessibility;
 mod basics;
 pub mod browser;
 pub mod cgroup;

@@ -36,6 +36,14 @@ pub fn missing() -> Option<String> {
     slurm.or_else(munge::missing).or_else(hierarchy)
 }
 
+/// Returns the configuration of a node's agent with tables of periods. Both nodes run on this machine, each with its own cgroups.
+pub fn agent_config(node: &str, collector: &str, periods: &str) -> String {
+    format!(
+        "node = \"{node}\"\ncollector = \"{collector}\"\nflush_interval = \"50ms\"\n\
+         jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{periods}"
+    )
+}
+
 /// A running cluster. It is stopped when this value is dropped.
 pub struct Cluster {
     /// The names of its nodes.

@@ -75,6 +75,9 @@ logging
   api = {
     listen = optional types.str "/run/polymeter-collector/api.sock" "The Unix socket of the HTTP API, or ADDRESS:PORT, or \"off\".";
     insecure = optional types.bool false "Let other machines connect to the HTTP API without encryption.";
+    server_names = optional (types.listOf types.str) [
+      "meter.example.org"
+    ] "The names by which browsers may address the API, besides addresses and localhost.";
     trusted_proxies = optional (types.listOf types.str) [
       "user:nginx"
     ] "The proxies that name users: addresses, networks, or user:NAME.";

@@ -3,6 +3,7 @@
 //! The library for charts, the colours and the code that draws are shared by all pages (`assets/uplot`, `assets/shared`). There is no build step:
 //! modules are served as they are, and concatenated for the page of a report. Pure.
 
+mod bundle;
 mod modules;
 pub mod report;
 pub mod site;

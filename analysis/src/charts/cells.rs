@@ -134,11 +134,37 @@ impl NodeCells {
 
     /// Adds the values of another series, multiplied by `factor`. The extremes of a sum are unknown: they are its mean.
     pub(super) fn add_scaled(&mut self, other: &Self, factor: f64) {
-        for (cell, value) in self.mean.iter_mut().zip(&other.mean).filter(|(_, value)| !value.is_nan()) {
-            *cell = if cell.is_nan() { value * factor } else { *cell + value * factor };
-        }
+        add(&mut self.mean, &other.mean, factor);
         self.min.clone_from(&self.mean);
         self.max.clone_from(&self.mean);
+    }
+
+    /// Adds the values of another series, as if the extremes of both came together: bounds of those of the sum.
+    pub(super) fn add_with_extremes(&mut self, other: &Self) {
+        add(&mut self.min, &other.min, 1.0);
+        add(&mut self.mean, &other.mean, 1.0);
+        add(&mut self.max, &other.max, 1.0);
+    }
+
+    /// Subtracts the values of another series where there is a value to subtract from.
+    pub(super) fn subtract(&mut self, other: &Self) {
+        let columns =
+            [(&mut self.min, &other.max), (&mut self.mean, &other.mean), (&mut self.max, &other.min)];
+        for (cells, values) in columns {
+            // A value that is not there stays so.
+            cells
+                .iter_mut()
+                .zip(values)
+                .filter(|(_, value)| !value.is_nan())
+                .for_each(|(cell, value)| *cell -= value);
+        }
+    }
+
+    /// Multiplies all values by a factor that is not negative.
+    pub(super) fn scale(&mut self, factor: f64) {
+        for values in [&mut self.min, &mut self.mean, &mut self.max] {
+            values.iter_mut().for_each(|cell| *cell *= factor);
+        }
     }
 
     /// Replaces values below 0 by 0.
@@ -153,5 +179,12 @@ impl NodeCells {
         let known = || self.mean.iter().filter(|value| !value.is_nan());
         let count = known().count();
         (count > 0).then(|| known().sum::<f64>() / units::to_f64(count as u64))
+    }
+}
+
+/// Adds values, multiplied by `factor`, to a sum. A cell has a value if one of both has one.
+fn add(sum: &mut [f64], values: &[f64], factor: f64) {
+    for (cell, value) in sum.iter_mut().zip(values).filter(|(_, value)| !value.is_nan()) {
+        *cell = if cell.is_nan() { value * factor } else { *cell + value * factor };
     }
 }

@@ -1,12 +1,11 @@
 //! The rows of heat maps.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use polymeter_proto::units;
 
-use super::cells::NodeCells;
 use super::model::{Heat, HeatRow};
-use super::quantities::NodeSeries;
 
 /// The maximum number of rows: more are thinner than a few pixels.
 const ROWS_MAX: usize = 200;
@@ -29,20 +28,15 @@ pub(super) fn rows(nodes: &[&str]) -> Vec<Rows> {
     (0..nodes.len()).step_by(size).map(|begin| Rows(begin..nodes.len().min(begin + size))).collect()
 }
 
-/// Returns the means of the nodes of each row.
-pub(super) fn of(
-    nodes: &[NodeSeries<'_>],
-    rows: &[Rows],
-    cells: impl Fn(&NodeSeries<'_>) -> NodeCells,
-) -> Heat {
+/// Returns the means of the nodes of each row. `means` returns those of one node by column.
+pub(super) fn of<T>(nodes: &[T], rows: &[Rows], means: impl Fn(&T) -> Cow<'_, [f64]>) -> Heat {
     let mut heat = Heat::default();
     for row in rows {
-        let of_row: Vec<NodeCells> =
-            nodes.get(row.0.clone()).unwrap_or_default().iter().map(&cells).collect();
-        heat.columns = of_row.first().map_or(0, |node| node.mean.len());
+        let of_row: Vec<Cow<'_, [f64]>> =
+            nodes.get(row.0.clone()).unwrap_or_default().iter().map(&means).collect();
+        heat.columns = of_row.first().map_or(0, |node| node.len());
         for column in 0..heat.columns {
-            let known =
-                || of_row.iter().filter_map(|node| node.mean.get(column)).filter(|value| !value.is_nan());
+            let known = || of_row.iter().filter_map(|node| node.get(column)).filter(|value| !value.is_nan());
             let count = known().count() as u64;
             heat.cells.push(if count > 0 { known().sum::<f64>() / units::to_f64(count) } else { f64::NAN });
         }

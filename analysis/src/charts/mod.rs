@@ -5,6 +5,7 @@
 
 mod bands;
 mod cells;
+mod courses;
 mod distribution;
 mod half;
 mod heat;
@@ -16,11 +17,13 @@ mod refine;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::model::{Report, SeriesReport};
 
 use cells::{NodeCells, Span};
+pub use courses::{Course, Grid, NodeMean, NodeSums};
 pub use model::{Band, Chart, Charts, Extent, Heat, HeatRow, Histogram, Lines, MarkedTime, Spread};
 pub use packed::{Packed, PackedChart, PackedCharts, pack};
 use quantities::Quantity;
@@ -115,7 +118,7 @@ fn chart(quantity: &Quantity<'_>, span: Span, rows: &[heat::Rows], limits: Limit
     let lines = lines::of(&cells);
     let heat = (rows.len() > 1).then(|| {
         let columns = span.columns(parts, resolution_ns);
-        heat::of(&quantity.nodes, rows, |node| node.cells(span, columns))
+        heat::of(&quantity.nodes, rows, |node| Cow::Owned(node.cells(span, columns).mean))
     });
     Some(Chart {
         id: quantity.id.clone(),

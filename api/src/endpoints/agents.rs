@@ -1,13 +1,14 @@
 //! The health of Polymeter: the agents, their versions and clocks, and what they did not deliver.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use polymeter_service::clock;
 use polymeter_store::reader::AgentRow;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::parameters::{FROM_US, time_ns};
+use super::parameters::{FROM_US, NODE, time_ns};
 use crate::endpoint::{Endpoint, Method, TABLE};
+use crate::links::{AgentStatus, ClockOffset};
 use crate::table::{Column, Table, Type, micros};
 
 /// The time about which the answer is without a parameter.
@@ -16,7 +17,14 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// An agent.
 struct Health {
     row: AgentRow,
-    is_connected: bool,
+    /// Its connection to this collector.
+    connected: Option<AgentStatus>,
+}
+
+impl Health {
+    fn clock(&self) -> Option<ClockOffset> {
+        self.connected.as_ref()?.clock
+    }
 }
 
 static AGENTS_TABLE: Table<Health> = Table {
@@ -26,7 +34,7 @@ static AGENTS_TABLE: Table<Health> = Table {
         Column::new("session", Type::Text, "Its newest session.", |of| json!(of.row.session_id)),
         Column::new("version", Type::Text, "The version of the agent.", |of| json!(of.row.version)),
         Column::new("is_connected", Type::Boolean, "True if this collector has its connection.", |of| {
-            json!(of.is_connected)
+            json!(of.connected.is_some())
         }),
         Column::new(
             "started_us",
@@ -58,6 +66,24 @@ static AGENTS_TABLE: Table<Health> = Table {
                 )
             },
         ),
+        Column::optional(
+            "clock_offset_us",
+            Type::Integer,
+            "The node's clock less the collector's: positive if the node's clock is ahead. It is measured once a minute by a request and its answer; none if this collector has no answer.",
+            |of| json!(of.clock().map(|clock| clock.offset_us)),
+        ),
+        Column::optional(
+            "clock_error_us",
+            Type::Integer,
+            "The most by which the offset may be wrong: half of the time between the request and its answer.",
+            |of| json!(of.clock().map(|clock| clock.error_us)),
+        ),
+        Column::optional(
+            "clock_measured_us",
+            Type::Integer,
+            "The time of the measurement, by the clock of the collector.",
+            |of| json!(of.clock().map(|clock| clock.measured_us)),
+        ),
         Column::optional("ended_us", Type::Integer, "The end of the session; none while it lasts.", |of| {
             json!(of.row.ended_ns.map(micros))
         }),
@@ -82,24 +108,29 @@ pub(super) static AGENTS: Endpoint = Endpoint {
     path: "/api/v1/agents",
     id: "agents",
     summary: "The agents that sent something since `from_us`, by default in the last day; for administrators, others have an empty list.",
-    parameters: &[FROM_US],
+    parameters: &[NODE, FROM_US],
     formats: TABLE,
-    answer: || AGENTS_TABLE.schema(&[]),
+    answer: || {
+        let now = json!({"type": "integer", "description": "The time of the answer, by the clock of the collector."});
+        AGENTS_TABLE.schema(&[("now_us", now)])
+    },
     body: None,
     handler: |call| {
         let (format, agents) = (call.format, call.services.links.agents.clone());
+        let node = call.arguments.owned(NODE.name);
         let since_ns = time_ns(&call.arguments, FROM_US.name)
             .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000).saturating_sub(DAY_NS));
         Box::pin(call.stream(move |reader, _, chunks| {
             let rows = reader.agents(since_ns)?;
-            let connected: HashSet<(String, i64)> =
-                agents().into_iter().map(|agent| (agent.node, agent.started_us)).collect();
+            let mut connected: HashMap<String, AgentStatus> =
+                agents().into_iter().map(|agent| (agent.node.clone(), agent)).collect();
             let mut out = AGENTS_TABLE.writer(format, chunks)?;
-            for row in rows {
-                let is_connected = connected.contains(&(row.node.clone(), micros(row.started_ns)));
-                out.push(&Health { row, is_connected })?;
+            for row in rows.into_iter().filter(|row| node.as_ref().is_none_or(|node| *node == row.node)) {
+                let is_session = |agent: &AgentStatus| agent.started_us == micros(row.started_ns);
+                let connected = connected.remove(&row.node).filter(is_session);
+                out.push(&Health { row, connected })?;
             }
-            out.end(&[] as &[(&str, Value)])
+            out.end(&[("now_us", json!(clock::realtime_us()))])
         }))
     },
 };

@@ -2,16 +2,20 @@
 
 mod agents;
 mod control;
+mod course;
 mod events;
 mod job;
 mod jobs;
 mod kwollect;
 mod live;
+mod metrics;
 mod nodes;
 mod parameters;
+mod parts;
 mod report;
 mod samples;
 mod samples_parquet;
+mod sampling;
 mod series;
 
 use crate::endpoint::Endpoint;
@@ -27,12 +31,15 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &report::FINDINGS,
     &series::SERIES,
     &samples::SAMPLES,
+    &metrics::METRICS,
+    &course::COURSE,
     &live::LIVE,
     &events::MARKS,
     &events::PLAN_CHANGES,
     &events::LOSSES,
     &events::REFUSED_REQUESTS,
     &control::PLAN,
+    &sampling::SAMPLING,
     &control::SET_PERIODS,
     &control::RESET_PERIODS,
     &nodes::NODES,

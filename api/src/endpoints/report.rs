@@ -1,19 +1,23 @@
 //! The report of a job, and parts of it.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use axum::response::Response;
 use polymeter_analysis::advice::Advice;
 use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::meters::meters;
 use polymeter_analysis::model::Report;
-use polymeter_store::reader::Read;
+use polymeter_service::clock;
+use polymeter_store::reader::{Access, JobRow, Read};
 use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
 use crate::body::Failure;
-use crate::call::Call;
+use crate::call::{Call, json as json_response};
 use crate::endpoint::{Answer, Endpoint, Method, OBJECT, any_object};
+use crate::problem::Problem;
 
 pub(super) static REPORT: Endpoint = Endpoint {
     method: Method::Get,
@@ -35,7 +39,7 @@ pub(super) static SUMMARY: Endpoint = Endpoint {
     method: Method::Get,
     path: "/api/v1/jobs/{key}/summary",
     id: "summary",
-    summary: "The report of a job without its long lists: facts, usage, meters, findings, completeness.",
+    summary: "The report of a job without its long lists: facts, usage, meters, findings, completeness. That of a running job may be 10 s old.",
     parameters: &[KEY],
     formats: OBJECT,
     answer: || {
@@ -50,18 +54,40 @@ pub(super) static SUMMARY: Endpoint = Endpoint {
         }}}})
     },
     body: None,
-    handler: |call| {
-        part(call, |report| {
-            let mut value = serde_json::to_value(report)?;
-            if let Value::Object(members) = &mut value {
-                without_long(members);
-                let meters = serde_json::to_value(meters(report, &Facts::of(report)))?;
-                members.insert("meters".to_owned(), meters);
-            }
-            Ok(value)
-        })
-    },
+    handler: |call| Box::pin(summary(call)),
 };
+
+/// Answers with the summary of a job. That of a running job may be some seconds old.
+async fn summary(call: Call) -> Result<Response, Problem> {
+    let (key, services) = (key(&call.arguments), Arc::clone(&call.services));
+    let work = move |reader: &mut dyn Read, access: Access| {
+        // Whether the user may see the job is decided anew.
+        let job = find_job(reader, key)?;
+        if let Some(text) = services.recent.get(access, key, clock::monotonic_ns()) {
+            return Ok::<Arc<str>, Failure>(text);
+        }
+        let report = report(reader, &job, &services.links.advice)?;
+        let text: Arc<str> =
+            summary_of(&report).map_err(|_unwritable| Failure::internal())?.to_string().into();
+        if job.ended_ns.is_none() {
+            services.recent.put(access, key, &text, clock::monotonic_ns());
+        }
+        Ok(text)
+    };
+    let text = call.services.readers.read(call.principal, work).await?;
+    call.permit.charge(text.len());
+    Ok(json_response(text.to_string()))
+}
+
+fn summary_of(report: &Report) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(report)?;
+    if let Value::Object(members) = &mut value {
+        without_long(members);
+        let meters = serde_json::to_value(meters(report, &Facts::of(report)))?;
+        members.insert("meters".to_owned(), meters);
+    }
+    Ok(value)
+}
 
 fn without_long(members: &mut Map<String, Value>) {
     LONG.iter().for_each(|name| drop(members.remove(*name)));
@@ -82,15 +108,15 @@ pub(super) static FINDINGS: Endpoint = Endpoint {
 fn part(call: Call, choose: fn(&Report) -> serde_json::Result<Value>) -> Answer {
     let (key, advice) = (key(&call.arguments), call.services.links.advice.clone());
     Box::pin(call.object(move |reader, _| {
-        let report = report(reader, key, &advice)?;
+        let job = find_job(reader, key)?;
+        let report = report(reader, &job, &advice)?;
         choose(&report).map_err(|_unwritable| Failure::internal())
     }))
 }
 
 /// Gathers the report of a job, with its findings.
-fn report(reader: &mut dyn Read, key: i64, advice: &Path) -> Result<Report, Failure> {
-    let job = find_job(reader, key)?;
-    let mut report = gather(reader, &job, None)?;
+fn report(reader: &mut dyn Read, job: &JobRow, advice: &Path) -> Result<Report, Failure> {
+    let mut report = gather(reader, job, None)?;
     // Faults of the site's rules are reported by `--check` and by `polymeter report`.
     let (rules, _) = Advice::load(advice);
     rules.advise(&mut report);

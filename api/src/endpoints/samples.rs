@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use polymeter_analysis::downsample::{Downsampler, Part};
-use polymeter_analysis::rates::window_ns;
+use polymeter_analysis::downsample::Part;
 use polymeter_proto::units;
-use polymeter_service::clock;
 use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US, time_ns};
+use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US};
+use super::parts::{self, POINTS, Wanted};
 use super::samples_parquet;
 use super::series::{owner, wanted_series};
-use crate::arguments::{Arguments, Kind, Parameter};
+use crate::arguments::Arguments;
 use crate::body::{Chunks, Failure};
 use crate::call::Call;
 use crate::endpoint::{Answer, Endpoint, Method};
@@ -22,16 +21,6 @@ use crate::limits;
 use crate::problem::Problem;
 use crate::rows::{labels, rate};
 use crate::table::{csv_field, micros, number};
-
-/// The number of parts of the time.
-const POINTS: Parameter = Parameter::query(
-    "points",
-    Kind::Integer(1, limits::POINTS),
-    "The number of parts of the time; without it, all samples.",
-);
-
-/// The time of a request about a node that names no begin.
-const HOUR_NS: i64 = 3_600_000_000_000;
 
 pub(super) static SAMPLES: Endpoint = Endpoint {
     method: Method::Get,
@@ -124,15 +113,7 @@ impl Request {
         }
         let mut ids: Vec<i64> = rows.keys().copied().collect();
         ids.sort_unstable();
-        let now_ns = clock::realtime_us().saturating_mul(1000);
-        let ended_ns = job.as_ref().and_then(|job| job.ended_ns);
-        let end_ns = ended_ns.map_or(now_ns, |ended_ns| ended_ns.saturating_add(1000));
-        let begin_ns = job.as_ref().map_or(now_ns.saturating_sub(HOUR_NS), |job| job.started_ns);
-        let from_ns = time_ns(arguments, FROM_US.name).unwrap_or(begin_ns);
-        let until_ns = time_ns(arguments, UNTIL_US.name).unwrap_or(end_ns.max(from_ns.saturating_add(1000)));
-        if from_ns >= until_ns {
-            return Err(Problem::invalid(UNTIL_US.name, "the end is not after the begin").into());
-        }
+        let span_ns = parts::span_ns(arguments, job.as_ref())?;
         let points = arguments.integer(POINTS.name);
         let all = points.map_or(0, |points| points.unsigned_abs().saturating_mul(ids.len() as u64));
         if all > limits::ALL_POINTS {
@@ -145,7 +126,7 @@ impl Request {
         };
         let is_of_job = matches!(of, SeriesOwner::Job(_));
         let job_id = job.filter(|_| is_of_job).map(|job| job.job_id);
-        Ok(Self { of, job_id, left, rows, ids, span_ns: from_ns..until_ns, points })
+        Ok(Self { of, job_id, left, rows, ids, span_ns, points })
     }
 
     /// Writes the samples as they are stored, as Parquet.
@@ -180,63 +161,25 @@ impl Request {
     }
 
     /// Writes the parts of the time.
-    fn parts<'s>(
-        &'s self,
+    fn parts(
+        &self,
         reader: &mut dyn Read,
         points: i64,
         format: Format,
         chunks: &mut Chunks,
     ) -> Result<(), Failure> {
-        let Range { start, end } = self.span_ns;
-        let width_ns = (end.saturating_sub(start).saturating_add(points - 1) / points).max(1000);
-        let coarsest = Rollup::ALL.into_iter().rev().find(|rollup| rollup.length_ns() <= width_ns);
-        let rollup = coarsest.into_iter().chain(self.left).max_by_key(|rollup| rollup.length_ns());
+        let width_ns = parts::width_ns(&self.span_ns, points);
+        let rollup = parts::rollup(width_ns, self.left);
         let mut out = Output::begin(self, format, chunks, Some((width_ns, rollup)))?;
-        // A counter has a rate in the first part if it has a value before.
-        let margin_ns = width_ns.max(rollup.map_or(0, Rollup::length_ns));
-        let span_ns = start.saturating_sub(margin_ns).max(0)..end;
-        let mut current: Option<(&SeriesRow, Downsampler)> = None;
-        let mut switch =
-            |current: &mut Option<(&'s SeriesRow, Downsampler)>, id: i64| -> Result<(), Failure> {
-                if current.as_ref().is_some_and(|(row, _)| row.series_id == id) {
-                    return Ok(());
-                }
-                if let Some((row, mut parts)) = current.take() {
-                    out.parts(row, &parts.finish())?;
-                }
-                *current = self.rows.get(&id).map(|row| (row, downsampler(row, start, width_ns)));
-                Ok(())
-            };
-        let of = SeriesScope::from(&self.of);
-        match rollup {
-            None => reader.samples(of, &self.ids, &span_ns, |sample| {
-                switch(&mut current, sample.series_id)?;
-                if let Some((_, parts)) = &mut current {
-                    parts.sample(sample.time_ns, sample.value);
-                }
-                Ok::<_, Failure>(())
-            })?,
-            Some(rollup) => reader.buckets(rollup, of, &self.ids, &span_ns, |row| {
-                switch(&mut current, row.series_id)?;
-                if let Some((_, parts)) = &mut current {
-                    parts.interval(&row);
-                }
-                Ok::<_, Failure>(())
-            })?,
-        }
-        if let Some((row, mut parts)) = current {
-            out.parts(row, &parts.finish())?;
-        }
+        let (of, span_ns) = (SeriesScope::from(&self.of), self.span_ns.clone());
+        let wanted = Wanted { of, rows: &self.rows, ids: &self.ids, span_ns, width_ns, rollup };
+        wanted.read(reader, |row, parts| out.parts(row, parts))?;
         out.end()
     }
 }
 
 /// The samples of one series that are held in memory.
 const PIECE_SAMPLES: usize = 10_000;
-
-fn downsampler(row: &SeriesRow, origin_ns: i64, width_ns: i64) -> Downsampler {
-    Downsampler::new(origin_ns, width_ns, rate(row).map(|(_, factor)| factor), window_ns(&row.metric))
-}
 
 /// An answer that is being written.
 struct Output<'a> {

@@ -36,6 +36,7 @@ impl RawApi {
             _ => text.parse().map(|listen| Endpoint(Some(listen))),
         });
         let is_insecure = section.boolean("insecure", reporter).unwrap_or(false);
+        let server_names = names(&mut section, reporter);
         let trusted_proxies = proxies(&mut section, reporter);
         let user_header = section.parse("user_header", reporter, header);
         let limits = limits(&mut section, reporter);
@@ -47,6 +48,7 @@ impl RawApi {
         Self(listen.map(|listen| {
             let usual = ApiConfig::new(listen);
             ApiConfig {
+                server_names,
                 trusted_proxies,
                 user_header: user_header.unwrap_or(usual.user_header),
                 limits,
@@ -91,6 +93,26 @@ fn check_remote(
             ),
         );
     }
+}
+
+/// The longest name of a host, as in DNS.
+const HOST_NAME_BYTES: usize = 253;
+
+fn names(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    for (name, span) in section.strings("server_names", reporter).unwrap_or_default() {
+        let is_name = !name.is_empty()
+            && name.len() <= HOST_NAME_BYTES
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+            && !name.starts_with('.');
+        if is_name {
+            names.push(name.trim_end_matches('.').to_owned());
+        } else {
+            let message = "expected the name of a host without a port, such as \"meter.example.org\"";
+            reporter.fault(&span, format_args!("`server_names` in [api]: {message}, found `{name}`"));
+        }
+    }
+    names
 }
 
 fn proxies(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<Proxy> {

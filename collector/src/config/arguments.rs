@@ -307,10 +307,11 @@ mod tests {
         assert_eq!((api(""), api("listen = 'off'\n")), (Ok(None), Ok(None)));
         let usual = ApiConfig::new(Listen::Unix("/run/api.sock".into()));
         assert_eq!(api("listen = '/run/api.sock'\n"), Ok(Some(usual.clone())));
-        let text = "listen = '/run/api.sock'\ntrusted_proxies = ['user:www-data', '192.0.2.0/24']\nuser_header = 'X-User'\nreaders = 2\nquery_timeout = '30s'\nuser_requests = 3\nuser_requests_per_second = 4\nuser_bytes_per_second = 5000\nstreams = 6\nuser_streams = 7\n";
+        let text = "listen = '/run/api.sock'\ntrusted_proxies = ['user:www-data', '192.0.2.0/24']\nuser_header = 'X-User'\nserver_names = ['meter.example']\nreaders = 2\nquery_timeout = '30s'\nuser_requests = 3\nuser_requests_per_second = 4\nuser_bytes_per_second = 5000\nstreams = 6\nuser_streams = 7\n";
         let config = api(text).unwrap().unwrap();
         let proxies = ["user:www-data", "192.0.2.0/24"].map(|proxy| proxy.parse::<Proxy>().unwrap());
         assert_eq!((config.trusted_proxies, config.user_header.as_str()), (proxies.to_vec(), "X-User"));
+        assert_eq!(config.server_names, ["meter.example"]);
         let limits = config.limits;
         assert_eq!(
             (limits.readers, limits.query_timeout, limits.user_requests),
@@ -327,6 +328,8 @@ mod tests {
             ("trusted_proxies = ['proxy.example']\n", 2, "user:NAME"),
             ("user_header = 'a b'\n", 2, "name of a header"),
             ("user_header = 'Authorization'\n", 2, "name of a header"),
+            ("server_names = ['http://meter.example']\n", 2, "without a port"),
+            ("server_names = ['meter.example:80']\n", 2, "without a port"),
             ("readers = 0\n", 2, "from 1 to"),
             ("tokens = 1\n", 2, "unknown key `tokens` in [api]"),
         ] {

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::timeout;
 
 use super::agent_requests::AgentRequests;
+use super::clock_probe::ClockProbe;
 use super::links::CoordinatorLinks;
 use super::outcome::{OutcomeReport, OutcomeSender, outcome_of};
 use super::pending_file::{self, PendingFile};
@@ -29,7 +30,7 @@ use crate::messages::AgentAnswer;
 #[derive(Debug)]
 pub(super) struct Coordinator {
     directory: AgentDirectory,
-    requests: AgentRequests,
+    requests: Arc<AgentRequests>,
     clock: Clock,
     outcomes: OutcomeSender,
     /// The file that keeps pending requests across restarts, if configured.
@@ -76,8 +77,14 @@ impl Coordinator {
         let CoordinatorLinks { directory, receiver, outcomes } = links;
         let pending = pending_file.as_ref().map(PendingFile::read).unwrap_or_default();
         let state = Mutex::new(State { pending, ..State::default() });
-        let requests = AgentRequests::new(receiver, clock);
+        let requests = Arc::new(AgentRequests::new(receiver, clock));
         Self { directory, requests, clock, outcomes, pending_file, scheduler_uid, tokens, state }
+    }
+
+    /// Returns the measurement of the agents' clocks.
+    pub(super) fn clock_probe(&self) -> ClockProbe {
+        let requests = Arc::clone(&self.requests);
+        ClockProbe { requests, directory: self.directory.clone(), clock: self.clock }
     }
 
     /// Executes the request in `line` of user `uid`.

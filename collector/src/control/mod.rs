@@ -12,6 +12,7 @@
 
 mod agent_requests;
 mod answer_budget;
+mod clock_probe;
 mod connection_limits;
 mod coordinator;
 mod line_io;
@@ -45,6 +46,7 @@ use self::munge::Unmunge;
 use self::pending_file::PendingFile;
 #[cfg(fuzzing)]
 pub use self::pending_file::requests;
+use crate::clock_offsets::ClockOffsets;
 use crate::limits::{self, ReadTimeouts};
 use crate::messages::AgentAnswer;
 use crate::reading::ReadSessions;
@@ -161,8 +163,8 @@ pub(crate) struct ApiRequests {
     pub(crate) queue: mpsc::Receiver<ControlRequest>,
     /// The tokens of the store.
     pub(crate) tokens: TokenService,
-    /// True if this collector serves the API.
-    pub(crate) is_served: bool,
+    /// The measured clocks of the agents; none if this collector does not serve the API.
+    pub(crate) clock_offsets: Option<ClockOffsets>,
 }
 
 impl Control {
@@ -174,7 +176,7 @@ impl Control {
         api: ApiRequests,
         clock: Clock,
     ) -> io::Result<Option<Started>> {
-        if listeners.is_empty() && !api.is_served {
+        if listeners.is_empty() && api.clock_offsets.is_none() {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -185,8 +187,12 @@ impl Control {
         let coordinator =
             Arc::new(Coordinator::new(links, clock, pending_file, listeners.scheduler_uid, api.tokens));
         let sessions_of_listeners = sessions.clone();
+        let clock_offsets = api.clock_offsets;
         let work = move || {
             runtime.block_on(async {
+                if let Some(clock_offsets) = clock_offsets {
+                    tokio::spawn(coordinator.clock_probe().run(clock_offsets));
+                }
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}
                     // The stop was requested, or its sender was dropped.

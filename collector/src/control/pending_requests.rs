@@ -61,7 +61,7 @@ impl PendingRequests {
         self.remove(|pending| pending.until_us <= now_us);
         let SentRequest { request, uid, at_us, until_us, answered } = sent;
         let until_us = match request.remote {
-            Remote::Refused | Remote::Immediate => None,
+            Remote::Refused | Remote::CollectorOnly | Remote::Immediate => None,
             Remote::GrantsLeases => {
                 let is_replaced = |pending: &RoutedRequest| {
                     pending.remote == Remote::GrantsLeases

@@ -56,6 +56,11 @@ impl Sinks {
         }
     }
 
+    /// Returns true if a client of the API watches a job.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.0.live.as_ref().is_some_and(LiveQueue::is_watched)
+    }
+
     /// Makes all sinks reopen their outputs.
     pub(crate) fn reopen(&self) {
         self.0.sinks.iter().for_each(SinkQueue::reopen);

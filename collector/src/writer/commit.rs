@@ -16,7 +16,18 @@ impl Writer {
     /// Returns the time for which the gathered frames may still wait for others; none if there are none.
     pub(super) fn time_to_commit(&self) -> Option<Duration> {
         let waited = || self.clock.now().since_start.saturating_sub(self.gathered_since);
-        (!self.gathered.is_empty()).then(|| self.settings.commit_interval.saturating_sub(waited()))
+        (!self.gathered.is_empty()).then(|| self.commit_interval().saturating_sub(waited()))
+    }
+
+    /// Returns the time for which frames wait for others. It is shorter while a client watches live values, which it gets after their
+    /// commit, but commits take no more than a part of the time.
+    fn commit_interval(&self) -> Duration {
+        let usual = self.settings.commit_interval;
+        if !self.sinks.is_watched() {
+            return usual;
+        }
+        let shared = self.commit_duration.saturating_mul(limits::LIVE_COMMIT_DURATIONS);
+        usual.min(shared.max(limits::LIVE_COMMIT_INTERVAL))
     }
 
     /// Returns true if the gathered frames must be committed now.
@@ -126,6 +137,7 @@ impl Writer {
         let begun = self.clock.now().since_start;
         let committed = self.persist(|store| store.commit(frames))?;
         let duration = self.clock.now().since_start.saturating_sub(begun);
+        self.commit_duration = duration;
         self.metrics.commit_duration.observe(duration.as_secs_f64());
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;

@@ -63,6 +63,8 @@ pub(crate) struct Writer {
     pub(super) rows: usize,
     /// The time at which the first of them was gathered.
     pub(super) gathered_since: Duration,
+    /// The time that the last transaction took.
+    pub(super) commit_duration: Duration,
     /// The time of the next search for silent sessions; none if another writer does it.
     pub(super) next_silence_check: Option<Duration>,
     /// The time of the last clean-up.
@@ -112,6 +114,7 @@ impl Writer {
             gathered: Vec::new(),
             rows: 0,
             gathered_since: Duration::ZERO,
+            commit_duration: Duration::ZERO,
             next_silence_check,
             cleaned_at: Duration::ZERO,
             freed_bytes: 0,

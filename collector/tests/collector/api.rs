@@ -1,22 +1,28 @@
 //! Tests of the HTTP API: users see their own jobs, hostile requests are refused, and no client affects the writers
 //! or other clients.
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
+use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate};
 use serde_json::Value;
 
 use crate::reading::{Fixture, USERS};
-use crate::support::http::{Request, Response};
+use crate::support::agent::Agent;
+use crate::support::http::{Request, Response, receive};
 use crate::support::reading::connect_as;
-use crate::support::{TestEnvironment, wait_until};
+use crate::support::{TestEnvironment, now_us, wait_until};
 
 scenarios! {
     users_see_their_own_jobs_over_http,
     samples_are_those_of_the_store,
     hostile_requests_are_refused,
+    pages_of_other_sites_reach_nothing,
+    csv_has_no_formulas,
+    clocks_of_agents_are_compared_with_the_collectors,
     clients_that_disconnect_release_their_readers,
     connections_beyond_the_limit_are_answered,
     queries_of_kwollects_form_have_its_result,
@@ -38,7 +44,7 @@ pub(crate) fn key(fixture: &Fixture, id: &str) -> i64 {
     jobs["jobs"][0]["key"].as_i64().unwrap()
 }
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 15] = [
     "",
     "/nodes",
     "/report",
@@ -46,11 +52,14 @@ const PARTS: [&str; 12] = [
     "/findings",
     "/series",
     "/samples",
+    "/metrics",
+    "/course",
     "/marks",
     "/plan-changes",
     "/losses",
     "/refused-requests",
     "/plan",
+    "/sampling",
 ];
 
 fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
@@ -69,13 +78,18 @@ fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
     let key = key(&fixture, "1");
     for part in PARTS {
         // The usual end of the samples of a running job is the present time.
-        let query = if part == "/samples" { "?until_us=4000000000000000" } else { "" };
+        let query = match part {
+            "/samples" => "?until_us=4000000000000000",
+            "/course" => "?metric=cpu.usage&until_us=4000000000000000",
+            _ => "",
+        };
         let path = |key| format!("/api/v1/jobs/{key}{part}{query}");
         let (other, unknown) =
             (get(USERS[1], &fixture.api, &path(key)), get(USERS[1], &fixture.api, &path(i64::MAX)));
         assert_eq!(other.status, 404, "{part}");
         assert_eq!(other.bytes, unknown.bytes, "{part}: it does not reveal which jobs exist");
-        if part != "/plan" {
+        // No agent answers.
+        if part != "/plan" && part != "/sampling" {
             let own = get(USERS[0], &fixture.api, &path(key));
             assert_eq!(own.status, 200, "{part}: {own:?}");
             assert!(own.head.contains("content-security-policy: default-src 'none'"), "{own:?}");
@@ -129,11 +143,36 @@ fn samples_are_those_of_the_store(environment: &TestEnvironment) {
         let expected = if series["kind"] == "counter" { 19 } else { 20 };
         assert_eq!(series["mean"].as_array().unwrap().len(), expected, "{series}");
     }
+    assert_course(&fixture, key, from_us);
     let whole =
         format!("samples?from_us={}&until_us={}&points=1", from_us - 60_000_000, from_us + 3_600_000_000);
     let whole = get(USERS[0], &fixture.api, &path(&whole)).json();
     assert_eq!(whole["rollup_s"], 3600.0);
     assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+}
+
+/// Asserts that a course over the nodes is that of the samples in parts of a second.
+fn assert_course(fixture: &Fixture, key: i64, from_us: i64) {
+    let metrics = get(USERS[0], &fixture.api, &format!("/api/v1/jobs/{key}/metrics")).json();
+    let time = format!("from_us={from_us}&until_us={}&points=20", from_us + 20_000_000);
+    let known = |values: &Value| values.as_array().unwrap().iter().filter(|value| !value.is_null()).count();
+    for row in metrics["metrics"].as_array().unwrap() {
+        let metric = row["metric"].as_str().unwrap();
+        let course = |more: &str| {
+            let target = format!("/api/v1/jobs/{key}/course?metric={metric}&{time}{more}");
+            get(USERS[0], &fixture.api, &target).json()
+        };
+        let (all, none) = (course(""), course("&node=none"));
+        let expected = if row["kind"] == "counter" { 19 } else { 20 };
+        assert_eq!(
+            (known(&all["low"]), known(&all["middle"]), known(&all["high"])),
+            (expected, expected, expected)
+        );
+        assert_eq!(all["means"].as_array().unwrap().len(), all["rows"].as_array().unwrap().len());
+        assert_eq!((known(&none["middle"]), &none["mean"]), (0, &Value::Null));
+        let unit = if row["kind"] == "counter" { &row["rate_unit"] } else { &row["unit"] };
+        assert_eq!(&all["unit"], unit);
+    }
 }
 
 fn hostile_requests_are_refused(environment: &TestEnvironment) {
@@ -184,6 +223,98 @@ fn hostile_requests_are_refused(environment: &TestEnvironment) {
     assert!(document["paths"]["/api/v1/jobs/{key}/samples"]["get"].is_object());
     assert_eq!(get(uid, &fixture.api, "/health").status, 200);
     assert_eq!(get(uid, &fixture.api, "/ready").status, 200);
+}
+
+/// Sends a request with a name of the server, and returns the status.
+fn status_at(host: &str, uid: u32, socket: &Path, request: &str, headers: &str) -> u16 {
+    let mut stream = connect_as(uid, socket);
+    let body = if request.starts_with("POST") { "{}" } else { "" };
+    let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    write!(stream, "{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{length}{headers}\r\n{body}")
+        .unwrap();
+    let response = receive(&mut stream);
+    if response.status >= 400 {
+        assert!(response.head.contains("content-type: application/problem+json"), "{response:?}");
+    }
+    response.status
+}
+
+/// A page of another site may have a name that leads to a forwarded port (DNS rebinding), or send requests to it.
+fn pages_of_other_sites_reach_nothing(environment: &TestEnvironment) {
+    let fixture = Fixture::with(environment, |config| {
+        let api = config.api.as_mut().unwrap();
+        api.server_names = vec!["meter.example".to_owned()];
+    });
+    let key = key(&fixture, "1");
+    let reset = format!("POST /api/v1/jobs/{key}/reset");
+    let status =
+        |host: &str, request: &str, headers: &str| status_at(host, USERS[0], &fixture.api, request, headers);
+    for request in ["GET /", "GET /api/v1/jobs", "GET /api/openapi.json", "GET /nothing", reset.as_str()] {
+        for host in ["evil.example:7719", "127.0.0.1.evil.example", ""] {
+            assert_eq!(status(host, request, ""), 421, "{host} {request}");
+        }
+    }
+    for host in ["127.0.0.1:7719", "[::1]:7719", "localhost:7719", "meter.example"] {
+        assert_eq!(status(host, "GET /api/v1/jobs", ""), 200, "{host}");
+    }
+    assert_eq!(status("evil.example", "GET /health", ""), 200, "it contains nothing");
+    for headers in [
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: same-site\r\n",
+    ] {
+        assert_eq!(status("localhost:7719", &reset, headers), 403, "{headers}");
+    }
+    let own = "Origin: http://localhost:7719\r\nSec-Fetch-Site: same-origin\r\n";
+    // The job's agent is not there to answer, but the request reaches the coordinator.
+    assert_ne!(status("localhost:7719", &reset, own), 403);
+}
+
+fn csv_has_no_formulas(environment: &TestEnvironment) {
+    let mut fixture = Fixture::new(environment);
+    let name = |text: &str| Some(text.try_into().unwrap());
+    let facts = JobFacts {
+        account: name("+1+1"),
+        queue: name("-5"),
+        state: name("=HYPERLINK(1)"),
+        ..JobFacts::default()
+    };
+    let update = Event::JobFacts(JobFactsUpdate { job: fixture.jobs[0].handle, is_over: false, facts });
+    let sequence = fixture.agent.frame(&[], &[], &[update]);
+    fixture.agent.send(sequence);
+    fixture.agent.wait_until_acknowledged();
+    let csv = get(0, &fixture.api, "/api/v1/jobs?id=1&format=csv");
+    let cells: Vec<&str> = csv.text().lines().nth(1).unwrap().split(',').collect();
+    for (cell, is_there) in
+        [("'=HYPERLINK(1)", true), ("'+1+1", true), ("-5", true), ("=HYPERLINK(1)", false), ("+1+1", false)]
+    {
+        assert_eq!(cells.contains(&cell), is_there, "{cell}: {cells:?}");
+    }
+    let json = get(0, &fixture.api, "/api/v1/jobs?id=1").json();
+    assert_eq!(json["jobs"][0]["account"], "+1+1", "JSON is not for spreadsheets");
+}
+
+fn clocks_of_agents_are_compared_with_the_collectors(environment: &TestEnvironment) {
+    let mut fixture = Fixture::new(environment);
+    let agent = |fixture: &Fixture| get(0, &fixture.api, "/api/v1/agents").json()["agents"][0].clone();
+    for ahead_us in [5_000_000_i64, -3_600_000_000] {
+        // A new session is measured at once.
+        let session = 7 + ahead_us.unsigned_abs();
+        fixture.agent = Agent::to(&environment.context, &fixture.collector, "n1", session);
+        fixture.agent.ahead_us = ahead_us;
+        fixture.agent.frame(&[], &[], &[]);
+        fixture.agent.send_from(0);
+        wait_until("the clock is measured", || {
+            fixture.agent.receive(50);
+            agent(&fixture)["clock_offset_us"].as_i64().is_some()
+        });
+        let found = agent(&fixture);
+        let [offset_us, error_us, measured_us] =
+            ["offset", "error", "measured"].map(|of| found[format!("clock_{of}_us")].as_i64().unwrap());
+        assert!((offset_us - ahead_us).abs() <= error_us && error_us < 5_000_000, "{found}");
+        assert!((now_us() - measured_us).abs() < 600_000_000, "{found}");
+    }
 }
 
 fn clients_that_disconnect_release_their_readers(environment: &TestEnvironment) {

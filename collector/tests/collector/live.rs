@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polymeter_collector::CollectorConfig;
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, Mark, MarkKind, PlanChange};
 use polymeter_proto::name::MetricName;
@@ -23,6 +24,7 @@ use crate::support::{TestEnvironment, now_us, wait_until};
 
 scenarios! {
     users_see_the_values_of_their_own_jobs,
+    values_do_not_wait_for_the_usual_commit,
     values_are_reduced_to_points_a_second,
     events_of_a_job_are_streamed_until_its_end,
     a_lost_agent_ends_its_jobs,
@@ -254,6 +256,19 @@ fn users_see_the_values_of_their_own_jobs(environment: &mut TestEnvironment) {
         Some(("end".to_owned(), json!({"reason": "stopping"}))),
         "nothing of another node"
     );
+}
+
+fn values_do_not_wait_for_the_usual_commit(environment: &mut TestEnvironment) {
+    let mut fixture = Fixture::new(environment);
+    let hour = Duration::from_secs(3600);
+    fixture.collector.reload(&CollectorConfig { commit_interval: hour, ..environment.config() });
+    let key = key(&fixture, "1");
+    let mut client = Client::open(USERS[0], &fixture.api, &target(key, ""));
+    let (at_us, shape) = (later_us(), shape(1, Some(&fixture.jobs[0])));
+    let number = fixture.agent.frame(&[(&shape, at_us, &values(30).0)], &[], &[]);
+    fixture.agent.send(number);
+    assert_eq!(client.points(3).0.len(), 3);
+    assert_eq!(rows_of(environment, key), 63, "they were committed before");
 }
 
 fn values_are_reduced_to_points_a_second(environment: &mut TestEnvironment) {

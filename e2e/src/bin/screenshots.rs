@@ -1,7 +1,7 @@
 //! Draws the pictures of the pages in the documents: runs jobs on this machine, samples them for two minutes, and takes pictures of the
 //! pages in a headless Chromium. Requires root, cgroups of both versions and Chromium.
 //!
-//! `cargo run --bin screenshots -- DIRECTORY`
+//! `cargo run --bin screenshots -- DIRECTORY [--all]`. With `--all` all pages, in both colour schemes and at two widths, for a review.
 
 #![allow(
     clippy::indexing_slicing,
@@ -10,7 +10,7 @@
     reason = "a fault ends the program"
 )]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use polymeter_e2e::browser::Browser;
@@ -24,6 +24,9 @@ use serde_json::json;
 /// A user that every Debian has, and who owns the jobs.
 const OWNER: (&str, u32) = ("daemon", 1);
 
+/// Another one, who is an administrator here.
+const ADMINISTRATOR: &str = "sys";
+
 /// The nodes, all of which are this machine.
 const NODES: [&str; 3] = ["node01", "node02", "node03"];
 
@@ -33,12 +36,38 @@ const ROUNDS: u64 = 14;
 /// A page of memory is 4 KiB.
 const PAGES_PER_MIB: u64 = 256;
 
+/// The jobs that have ended: id, name, memory in MiB, final state, and their commands.
+const ENDED: [(&str, &str, u32, &str, &[&str]); 4] = [
+    ("418186", "cfd-wing-mesh", 192, "COMPLETED", &["burn 5200", "touch 20480", "burn 1500"]),
+    ("418190", "genome-align", 1024, "COMPLETED", &["touch 5120", "burn 900", "rest 5500"]),
+    ("418197", "train-resnet", 96, "OUT_OF_MEMORY", &["burn 2500", "touch 22528", "burn 3000"]),
+    ("418203", "md-protein", 512, "TIMEOUT", &["burn 2200", "rest 2000", "burn 2800"]),
+];
+
+/// What the agents sample.
+const BASELINE: [(&str, &str); 14] = [
+    ("cpu.usage", "500ms"),
+    ("memory.*", "500ms"),
+    ("io.*", "1s"),
+    ("pids.current", "2s"),
+    ("pressure.*.total", "1s"),
+    ("node.load1", "2s"),
+    ("node.cpu.user", "1s"),
+    ("node.cpu.system", "1s"),
+    ("node.memory.total", "5s"),
+    ("node.memory.available", "1s"),
+    ("node.network.*.bytes", "1s"),
+    ("node.disk.*.sectors", "1s"),
+    ("node.pressure.cpu.some.total", "1s"),
+    ("agent.*", "5s"),
+];
+
 /// An agent with its part of a job.
 struct Node {
     agent: Agent,
     job: Job,
     workload: Workload,
-    _cgroups: TestCgroups,
+    cgroups: TestCgroups,
     _env: TestEnvironment,
 }
 
@@ -46,37 +75,17 @@ impl Node {
     fn start(name: &str, endpoint: &str, id: &str) -> Self {
         let (mut env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         name.clone_into(&mut env.node);
-        let baseline = [
-            ("cpu.usage", "500ms"),
-            ("memory.*", "500ms"),
-            ("io.*", "1s"),
-            ("pids.current", "2s"),
-            ("pressure.*.total", "1s"),
-            ("node.load1", "2s"),
-            ("agent.*", "5s"),
-        ];
-        let agent = Agent::start(
-            &env,
-            &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &baseline },
-        );
+        let plan = Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
+        let agent = Agent::start(&env, &plan);
         let (job, workload) = (cgroups.job(id), Workload::start());
         job.enter(workload.pid());
         agent.wait_until_tracked(id, &["v2/cpu.stat"]);
-        Self { agent, job, workload, _cgroups: cgroups, _env: env }
+        Self { agent, job, workload, cgroups, _env: env }
     }
 
-    fn announce(&self, facts: &[&str]) {
+    fn announce(&self, id: &str, facts: &[&str]) {
         let told = program("polymeter")
-            .args([
-                "job",
-                "start",
-                "--no-agent",
-                "--job",
-                &self.job.id,
-                "--uid",
-                &OWNER.1.to_string(),
-                "--socket",
-            ])
+            .args(["job", "start", "--no-agent", "--job", id, "--uid", &OWNER.1.to_string(), "--socket"])
             .arg(&self.agent.socket)
             .args(facts)
             .output()
@@ -104,34 +113,44 @@ impl Node {
             self.mark(name, "end");
         }
     }
+
+    /// Runs the jobs that end, one after the other.
+    fn run_others(&self) {
+        for (id, name, memory_mib, state, commands) in ENDED {
+            let (job, mut workload) = (self.cgroups.job(id), Workload::start());
+            job.enter(workload.pid());
+            self.agent.wait_until_tracked(id, &["v2/cpu.stat"]);
+            let memory = format!("{memory_mib}M");
+            let facts =
+                ["--name", name, "--queue", "normal", "--account", "physics", "--cores", "1", "--gpus", "0"];
+            self.announce(id, &[&facts[..], &["--memory", &memory, "--time-limit", "0:10:00"]].concat());
+            for command in commands {
+                workload.execute(command);
+            }
+            drop(workload);
+            drop(job);
+            self.agent.ask(&json!({"verb": "end", "job": id, "state": state}));
+        }
+    }
 }
 
 fn main() {
-    let directory = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "docs/images".to_owned()));
+    let mut arguments = std::env::args().skip(1);
+    let directory = PathBuf::from(arguments.next().unwrap_or_else(|| "docs/images".to_owned()));
     let env = TestEnvironment::new();
-    let (_collector, endpoint) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
-    println!("sampling a job on {} nodes", NODES.len());
-    let mut nodes: Vec<Node> = NODES.iter().map(|name| Node::start(name, &endpoint, "418211")).collect();
+    let config = format!("administrators = [\"{ADMINISTRATOR}\"]\n{}", api_config(&env.path("api.sock")));
+    let (_collector, endpoint) = collector_with(&env, &env.endpoint(), &config);
+    println!("sampling jobs on {} nodes", NODES.len());
+    let first = Node::start(NODES[0], &endpoint, "418211");
+    first.run_others();
+    let others = NODES[1..].iter().map(|name| Node::start(name, &endpoint, "418211"));
+    let mut nodes: Vec<Node> = std::iter::once(first).chain(others).collect();
     let list = NODES.join(",");
     for node in &nodes {
-        node.announce(&[
-            "--name",
-            "lattice-qcd-L32",
-            "--queue",
-            "normal",
-            "--account",
-            "physics",
-            "--nodes",
-            &list,
-            "--cores",
-            "3",
-            "--gpus",
-            "0",
-            "--memory",
-            "384M",
-            "--time-limit",
-            "0:30:00",
-        ]);
+        let facts =
+            ["--name", "lattice-qcd-L32", "--queue", "normal", "--account", "physics", "--nodes", &list];
+        let limits = ["--cores", "3", "--gpus", "0", "--memory", "384M", "--time-limit", "0:30:00"];
+        node.announce("418211", &[&facts[..], &limits].concat());
     }
     thread::scope(|scope| {
         for (number, node) in nodes.iter_mut().enumerate() {
@@ -139,34 +158,99 @@ fn main() {
         }
     });
     let proxy = Proxy::start(&env.path("api.sock"));
+    let mut browser = open_overview(&proxy);
+    let key = browser.eval("document.querySelector('.jobs.running tbody tr').dataset.key");
+    let job = format!("job?key={}", key.as_str().unwrap());
+    if arguments.next().as_deref() == Some("--all") {
+        take_all(&proxy, &job, &directory);
+    } else {
+        take_for_documents(&proxy, &job, &directory);
+    }
+}
+
+/// Opens the overview, and waits until the jobs are summarized and the nodes are there.
+fn open_overview(proxy: &Proxy) -> Browser {
     let mut browser = proxy.open(OWNER.0, "");
-    wait_until("the job is summarized", || {
-        browser.eval("document.querySelector('.jobs td.findings-cell:not(:empty)') !== null") == true
-    });
     browser.wait_until(&format!("Number(document.documentElement.dataset.nodes) === {}", NODES.len()));
-    let key = browser.eval("document.querySelector('.jobs tbody tr').dataset.key");
-    take(&mut browser, (1280, 560), "light", &directory.join("page-overview.png"));
-    let mut browser = proxy.open(OWNER.0, &format!("job?key={}", key.as_str().unwrap()));
-    browser.wait_until("document.documentElement.dataset.complete");
-    browser.resize(1280, 1500);
-    browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) >= 4");
-    take(&mut browser, (1280, 1180), "light", &directory.join("page-job.png"));
-    take(&mut browser, (1280, 1180), "dark", &directory.join("page-job-dark.png"));
+    browser.wait_until(
+        "[...document.querySelectorAll('.jobs td.findings-cell')].every((cell) => cell.textContent)",
+    );
+    browser
+}
+
+/// Opens a page, and waits for its contents.
+fn open(proxy: &Proxy, page: &str) -> Browser {
+    if page.is_empty() {
+        return open_overview(proxy);
+    }
+    if page.starts_with("job") {
+        let mut browser = proxy.open(OWNER.0, page);
+        browser.wait_until("document.documentElement.dataset.complete");
+        browser.resize(1280, 1500);
+        browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) >= 4");
+        return browser;
+    }
+    let mut browser = proxy.open(ADMINISTRATOR, page);
+    if page.starts_with("node") {
+        browser.resize(1280, 1500);
+        browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) >= 4");
+    } else {
+        // The clocks of all agents are measured.
+        wait_until("the clocks are measured", || {
+            browser.open_url(&proxy.url(page));
+            browser.wait_until("document.querySelectorAll('.agents tbody tr').length === 3");
+            browser.eval("[...document.querySelectorAll('.agents tbody tr')].every((row) => row.textContent.includes('±'))") == true
+        });
+    }
+    browser
+}
+
+/// Takes the pictures in the documents.
+fn take_for_documents(proxy: &Proxy, job: &str, directory: &Path) {
+    let picture = |name: &str| directory.join(format!("page-{name}.png"));
+    take(&mut open(proxy, ""), (1280, 640), "light", &picture("overview"));
+    let mut browser = open(proxy, job);
+    take(&mut browser, (1280, 1180), "light", &picture("job"));
+    take(&mut browser, (1280, 1180), "dark", &picture("job-dark"));
     browser.eval("document.querySelector('#charts').scrollIntoView()");
-    take(&mut browser, (360, 740), "dark", &directory.join("page-job-narrow.png"));
+    take(&mut browser, (360, 740), "dark", &picture("job-narrow"));
     browser.resize(1280, 900);
     browser.eval("document.querySelector('#sampling').scrollIntoView()");
-    take(&mut browser, (1280, 620), "light", &directory.join("page-sampling.png"));
+    take(&mut browser, (1280, 620), "light", &picture("sampling"));
+    let mut browser = open(proxy, "node?name=node01");
+    browser.eval("document.querySelector('#node-charts').scrollIntoView()");
+    take(&mut browser, (1280, 900), "light", &picture("node"));
+    take(&mut open(proxy, "status"), (1280, 620), "light", &picture("measurement"));
+}
+
+/// Takes pictures of all pages in full length, in both schemes and at two widths, for a review.
+fn take_all(proxy: &Proxy, job: &str, directory: &Path) {
+    for (name, page) in [("overview", ""), ("job", job), ("node", "node?name=node01"), ("status", "status")] {
+        let mut browser = open(proxy, page);
+        for scheme in ["light", "dark"] {
+            for width in [1280, 360] {
+                browser.resize(width, 900);
+                browser.eval("new Promise((drawn) => setTimeout(drawn, 400))");
+                let height = browser.eval("Math.min(document.documentElement.scrollHeight, 6000)");
+                let height = u32::try_from(height.as_u64().unwrap()).unwrap();
+                take(
+                    &mut browser,
+                    (width, height),
+                    scheme,
+                    &directory.join(format!("{name}-{width}-{scheme}.png")),
+                );
+            }
+        }
+    }
 }
 
 /// Writes a picture of the window.
-fn take(browser: &mut Browser, (width, height): (u32, u32), scheme: &str, path: &std::path::Path) {
-    let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-    browser.call("Emulation.setEmulatedMedia", json!({"features": features}));
+fn take(browser: &mut Browser, (width, height): (u32, u32), scheme: &str, path: &Path) {
+    browser.set_media(&[("prefers-color-scheme", scheme)]);
     browser.resize(width, height);
     browser.wait_until(&format!("innerWidth === {width}"));
     // Two frames: charts follow the size of their place.
-    browser.eval("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn, 300))))");
+    browser.eval("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn, 900))))");
     let picture = browser.picture();
     std::fs::write(path, &picture).unwrap();
     println!("{}: {} kB", path.display(), picture.len() / 1000);

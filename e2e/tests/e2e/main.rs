@@ -49,9 +49,12 @@ mod sampling;
 mod security;
 mod service_user;
 mod site;
+mod site_accessibility;
+mod site_health;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
+mod slurm_pages;
 mod spool;
 mod step_counters;
 mod step_leases;
@@ -99,9 +102,12 @@ fn main() -> std::process::ExitCode {
         security::TESTS,
         service_user::TESTS,
         site::TESTS,
+        site_accessibility::TESTS,
+        site_health::TESTS,
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,
+        slurm_pages::TESTS,
         spool::TESTS,
         step_counters::TESTS,
         step_leases::TESTS,

@@ -20,28 +20,42 @@ tests![
 ];
 
 /// Users that every Debian has, with their numeric ids.
-const OWNER: (&str, u32) = ("daemon", 1);
+pub(crate) const OWNER: (&str, u32) = ("daemon", 1);
 const OTHER: (&str, u32) = ("bin", 2);
+
+/// A user whom the collector knows as an administrator.
+pub(crate) const ADMINISTRATOR: &str = "sys";
 
 const HOSTILE: &str = "</script><img src=x onerror=\"document.title='hacked'\"><b>&amp; שלום 🦀";
 
+/// Returns the configuration of a collector with an administrator and pages.
+fn config(env: &TestEnvironment) -> String {
+    format!("administrators = [\"{ADMINISTRATOR}\"]\n{}", api_config(&env.path("api.sock")))
+}
+
 /// A collector with pages, an agent, and two running jobs: `x` of the owner, `y` of the other user.
-struct Site {
+pub(crate) struct Site {
     // The daemons end before the directory that they write to.
-    agent: Agent,
+    pub(crate) agent: Agent,
     _collector: Daemon,
     _jobs: [(Job, Sleeper); 2],
     _cgroups: TestCgroups,
-    proxy: Proxy,
-    env: TestEnvironment,
+    pub(crate) proxy: Proxy,
+    pub(crate) env: TestEnvironment,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Self::with_baseline(&[])
+    }
+
+    /// Starts an agent that samples more than the metrics of jobs.
+    pub(crate) fn with_baseline(more: &[(&str, &str)]) -> Self {
         require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Chromium]);
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &api_config(&env.path("api.sock")));
-        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("memory.current", "100ms")];
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &config(&env));
+        let usual = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("memory.current", "100ms")];
+        let baseline = [&usual[..], more].concat();
         let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
         let jobs = [("x", OWNER), ("y", OTHER)].map(|(id, (_, uid))| {
             let (job, sleeper) = (cgroups.job(id), Sleeper::start());
@@ -74,7 +88,7 @@ impl Site {
         series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
     }
 
-    fn key(&self, id: &str) -> i64 {
+    pub(crate) fn key(&self, id: &str) -> i64 {
         stored::job(&mut self.env.reader(), id).unwrap().job_key
     }
 
@@ -87,7 +101,7 @@ impl Site {
 }
 
 /// Fails if the browser has complained, or has asked for anything from elsewhere.
-fn assert_calm(proxy: &Proxy, browser: &mut Browser) {
+pub(crate) fn assert_calm(proxy: &Proxy, browser: &mut Browser) {
     assert_eq!(browser.complaints(), Vec::<String>::new());
     proxy.assert_own_requests(browser);
 }
@@ -126,7 +140,7 @@ fn zoom_loads_finer_values() {
     let range = "document.querySelector('.range').textContent";
     assert_eq!(browser.eval(range), "");
     let loads = |browser: &mut Browser| -> usize {
-        browser.requests().iter().filter(|url| url.contains("/samples?") && url.contains("from_us=")).count()
+        browser.requests().iter().filter(|url| url.contains("/course?") && url.contains("from_us=")).count()
     };
     assert_eq!(loads(&mut browser), 0, "the whole time needs no bounds");
     let drawn = "document.querySelector('.uplot canvas').toDataURL()";
@@ -207,14 +221,19 @@ fn proxy_only(site: &Site, browser: &mut Browser) {
 }
 
 /// A collector whose store has one ended job with two nodes, and names that users chose.
-struct Ended {
+pub(crate) struct Ended {
     _collector: Daemon,
-    proxy: Proxy,
+    pub(crate) proxy: Proxy,
     env: TestEnvironment,
 }
 
 impl Ended {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
+        Self::with(name, |_| {})
+    }
+
+    /// Changes the store before the collector opens it.
+    pub(crate) fn with(name: &str, change: impl FnOnce(&rusqlite::Connection)) -> Self {
         require(&[Need::Root, Need::Chromium]);
         let env = TestEnvironment::new();
         let ran = program("polymeter")
@@ -242,9 +261,10 @@ impl Ended {
                  display_id = '{quoted}', owner = 'daemon', owner_uid = 1, nodes = NULL;"
             ))
             .unwrap();
+        change(&store);
         drop(store);
         let control = format!("control_socket = \"{}\"\n", env.path("control.sock").display());
-        let more = format!("{control}{}", api_config(&env.path("api.sock")));
+        let more = format!("{control}{}", config(&env));
         let (collector, _) = collector_with(&env, &env.endpoint(), &more);
         Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), env }
     }
@@ -257,7 +277,7 @@ impl Ended {
     }
 
     /// Returns the paths of all pages.
-    fn pages(&self) -> Vec<String> {
+    pub(crate) fn pages(&self) -> Vec<String> {
         let job = format!("job?key={}", self.key().as_str().unwrap());
         vec![String::new(), job, "node?name=other".to_owned(), "status".to_owned()]
     }

@@ -2,13 +2,12 @@
 //! stored, however the job ends, and so is the prolog's data.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
 use polymeter_e2e::cgroup;
 use polymeter_e2e::daemons::{Daemon, collector_with};
-use polymeter_e2e::slurm::{Cluster, USER};
+use polymeter_e2e::slurm::{Cluster, USER, agent_config};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, now_us, require, wait_until};
@@ -42,13 +41,7 @@ impl Fixture {
         let socket = env.path("control.sock");
         let control = format!("control_socket = \"{}\"\n", socket.display());
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &control);
-        let configure = |node: &str, _: &Path| {
-            let mut text =
-                format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush_interval = \"50ms\"\n");
-            // Both nodes run on this machine, each with its own cgroups.
-            write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
-            text
-        };
+        let configure = |node: &str, _: &Path| agent_config(node, &endpoint, BASELINE);
         Self { cluster: Cluster::start(&socket, configure), collector, env }
     }
 

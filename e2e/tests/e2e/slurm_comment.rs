@@ -3,14 +3,13 @@
 //! The cluster has no slurmdbd, and sacctmgr of Debian's Slurm 22.05 would write the summary in lower case. So sacctmgr and sacct are
 //! stand-ins that keep comments in files; squeue and slurmctld are Slurm's.
 
-use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use polymeter_e2e::daemons::collector_with;
-use polymeter_e2e::slurm::Cluster;
+use polymeter_e2e::slurm::{Cluster, agent_config};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, require, stored, wait_until};
 use serde_json::Value;
@@ -76,11 +75,7 @@ fn the_summary_of_each_job_is_in_slurms_comment() {
         command.display()
     );
     let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
-    let configure = |node: &str, _: &Path| {
-        let mut text = format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush_interval = \"50ms\"\n");
-        write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
-        text
-    };
+    let configure = |node: &str, _: &Path| agent_config(node, &endpoint, BASELINE);
     let cluster = Cluster::start(&socket, configure);
     // The environment of the command has no SLURM_CONF, which Slurm needs where slurm.conf is not in /etc/slurm.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm/admin-comment.sh");

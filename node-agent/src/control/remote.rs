@@ -136,7 +136,10 @@ mod tests {
     #[test]
     fn executes_remote_verbs_only() {
         let remote = VERBS.iter().filter(|verb| validated(verb.example, 0).is_ok());
-        assert_eq!(remote.map(|verb| verb.name).collect::<Vec<_>>(), ["plan", "set", "reset", "mark"]);
+        assert_eq!(
+            remote.map(|verb| verb.name).collect::<Vec<_>>(),
+            ["plan", "set", "reset", "mark", "time"]
+        );
         for verb in VERBS.iter().filter(|verb| verb.remote == Remote::Refused) {
             assert_eq!(validated(verb.example, 0), Err("forbidden".into()), "{}", verb.name);
         }

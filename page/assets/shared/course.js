@@ -72,7 +72,7 @@ export function chartFigure(data, axis, chart) {
         plot?.destroy();
         axis.plots.delete(plot);
         const paint = colours();
-        const options = baseOptions(data, axis, { width: plotWidth(place), height: isPrinting || onPaper.matches ? PAPER_HEIGHT : CHART_HEIGHT });
+        const options = baseOptions(data, axis, { width: plotWidth(place), height: isPrinting() || onPaper.matches ? PAPER_HEIGHT : CHART_HEIGHT });
         const edge = { stroke: data.is_of_one_node ? "transparent" : paint.low, width: 1, points: { show: false } };
         // Points that are few are shown: alone between gaps they have no line.
         const isPoint = (drawn, _, first, last) => (course.isRaw ? (last - first) * 10 < drawn.bbox.width / devicePixelRatio : course.times.length === 1);

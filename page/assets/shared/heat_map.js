@@ -63,6 +63,7 @@ export function heatFigure(data, axis) {
         const [low, high] = extent();
         const stops = [0, 0.25, 0.5, 0.75, 1];
         const gradient = element("canvas", { width: 256, height: 1, className: "gradient" });
+        gradient.setAttribute("aria-hidden", "true");
         const ctx = gradient.getContext("2d");
         for (let left = 0; left < 256; left += 1) {
             ctx.fillStyle = viridis(left / 255);
@@ -74,7 +75,7 @@ export function heatFigure(data, axis) {
         legend.replaceChildren(gradient, element("div", { className: "stops" }, ...ticks),
             element("p", { className: "remark" }, `Without colour: no samples.${grouped}`));
         place.setAttribute("aria-label",
-            `${summaryText(data, chart)}, by node and time.${grouped} Keys: arrows select a node and a time, + and - zoom, 0 shows all. The table of nodes has the figures.`);
+            `${summaryText(data, chart)}, by node and time.${grouped} Keys: arrows select a node and a time, + and - zoom, 0 shows all. The tables have the figures.`);
     };
     const describe = (position, seconds) => {
         const row = order[position];

@@ -76,6 +76,11 @@ export function valueText(unit, value) {
         case "cores": return plainNumber(value);
         case "percent": return `${threeDigits(value)} %`;
         case "s/s": return `${threeDigits(value * 100)} %`;
+        case "watts": return withPrefix(value, 1000, ["", "k", "M"], "W");
+        case "hertz": return withPrefix(value, 1000, ["", "k", "M", "G"], "Hz");
+        case "volts": return `${threeDigits(value)} V`;
+        case "amperes": return `${threeDigits(value)} A`;
+        case "rpm": return `${plainNumber(value)} rpm`;
         case "celsius": return `${threeDigits(value)} °C`;
         case "nanoseconds": return duration(value / 1e9);
         default: return plainNumber(value);
@@ -89,7 +94,7 @@ export function tickText(unit, value) {
 
 /** Returns the unit as it is shown in a title. */
 export function unitText(unit) {
-    const shown = { "s/s": "% of the time", "percent": "%", "celsius": "°C", "count": "", "labelled": "", "nanoseconds": "time" };
+    const shown = { "s/s": "% of the time", "percent": "%", "celsius": "°C", "watts": "W", "hertz": "Hz", "volts": "V", "amperes": "A", "count": "", "labelled": "", "nanoseconds": "time" };
     return unit in shown ? shown[unit] : unit;
 }
 

@@ -2,16 +2,21 @@
 
 export const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 export const onPaper = matchMedia("print");
-export let isPrinting = false;
+let printing = false;
 
 /** States whether the page is drawn for paper, whatever the medium. */
-export function setPrinting(printing) {
-    isPrinting = printing;
+export function setPrinting(isPaper) {
+    printing = isPaper;
+}
+
+/** Returns true if the page is drawn for paper, whatever the medium. */
+export function isPrinting() {
+    return printing;
 }
 
 /** Returns the colours that apply now. */
 export function colours() {
-    const dark = prefersDark.matches && !onPaper.matches && !isPrinting;
+    const dark = prefersDark.matches && !onPaper.matches && !printing;
     return dark
         ? { text: "#aeb8c2", grid: "#2b333b", line: "#6cb2eb", range: "rgba(108,178,235,0.24)", low: "#4f7fa8", mark: "#e3a04f", missing: "#1b2127", ink: "#e6ebf0" }
         : { text: "#52606d", grid: "#e4e9ee", line: "#0b62a4", range: "rgba(11,98,164,0.18)", low: "#7fa9cb", mark: "#b35900", missing: "#f1f3f5", ink: "#1c2733" };
@@ -22,7 +27,7 @@ const PAPER_WIDTH = 670;
 
 /** Returns the width of a chart in its place. */
 export function plotWidth(place) {
-    const isPaper = isPrinting || onPaper.matches;
+    const isPaper = printing || onPaper.matches;
     return Math.max(isPaper ? Math.min(place.clientWidth, PAPER_WIDTH) : place.clientWidth, 200);
 }
 

@@ -52,6 +52,20 @@ export function addColumns(sum, columns, factor) {
     });
 }
 
+/** Replaces the values of a sum by those of columns where these are higher. */
+export function keepHighest(sum, columns) {
+    sum.forEach((line, number) => {
+        columns[number].forEach((value, part) => {
+            if (value !== null && (line[part] === null || value > line[part])) line[part] = value;
+        });
+    });
+}
+
+/** Removes the parts of a difference in which nothing is there to subtract from. */
+export function keepWhere(sum, isThere) {
+    for (const line of sum) isThere.forEach((there, part) => { if (!there) line[part] = null; });
+}
+
 const known = (values) => values.filter((value) => value !== null);
 
 function median(sorted) {

@@ -42,6 +42,7 @@ export function notice(key, text) {
 /** Runs a page, and shows the error that ends it. */
 export function run(page) {
     page().catch((error) => {
+        if (!main.querySelector("h1")) main.append(element("h1", {}, error.status === 404 ? "Not found" : "Error"));
         notice("failed", `The page cannot be shown: ${error.message}`);
         document.documentElement.dataset.ready = "failed";
         if (!error.status) throw error;

@@ -2,17 +2,17 @@
 
 import { element } from "../shared/text.js";
 import { get } from "./api.js";
+import { subjectCharts } from "./charts.js";
 import { completenessSection } from "./completeness.js";
+import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
 import { isComplete, isReady, notice, openPage, run } from "./frame.js";
-import { jobCharts } from "./job_charts.js";
 import { jobHead } from "./job_head.js";
-import { quantitiesOf } from "./job_quantities.js";
 import { follow } from "./live.js";
 import { liveValues } from "./live_values.js";
 import { bandsOf } from "./marks.js";
 import { meterList } from "./meters.js";
-import { quantityTable } from "./quantity_table.js";
+import { quantitiesOfMetrics } from "./metric_quantities.js";
 import { repeat } from "./repeat.js";
 import { samplingSection } from "./sampling.js";
 
@@ -23,16 +23,20 @@ const SUMMARY_S = 30;
 const WITH_STREAM_S = 60;
 
 /** Draws the values of the job's stream, and tells what else has changed. Returns true from `isConnected` while they arrive. */
-function followValues(job, series, charts, changed) {
+function followValues(job, charts, changed) {
     const values = liveValues();
-    const metrics = () => {
-        const ids = new Set(charts.chosen().flatMap((chart) => [...chart.factors.keys()]));
-        return [...new Set(series.filter(({ id }) => ids.has(id)).map(({ metric }) => metric))];
-    };
+    const metrics = () => [...new Set(charts.chosen().flatMap(({ terms }) => terms.map(({ metric }) => metric)))];
     let isFirst = true;
+    let drawing = null;
+    let latest_us = 0;
+    // The values of many nodes come in several events.
+    const draw = (time_us) => {
+        latest_us = time_us;
+        drawing ??= requestAnimationFrame(() => { drawing = null; charts.extend(values, latest_us); });
+    };
     const stream = follow(job, metrics, ({ name, data }) => {
         if (name === "series") values.describe(data.series);
-        else if (name === "values") charts.extend(values, values.add(data));
+        else if (name === "values") draw(values.add(data));
         else if (name !== "job") changed(name, data);
         // What was missed between two streams is in the store.
         else if (!isFirst) charts.update();
@@ -64,24 +68,19 @@ function summarySections(job) {
 }
 
 run(async () => {
-    const { main, user } = await openPage();
     const key = new URLSearchParams(location.search).get("key") ?? "";
     if (!/^\d+$/.test(key)) throw new Error("the address has no key of a job");
-    const [job, { series }] = await Promise.all([get(`jobs/${key}`), get(`jobs/${key}/series`)]);
+    // The user is asked for a token at most once, for all of them.
+    const [{ main, user }, job, { metrics }] = await Promise.all([openPage(), get(`jobs/${key}`), get(`jobs/${key}/metrics`)]);
     const isRunning = job.ended_us === null;
     const head = jobHead(job);
     const { meters, findings, data, load: loadSummary } = summarySections(job);
-    const nodes = [...new Set([...job.nodes, ...series.map((one) => one.node)])].sort();
-    const quantities = quantitiesOf(series);
-    const charts = quantities.length > 0 ? jobCharts(job, quantities, nodes) : null;
+    const nodes = job.nodes.toSorted();
+    const quantities = quantitiesOfMetrics(metrics);
+    const charts = quantities.length > 0 ? subjectCharts(jobSubject(job), quantities, nodes) : null;
     const sampling = samplingSection(job, user.scope !== "read");
     const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
     main.append(head, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
-    if (charts) {
-        const figures = quantityTable(charts);
-        charts.append(figures);
-        charts.axis.listeners.push(figures.show);
-    }
     main.append(sampling, data);
     await charts?.begin();
     isReady();
@@ -90,13 +89,13 @@ run(async () => {
         const { marks } = await get(`jobs/${key}/marks`);
         charts?.mark(bandsOf(marks, job.started_us, charts.data.span_s));
     };
-    sampling.describe(series);
+    sampling.describe(metrics);
     const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);
     await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails) : loadDetails()]);
     isComplete();
     if (!isRunning) return;
     const hasEnded = () => notice("ended", "The job has ended. Load the page anew for its final state.");
-    const stream = charts && followValues(job, series, charts, (name, event) => {
+    const stream = charts && followValues(job, charts, (name, event) => {
         if (name === "plan") sampling.load();
         if (name === "mark") loadMarks();
         if (name === "end" && event.reason === "ended") hasEnded();
@@ -107,7 +106,7 @@ run(async () => {
         head.show(now);
         if (now.ended_us !== null) return hasEnded();
         if (!charts) {
-            if ((await get(`jobs/${key}/series`)).series.length > 0) location.reload();
+            if ((await get(`jobs/${key}/metrics`)).metrics.length > 0) location.reload();
             return null;
         }
         return stream.isConnected() ? null : Promise.all([charts.update(), loadMarks()]);

@@ -1,4 +1,4 @@
-// The quantities of a job that are drawn, and the series from which they are computed.
+// The quantities of a job or a node that are drawn, and the series from which they are computed.
 
 import { unitText } from "../shared/text.js";
 import { QUANTITIES } from "./quantities.js";
@@ -20,26 +20,40 @@ function seriesByMetric(all) {
     return found;
 }
 
-function quantity(base, terms) {
+function quantity(base, terms, choice = {}) {
     const first = terms[0].series[0];
-    const unit = first.rate_unit ?? first.unit;
+    const unit = choice.unit ?? first.rate_unit ?? first.unit;
     const factors = new Map();
     for (const { series, factor } of terms) for (const one of series) factors.set(one.id, factor);
-    return { ...base, unit, unitText: unitText(unit), factors, isMean: MEANS.includes(unit) };
+    return { ...base, unit, unitText: unitText(unit), factors, isMean: MEANS.includes(unit), isHighest: choice.isHighest === true };
 }
 
-/** Returns the quantities of a job: the important ones, then all other metrics by name. */
-export function quantitiesOf(all) {
+/** Returns the terms of the first choice of which there are series, with the choice. */
+function termsOf(choices, found) {
+    for (const choice of choices) {
+        if (![choice.metric, ...(choice.needs ?? [])].every((metric) => found.has(metric))) continue;
+        const factor = choice.factor ?? 1;
+        const terms = [[[choice.metric, ...choice.plus], factor], [choice.minus, -factor]].flatMap(([metrics, sign]) =>
+            metrics.filter((metric) => found.has(metric))
+                .map((metric) => ({ series: found.get(metric).filter(choice.isCounted ?? (() => true)), factor: sign })));
+        if (terms[0].series.length > 0) return { choice, terms };
+    }
+    return null;
+}
+
+/**
+ * Returns the quantities of series: those of `wanted` first, then all other metrics by name. They are those of a job without `wanted`.
+ */
+export function quantitiesOf(all, wanted = QUANTITIES) {
     const found = seriesByMetric(all);
     const drawn = new Set();
     const quantities = [];
-    for (const { id, choices } of QUANTITIES) {
-        const choice = choices.find(({ metric }) => found.has(metric));
-        if (!choice) continue;
-        const terms = [[[choice.metric, ...choice.plus], 1], [choice.minus, -1]].flatMap(([metrics, factor]) =>
-            metrics.filter((metric) => found.has(metric)).map((metric) => ({ series: found.get(metric), factor })));
-        if (choice.plus.length + choice.minus.length === 0) drawn.add(choice.metric);
-        quantities.push(quantity({ id, title: choice.title, is_main: true }, terms));
+    for (const { id, choices } of wanted) {
+        const known = termsOf(choices, found);
+        if (!known) continue;
+        const { choice, terms } = known;
+        if (terms.length === 1 && terms[0].series.length === found.get(choice.metric).length && !choice.isHighest) drawn.add(choice.metric);
+        quantities.push(quantity({ id, title: choice.title, is_main: true }, terms, choice));
     }
     for (const metric of [...found.keys()].filter((name) => !drawn.has(name)).sort()) {
         quantities.push(quantity({ id: `metric:${metric}`, title: metric, is_main: false }, [{ series: found.get(metric), factor: 1 }]));

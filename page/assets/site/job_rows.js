@@ -14,9 +14,10 @@ const COLUMNS = [
 /** Creates a section with a table of jobs. */
 export function jobTable(id, title) {
     const rows = new Map();
-    const body = element("tbody");
-    const head = element("tr", {}, ...COLUMNS.map(([name, kind]) => element("th", { scope: "col", className: kind }, name)));
-    const table = element("table", { className: `jobs ${id}` }, element("thead", {}, head), body);
+    // Narrow pages lay the rows out as blocks, which are no longer a table unless they have its roles.
+    const body = element("tbody", { role: "rowgroup" });
+    const head = element("tr", { role: "row" }, ...COLUMNS.map(([name, kind]) => element("th", { scope: "col", className: kind, role: "columnheader" }, name)));
+    const table = element("table", { className: `jobs ${id}`, role: "table" }, element("thead", { role: "rowgroup" }, head), body);
     const empty = element("p", { className: "soft", hidden: true }, "None.");
     const place = element("section", {}, element("h2", { id }, title), element("div", { className: "scroll" }, table), empty);
     place.setAttribute("aria-labelledby", id);
@@ -57,13 +58,13 @@ function jobRow(first) {
     const link = element("a", { href: `job?key=${first.key}` }, element("bdi", {}, idText(first)));
     const name = element("bdi", { className: "job-name" });
     const cells = COLUMNS.slice(1).map(([label, kind]) => {
-        const cell = element("td", { className: kind });
+        const cell = element("td", { className: kind, role: "cell" });
         // Narrow pages have no head of the table.
         cell.dataset.label = label;
         return cell;
     });
     const [user, queue, account, nodes, started, elapsed, state, cpu, memory, gpu, findings] = cells;
-    const row = { element: element("tr", {}, element("th", { scope: "row" }, link, name), ...cells), isSummarized: false };
+    const row = { element: element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, link, name), ...cells), isSummarized: false };
     row.element.dataset.key = String(first.key);
     let job = first;
 

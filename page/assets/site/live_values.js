@@ -7,13 +7,21 @@ const USUAL_PERIOD_US = 1e6;
 /** Time for which a value may be under way, in microseconds. */
 const DELAY_US = 3e6;
 
+const keyOf = (metric, level) => `${metric} ${level ?? ""}`;
+
 /** Creates the collection of newest values. */
 export function liveValues() {
     const series = new Map();
+    const byMetric = new Map();
     const newest = new Map();
     let latest_us = 0;
     return {
-        describe: (list) => list.forEach((one) => series.set(one.id, one)),
+        describe: (list) => list.forEach((one) => {
+            const key = keyOf(one.metric, one.labels.task ? "task" : one.labels.step ? "step" : null);
+            if (!byMetric.has(key)) byMetric.set(key, new Set());
+            byMetric.get(key).add(one.id);
+            series.set(one.id, one);
+        }),
         /** Adds the columns of an event, and returns the time of the newest value. */
         add: ({ id, time_us, value, min, mean, max }) => {
             id.forEach((of, row) => {
@@ -27,13 +35,15 @@ export function liveValues() {
         /** Returns min, mean and max of a quantity on each node; null where no value is recent. */
         at: (quantity, nodes) => {
             const sums = new Map(nodes.map((node) => [node, { values: [null, null, null], count: 0 }]));
-            for (const [id, factor] of quantity.factors) {
-                const of = series.get(id);
-                const last = newest.get(id);
-                const sum = sums.get(of?.node);
-                if (!last || !sum || latest_us - last.time_us > PERIODS * (of.period_us ?? USUAL_PERIOD_US) + DELAY_US) continue;
-                sum.count += 1;
-                sum.values = sum.values.map((value, line) => (value ?? 0) + factor * last.values[factor < 0 ? 2 - line : line]);
+            for (const { metric, level, factor } of quantity.terms) {
+                for (const id of byMetric.get(keyOf(metric, level)) ?? []) {
+                    const of = series.get(id);
+                    const last = newest.get(id);
+                    const sum = sums.get(of.node);
+                    if (!last || !sum || latest_us - last.time_us > PERIODS * (of.period_us ?? USUAL_PERIOD_US) + DELAY_US) continue;
+                    sum.count += 1;
+                    sum.values = sum.values.map((value, line) => (value ?? 0) + factor * last.values[factor < 0 ? 2 - line : line]);
+                }
             }
             return nodes.map((node) => {
                 const { values, count } = sums.get(node);

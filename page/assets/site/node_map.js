@@ -15,6 +15,7 @@ export function nodeMap() {
     const low = element("span");
     const high = element("span");
     const gradient = element("canvas", { width: 64, height: 1, className: "gradient" });
+    gradient.setAttribute("aria-hidden", "true");
     const ctx = gradient.getContext("2d");
     for (let left = 0; left < 64; left += 1) {
         ctx.fillStyle = viridis(left / 63);

@@ -3,7 +3,7 @@
 import { element } from "../shared/text.js";
 import { get } from "./api.js";
 import { metricTable } from "./metric_table.js";
-import { rowsOfChanges, rowsOfPlan, unavailableOf } from "./plan_rows.js";
+import { rowsOf } from "./plan_rows.js";
 import { rateControl } from "./rate_control.js";
 
 /** Creates the section. */
@@ -16,26 +16,22 @@ export function samplingSection(job, mayControl) {
     place.setAttribute("aria-labelledby", "sampling");
     if (control) place.append(control);
     place.append(table, remark);
-    let series = [];
+    let metrics = [];
 
     const lines = (texts) => texts.map((text) => element("p", { className: "remark" }, text));
     place.load = async () => {
-        if (!isRunning) {
-            table.show(rowsOfChanges((await get(`jobs/${job.key}/plan-changes`)).plan_changes, series));
-            return;
-        }
         try {
-            const answer = await get(`jobs/${job.key}/plan`);
-            const silent = answer.nodes.filter(({ answer: of }) => !of).map(({ node }) => node);
-            table.show(rowsOfPlan(answer, series));
-            remark.replaceChildren(...lines(unavailableOf(answer).slice(0, 20).map((text) => `Not available: ${text}`)),
-                ...lines(silent.length > 0 ? [`No answer from ${silent.join(", ")}.`] : []));
+            const answer = await get(`jobs/${job.key}/sampling`);
+            table.show(rowsOf(answer, metrics));
+            const others = answer.silent - answer.silent_nodes.length;
+            const silent = `No answer from ${answer.silent_nodes.join(", ")}${others > 0 ? ` and ${others} more` : ""}.`;
+            remark.replaceChildren(...lines(answer.unavailable.map((text) => `Not available: ${text}`)), ...lines(answer.silent > 0 ? [silent] : []));
         } catch (error) {
             // The plan of a job whose agents are not connected is unknown.
             remark.replaceChildren(...lines([`The present plan is unknown: ${error.message}.`]));
         }
     };
-    /** Sets the series of the job, from which the cost of its metrics follows. */
-    place.describe = (all) => { series = all; };
+    /** Sets the metrics of the job, with the numbers of their series, from which their cost follows. */
+    place.describe = (all) => { metrics = all; };
     return place;
 }

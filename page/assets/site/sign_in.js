@@ -9,7 +9,8 @@ export function askForToken(place, reason) {
         const field = element("input", { type: "password", id: "token", required: true, autocomplete: "off", spellcheck: false });
         const refused = hasToken() ? "The token is not accepted: " : "";
         const form = element("form", { className: "sign-in" },
-            element("h2", {}, "Sign in"),
+            // Before the contents of the page it is the only heading.
+            element(document.querySelector("h1") ? "h2" : "h1", {}, "Sign in"),
             element("p", { id: "sign-in-reason" }, `${refused}${reason}`),
             element("label", { htmlFor: "token" }, "Token"),
             element("div", { className: "controls" }, field, element("button", { type: "submit" }, "Sign in")),

@@ -1,6 +1,8 @@
 // The health of the measurement: the collector, its agents, and the completeness of the samples of running jobs.
 
-import { dateText, duration, element, plainNumber, threeDigits } from "../shared/text.js";
+import { duration, element, plainNumber, threeDigits } from "../shared/text.js";
+import { countText, levelOfCount } from "./agent_health.js";
+import { agentTable } from "./agent_table.js";
 import { get, send } from "./api.js";
 import { isReady, openPage, run } from "./frame.js";
 import { elapsedS, idText } from "./job_text.js";
@@ -9,25 +11,14 @@ import { summaryOf } from "./summaries.js";
 
 const REFRESH_S = 15;
 const JOBS_MAX = 50;
-const AGENTS_MAX = 1000;
-
-/** A delay that buffers do not explain: a clock is behind, or the connection is interrupted. */
-const DELAY_MAX_S = 60;
-
-/** The share of samples above which a count is marked: a remark, and a fault. */
-const SHARES = [0.001, 0.01];
 
 function headOf(names) {
     return element("thead", {}, element("tr", {}, ...names.map((name, column) =>
         element("th", { scope: "col", className: column > 1 ? "number" : "" }, name))));
 }
 
-/** Returns a cell with a count, and its share of all samples. */
 function countCell(count, due) {
-    const share = due > 0 ? count / due : 0;
-    const level = share >= SHARES[1] ? "critical" : share >= SHARES[0] ? "warning" : "";
-    const text = count === 0 ? "0" : `${plainNumber(count)} (${threeDigits(share * 100)} %)`;
-    return element("td", { className: `number level-cell ${level}` }, text);
+    return element("td", { className: `number level-cell ${levelOfCount(count, due)}` }, countText(count, due));
 }
 
 function jobRow(job, summary) {
@@ -48,60 +39,40 @@ function failedRow(job, error) {
 
 const JOB_HEAD = ["Job", "Elapsed", "Due", "Late", "Missed", "Lost", "Clock out of range", "Unknown fate", "Cost, highest node"];
 
-/** Returns what is known about the connection of an agent. */
-function connectionText(agent) {
-    if (agent.ended_us !== null) return `ended: ${agent.end_reason ?? "reason unknown"}`;
-    return agent.is_connected ? "connected" : `not connected since ${dateText(agent.last_seen_us / 1e6)}`;
-}
-
-/** Returns a cell with the delay of the newest sample. A clock that is ahead makes it negative. */
-function delayCell(agent) {
-    const delay_s = agent.delay_us === null ? null : agent.delay_us / 1e6;
-    const isWrong = delay_s !== null && (delay_s < 0 || delay_s > DELAY_MAX_S);
-    return element("td", { className: `number level-cell ${isWrong ? "warning" : ""}` }, delay_s === null ? "–" : duration(delay_s));
-}
-
-const AGENT_HEAD = ["Node", "Agent", "Version", "Session since", "Delay and clock", "Due", "Late", "Missed", "Lost"];
-
-function agentRow(agent) {
-    return element("tr", {}, element("th", { scope: "row" }, element("a", { href: `node?name=${encodeURIComponent(agent.node)}` }, element("bdi", {}, agent.node))),
-        element("td", {}, connectionText(agent)), element("td", { className: "number" }, element("bdi", {}, agent.version)),
-        element("td", { className: "number" }, dateText(agent.started_us / 1e6)), delayCell(agent), element("td", { className: "number" }, plainNumber(agent.due)),
-        ...[agent.late, agent.missed, agent.lost].map((count) => countCell(count, agent.due)));
-}
-
 function table(caption, head, rows) {
     if (rows.length === 0) return element("p", { className: "soft" }, "None.");
     return element("div", { className: "scroll" }, element("table", {}, element("caption", { className: "unseen" }, caption), head, element("tbody", {}, ...rows)));
 }
 
-function section(id, title, ...children) {
-    const made = element("section", {}, element("h2", { id }, title), ...children);
-    made.setAttribute("aria-labelledby", id);
-    return made;
+function section(id, title, ...contents) {
+    const place = element("section", {}, element("h2", { id }, title), ...contents);
+    place.setAttribute("aria-labelledby", id);
+    return place;
 }
 
 run(async () => {
-    const { main } = await openPage();
+    const { main, user } = await openPage();
     const collector = element("dl");
     const jobs = element("div");
-    const agents = element("div");
-    main.append(element("h1", {}, "Measurement"), section("collector", "Collector", collector), section("jobs", "Samples of running jobs", jobs,
-        element("p", { className: "remark" }, "Late samples were read after their deadline, missed ones never. Samples whose times the collector does not trust are in quarantine.")),
-    section("agents", "Agents of the last day", agents, element("p", { className: "remark" },
-        "Administrators see them. The delay is the time from the newest sample to its arrival; it is negative if the clock of the node is ahead. ",
-        "Late and missed samples are those of the node's own sources in the session.")));
+    const agents = agentTable();
+    const ofAgents = section("agents", "Agents of the last day", agents, element("p", { className: "remark" },
+        "The clock of a node is compared with that of the collector once a minute, by a request and its answer; + is ahead. The delay is the time from the newest " +
+        "sample to its arrival. Late and missed samples are those of the node's own sources in the session, lost ones those of the last day."));
+    const ofJobs = section("jobs", "Samples of running jobs", jobs,
+        element("p", { className: "remark" }, "Late samples were read after their deadline, missed ones never. Samples whose times the collector does not trust are in quarantine."));
+    ofAgents.hidden = !user.is_administrator;
+    main.append(element("h1", {}, "Measurement"), section("collector", "Collector", collector), ofAgents, ofJobs);
     const { info } = await (await send("api/openapi.json")).json();
 
     await repeat(REFRESH_S, async () => {
-        const [{ nodes }, { agents: list }, answer] = await Promise.all([
-            get("nodes"), get("agents"), get("jobs", { state: "running", limit: JOBS_MAX }),
+        const [{ nodes }, health, answer] = await Promise.all([
+            get("nodes"), user.is_administrator ? get("agents") : null, get("jobs", { state: "running", limit: JOBS_MAX }),
         ]);
         const store = await send("ready").then(() => "can be read", (error) => error.message);
-        const facts = [["Version", info.version], ["Store", store], ["Agents", String(nodes.length)],
+        const facts = [["Version", info.version], ["Store", store], ["Connected agents", String(nodes.length)],
             ["Tracked jobs", String(new Set(nodes.flatMap((node) => node.jobs)).size)]];
         collector.replaceChildren(...facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text))));
-        agents.replaceChildren(table("Agents", headOf(AGENT_HEAD), list.slice(0, AGENTS_MAX).map(agentRow)));
+        if (health) agents.show(health.agents, health.now_us, info.version);
         const rows = await Promise.all(answer.jobs.map((job) => summaryOf(job).then((summary) => jobRow(job, summary), (error) => failedRow(job, error))));
         jobs.replaceChildren(table("Samples of running jobs", headOf(JOB_HEAD), rows));
     });

@@ -109,9 +109,9 @@ impl RoutedRequest {
         let mut parsed = Fields::parse(text.as_bytes())?;
         let verb = parsed.take_verb()?;
         let info = VERBS.iter().find(|info| info.name == verb);
-        let remotes = VERBS.iter().filter(|info| info.remote != Remote::Refused).map(|info| info.name);
+        let remotes = VERBS.iter().filter(|info| info.remote.is_for_users()).map(|info| info.name);
         let info = info.ok_or_else(|| fields::unknown_verb(&verb, remotes.clone()))?;
-        if info.remote == Remote::Refused {
+        if !info.remote.is_for_users() {
             let remotes = remotes.collect::<Vec<_>>().join(", ");
             let message = format!(
                 "cannot send `{verb}` through the collector: only {remotes} are supported; send it to the agent on the node"

@@ -33,6 +33,8 @@ impl Access {
 pub enum Remote {
     /// It is refused: the verb is available on the control socket of the node only.
     Refused,
+    /// Only the collector itself sends it, for no user: users use the control socket of the node.
+    CollectorOnly,
     /// All nodes of the job execute it at once. It has no lasting effect.
     Immediate,
     /// All nodes of the job grant leases at one common time. Disconnected nodes receive it when they
@@ -43,10 +45,16 @@ pub enum Remote {
 }
 
 impl Remote {
+    /// Returns true if the collector passes the requests of users on.
+    pub const fn is_for_users(self) -> bool {
+        !matches!(self, Self::Refused | Self::CollectorOnly)
+    }
+
     /// Returns the treatment in the words of the reference.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "no",
+            Self::CollectorOnly => "no; the collector itself asks each agent",
             Self::Immediate => "all nodes of the job",
             Self::GrantsLeases | Self::EndsLeases => "all nodes of the job, at one common time",
         }

@@ -9,8 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
+
 /// The user that the proxy, which is this program, names: an administrator of the collector.
 pub(crate) const USER: &str = "daemon";
+
+/// What an open page of a running job asks for in a minute, beside its stream and the plan: page/assets/site/job.js.
+const OF_PAGE: [&str; 5] = ["/summary", "/losses", "/summary", "/losses", ""];
+const OF_PAGE_NS: u64 = 60 * SECOND_NS;
 
 /// Sends a request in a version of HTTP.
 fn ask(socket: &Path, target: &str, version: &str) -> io::Result<UnixStream> {
@@ -79,6 +85,29 @@ impl Clients {
             }));
         }
         Ok(clients)
+    }
+
+    /// Requests what open pages of a job ask for beside their streams, one request after the other, evenly over the time. The present plan
+    /// is left out, since mock agents do not answer.
+    pub(crate) fn refresh(socket: &Path, job_key: i64, pages: usize) -> Self {
+        let mut clients = Self::new();
+        let (socket, is_stopping) = (socket.to_owned(), Arc::clone(&clients.is_stopping));
+        let (bytes, answers) = (Arc::clone(&clients.bytes), Arc::clone(&clients.answers));
+        let interval_ns = OF_PAGE_NS / (pages.max(1) * OF_PAGE.len()) as u64;
+        clients.threads.push(std::thread::spawn(move || {
+            let begin_ns = now_ns();
+            for number in 0.. {
+                sleep_until(begin_ns + (number as u64) * interval_ns);
+                if is_stopping.load(Ordering::Relaxed) {
+                    return;
+                }
+                let part = OF_PAGE.get(number % OF_PAGE.len()).copied().unwrap_or_default();
+                let Ok(answer) = get(&socket, &format!("/api/v1/jobs/{job_key}{part}")) else { continue };
+                bytes.fetch_add(answer.len() as u64, Ordering::Relaxed);
+                answers.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+        clients
     }
 
     /// Requests the samples of a job in a loop, each time on a new connection.

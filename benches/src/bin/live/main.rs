@@ -4,7 +4,6 @@
 //! `cargo run --release --bin live -- [--quick] [--store sqlite]`. Runs with and without clients alternate.
 
 mod clients;
-mod paced;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use polymeter_benches::collector::Collector;
 use polymeter_benches::delivery::deliver;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::mock::{MockAgent, Script};
+use polymeter_benches::paced;
 use polymeter_benches::process;
 use polymeter_benches::recording::RECORDED;
 use polymeter_benches::store::{Kind, Store};
@@ -132,6 +132,7 @@ fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         for (streams, taken) in [(0, &mut without), (arguments.streams, &mut with)] {
             let setting = Setting::start(arguments.store, &script)?;
             let clients = Clients::watch(&setting.api, setting.job_key, streams)?;
+            let others = (streams > 0).then(|| Clients::refresh(&setting.api, setting.job_key, streams));
             let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())?;
             let begin_ns = now_ns();
             let samples =
@@ -139,9 +140,11 @@ fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             let seconds = to_f64(now_ns() - begin_ns) / 1e9;
             let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())? - cpu_s;
             let (bytes, answers) = clients.stop();
-            if streams > 0 && bytes == 0 {
-                return Err("the streams are empty".into());
+            let (other_bytes, other_answers) = others.map_or((0, 0), Clients::stop);
+            if streams > 0 && (bytes == 0 || other_answers == 0) {
+                return Err("the streams or the answers are empty".into());
             }
+            let (bytes, answers) = (bytes + other_bytes, answers + other_answers);
             taken.add(Taken { seconds, cpu_s, samples, bytes, answers });
             setting.collector.stop()?;
         }

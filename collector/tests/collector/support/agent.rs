@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polymeter_collector::Collector;
 use polymeter_collector::clock::Clock;
 use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
+use polymeter_proto::control::{TimeRequest, Verb};
 use polymeter_proto::ledger::{Event, LedgerEntry};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -34,6 +35,8 @@ pub(crate) struct Agent {
     pub(crate) outbox: BTreeMap<u64, Vec<u8>>,
     /// Messages from the collector, in order.
     pub(crate) answers: Vec<ToAgent>,
+    /// The time by which the node's clock is ahead of the collector's.
+    pub(crate) ahead_us: i64,
 }
 
 impl Agent {
@@ -55,6 +58,7 @@ impl Agent {
             sequence: 0,
             outbox: BTreeMap::new(),
             answers: Vec::new(),
+            ahead_us: 0,
         }
     }
 
@@ -121,14 +125,25 @@ impl Agent {
         ToCollector::Dictionary { session: self.session, entries: self.announced.all(&self.descriptor) }
     }
 
-    /// Returns the next answer, if one arrives in time.
+    /// Returns the next answer, if one arrives in time. Requests for the time are executed.
     pub(crate) fn receive(&mut self, timeout_ms: i64) -> Option<ToAgent> {
-        if self.socket.poll(zmq::POLLIN, timeout_ms).unwrap() == 0 {
-            return None;
+        loop {
+            if self.socket.poll(zmq::POLLIN, timeout_ms).unwrap() == 0 {
+                return None;
+            }
+            let answer = ToAgent::decode(&self.socket.recv_bytes(0).unwrap()).unwrap();
+            match answer {
+                ToAgent::Request { session, request, line, .. } if line.as_str() == TimeRequest::EXAMPLE => {
+                    let time = format!(r#"{{"answer":"time","now_us":{}}}"#, super::now_us() + self.ahead_us);
+                    let line = time.as_str().try_into().unwrap();
+                    self.send_bytes(&ToCollector::Answer { session, request, line }.encode());
+                }
+                answer => {
+                    self.answers.push(answer.clone());
+                    return Some(answer);
+                }
+            }
         }
-        let answer = ToAgent::decode(&self.socket.recv_bytes(0).unwrap()).unwrap();
-        self.answers.push(answer.clone());
-        Some(answer)
     }
 
     /// Returns the next answer.

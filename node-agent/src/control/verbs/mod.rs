@@ -16,6 +16,7 @@ mod rules;
 mod set;
 mod start;
 mod status;
+mod time;
 mod unregister;
 pub(super) mod watch;
 

@@ -81,6 +81,10 @@ fn no_verb_reveals_a_job_to_a_user_that_must_not_see_it() {
             unknown.counts = hidden.counts.clone();
             unknown.collector.clone_from(&hidden.collector);
         }
+        if let (Answer::Time(_), Answer::Time(_)) = (&hidden, &unknown) {
+            // It is the only content, and concerns no job.
+            unknown = hidden.clone();
+        }
         assert_eq!(hidden, unknown, "{}", verb.name);
         if verb.access == Access::Administrator {
             let Answer::Refused(refusal) = &hidden else { panic!("{} is executed", verb.name) };

@@ -12,6 +12,7 @@ pub(super) mod reset;
 pub(super) mod set;
 pub(super) mod start;
 pub(super) mod status;
+pub(super) mod time;
 pub(super) mod unregister;
 pub(super) mod watch;
 
@@ -34,6 +35,7 @@ macro_rules! for_each_verb {
             start: Start(StartRequest) => Started(StartedAnswer);
             end: End(EndRequest);
             flush: Flush(FlushRequest);
+            time: Time(TimeRequest) => Time(TimeAnswer);
         }
     };
 }

@@ -1,4 +1,4 @@
-// The charts of a job: the whole time first, and finer values of the part that the reader zooms into.
+// The charts of a job or a node: the whole time first, and finer values of the part that the reader zooms into.
 
 import { timeAxis } from "../shared/axis.js";
 import { axisControls, phaseLegend } from "../shared/controls.js";
@@ -8,8 +8,10 @@ import { element } from "../shared/text.js";
 import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
 import { linesOf } from "./columns.js";
 import { loadCourse } from "./course_loader.js";
+import { figureTables } from "./figure_tables.js";
 import { notice } from "./frame.js";
 import { rowsOf, meansOfRows } from "./heat_rows.js";
+import { nodeEnds } from "./node_ends.js";
 
 /** The time after a change of the axis, in milliseconds, within which another one delays the loading of finer values. */
 const SETTLED_MS = 120;
@@ -19,11 +21,13 @@ const LIVE_POINTS_MAX = 300;
 
 const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [], extent: { min: null, mean: null, max: null }, isRaw: false };
 
-/** Creates the charts of a job. `quantities` is not empty. */
-export function jobCharts(job, quantities, nodes) {
-    const rows = rowsOf(nodes);
+/**
+ * Creates the charts of a subject (`course_loader.js`). `quantities` is not empty. `id` and `title` are those of
+ * the section; without a title it belongs to another one.
+ */
+export function subjectCharts(subject, quantities, nodes, { id = "charts", title = "Over time" } = {}) {
     const data = {
-        begin_s: job.started_us / 1e6, span_s: 1e-3, is_of_one_node: nodes.length < 2, rows, charts: [], bands: [], marks: [], phaseColours: new Map(),
+        begin_s: subject.started_us / 1e6, span_s: 1e-3, is_of_one_node: nodes.length < 2, rows: rowsOf(nodes), charts: [], bands: [], marks: [], phaseColours: new Map(),
     };
     const axis = timeAxis(data);
     data.charts = quantities.map((quantity) => {
@@ -31,9 +35,9 @@ export function jobCharts(job, quantities, nodes) {
         Object.defineProperty(chart, "extent", { get: () => chart.shown.extent });
         chart.course = () => chart.shown;
         chart.cells = () => {
-            const { begin_s, end_s, means } = chart.shown;
+            const { begin_s, end_s, means, rows } = chart.shown;
             const columns = means[0]?.length ?? 1;
-            return { begin_s, end_s, columns, values: meansOfRows(rows, means, columns) };
+            return { begin_s, end_s, columns, values: rows ? means.flat() : meansOfRows(data.rows, means, columns) };
         };
         return chart;
     });
@@ -49,9 +53,11 @@ export function jobCharts(job, quantities, nodes) {
         figure.firstChild.after(element("div", { className: "controls" }, choice));
         entries.push({ figure, chosen: () => other });
     }
+    const ends = nodeEnds();
     if (nodes.length > 1) {
         const figure = heatFigure(data, axis);
-        figure.onChoice = () => { load(); place.onChoice?.(); };
+        figure.append(ends);
+        figure.onChoice = () => { ends.show(figure.chosen()); load(); place.onChoice?.(); };
         entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen() });
     }
 
@@ -67,16 +73,20 @@ export function jobCharts(job, quantities, nodes) {
 
     let stop = new AbortController();
     let isZoomed = false;
-    const refresh = (chart) => entries.filter(({ chosen }) => chosen() === chart).forEach(({ figure }) => figure.refresh());
+    const refresh = (chart) => entries.filter(({ chosen }) => chosen() === chart).forEach(({ figure }) => {
+        figure.refresh();
+        if (figure.contains(ends)) ends.show(chart);
+    });
     const loadOne = async (chart, signal) => {
         const range = isZoomed ? axis.range.slice() : null;
         // Lines reach the edges of the chart.
         const margin = range ? (range[1] - range[0]) / 300 : 0;
         try {
-            const course = await loadCourse(job, chart, nodes, range && [Math.max(range[0] - margin, 0), range[1] + margin], signal);
+            const course = await loadCourse(subject, chart, nodes, range && [Math.max(range[0] - margin, 0), range[1] + margin], signal);
             if (signal.aborted) return;
             chart.isStale = false;
             chart.shown = course;
+            data.rows = course.rows ?? data.rows;
             chart.livePoints = 0;
             if (!range) {
                 chart.whole = course;
@@ -84,6 +94,7 @@ export function jobCharts(job, quantities, nodes) {
             }
             refresh(chart);
             place.dataset.loaded = String(Number(place.dataset.loaded ?? 0) + 1);
+            tables.show();
             notice("charts", "");
         } catch (error) {
             if (!signal.aborted) notice("charts", `Values of ${chart.title} cannot be loaded: ${error.message}`);
@@ -133,22 +144,33 @@ export function jobCharts(job, quantities, nodes) {
         changed_at = now;
     });
 
+    const chosen = () => [...new Set(entries.map((entry) => entry.chosen()))];
+    const loadAll = () => {
+        entries.forEach(({ figure }) => seen.add(figure));
+        return load();
+    };
+    const tables = figureTables(`${id}-figures`, { data, axis, nodes, chosen, loadAll });
+    axis.listeners.push(tables.show);
+    // The text alternative of each picture.
+    for (const { figure } of entries) figure.querySelector(".plot").setAttribute("aria-details", tables.id);
+
     const redraw = () => entries.forEach(({ figure }) => figure.draw());
     const legend = element("div");
     const help = element("p", { className: "remark" }, data.is_of_one_node
         ? "The line is the mean, the area the range of the values."
         : "The line is the median over the nodes, the area the range from the node with the least to the one with the most.",
         " Drag over a chart to zoom, double-click to show all; with the keyboard: + − ← → 0. Times without samples are gaps.");
-    const place = element("section", { className: "charts" }, element("h2", { id: "charts" }, "Over time"), axisControls(data, axis, redraw), legend,
-        element("div", { className: "grid" }, ...entries.map(({ figure }) => figure)), help);
-    place.setAttribute("aria-labelledby", "charts");
+    const heading = title === null ? [] : [element("h2", { id }, title)];
+    const place = element(title === null ? "div" : "section", { className: "charts" }, ...heading, axisControls(data, axis, redraw), legend,
+        element("div", { className: "grid" }, ...entries.map(({ figure }) => figure)), help, tables);
+    if (title !== null) place.setAttribute("aria-labelledby", id);
 
     place.dataset.busy = "false";
     place.data = data;
     place.axis = axis;
     /** Draws the empty charts, and loads those that are visible. */
     place.begin = async () => {
-        grow(((job.ended_us ?? Date.now() * 1000) - job.started_us) / 1e6);
+        grow(((subject.ended_us ?? Date.now() * 1000) - subject.started_us) / 1e6);
         entries.forEach(({ figure }) => figure.begin());
         axis.changed();
         const first = load();
@@ -171,7 +193,7 @@ export function jobCharts(job, quantities, nodes) {
     };
     /** Appends the newest values of a stream, of a time in microseconds since the epoch. */
     place.extend = (live, time_us) => {
-        const at_s = (time_us - job.started_us) / 1e6;
+        const at_s = (time_us - subject.started_us) / 1e6;
         grow(at_s);
         for (const chart of data.charts.filter(({ whole }) => whole !== NOTHING)) {
             const { times, lines } = chart.whole;
@@ -194,7 +216,7 @@ export function jobCharts(job, quantities, nodes) {
         return isAtEnd ? invalidate() : null;
     };
     /** Returns the quantities that are shown. */
-    place.chosen = () => [...new Set(entries.map(({ chosen }) => chosen()))];
+    place.chosen = chosen;
     /** Returns the length of the parts of the time that are shown, in seconds. */
     place.part_s = () => entries[0].chosen().shown.part_s ?? 1;
     return place;

@@ -1,0 +1,269 @@
+//! A quantity of a job over its nodes and its time: the sum of series on each node, as lines and as rows of a heat map. The answer is
+//! bounded, whatever the number of nodes.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+
+use polymeter_analysis::charts::{Course, Grid, NodeSums};
+use polymeter_proto::units;
+use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
+use serde_json::{Value, json};
+
+use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, find_job, key};
+use super::parts::{self, POINTS, Wanted};
+use super::series::is_selected;
+use crate::arguments::{Arguments, Kind, Parameter};
+use crate::body::Failure;
+use crate::endpoint::{Endpoint, Method, OBJECT};
+use crate::limits;
+use crate::problem::Problem;
+use crate::rows::{level, rate};
+use crate::table::{micros, number};
+
+/// The metrics that are subtracted.
+const MINUS: Parameter =
+    Parameter::query("minus", Kind::Selectors, "Metrics that are subtracted: names or globs.");
+
+/// The number of parts of the time.
+const PARTS: Parameter =
+    Parameter { help: "The number of parts of the time, at most; without it, 600.", ..POINTS };
+
+/// The number of parts without the parameter.
+const USUAL_POINTS: i64 = 600;
+
+/// Units whose values are not added up over the series of a node.
+const MEANS: [&str; 2] = ["percent", "celsius"];
+
+pub(super) static COURSE: Endpoint = Endpoint {
+    method: Method::Get,
+    path: "/api/v1/jobs/{key}/course",
+    id: "course",
+    summary: "The sum of metrics on each node of a job in equal parts of the time: over all nodes, and by groups of nodes. Counters as \
+        rates. Series of steps and tasks count only for metrics without series of the whole job.",
+    parameters: &[KEY, METRIC, MINUS, NODE, FROM_US, UNTIL_US, PARTS],
+    formats: OBJECT,
+    answer: schema,
+    body: None,
+    handler: |call| {
+        let arguments = call.arguments.clone();
+        Box::pin(call.object(move |reader, _| {
+            let job = find_job(reader, key(&arguments))?;
+            Request::new(reader, &job, &arguments)?.answer(reader)
+        }))
+    },
+};
+
+fn schema() -> Value {
+    let numbers = json!({"type": "array", "items": {"type": ["number", "null"]}});
+    let extent = json!({"type": ["number", "null"]});
+    let nodes = json!({"type": "array", "items": {"type": "object", "properties": {
+        "node": {"type": "string"}, "mean": {"type": "number"},
+    }}});
+    json!({
+        "type": "object",
+        "required": ["from_us", "until_us", "part_s", "unit", "low", "middle", "high", "rows", "means"],
+        "properties": {
+            "from_us": {"type": "integer"},
+            "until_us": {"type": "integer"},
+            "part_s": {"type": "number", "description": "The length of the parts."},
+            "rollup_s": {"type": ["number", "null"], "description": "The length of the rollup's intervals; none for samples."},
+            "unit": {"type": "string"},
+            "distance": {"type": "integer", "description": "The usual distance between values, in parts."},
+            "low": numbers, "middle": numbers, "high": numbers,
+            "min": extent, "mean": extent, "max": extent,
+            "highest": nodes, "lowest": nodes,
+            "rows": {"type": "array", "items": {"type": "object", "properties": {
+                "first": {"type": "string"}, "last": {"type": "string"}, "nodes": {"type": "integer"},
+            }}},
+            "means": {"type": "array", "items": numbers, "description": "The means of each row over its nodes."},
+        },
+    })
+}
+
+/// A request for a course.
+struct Request {
+    job_key: i64,
+    nodes: Vec<String>,
+    rows: HashMap<i64, SeriesRow>,
+    /// The series that are subtracted.
+    subtracted: HashSet<i64>,
+    unit: String,
+    span_ns: Range<i64>,
+    width_ns: i64,
+    rollup: Option<Rollup>,
+}
+
+impl Request {
+    fn new(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Self, Failure> {
+        let node = arguments.text(NODE.name);
+        let all = reader.series(SeriesScope::Job(job.job_key))?;
+        let of_node: Vec<SeriesRow> =
+            all.into_iter().filter(|row| node.is_none_or(|node| node == row.node)).collect();
+        let terms = terms(of_node, arguments);
+        if terms.len() > limits::COURSE_SERIES {
+            let detail = format!("{} series match; ask for at most {}", terms.len(), limits::COURSE_SERIES);
+            return Err(Problem::invalid(METRIC.name, detail).into());
+        }
+        let units: BTreeSet<&str> = terms.iter().map(|(row, _)| unit_of(row)).collect();
+        if units.len() > 1 {
+            return Err(Problem::invalid(METRIC.name, "the metrics have different units").into());
+        }
+        let unit = units.first().copied().unwrap_or_default().to_owned();
+        let of_series = terms.iter().map(|(row, _)| row.node.clone());
+        let nodes: BTreeSet<String> = match node {
+            Some(node) => BTreeSet::from([node.to_owned()]),
+            None => job.nodes.iter().cloned().chain(of_series).collect(),
+        };
+        let span_ns = parts::span_ns(arguments, Some(job))?;
+        let points = arguments.integer(POINTS.name).unwrap_or(USUAL_POINTS);
+        let fitting = (limits::COURSE_CELLS / nodes.len().max(1)).max(limits::COURSE_POINTS_MIN);
+        let width_ns = parts::width_ns(&span_ns, points.min(i64::try_from(fitting).unwrap_or(points)));
+        let left = reader.finest_rollup(job)?;
+        let (width_ns, rollup) = bounded(width_ns, left, &span_ns, terms.len());
+        let subtracted = terms.iter().filter(|(_, is_subtracted)| *is_subtracted);
+        let subtracted = subtracted.map(|(row, _)| row.series_id).collect();
+        let rows = terms.into_iter().map(|(row, _)| (row.series_id, row)).collect();
+        let nodes = nodes.into_iter().collect();
+        Ok(Self { job_key: job.job_key, nodes, rows, subtracted, unit, span_ns, width_ns, rollup })
+    }
+
+    fn answer(&self, reader: &mut dyn Read) -> Result<Value, Failure> {
+        let length_ns = self.span_ns.end.saturating_sub(self.span_ns.start);
+        let count = length_ns.saturating_add(self.width_ns - 1) / self.width_ns;
+        let parts = usize::try_from(count).unwrap_or_default().max(1);
+        let grid = Grid { begin_ns: self.span_ns.start, part_ns: self.width_ns, parts };
+        let names: Vec<&str> = self.nodes.iter().map(String::as_str).collect();
+        let positions: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(position, name)| (*name, position)).collect();
+        let mut sums = NodeSums::new(names.len(), grid);
+        let mut ids: Vec<i64> = self.rows.keys().copied().collect();
+        ids.sort_unstable();
+        let wanted = Wanted {
+            of: SeriesScope::Job(self.job_key),
+            rows: &self.rows,
+            ids: &ids,
+            span_ns: self.span_ns.clone(),
+            width_ns: self.width_ns,
+            rollup: self.rollup,
+        };
+        wanted.read(reader, |row, parts| {
+            if let Some(node) = positions.get(row.node.as_str()).filter(|_| !parts.is_empty()) {
+                sums.add(*node, parts, self.subtracted.contains(&row.series_id));
+            }
+            Ok(())
+        })?;
+        Ok(self.object(&sums.finish(&names, MEANS.contains(&self.unit.as_str()))))
+    }
+
+    fn object(&self, course: &Course) -> Value {
+        let Course { lines, extent, rows, heat, highest, lowest, distance } = course;
+        let column = |values: &[f64]| values.iter().map(|value| rounded(*value)).collect::<Vec<_>>();
+        let extent =
+            |of: fn(&polymeter_analysis::charts::Extent) -> f64| extent.as_ref().map(of).map(rounded);
+        let seconds = |ns| number(units::seconds_between(0, ns));
+        json!({
+            "from_us": micros(self.span_ns.start),
+            "until_us": micros(self.span_ns.end),
+            "part_s": seconds(self.width_ns),
+            "rollup_s": self.rollup.map(|rollup| seconds(rollup.length_ns())),
+            "unit": self.unit,
+            "distance": distance,
+            "low": column(&lines.low),
+            "middle": column(&lines.middle),
+            "high": column(&lines.high),
+            "min": extent(|extent| extent.min),
+            "mean": extent(|extent| extent.mean),
+            "max": extent(|extent| extent.max),
+            "highest": highest,
+            "lowest": lowest,
+            "rows": rows,
+            "means": heat.cells.chunks(heat.columns.max(1)).map(column).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those of the job, and series of tasks in those of
+/// their step: they count only for a metric without the former.
+fn terms(rows: Vec<SeriesRow>, arguments: &Arguments) -> Vec<(SeriesRow, bool)> {
+    let depth = |row: &SeriesRow| match level(row) {
+        None => 0,
+        Some("step") => 1,
+        Some(_) => 2,
+    };
+    let mut depths: HashMap<String, u8> = HashMap::new();
+    for row in &rows {
+        let known = depths.entry(row.metric.clone()).or_insert(u8::MAX);
+        *known = (*known).min(depth(row));
+    }
+    let minus = arguments.selectors(MINUS.name);
+    let is_subtracted = |row: &SeriesRow| {
+        let is_of_minus = minus.is_some() && is_selected(&row.metric, minus);
+        let is_wanted = is_of_minus || is_selected(&row.metric, arguments.selectors(METRIC.name));
+        is_wanted.then_some(is_of_minus)
+    };
+    let is_counted = |row: &SeriesRow| depths.get(&row.metric) == Some(&depth(row));
+    rows.into_iter().filter(is_counted).filter_map(|row| is_subtracted(&row).map(|is| (row, is))).collect()
+}
+
+fn unit_of(row: &SeriesRow) -> &str {
+    rate(row).map_or(row.unit.as_str(), |(unit, _)| unit)
+}
+
+/// Returns a length of the parts, at least that of `width_ns`, and a rollup from which not too many intervals are read.
+fn bounded(
+    width_ns: i64,
+    left: Option<Rollup>,
+    span_ns: &Range<i64>,
+    series: usize,
+) -> (i64, Option<Rollup>) {
+    const SECOND_NS: i64 = 1_000_000_000;
+    let series = i64::try_from(series).unwrap_or(i64::MAX);
+    let mut width_ns = width_ns;
+    loop {
+        let rollup = parts::rollup(width_ns, left);
+        // Many nodes rarely sample more often than once a second.
+        let length_ns = rollup.map_or(SECOND_NS, Rollup::length_ns);
+        let intervals = span_ns.end.saturating_sub(span_ns.start) / length_ns;
+        let coarser = Rollup::ALL.into_iter().filter(|one| one.length_ns() > length_ns);
+        match coarser.min_by_key(|rollup| rollup.length_ns()) {
+            Some(coarser) if intervals.saturating_mul(series) > limits::COURSE_INTERVALS => {
+                width_ns = width_ns.max(coarser.length_ns());
+            }
+            Some(_) | None => return (width_ns, rollup),
+        }
+    }
+}
+
+/// Returns a number with six digits; null for none.
+fn rounded(value: f64) -> Value {
+    if value == 0.0 || !value.is_finite() {
+        return number(value);
+    }
+    format!("{value:.5e}").parse().map_or(Value::Null, number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_NS: i64 = 3_600_000_000_000;
+
+    #[test]
+    fn many_series_are_read_from_coarser_rollups_and_few_in_the_wanted_parts() {
+        let width = |series, hours: i64| bounded(hours * HOUR_NS / 600, None, &(0..hours * HOUR_NS), series);
+        assert_eq!(width(10, 24), (144_000_000_000, Some(Rollup::Minute)));
+        assert_eq!(width(10, 1), (6_000_000_000, None));
+        assert_eq!(width(2000, 1), (60_000_000_000, Some(Rollup::Minute)));
+        assert_eq!(width(500, 1), (10_000_000_000, Some(Rollup::TenSeconds)));
+        assert_eq!(width(20_000, 480).1, Some(Rollup::Hour), "nothing is coarser");
+    }
+
+    #[test]
+    fn numbers_have_six_digits() {
+        for (value, text) in [(1_234_567.0, "1234570.0"), (0.1, "0.1"), (-2.000_000_4, "-2.0"), (0.0, "0.0")]
+        {
+            assert_eq!(rounded(value).to_string(), text);
+        }
+        assert_eq!(rounded(f64::NAN), Value::Null);
+    }
+}

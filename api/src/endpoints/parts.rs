@@ -1,0 +1,117 @@
+//! The values of series in equal parts of a time, from samples or from a rollup.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use polymeter_analysis::downsample::{Downsampler, Part};
+use polymeter_analysis::rates::window_ns;
+use polymeter_service::clock;
+use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
+
+use super::parameters::{FROM_US, UNTIL_US, time_ns};
+use crate::arguments::{Arguments, Kind, Parameter};
+use crate::body::Failure;
+use crate::limits;
+use crate::problem::Problem;
+use crate::rows::rate;
+
+/// The number of parts of the time.
+pub(super) const POINTS: Parameter = Parameter::query(
+    "points",
+    Kind::Integer(1, limits::POINTS),
+    "The number of parts of the time; without it, all samples.",
+);
+
+/// The time of a request about a node that names no begin.
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// Returns the time of a request: by default that of the job, or the last hour of a node.
+pub(super) fn span_ns(arguments: &Arguments, job: Option<&JobRow>) -> Result<Range<i64>, Failure> {
+    let now_ns = clock::realtime_us().saturating_mul(1000);
+    let ended_ns = job.and_then(|job| job.ended_ns);
+    let end_ns = ended_ns.map_or(now_ns, |ended_ns| ended_ns.saturating_add(1000));
+    let begin_ns = job.map_or(now_ns.saturating_sub(HOUR_NS), |job| job.started_ns);
+    let from_ns = time_ns(arguments, FROM_US.name).unwrap_or(begin_ns);
+    let until_ns = time_ns(arguments, UNTIL_US.name).unwrap_or(end_ns.max(from_ns.saturating_add(1000)));
+    if from_ns >= until_ns {
+        return Err(Problem::invalid(UNTIL_US.name, "the end is not after the begin").into());
+    }
+    Ok(from_ns..until_ns)
+}
+
+/// Returns the length of each of `points` parts of a time.
+pub(super) fn width_ns(span_ns: &Range<i64>, points: i64) -> i64 {
+    (span_ns.end.saturating_sub(span_ns.start).saturating_add(points - 1) / points.max(1)).max(1000)
+}
+
+/// Returns the coarsest rollup that suffices for parts of a length; none for samples. `left` is the finest that has all of the job.
+pub(super) fn rollup(width_ns: i64, left: Option<Rollup>) -> Option<Rollup> {
+    let coarsest = Rollup::ALL.into_iter().rev().find(|rollup| rollup.length_ns() <= width_ns);
+    coarsest.into_iter().chain(left).max_by_key(|rollup| rollup.length_ns())
+}
+
+/// Series, and the parts of a time in which they are read.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    /// The owner of the series.
+    pub(super) of: SeriesScope<'a>,
+    /// The series by id.
+    pub(super) rows: &'a HashMap<i64, SeriesRow>,
+    /// Their ids, which ascend.
+    pub(super) ids: &'a [i64],
+    /// The time.
+    pub(super) span_ns: Range<i64>,
+    /// The length of a part.
+    pub(super) width_ns: i64,
+    /// The rollup; none for samples.
+    pub(super) rollup: Option<Rollup>,
+}
+
+impl Wanted<'_> {
+    /// Passes the parts of each series that has some to `each`.
+    pub(super) fn read(
+        &self,
+        reader: &mut dyn Read,
+        mut each: impl FnMut(&SeriesRow, &[Part]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Range { start, end } = self.span_ns;
+        // A counter has a rate in the first part if it has a value before.
+        let margin_ns = self.width_ns.max(self.rollup.map_or(0, Rollup::length_ns));
+        let span_ns = start.saturating_sub(margin_ns).max(0)..end;
+        let begin = |row: &SeriesRow| {
+            let factor = rate(row).map(|(_, factor)| factor);
+            Downsampler::new(start, self.width_ns, factor, window_ns(&row.metric))
+        };
+        let mut current: Option<(&SeriesRow, Downsampler)> = None;
+        let mut switch = |current: &mut Option<(_, Downsampler)>, id: i64| -> Result<(), Failure> {
+            if current.as_ref().is_some_and(|(row, _): &(&SeriesRow, _)| row.series_id == id) {
+                return Ok(());
+            }
+            if let Some((row, mut parts)) = current.take() {
+                each(row, &parts.finish())?;
+            }
+            *current = self.rows.get(&id).map(|row| (row, begin(row)));
+            Ok(())
+        };
+        match self.rollup {
+            None => reader.samples(self.of, self.ids, &span_ns, |sample| {
+                switch(&mut current, sample.series_id)?;
+                if let Some((_, parts)) = &mut current {
+                    parts.sample(sample.time_ns, sample.value);
+                }
+                Ok::<_, Failure>(())
+            })?,
+            Some(rollup) => reader.buckets(rollup, self.of, self.ids, &span_ns, |row| {
+                switch(&mut current, row.series_id)?;
+                if let Some((_, parts)) = &mut current {
+                    parts.interval(&row);
+                }
+                Ok::<_, Failure>(())
+            })?,
+        }
+        if let Some((row, mut parts)) = current {
+            each(row, &parts.finish())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! The sampling of a job by metric and level over all of its nodes: bounded, whatever their number.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use polymeter_proto::control::{CollectorAnswer, JobAnswer, NodeAnswer, PlanAnswer, PlanLine};
+use polymeter_proto::period::Period;
+use polymeter_store::reader::PlanChangeRow;
+use serde_json::{Value, json};
+
+use super::parameters::{KEY, find_job, key};
+use crate::body::Failure;
+use crate::call::{Call, json as json_response};
+use crate::endpoint::{Endpoint, Method, OBJECT};
+use crate::limits;
+use crate::problem::Problem;
+
+pub(super) static SAMPLING: Endpoint = Endpoint {
+    method: Method::Get,
+    path: "/api/v1/jobs/{key}/sampling",
+    id: "sampling",
+    summary: "The periods of a job's metrics over all nodes, with their causes: of a running job the present ones, as its agents report \
+        them, of an ended job the last ones.",
+    parameters: &[KEY],
+    formats: OBJECT,
+    answer: schema,
+    body: None,
+    handler: |call| {
+        Box::pin(async move {
+            let key = key(&call.arguments);
+            let of_store = call.services.readers.read(call.principal, move |reader, _| {
+                let job = find_job(reader, key)?;
+                let changes = if job.ended_ns.is_some() { Some(reader.plan_changes(key)?) } else { None };
+                Ok::<_, Failure>((job.job_id, changes))
+            });
+            let sampling = match of_store.await? {
+                (_, Some(changes)) => Sampling::last(&changes),
+                (job_id, None) => Sampling::present(ask(&call, &job_id).await?),
+            };
+            let text = sampling.object().to_string();
+            call.permit.charge(text.len());
+            Ok(json_response(text))
+        })
+    },
+};
+
+fn schema() -> Value {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    json!({
+        "type": "object",
+        "required": ["metrics", "unavailable", "silent_nodes", "silent"],
+        "properties": {
+            "metrics": {"type": "array", "items": {
+                "type": "object",
+                "required": ["metric", "level", "periods", "causes", "reasons", "until_us"],
+                "properties": {
+                    "metric": {"type": "string"}, "level": {"type": ["string", "null"]},
+                    "periods": texts, "causes": texts, "reasons": texts, "until_us": {"type": ["integer", "null"]},
+                },
+            }},
+            "unavailable": texts,
+            "silent_nodes": {"type": "array", "items": {"type": "string"}, "description": "Some of the nodes that did not answer."},
+            "silent": {"type": "integer", "description": "The number of nodes that did not answer."},
+        },
+    })
+}
+
+/// Asks the agents of a job for their plans.
+async fn ask(call: &Call, job_id: &str) -> Result<JobAnswer, Problem> {
+    let request = json!({"verb": "plan", "job": job_id}).to_string();
+    match call.control(request.into_bytes()).await? {
+        CollectorAnswer::Nodes(answer) => Ok(answer),
+        CollectorAnswer::Refused(refusal) => Err(refusal.into()),
+        CollectorAnswer::Done {} | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
+            Ok(JobAnswer { job: job_id.to_owned(), at_us: None, nodes: Vec::new() })
+        }
+    }
+}
+
+/// The distinct values of a metric's sampling over nodes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Row {
+    periods: BTreeSet<String>,
+    causes: BTreeSet<String>,
+    reasons: BTreeSet<String>,
+    until_us: Option<i64>,
+}
+
+/// The sampling of a job.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sampling {
+    /// The rows by metric and level.
+    rows: BTreeMap<(String, Option<String>), Row>,
+    unavailable: BTreeSet<String>,
+    silent_nodes: Vec<String>,
+    silent: u64,
+}
+
+/// Adds a text to those that are listed, of which there are not too many.
+fn list(texts: &mut BTreeSet<String>, text: String) {
+    if texts.len() < limits::LISTED_TEXTS {
+        texts.insert(text);
+    }
+}
+
+impl Sampling {
+    /// Returns the present sampling, as the agents report it.
+    fn present(answer: JobAnswer) -> Self {
+        let mut sampling = Self::default();
+        for NodeAnswer { node, answer } in answer.nodes {
+            let plan = answer.map(serde_json::from_value::<PlanAnswer>).and_then(Result::ok);
+            let Some(plan) = plan else {
+                sampling.silent += 1;
+                if sampling.silent_nodes.len() < limits::LISTED_TEXTS {
+                    sampling.silent_nodes.push(node);
+                }
+                continue;
+            };
+            plan.plan.into_iter().for_each(|line| sampling.line(line));
+            for (metric, reason) in plan.unavailable {
+                list(&mut sampling.unavailable, format!("{metric}: {reason}"));
+            }
+        }
+        sampling
+    }
+
+    fn line(&mut self, line: PlanLine) {
+        let level = line.level.map(|level| level.as_str().to_owned());
+        let row = self.rows.entry((line.metric, level)).or_default();
+        list(&mut row.periods, line.period);
+        list(&mut row.causes, cause(&line.cause, line.actor.as_deref()));
+        line.reason.into_iter().for_each(|reason| list(&mut row.reasons, reason));
+        row.until_us = row.until_us.max(line.until_us);
+    }
+
+    /// Returns the last sampling, according to the changes of the plan in the order of their times.
+    fn last(changes: &[PlanChangeRow]) -> Self {
+        let mut last: HashMap<(&str, &str, Option<&str>), &PlanChangeRow> = HashMap::new();
+        for change in changes.iter().filter(|change| change.new_period_us.is_some()) {
+            last.insert((&change.node, &change.metric, change.level.as_deref()), change);
+        }
+        let mut sampling = Self::default();
+        for ((_, metric, level), change) in last {
+            let row = sampling.rows.entry((metric.to_owned(), level.map(str::to_owned))).or_default();
+            let micros = change.new_period_us.and_then(|period_us| u64::try_from(period_us).ok());
+            let period = micros.and_then(|micros| Period::from_micros(micros).ok());
+            period.into_iter().for_each(|period| list(&mut row.periods, period.to_string()));
+            list(&mut row.causes, cause(&change.cause, change.actor.as_deref()));
+        }
+        sampling
+    }
+
+    fn object(&self) -> Value {
+        let row = |((metric, level), row): (&(String, Option<String>), &Row)| {
+            let Row { periods, causes, reasons, until_us } = row;
+            json!({
+                "metric": metric, "level": level, "periods": periods, "causes": causes, "reasons": reasons, "until_us": until_us,
+            })
+        };
+        json!({
+            "metrics": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "unavailable": self.unavailable,
+            "silent_nodes": self.silent_nodes,
+            "silent": self.silent,
+        })
+    }
+}
+
+fn cause(cause: &str, actor: Option<&str>) -> String {
+    actor.map_or_else(|| cause.to_owned(), |actor| format!("{cause} of {actor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, answer: Option<Value>) -> NodeAnswer {
+        NodeAnswer { node: name.to_owned(), answer }
+    }
+
+    #[test]
+    fn nodes_with_the_same_sampling_are_one_row() {
+        let plan = |period: &str, more: Value| {
+            let mut line = json!({"metric": "cpu.usage", "period": period, "cause": "baseline"});
+            line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            Some(json!({"answer": "plan", "plan": [line], "unavailable": [["gpu.power", "there is no GPU"]]}))
+        };
+        let mut nodes: Vec<NodeAnswer> =
+            (0..500).map(|number| node(&format!("n{number}"), plan("1s", json!({})))).collect();
+        nodes.push(node("x", plan("200ms", json!({"cause": "lease", "actor": "uid 5", "until_us": 9}))));
+        nodes.extend((0..300).map(|number| node(&format!("s{number}"), None)));
+        let sampling = Sampling::present(JobAnswer { job: "7".to_owned(), at_us: None, nodes }).object();
+        assert_eq!(
+            sampling["metrics"],
+            json!([{
+                "metric": "cpu.usage", "level": null, "periods": ["1s", "200ms"],
+                "causes": ["baseline", "lease of uid 5"], "reasons": [], "until_us": 9,
+            }])
+        );
+        assert_eq!(sampling["unavailable"], json!(["gpu.power: there is no GPU"]));
+        assert_eq!((sampling["silent"].as_u64(), &sampling["silent_nodes"][0]), (Some(300), &json!("s0")));
+        assert_eq!(sampling["silent_nodes"].as_array().unwrap().len(), limits::LISTED_TEXTS);
+    }
+
+    #[test]
+    fn the_last_periods_of_an_ended_job_follow_from_the_changes() {
+        let change = |node: &str, old_period_us, new_period_us, cause: &str| PlanChangeRow {
+            time_ns: 0,
+            node: node.to_owned(),
+            metric: "cpu.usage".to_owned(),
+            old_period_us,
+            new_period_us,
+            cause: cause.to_owned(),
+            actor: (cause == "lease").then(|| "uid 5".to_owned()),
+            until_ns: None,
+            level: None,
+        };
+        let changes = [
+            change("a", None, Some(1_000_000), "baseline"),
+            change("b", None, Some(1_000_000), "baseline"),
+            change("a", Some(1_000_000), Some(200_000), "lease"),
+            change("b", Some(1_000_000), None, "ended"),
+        ];
+        let sampling = Sampling::last(&changes).object();
+        assert_eq!(sampling["metrics"][0]["periods"], json!(["1s", "200ms"]));
+        assert_eq!(sampling["metrics"][0]["causes"], json!(["baseline", "lease of uid 5"]));
+    }
+}

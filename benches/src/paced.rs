@@ -1,0 +1,59 @@
+//! Mock agents that sample once a second.
+
+use std::error::Error;
+
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame::Encoder;
+use polymeter_proto::wire::message::ToAgent;
+
+use crate::clock::{SECOND_NS, now_ns, sleep_until, wall_us};
+use crate::mock::{MockAgent, Script, session_of};
+
+/// The number of agents that share a connection: as many sessions as a collector keeps for one.
+const AGENTS_PER_SOCKET: usize = 8;
+
+/// Sends a frame of each agent every second. Returns the number of samples.
+///
+/// # Errors
+/// Returns an error if the collector cannot be reached, or rejects a frame.
+pub fn send(
+    context: &zmq::Context,
+    endpoint: &str,
+    script: &Script,
+    nodes: u32,
+    seconds: u32,
+) -> Result<u64, Box<dyn Error>> {
+    let agent = |number: u32| -> Result<_, Box<dyn Error>> {
+        let node = format!("paced{number:04}").try_into()?;
+        Ok(MockAgent::new(SessionId(u64::from(number) + 1), node, "mock".try_into()?, wall_us()))
+    };
+    let mut agents: Vec<_> = (0..nodes).map(agent).collect::<Result<_, _>>()?;
+    let connect = |_| {
+        let socket = context.socket(zmq::DEALER)?;
+        socket.set_linger(0)?;
+        socket.connect(endpoint)?;
+        Ok(socket)
+    };
+    let sockets = (0..agents.len().div_ceil(AGENTS_PER_SOCKET)).map(connect);
+    let sockets = sockets.collect::<Result<Vec<_>, zmq::Error>>()?;
+    let (mut encoder, begin_ns) = (Encoder::default(), now_ns());
+    for second in 1..=u64::from(seconds) {
+        for (socket, agents) in sockets.iter().zip(agents.chunks_mut(AGENTS_PER_SOCKET)) {
+            for agent in agents {
+                socket.send(agent.sample(script, &mut encoder, wall_us(), 1)?, 0)?;
+            }
+        }
+        sleep_until(begin_ns + second * SECOND_NS);
+        for socket in &sockets {
+            while socket.poll(zmq::POLLIN, 0)? > 0 {
+                let answer = ToAgent::decode(&socket.recv_bytes(0)?)?;
+                let number = session_of(&answer).map_or(0, |session| session.0).saturating_sub(1);
+                let Some(agent) = agents.get_mut(usize::try_from(number)?) else { continue };
+                for message in agent.hear(script, &answer)? {
+                    socket.send(message, 0)?;
+                }
+            }
+        }
+    }
+    Ok(agents.iter().map(MockAgent::samples).sum())
+}

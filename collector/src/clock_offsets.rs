@@ -1,0 +1,132 @@
+//! The offsets of the agents' clocks, which control measures and the HTTP API reports.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polymeter_api::ClockOffset;
+use polymeter_proto::series::SessionId;
+use polymeter_service::clock::Now;
+
+use crate::agents::JobNode;
+use crate::limits;
+
+/// The newest measurement of each session. Bounded by the number of sessions in the directory of agents.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClockOffsets(Arc<Mutex<HashMap<SessionId, Measured>>>);
+
+#[derive(Debug)]
+struct Measured {
+    /// The time of the last request, since the start of the collector.
+    asked_at: Duration,
+    offset: Option<ClockOffset>,
+}
+
+impl ClockOffsets {
+    /// Returns the agents that must be asked now, and records that they are. Sessions that are not in `agents` are forgotten.
+    pub(crate) fn due(&self, agents: Vec<JobNode>, now: Duration) -> Vec<JobNode> {
+        let mut measured = self.lock();
+        let sessions: HashSet<SessionId> = agents.iter().map(|agent| agent.session).collect();
+        measured.retain(|session, _| sessions.contains(session));
+        let is_due = |agent: &JobNode| {
+            let asked = measured.get(&agent.session).map(|of_one| of_one.asked_at);
+            asked.is_none_or(|asked| now.saturating_sub(asked) >= limits::CLOCK_INTERVAL)
+        };
+        let due: Vec<JobNode> = agents.into_iter().filter(is_due).take(limits::CLOCK_REQUESTS).collect();
+        for agent in &due {
+            let of_one = measured.entry(agent.session).or_insert(Measured { asked_at: now, offset: None });
+            of_one.asked_at = now;
+        }
+        due
+    }
+
+    /// Records a measurement.
+    pub(crate) fn record(&self, session: SessionId, offset: ClockOffset) {
+        if let Some(measured) = self.lock().get_mut(&session) {
+            measured.offset = Some(offset);
+        }
+    }
+
+    /// Returns the newest measurement of a session.
+    pub(crate) fn of(&self, session: SessionId) -> Option<ClockOffset> {
+        self.lock().get(&session)?.offset
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Measured>> {
+        // No panic leaves it in an inconsistent state.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the offset of a clock that showed `node_us` at some time between a request and its answer. That time is unknown: the middle is
+/// wrong by half of the time between both at most. The monotonic clock measures it, since the other one may have been set meanwhile.
+pub(crate) fn offset_between(sent: Now, received: Now, node_us: i64) -> ClockOffset {
+    let way_us = received.since_start.saturating_sub(sent.since_start).as_micros();
+    let way_us = i64::try_from(way_us).unwrap_or(i64::MAX);
+    let middle_us = sent.wall_us.saturating_add(way_us / 2);
+    ClockOffset {
+        offset_us: node_us.saturating_sub(middle_us),
+        // Times are cut to whole microseconds.
+        error_us: way_us / 2 + 1,
+        measured_us: received.wall_us,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::Peer;
+
+    const MS: i64 = 1000;
+
+    fn at(wall_us: i64, since_start_us: u64) -> Now {
+        Now { wall_us, since_start: Duration::from_micros(since_start_us) }
+    }
+
+    fn agent(number: u64) -> JobNode {
+        let name = format!("n{number}");
+        JobNode {
+            node: name.as_str().try_into().unwrap(),
+            session: SessionId(number),
+            peer: Peer::from(name.as_bytes()),
+            owner_uid: None,
+        }
+    }
+
+    #[test]
+    fn the_true_offset_lies_within_the_error() {
+        let sent = at(1_700_000_000_000_000, 5_000_000);
+        // The node's clock is ahead by 3 s. The request takes 1 ms to the node, and its answer 9 ms; or the other way round.
+        for (to_us, from_us) in [(MS, 9 * MS), (9 * MS, MS), (5 * MS, 5 * MS), (0, 10 * MS), (10 * MS, 0)] {
+            for true_us in [3_000_000, -3_000_000, 0] {
+                let received =
+                    at(sent.wall_us + to_us + from_us, 5_000_000 + (to_us + from_us).unsigned_abs());
+                let found = offset_between(sent, received, sent.wall_us + to_us + true_us);
+                assert!((found.offset_us - true_us).abs() <= found.error_us, "{found:?}");
+                assert_eq!((found.error_us, found.measured_us), (5 * MS + 1, received.wall_us));
+            }
+        }
+        // The collector's clock is set back by an hour meanwhile: the time of the way is unaffected.
+        let received = at(sent.wall_us - 3_600_000_000, 5_010_000);
+        assert_eq!(offset_between(sent, received, sent.wall_us + 5 * MS).offset_us, 0);
+    }
+
+    #[test]
+    fn agents_are_asked_in_turn_and_forgotten_when_they_are_gone() {
+        let offsets = ClockOffsets::default();
+        let all: Vec<JobNode> = (0..limits::CLOCK_REQUESTS as u64 + 1).map(agent).collect();
+        let at_s = Duration::from_secs;
+        assert_eq!(offsets.due(all.clone(), at_s(1)).len(), limits::CLOCK_REQUESTS);
+        assert_eq!(offsets.due(all.clone(), at_s(2)), [agent(limits::CLOCK_REQUESTS as u64)]);
+        assert_eq!(offsets.due(all.clone(), at_s(3)), []);
+        let measured = ClockOffset { offset_us: 7, error_us: 1, measured_us: 9 };
+        offsets.record(SessionId(3), measured);
+        assert_eq!((offsets.of(SessionId(3)), offsets.of(SessionId(4))), (Some(measured), None));
+        assert_eq!(offsets.due(all, at_s(1) + limits::CLOCK_INTERVAL).len(), limits::CLOCK_REQUESTS);
+        assert_eq!(offsets.of(SessionId(3)), Some(measured), "until there is a newer one");
+        assert_eq!(offsets.due(vec![agent(4)], at_s(900)).len(), 1);
+        assert_eq!(offsets.of(SessionId(3)), None);
+        offsets.record(SessionId(3), measured);
+        assert_eq!(offsets.of(SessionId(3)), None, "the answer of a session that is gone");
+    }
+}

@@ -1,0 +1,54 @@
+//! The measurement of the agents' clocks: now and then each agent is asked for its time.
+
+use std::sync::Arc;
+
+use polymeter_proto::control::{TimeRequest, Verb};
+use polymeter_proto::wire::control::ControlLine;
+use polymeter_service::clock::Clock;
+use serde_json::Value;
+use tokio::time::MissedTickBehavior;
+
+use super::agent_requests::AgentRequests;
+use super::permission::ROOT;
+use crate::agents::{AgentDirectory, JobNode};
+use crate::clock_offsets::{ClockOffsets, offset_between};
+use crate::limits;
+
+/// A time in the past: the request takes effect at once, however wrong the clock of the node is.
+const AT_ONCE_US: i64 = 0;
+
+/// The measurement of the agents' clocks.
+#[derive(Debug, Clone)]
+pub(super) struct ClockProbe {
+    pub(super) requests: Arc<AgentRequests>,
+    pub(super) directory: AgentDirectory,
+    pub(super) clock: Clock,
+}
+
+impl ClockProbe {
+    /// Measures the clocks until the runtime ends.
+    pub(super) async fn run(self, offsets: ClockOffsets) {
+        let Ok(line) = ControlLine::try_from(TimeRequest::EXAMPLE) else { return };
+        let mut interval = tokio::time::interval(limits::CLOCK_TICK);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            for agent in offsets.due(self.directory.connections(), self.clock.now().since_start) {
+                let (probe, offsets, line) = (self.clone(), offsets.clone(), line.clone());
+                tokio::spawn(async move { probe.measure(&agent, &line, &offsets).await });
+            }
+        }
+    }
+
+    /// Asks one agent. An agent that refuses, since it is too old or accepts no requests, has no offset.
+    async fn measure(&self, agent: &JobNode, line: &ControlLine, offsets: &ClockOffsets) {
+        let sent = self.clock.now();
+        let answers = self.requests.send(std::slice::from_ref(agent), ROOT, AT_ONCE_US, line).await;
+        let received = self.clock.now();
+        let now_us =
+            answers.first().and_then(|answer| answer.as_ref()?.get("now_us").and_then(Value::as_i64));
+        if let Some(now_us) = now_us {
+            offsets.record(agent.session, offset_between(sent, received, now_us));
+        }
+    }
+}

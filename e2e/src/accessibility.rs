@@ -1,0 +1,148 @@
+//! The accessibility of a page in the browser: its tree as screen readers get it, its computed colours, and its order of focus.
+
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+
+/// Checks of computed styles and references, in the page.
+const STYLES: &str = include_str!("accessibility.js");
+
+/// The roles of elements that a user operates, and of pictures.
+const NAMED: [&str; 14] = [
+    "button",
+    "link",
+    "textbox",
+    "searchbox",
+    "combobox",
+    "checkbox",
+    "radio",
+    "slider",
+    "listbox",
+    "image",
+    "img",
+    "DisclosureTriangle",
+    "region",
+    "navigation",
+];
+
+/// Elements of the accessibility tree that are not ignored.
+#[derive(Debug)]
+pub struct Tree(Vec<Value>);
+
+impl Tree {
+    /// Reads the tree of the present page.
+    pub fn of(browser: &mut Browser) -> Self {
+        let mut answer = browser.call("Accessibility.getFullAXTree", json!({}));
+        let nodes = answer["nodes"].take();
+        let nodes = nodes.as_array().cloned().unwrap_or_default();
+        Self(nodes.into_iter().filter(|node| node["ignored"] == false).collect())
+    }
+
+    /// Returns the elements of a role.
+    pub fn of_role<'a>(&'a self, role: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.0.iter().filter(move |node| role_of(node) == role)
+    }
+
+    /// Returns the levels of the headings, in their order.
+    pub fn levels(&self) -> Vec<u64> {
+        let level = |node: &Value| {
+            let properties = node["properties"].as_array()?;
+            properties.iter().find(|property| property["name"] == "level")?["value"]["value"].as_u64()
+        };
+        self.of_role("heading").filter_map(level).collect()
+    }
+
+    /// Returns what is wrong: controls without a name, levels of headings that are left out, and landmarks that are missing.
+    pub fn faults(&self) -> Vec<String> {
+        let unnamed =
+            self.0.iter().filter(|node| NAMED.contains(&role_of(node)) && name_of(node).trim().is_empty());
+        let mut faults: Vec<String> = unnamed.map(|node| format!("no name: {node}")).collect();
+        let levels = self.levels();
+        if levels.first() != Some(&1) || levels.iter().filter(|level| **level == 1).count() != 1 {
+            faults.push(format!("not one first heading: {levels:?}"));
+        }
+        if levels.windows(2).any(|pair| pair[1] > pair[0] + 1) {
+            faults.push(format!("levels of headings are left out: {levels:?}"));
+        }
+        for landmark in ["main", "banner", "navigation"] {
+            let count = self.of_role(landmark).count();
+            if count != 1 {
+                faults.push(format!("{count} landmarks {landmark}"));
+            }
+        }
+        faults
+    }
+}
+
+fn role_of(node: &Value) -> &str {
+    node["role"]["value"].as_str().unwrap_or_default()
+}
+
+/// Returns the name of an element of the tree.
+pub fn name_of(node: &Value) -> &str {
+    node["name"]["value"].as_str().unwrap_or_default()
+}
+
+/// Returns the faults of the present page: of its tree, and of its computed styles.
+pub fn faults(browser: &mut Browser) -> Vec<String> {
+    let mut faults = Tree::of(browser).faults();
+    let styles = browser.eval(&format!("({STYLES})()"));
+    faults.extend(styles.as_array().unwrap().iter().map(|fault| fault.as_str().unwrap().to_owned()));
+    faults
+}
+
+/// Returns the faults of the charts: each must have a name, and tables with its figures, which are filled when they are opened.
+pub fn chart_faults(browser: &mut Browser) -> Vec<String> {
+    let found = browser.eval(
+        "[...document.querySelectorAll('.plot')].map((plot) => { \
+             const tables = document.getElementById(plot.getAttribute('aria-details') ?? ''); \
+             if (tables && !tables.open) tables.open = true; \
+             return [plot.getAttribute('role'), plot.getAttribute('aria-label') ?? '', Boolean(tables)]; })",
+    );
+    let found = found.as_array().unwrap();
+    let is_wrong = |chart: &&Value| chart[0] != "img" || chart[1].as_str() == Some("") || chart[2] != true;
+    let mut faults: Vec<String> =
+        found.iter().filter(is_wrong).map(|chart| format!("a chart without alternative: {chart}")).collect();
+    if found.is_empty() {
+        faults.push("no charts".to_owned());
+    }
+    // The tables are filled after their values are loaded.
+    browser.wait_until("document.querySelectorAll('.figures[open] table').length >= 2");
+    let titles = browser.eval(
+        "[...document.querySelectorAll('.grid .chart:not([id$=heat-map]) h3')].map((title) => title.firstChild.textContent.trim()) \
+             .filter((title) => ![...document.querySelectorAll('.figures tbody th')].some((head) => head.textContent === title))",
+    );
+    faults.extend(titles.as_array().unwrap().iter().map(|title| format!("no figures of {title} in a table")));
+    faults
+}
+
+/// Moves the focus with the Tab key through the whole page. Returns the faults: an element without a visible focus, or one that comes before its
+/// predecessor in the document.
+pub fn focus_faults(browser: &mut Browser) -> Vec<String> {
+    browser.eval("(() => { document.activeElement?.blur(); scrollTo(0, 0); window.focusSteps = []; })()");
+    let mut faults = Vec::new();
+    let limit = browser
+        .eval("document.querySelectorAll('a[href], button, input, select, summary, [tabindex]').length");
+    for step in 0..=limit.as_u64().unwrap() {
+        browser.tab();
+        let at = browser.eval(
+            "(() => { const at = document.activeElement; const last = window.focusSteps.at(-1); window.focusSteps.push(at); \
+                 if (at === document.body || window.focusSteps.indexOf(at) < window.focusSteps.length - 1) return null; \
+                 const style = getComputedStyle(at); \
+                 const isVisible = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2; \
+                 const isAfter = !last || last === document.body || Boolean(last.compareDocumentPosition(at) & 4); \
+                 return [isVisible, isAfter, at.outerHTML.slice(0, 120)]; })()",
+        );
+        if at.is_null() {
+            // The focus has left the page.
+            if step == 0 {
+                faults.push("nothing has the focus".to_owned());
+            }
+            break;
+        }
+        if at[0] != true || at[1] != true {
+            faults.push(format!("the focus is invisible or out of order: {at}"));
+        }
+    }
+    faults
+}

@@ -1,0 +1,121 @@
+//! The collector's pages for users of screen readers and keyboards, and with each colour scheme.
+
+use polymeter_e2e::accessibility::{Tree, chart_faults, faults, focus_faults};
+use polymeter_e2e::browser::Browser;
+use polymeter_e2e::tests;
+
+use crate::site::{ADMINISTRATOR, Ended, OWNER, Site};
+
+tests![
+    pages_have_names_headings_landmarks_and_contrast,
+    charts_have_tables_with_their_figures,
+    the_focus_is_visible_and_in_order,
+    a_sign_in_and_an_error_are_accessible,
+];
+
+const NONE: Vec<String> = Vec::new();
+
+/// Waits until all contents of a page are there.
+fn settle(browser: &mut Browser, page: &str) {
+    match page.split('?').next() {
+        Some("job") => browser.wait_until("document.documentElement.dataset.complete"),
+        Some("node" | "status") => {}
+        _ => browser.wait_until("document.querySelector('.jobs td.findings-cell:not(:empty)') !== null"),
+    }
+}
+
+/// Checks a page in both colour schemes and two widths, for a user who wants no motion.
+fn assert_accessible(browser: &mut Browser, page: &str) {
+    for scheme in ["light", "dark"] {
+        browser.set_media(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]);
+        for width in [1280, 360] {
+            browser.resize(width, 900);
+            browser.wait_until(&format!("innerWidth === {width}"));
+            assert_eq!(faults(browser), NONE, "{page}, {scheme}, {width} px");
+            let tree = Tree::of(browser);
+            let tables = browser.eval(
+                "[...document.querySelectorAll('table')].filter((table) => table.checkVisibility()).length",
+            );
+            assert_eq!(
+                Some(tree.of_role("table").count() as u64),
+                tables.as_u64(),
+                "{page}, {width} px: tables remain tables"
+            );
+        }
+    }
+}
+
+fn pages_have_names_headings_landmarks_and_contrast() {
+    let running = Site::new();
+    let ended = Ended::new("a job with a name");
+    let node = format!("node?name={}", running.env.node);
+    let of_running = [String::new(), format!("job?key={}", running.key("x")), node, "status".to_owned()];
+    for (proxy, pages) in [(&running.proxy, of_running.to_vec()), (&ended.proxy, ended.pages())] {
+        for page in pages {
+            // The job of the owner has keys that change its sampling; the administrator sees the agents.
+            for user in [OWNER.0, ADMINISTRATOR] {
+                let mut browser = proxy.open(user, &page);
+                settle(&mut browser, &page);
+                assert_accessible(&mut browser, &format!("{page} as {user}"));
+            }
+        }
+    }
+}
+
+fn charts_have_tables_with_their_figures() {
+    let ended = Ended::new("job");
+    for page in ended.pages().iter().filter(|page| page.starts_with("job")) {
+        let mut browser = ended.proxy.open(OWNER.0, page);
+        settle(&mut browser, page);
+        assert_eq!(chart_faults(&mut browser), NONE, "{page}");
+        // The job has two nodes: there is a table with a row for each.
+        let captions =
+            "[...document.querySelectorAll('.figures caption')].map((caption) => caption.textContent)";
+        let captions = browser.eval(captions).to_string();
+        assert!(captions.contains("over time") && captions.contains("by node"), "{captions}");
+        assert_eq!(faults(&mut browser), NONE, "{page} with open tables");
+        // Another quantity.
+        browser.eval(
+            "(() => { const choice = document.querySelector('.figures select'); choice.selectedIndex = choice.options.length - 1; \
+             choice.dispatchEvent(new Event('change')); window.chosen = choice.selectedOptions[0].textContent; })()",
+        );
+        browser.wait_until(
+            "[...document.querySelectorAll('.figures caption')].some((caption) => caption.textContent.startsWith(window.chosen))",
+        );
+    }
+}
+
+fn the_focus_is_visible_and_in_order() {
+    let site = Site::new();
+    let pages = [
+        String::new(),
+        format!("job?key={}", site.key("x")),
+        format!("node?name={}", site.env.node),
+        "status".to_owned(),
+    ];
+    for page in pages {
+        for scheme in ["light", "dark"] {
+            let mut browser = site.proxy.open(ADMINISTRATOR, &page);
+            settle(&mut browser, &page);
+            browser.set_media(&[("prefers-color-scheme", scheme)]);
+            assert_eq!(focus_faults(&mut browser), NONE, "{page}, {scheme}");
+        }
+    }
+    // The first stop leads past the navigation.
+    let mut browser = site.proxy.open(ADMINISTRATOR, "");
+    browser.tab();
+    assert_eq!(browser.eval("document.activeElement.className"), "skip");
+    assert_eq!(browser.eval("document.querySelector('.skip').getBoundingClientRect().left >= 0"), true);
+}
+
+fn a_sign_in_and_an_error_are_accessible() {
+    let site = Ended::new("job");
+    let mut browser = site.proxy.browser(None);
+    browser.open_url(&site.proxy.url(""));
+    browser.wait_until("document.querySelector('.sign-in input') !== null");
+    assert_accessible(&mut browser, "sign-in");
+    let mut browser = site.proxy.browser(Some(OWNER.0));
+    browser.open_url(&site.proxy.url("job?key=999999"));
+    browser.wait_until("document.documentElement.dataset.ready === 'failed'");
+    assert_accessible(&mut browser, "unknown job");
+}
