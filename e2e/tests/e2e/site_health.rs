@@ -55,7 +55,7 @@ fn a_node_shows_its_own_series_with_its_jobs() {
         "document.querySelector('[aria-labelledby=node-charts]').dataset.shown === '{key}'"
     ));
     let titles = browser.eval(TITLES).to_string();
-    assert!(titles.contains("Node: busy cores") && titles.contains("Job: cores in use"), "{titles}");
+    assert!(titles.contains("Node: Busy cores") && titles.contains("Job: Cores in use"), "{titles}");
     browser.wait_until(&format!("{loaded} >= 4"));
     assert_calm(&site.proxy, &mut browser);
     // Users see the node in the times of their own jobs.
@@ -63,7 +63,7 @@ fn a_node_shows_its_own_series_with_its_jobs() {
     let choices = "[...document.querySelector('[aria-labelledby=node-charts] select').options].map((option) => option.value)";
     assert_eq!(browser.eval(choices), json!([key]));
     let titles = browser.eval(TITLES).to_string();
-    assert!(titles.contains("Node: busy cores") && titles.contains("Job: cores in use"), "{titles}");
+    assert!(titles.contains("Node: Busy cores") && titles.contains("Job: Cores in use"), "{titles}");
     browser.wait_until(&format!("/mean [0-9.]+, max/.test({busy})"));
     assert_calm(&site.proxy, &mut browser);
 }
@@ -208,6 +208,11 @@ fn modules_compute_the_health_of_agents_and_quantities_of_nodes() {
         expected,
         "without the available memory nothing is subtracted"
     );
+    // Work that throws at once, since it was aborted while it waited, leaves its place to others.
+    let queue = "(async () => { const turn = m.limited(1); const ends = []; for (let i = 0; i < 3; i += 1) \
+                 ends.push(await turn(() => { throw new Error('aborted'); }).catch((error) => error.message)); \
+                 return [...ends, await turn(async () => 'done')]; })()";
+    assert_eq!(result("queue", queue), json!(["aborted", "aborted", "aborted", "done"]));
     let highest = "(() => { const sum = [[null, 2], [1, 2], [1, 2]]; m.keepHighest(sum, [[3, 1], [3, null], [0, 5]]); return sum; })()";
     assert_eq!(result("columns", highest), json!([[3, 2], [3, 2], [1, 5]]));
     assert_calm(&site.proxy, &mut browser);

@@ -183,6 +183,11 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         onPaper.addEventListener("change", () => print(onPaper.matches));
         await first;
     };
+    /** Stops loading, since the charts are replaced. */
+    place.close = () => {
+        observer.disconnect();
+        stop.abort();
+    };
     /** Sets the phases and marks. */
     place.mark = ({ bands, marks }) => {
         const names = [...new Set(bands.map((band) => band.name))];
