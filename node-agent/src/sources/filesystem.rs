@@ -1,7 +1,6 @@
 //! The kind of mounted file systems: their space, by statvfs(3), which blocks while a network file system does not
 //! answer. Each is a source of its own.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
@@ -9,6 +8,7 @@ use polymeter_proto::series::Labels;
 use rustix::fs::StatVfs;
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{Mount, MountTable, parse, visible};
 use super::outcome::Outcome;
@@ -84,7 +84,7 @@ impl SourceKind for FilesystemKind {
         }
         let mounts = request.host.mounts;
         let table = mounts.proc.join("self/mountinfo");
-        let text = match fs::read_to_string(&table) {
+        let text = match kernel_text::text(&table) {
             Ok(text) => text,
             Err(error) => {
                 return opening.unavailable_all(&request.wanted, &format!("{}: {error}", table.display()));

@@ -23,6 +23,7 @@ use super::open::{Group, Opener, PerfTarget};
 use super::values::{GROUP_WORDS, slots};
 use crate::sources::cgroup_processes::{PROCESSES_MAX, listed};
 use crate::sources::custom_source::CustomSource;
+use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
 use crate::sources::process_files::{StatLine, TICK_NS};
 use crate::sources::reading::Reading;
@@ -346,7 +347,7 @@ impl ProcessFollower {
                 Err(error) => self.failure = Some(meaning(&error)),
             }
         }
-        let last_pid = last_pid(&fs::read_to_string(self.proc.join("loadavg")).ok()?)?;
+        let last_pid = last_pid(&kernel_text::text(&self.proc.join("loadavg")).ok()?)?;
         (!groups.is_empty()).then_some((groups, Opening { ticks: (before, ticks()), last_pid }))
     }
 

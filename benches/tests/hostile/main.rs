@@ -1,0 +1,148 @@
+//! Sources of all kinds on a machine whose files are damaged: nothing may panic or block, a value is that of the file or
+//! absent, and what is absent has a reason.
+#![cfg(test)]
+
+mod damage;
+mod machine;
+mod readings;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use polymeter_e2e::random::Random;
+
+use damage::{DAMAGES, Damage};
+use machine::{Machine, Subject};
+use readings::{Readings, Values};
+
+/// The files without which no other is looked for: the tables of mounts, the lists of devices.
+const SKELETON: [&str; 5] =
+    ["proc/self/mountinfo", "sys/devices/system/cpu/online", "/name", "/cgroup.procs", "proc/self/mounts"];
+
+/// The mixtures of damages, each with a seed of its own.
+const MIXTURES: u64 = 12;
+
+fn is_of_skeleton(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    SKELETON.iter().any(|name| path.ends_with(name))
+}
+
+/// The values of the machine without damage.
+fn intact(subject: Subject) -> Values {
+    let machine = Machine::new();
+    let mut readings = Readings::open(&machine, subject);
+    let first = readings.read();
+    assert!(first.len() > 5, "{subject:?}: {first:?}");
+    first
+}
+
+/// Checks values against those of the machine without damage.
+fn check(what: &str, values: &Values, intact: &Values) {
+    for (series, value) in values {
+        // A broken file may hide a label of another one.
+        let Some(expected) = intact.get(series) else { continue };
+        assert_eq!(value, expected, "{what}: {series}");
+    }
+}
+
+/// Damages the chosen files before or after the opening, and reads. Restores them, and reads again.
+fn attack(what: &str, subject: Subject, intact: &Values, choose: &mut dyn FnMut(&Path) -> Option<Damage>) {
+    // Before the opening.
+    let machine = Machine::new();
+    let damaged = damage_all(&machine, choose);
+    let mut readings = Readings::open(&machine, subject);
+    check(&format!("{what}, before the opening"), &readings.read(), intact);
+    readings.assert_reasons(what, intact);
+    // Between the opening and the first read, and between two reads.
+    for reads in [0, 1] {
+        let machine = Machine::new();
+        let mut readings = Readings::open(&machine, subject);
+        (0..reads).for_each(|_| drop(readings.read()));
+        for (path, damage) in &damaged {
+            damage.apply(&machine.root().join(path));
+        }
+        let what = format!("{what}, after {reads} reads");
+        check(&what, &readings.read(), intact);
+        check(&what, &readings.read(), intact);
+        // The files return.
+        machine.restore();
+        let mut again = Readings::open(&machine, subject);
+        let values = again.read();
+        let missing: Vec<_> = intact.keys().filter(|series| !values.contains_key(*series)).collect();
+        assert!(missing.is_empty(), "{what}: {missing:?} did not return");
+        check(&what, &values, intact);
+    }
+}
+
+fn damage_all(
+    machine: &Machine,
+    choose: &mut dyn FnMut(&Path) -> Option<Damage>,
+) -> Vec<(PathBuf, Damage)> {
+    let files = machine.files();
+    let chosen = files.into_iter().filter_map(|path| choose(&path).map(|damage| (path, damage)));
+    let chosen: Vec<(PathBuf, Damage)> = chosen.collect();
+    for (path, damage) in &chosen {
+        damage.apply(&machine.root().join(path));
+    }
+    chosen
+}
+
+fn attack_all(subject: Subject) {
+    let intact = intact(subject);
+    for damage in DAMAGES {
+        for is_whole in [false, true] {
+            let what = format!("{subject:?}, {damage:?}, {}", if is_whole { "all files" } else { "values" });
+            attack(&what, subject, &intact, &mut |path| {
+                Some(damage).filter(|_| is_whole || !is_of_skeleton(path))
+            });
+        }
+    }
+    for seed in 0..MIXTURES {
+        let mut random = Random::new(seed);
+        attack(&format!("{subject:?}, seed {seed}"), subject, &intact, &mut |_| {
+            let number = random.below(4 * DAMAGES.len() as u64);
+            DAMAGES.get(usize::try_from(number).unwrap()).copied()
+        });
+    }
+}
+
+#[test]
+fn a_node_with_damaged_files() {
+    attack_all(Subject::Node);
+}
+
+#[test]
+fn a_job_in_cgroups_of_version_1_with_damaged_files() {
+    attack_all(Subject::V1);
+}
+
+#[test]
+fn a_job_in_cgroups_of_version_2_with_damaged_files() {
+    attack_all(Subject::V2);
+}
+
+#[test]
+fn a_job_of_processes_with_damaged_files() {
+    attack_all(Subject::Processes);
+}
+
+/// A new kind is attacked without further ado, if the machine has its files.
+#[test]
+fn every_kind_that_reads_files_is_attacked() {
+    let of_subject = |subject| {
+        let machine = Machine::new();
+        let mut readings = Readings::open(&machine, subject);
+        readings.read();
+        readings.kinds()
+    };
+    let subjects = [Subject::Node, Subject::V1, Subject::V2, Subject::Processes];
+    let attacked: BTreeSet<&str> = subjects.into_iter().flat_map(of_subject).collect();
+    // Those of other interfaces than files.
+    let others = ["perf", "ebpf", "taskstats", "ipmi", "nvidia", "nvidia_job", "agent"];
+    let missing: Vec<&str> = polymeter_agent::sources::KINDS
+        .iter()
+        .map(|kind| kind.name())
+        .filter(|kind| !attacked.contains(kind) && !others.contains(kind))
+        .collect();
+    assert!(missing.is_empty(), "no values of {missing:?} on the machine of this test");
+}
