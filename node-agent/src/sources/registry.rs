@@ -33,6 +33,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::nvidia::NvidiaKind,
     &super::nvidia::NvidiaJobKind,
     &super::drm::DrmKind,
+    &super::drm::KfdKind,
     &super::drm::AmdgpuKind,
     &super::agent_self::AgentKind,
 ];

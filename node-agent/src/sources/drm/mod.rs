@@ -9,6 +9,7 @@
 mod amdgpu;
 mod amdgpu_table;
 mod devices;
+mod kfd;
 mod source;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ use super::target::Target;
 use source::{ClientsSource, ClientsWatch};
 
 pub(super) use amdgpu::AmdgpuKind;
+pub(super) use kfd::KfdKind;
 
 /// The kind's name in the catalogue, and that of its sources.
 const KIND: &str = "drm";
