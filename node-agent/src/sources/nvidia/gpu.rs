@@ -81,6 +81,18 @@ impl Gpu {
         known.is_some_and(|unsupported| unsupported.load(Relaxed))
     }
 
+    /// Begins the exclusive use of its handles, if no reading is under way, and forgets them.
+    pub(super) fn forget_handles(&self) -> Option<impl Drop + '_> {
+        let mut handles = match self.handles.try_lock() {
+            Ok(handles) => handles,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        handles.devices.clear();
+        lock(&self.xid).forget_events();
+        Some(handles)
+    }
+
     /// Begins a reading; none if another one does not end.
     pub(super) fn begin(&self) -> Option<GpuReading<'_>> {
         let until_ns = clock::monotonic_ns().saturating_add(BUSY_NS);
