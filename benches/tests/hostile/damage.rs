@@ -38,8 +38,8 @@ pub(crate) enum Damage {
     Fifo,
 }
 
-/// All damages.
-pub(crate) const DAMAGES: [Damage; 18] = [
+/// All damages after which a read returns.
+pub(crate) const DAMAGES: [Damage; 17] = [
     Damage::Absent,
     Damage::Empty,
     Damage::Blank,
@@ -57,7 +57,6 @@ pub(crate) const DAMAGES: [Damage; 18] = [
     Damage::DanglingLink,
     Damage::LinkLoop,
     Damage::Denied,
-    Damage::Fifo,
 ];
 
 impl Damage {

@@ -87,6 +87,56 @@ impl Machine {
         self.files.keys().cloned().collect()
     }
 
+    /// Returns one directory of each kind of devices, relative to the root.
+    pub(crate) fn devices(&self) -> Vec<PathBuf> {
+        let parents = [
+            "sys/class/net",
+            "sys/class/hwmon",
+            "sys/class/thermal",
+            "sys/class/infiniband",
+            "sys/class/cxi",
+            "sys/class/drm",
+            "sys/class/powercap",
+            "sys/class/kfd/kfd/topology/nodes",
+            "sys/class/kfd/kfd/proc",
+            "sys/devices/system/cpu",
+            "sys/devices/system/edac/mc",
+            "sys/devices/system/node",
+            "sys/kernel/debug/lustre/llite",
+            "sys/kernel/debug/lustre/obdfilter",
+            "sys/fs/resctrl/mon_data",
+            "proc",
+        ];
+        let first_in = |parent: &str| {
+            let parent = Path::new(parent);
+            let of_parent = |file: &PathBuf| {
+                let rest = file.strip_prefix(parent).ok()?;
+                (rest.components().count() > 1).then(|| parent.join(rest.components().next().unwrap()))
+            };
+            self.files.keys().find_map(of_parent)
+        };
+        parents.into_iter().filter_map(first_in).collect()
+    }
+
+    /// Copies a directory, with paths relative to the root.
+    pub(crate) fn copy(&self, from: &Path, to: &Path) {
+        for (file, text) in &self.files {
+            if let Ok(rest) = file.strip_prefix(from) {
+                let path = self.root().join(to).join(rest);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+        }
+    }
+
+    /// Lets the threads continue that wait for a FIFO in the place of a file.
+    pub(crate) fn release(&self) {
+        for path in self.files.keys() {
+            // A FIFO that is open for both reading and writing waits for nothing, and those that wait for a writer find one.
+            drop(fs::File::options().read(true).write(true).open(self.root().join(path)));
+        }
+    }
+
     /// Writes all files anew, whatever has taken their places.
     pub(crate) fn restore(&self) {
         for (path, text) in &self.files {

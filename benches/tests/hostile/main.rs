@@ -7,9 +7,13 @@ mod machine;
 mod readings;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use polymeter_e2e::random::Random;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use damage::{DAMAGES, Damage};
 use machine::{Machine, Subject};
@@ -18,6 +22,9 @@ use readings::{Readings, Values};
 /// The files without which no other is looked for: the tables of mounts, the lists of devices.
 const SKELETON: [&str; 5] =
     ["proc/self/mountinfo", "sys/devices/system/cpu/online", "/name", "/cgroup.procs", "proc/self/mounts"];
+
+/// The number of times that files are edited at random.
+const EDITS: u64 = 12;
 
 /// The mixtures of damages, each with a seed of its own.
 const MIXTURES: u64 = 12;
@@ -87,7 +94,16 @@ fn damage_all(
     chosen
 }
 
+/// Lets the permissions of files count for this thread, and those that it starts, also where they are root's.
+fn give_up_rights() {
+    if let Ok(mut sets) = capabilities(None) {
+        sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        set_capabilities(None, sets).unwrap();
+    }
+}
+
 fn attack_all(subject: Subject) {
+    give_up_rights();
     let intact = intact(subject);
     for damage in DAMAGES {
         for is_whole in [false, true] {
@@ -124,6 +140,112 @@ fn a_job_in_cgroups_of_version_2_with_damaged_files() {
 #[test]
 fn a_job_of_processes_with_damaged_files() {
     attack_all(Subject::Processes);
+}
+
+/// A read in the slow lane may wait; nothing else does.
+#[test]
+fn files_that_block_stop_no_opening_and_no_read_of_the_fast_lane() {
+    for subject in [Subject::Node, Subject::V1, Subject::V2, Subject::Processes] {
+        let machine = Machine::new();
+        let mut readings = Readings::open(&machine, subject);
+        for path in machine.files() {
+            Damage::Fifo.apply(&machine.root().join(path));
+        }
+        let within = |what: &str, act: &mut (dyn FnMut() + Send)| {
+            let (ended, end) = std::sync::mpsc::channel();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    act();
+                    ended.send(()).unwrap();
+                });
+                let limit = std::time::Duration::from_secs(120);
+                if end.recv_timeout(limit).is_err() {
+                    // The thread that waits ends, so that the failure is reported.
+                    machine.release();
+                    panic!("{subject:?}: {what} waits for a FIFO");
+                }
+            });
+        };
+        within("the fast lane", &mut || readings.read_fast());
+        within("an opening", &mut || drop(Readings::open_all(&machine, subject)));
+        machine.release();
+    }
+}
+
+/// Bytes of the files are changed, removed and repeated at random. Values may change, too.
+#[test]
+fn edited_files_make_nothing_panic() {
+    for seed in 0..EDITS {
+        let mut random = Random::new(seed);
+        for subject in [Subject::Node, Subject::V1, Subject::V2, Subject::Processes] {
+            let machine = Machine::new();
+            let mut readings = Readings::open(&machine, subject);
+            let files = machine.files();
+            for path in files.iter().filter(|_| random.percent(50)).collect::<Vec<_>>() {
+                let path = machine.root().join(path);
+                let text = edited(&fs::read(&path).unwrap(), &mut random);
+                fs::write(path, text).unwrap();
+            }
+            readings.read();
+            readings.read();
+            Readings::open(&machine, subject).read();
+        }
+    }
+}
+
+/// Returns a text with some changes.
+fn edited(text: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut text = text.to_vec();
+    for _ in 0..=random.choose(4) {
+        let at = random.choose(text.len() + 1).min(text.len());
+        let count = random.choose(20).min(text.len() - at);
+        match random.choose(4) {
+            0 => drop(text.drain(at..at + count)),
+            1 => {
+                let bytes = random.bytes(count);
+                text.splice(at..at + count, bytes).for_each(drop);
+            }
+            2 => {
+                let again = text[at..at + count].to_vec();
+                text.splice(at..at, again).for_each(drop);
+            }
+            _ => {
+                let digits = b"18446744073709551615".to_vec();
+                text.splice(at..at, digits).for_each(drop);
+            }
+        }
+    }
+    text
+}
+
+/// Devices whose names are no valid labels, or none that a kernel gives, hide no others.
+#[test]
+fn devices_with_odd_names_hide_no_others() {
+    let names: [&[u8]; 9] = [
+        b"eth 0",
+        b"eth\n1",
+        "\u{e9}th\u{2028}".as_bytes(),
+        b"\xff\xfe",
+        b"a\"b{c=d},e",
+        b"*",
+        b"99999999999999999999",
+        b"-1",
+        &[b'x'; 200],
+    ];
+    for subject in [Subject::Node, Subject::V1, Subject::Processes] {
+        let intact = intact(subject);
+        let machine = Machine::new();
+        for directory in machine.devices() {
+            for name in names {
+                let copy = directory.with_file_name(OsStr::from_bytes(name));
+                machine.copy(&directory, &copy);
+            }
+        }
+        let values = Readings::open(&machine, subject).read();
+        let missing: Vec<_> = intact.keys().filter(|series| !values.contains_key(*series)).collect();
+        assert!(missing.is_empty(), "{subject:?}: {missing:?}");
+        check(&format!("{subject:?}, odd names"), &values, &intact);
+    }
 }
 
 /// A new kind is attacked without further ado, if the machine has its files.
