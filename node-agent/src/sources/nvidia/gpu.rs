@@ -50,7 +50,7 @@ pub(super) struct Gpu {
 
 /// The handles of a GPU, and the last values.
 #[derive(Debug, Default)]
-struct Handles {
+pub(super) struct Handles {
     /// A handle of each device; none if the GPU is lost.
     devices: Vec<Arc<Device<'static>>>,
     /// The last value of each quantity of each device, and the time at which its reading began.
@@ -82,7 +82,7 @@ impl Gpu {
     }
 
     /// Begins the exclusive use of its handles, if no reading is under way, and forgets them.
-    pub(super) fn forget_handles(&self) -> Option<impl Drop + '_> {
+    pub(super) fn forget_handles(&self) -> Option<MutexGuard<'_, Handles>> {
         let mut handles = match self.handles.try_lock() {
             Ok(handles) => handles,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

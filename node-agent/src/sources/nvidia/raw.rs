@@ -38,10 +38,11 @@ pub(super) fn initialize_anew(nvml: &Nvml) -> Result<(), NvmlError> {
     let initialize = nvml_sym(nvml.lib().nvmlInit_v2.as_ref())?;
     #[expect(unsafe_code, reason = "calls of the library, which the wrapper makes once only")]
     // SAFETY: these calls have no arguments, and the library may be used by several threads. It fails if it is not initialized.
-    nvml_try(unsafe {
+    let initialized = unsafe {
         shut_down();
         initialize()
-    })
+    };
+    nvml_try(initialized)
 }
 
 /// Returns the number of the GPU instance of a MIG device.
