@@ -65,7 +65,9 @@ impl Machine {
                 fs::remove_file(path).unwrap();
             }
         }
-        ["sys/fs/cgroup", "sys/kernel/tracing"].map(|link| fs::remove_file(root.join(link)).unwrap());
+        for link in ["sys/fs/cgroup", "sys/kernel/tracing"] {
+            fs::remove_file(root.join(link)).unwrap();
+        }
         copy(&Path::new(FIXTURES).join("v1-6.18/proc"), &root.join("proc"));
         copy(&Path::new(FIXTURES).join("sysfs/proc"), &root.join("proc"));
         write(root, "proc/self/mountinfo", CGROUPS);

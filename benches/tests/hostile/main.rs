@@ -81,10 +81,7 @@ fn attack(what: &str, subject: Subject, intact: &Values, choose: &mut dyn FnMut(
     }
 }
 
-fn damage_all(
-    machine: &Machine,
-    choose: &mut dyn FnMut(&Path) -> Option<Damage>,
-) -> Vec<(PathBuf, Damage)> {
+fn damage_all(machine: &Machine, choose: &mut dyn FnMut(&Path) -> Option<Damage>) -> Vec<(PathBuf, Damage)> {
     let files = machine.files();
     let chosen = files.into_iter().filter_map(|path| choose(&path).map(|damage| (path, damage)));
     let chosen: Vec<(PathBuf, Damage)> = chosen.collect();

@@ -242,8 +242,10 @@ mod tests {
     fn a_counter_of_32_bits_wraps_around() {
         const MS: u64 = 1_000_000;
         const RANGE: u64 = (1 << 32) * MS;
-        let slot =
-            Slot { definition: catalogue::find("node.disk.weighted.time").unwrap(), labels: Labels::default() };
+        let slot = Slot {
+            definition: catalogue::find("node.disk.weighted.time").unwrap(),
+            labels: Labels::default(),
+        };
         let series = Arc::new(SeriesProgress::default());
         let open = || Counters::new("proc/diskstats", std::slice::from_ref(&slot), |_| Arc::clone(&series));
         let read = |counters: &mut Counters, ms: u64| {

@@ -205,7 +205,7 @@ malformed
             ["node.filesystem.size", "node.filesystem.free", "node.filesystem.available"]
                 .map(|name| catalogue::find(name).unwrap())
                 .into();
-        let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let root = with_space(parse(&text)).into_iter().find(|mount| mount.point == "/").unwrap();
         let table = Path::new("/proc/self/mountinfo");
         let mut source = FileSystemSource::new(table, PathBuf::from("/"), &root, &wanted).unwrap();

@@ -284,7 +284,10 @@ mod tests {
         assert_eq!(StatLine::parse(b"42 (a S 1"), None);
         let whole = [b"42 (a) ", LINE.as_bytes()].concat();
         let cut = whole.len() - " 250 18446744073709551615".len();
-        assert!((0..=cut).all(|length| StatLine::parse(&whole[..length]).is_none()), "up to the resident memory");
+        assert!(
+            (0..=cut).all(|length| StatLine::parse(&whole[..length]).is_none()),
+            "up to the resident memory"
+        );
         for word in ["x", "1.5", "18446744073709551616", "--1", "0x1"] {
             let line = format!("42 (a) {}", LINE.replace(" 500 ", &format!(" {word} ")));
             assert_eq!(StatLine::parse(line.as_bytes()), None, "{word}");

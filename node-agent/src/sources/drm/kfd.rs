@@ -37,7 +37,7 @@ const DIRECTORY: &str = "class/kfd/kfd";
 const NODES: &str = "class/kfd/kfd/topology/nodes/*";
 
 /// A quantity that the driver states for each process and GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 struct Quantity {
     /// The catalogue's field.
     field: &'static str,
@@ -223,7 +223,9 @@ impl Value {
             is_there
         });
         let is_any = self.ended.is_some() || !self.known.is_empty();
-        is_any.then(|| self.known.values().fold(self.ended.unwrap_or(0), |sum, value| sum.saturating_add(*value)))
+        is_any.then(|| {
+            self.known.values().fold(self.ended.unwrap_or(0), |sum, value| sum.saturating_add(*value))
+        })
     }
 }
 
@@ -303,7 +305,9 @@ mod tests {
         fn run(&self, pid: u32, started: u64, files: &[(&str, &str)]) {
             let stat = format!("{pid} (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 {started} 0 0 0\n");
             self.write(&format!("proc/{pid}/stat"), &stat);
-            files.iter().for_each(|(name, text)| self.write(&format!("sys/{DIRECTORY}/proc/{pid}/{name}"), text));
+            files
+                .iter()
+                .for_each(|(name, text)| self.write(&format!("sys/{DIRECTORY}/proc/{pid}/{name}"), text));
         }
 
         fn source(&self, pids: &str) -> KfdSource {
@@ -318,7 +322,8 @@ mod tests {
     fn read(source: &mut KfdSource) -> BTreeMap<String, u64> {
         let mut reading = Reading::absent(source.slots.len());
         assert_eq!(source.read(&mut reading), Outcome::Read);
-        let name = |slot: &Slot| format!("{}{{{}}}", slot.definition.name().replace("gpu.amd.", ""), slot.labels);
+        let name =
+            |slot: &Slot| format!("{}{{{}}}", slot.definition.name().replace("gpu.amd.", ""), slot.labels);
         let values = source.slots.iter().map(name).zip(reading.iter());
         values.filter_map(|(name, bits)| Some((name, bits?))).collect()
     }

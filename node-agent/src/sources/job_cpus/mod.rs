@@ -252,7 +252,8 @@ impl JobCpus {
             let is_busy = busy_ns > 0 && since_ns >= busy_ns;
             found.busy = found.busy.map(|busy| busy + u64::from(is_busy));
             if all_affinities || (is_busy && wants_bound) {
-                let cpus = kernel_text::bytes(&directory.join("status")).ok().and_then(|status| affinity(&status));
+                let cpus =
+                    kernel_text::bytes(&directory.join("status")).ok().and_then(|status| affinity(&status));
                 let cpus = cpus.unwrap_or_default();
                 if is_busy {
                     found.bound.extend(&cpus);

@@ -1,9 +1,9 @@
 //! Calls of NVML that the wrapper does not have.
 
-use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::struct_wrappers::device::FieldValueSample;
+use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValue_t};
 
 /// The scope of a field that is summed over all links.

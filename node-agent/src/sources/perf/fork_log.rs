@@ -1,6 +1,7 @@
 //! The log of this machine's forks, by perf events that record them on each CPU. One log serves all jobs whose processes are
 //! followed, and exists while there are any.
 
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -16,10 +17,14 @@ const ROOM_BYTES: usize = 32 * 1024;
 static LOG: Mutex<Weak<ForkLog>> = Mutex::new(Weak::new());
 
 /// The log of forks.
-#[derive(Debug)]
 pub(super) struct ForkLog(Mutex<Open>);
 
-#[derive(Debug)]
+impl fmt::Debug for ForkLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForkLog").finish_non_exhaustive()
+    }
+}
+
 struct Open {
     /// The records of each CPU.
     samplers: Vec<Sampler>,

@@ -84,7 +84,10 @@ fn an_error_of_any_call_is_no_value() {
             let (outcome, values) = sources.read("nvidia/0");
             assert_eq!(outcome, Outcome::Read, "{key} {error}");
             assert!(values.len() < whole.len(), "{key} {error}: {values:?}");
-            assert!(values.iter().all(|(series, value)| whole[series] == *value), "{key} {error}: {values:?}");
+            assert!(
+                values.iter().all(|(series, value)| whole[series] == *value),
+                "{key} {error}: {values:?}"
+            );
         }
         machine.set(&[(key, answer)]);
     }

@@ -18,11 +18,7 @@ fn update_led(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])]) -> Fam
 }
 
 /// Updates with the same and a log of forks.
-fn update_logged(
-    families: &mut Families,
-    all: &[(u32, u32, u64, [u32; 2])],
-    forks: &Forks,
-) -> FamilyChanges {
+fn update_logged(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])], forks: &Forks) -> FamilyChanges {
     let pids = all.iter().map(|(pid, ..)| *pid).collect();
     let new = all.iter().filter(|(pid, ..)| !families.knows(*pid));
     let listed = |(pid, parent, started, leaders): &(u32, u32, u64, [u32; 2])| {
