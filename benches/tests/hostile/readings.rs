@@ -24,6 +24,9 @@ pub(crate) type Values = BTreeMap<String, u64>;
 /// The metrics whose values depend on this machine or on the time.
 const VARYING: [&str; 5] = ["agent.", "node.filesystem.", "perf", "exited.", "cpu.threads.busy"];
 
+/// The metrics whose series appear with the first process, client or job: before that there is neither a series nor a reason.
+const DORMANT: [&str; 3] = ["busiest.", "gpu.drm.", "node.lustre.job."];
+
 /// The parts of a machine that survive a new opening.
 #[derive(Debug, Default)]
 struct Lasting {
@@ -164,7 +167,8 @@ impl Readings {
         let silent: BTreeSet<&str> = intact
             .keys()
             .filter_map(|series| series.split('{').next())
-            .filter(|name| !known.iter().any(|known| name.starts_with(known.as_str())))
+            .filter(|name| !DORMANT.iter().any(|prefix| name.starts_with(prefix)))
+            .filter(|name| !known.iter().any(|known| name.starts_with(known.trim_end_matches('*'))))
             .collect();
         assert!(silent.is_empty(), "{what}: {:?}: neither series nor reason for {silent:?}", self.subject);
         for missing in &self.unavailable {

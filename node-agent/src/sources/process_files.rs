@@ -163,7 +163,9 @@ const IO_COUNTS: [(&str, usize); 7] = [
 pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
     let directory = proc.join(pid.to_string());
     let (mut process, mut levels) = of_stat(&StatLine::read(&directory)?);
-    let io = read_whole(&directory.join("io")).ok().and_then(|io| io_amounts(&String::from_utf8_lossy(&io)));
+    let known = known.filter(|known| known.started == process.started);
+    let io = read_whole(&directory.join("io")).ok();
+    let io = io.and_then(|io| io_amounts(&String::from_utf8_lossy(&io), known.map(|known| &known.total)));
     match io {
         Some(counts) => {
             levels.io = 1;
@@ -172,7 +174,6 @@ pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Op
         }
         None => {
             levels.no_io = 1;
-            let known = known.filter(|known| known.started == process.started);
             for (_, place) in IO_COUNTS {
                 copy(&mut process.total, known.map(|known| &known.total), place);
                 copy(&mut process.waited, known.map(|known| &known.waited), place);
@@ -207,14 +208,19 @@ fn of_stat(stat: &StatLine) -> (Process, Levels) {
     (Process { parent, started: stat.started(), total, waited }, levels)
 }
 
-/// Returns the counts of `/proc/PID/io`, which include those of awaited children without distinction; none if one is missing.
-fn io_amounts(io: &str) -> Option<Amounts> {
+/// Returns the counts of `/proc/PID/io`, which include those of awaited children without distinction; none if it has none. One that is
+/// missing stays as it was known.
+fn io_amounts(io: &str, known: Option<&Amounts>) -> Option<Amounts> {
     let value = parse_io(io);
     let mut counts = Amounts::default();
+    let mut is_any = false;
     for (name, place) in IO_COUNTS {
-        *counts.0.get_mut(place)? = value(name)?;
+        let found = value(name);
+        is_any |= found.is_some();
+        let known = || known.and_then(|known| known.0.get(place).copied());
+        *counts.0.get_mut(place)? = found.or_else(known).unwrap_or(0);
     }
-    Some(counts)
+    is_any.then_some(counts)
 }
 
 impl Levels {
@@ -320,9 +326,13 @@ mod tests {
     #[test]
     fn finds_io_by_name() {
         let text = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n";
-        assert_eq!(io_amounts(text), Some(Amounts([0, 0, 0, 0, 4096, 8192, 5, 9, 8, 7, 6])));
-        for broken in ["", "rchar: 9\n", &text.replace("7", "x"), &text.replace("8192", "-1"), "\u{fffd}"] {
-            assert_eq!(io_amounts(broken), None, "{broken:?}");
+        let whole = Amounts([0, 0, 0, 0, 4096, 8192, 5, 9, 8, 7, 6]);
+        assert_eq!(io_amounts(text, None), Some(whole));
+        for broken in ["rchar: 9\n", &text.replace('7', "x"), &text.replace("8192", "-1"), &text[..60]] {
+            assert_eq!(io_amounts(broken, Some(&whole)), Some(whole), "{broken:?}");
+        }
+        for broken in ["", "\u{fffd}", "rchar: 9", "rchar 9\n"] {
+            assert_eq!(io_amounts(broken, Some(&whole)), None, "{broken:?}");
         }
     }
 }

@@ -388,8 +388,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("job_stats");
         let entry = |id: usize| format!("- job_id: {id}\n  punch: {{ samples: 1, unit: reqs }}\n");
-        fs::write(&path, (0..3).map(entry).collect::<String>() + &"x".repeat(10_000)).unwrap();
+        let jobs = (0..3).map(entry).collect::<String>();
+        fs::write(&path, jobs.clone() + &"x".repeat(10_000) + "\n").unwrap();
         assert_eq!(read_jobs(&path).unwrap().len(), 3, "a long line is skipped");
+        for cut in 1..20 {
+            fs::write(&path, &jobs[..jobs.len() - cut]).unwrap();
+            assert_eq!(read_jobs(&path).unwrap().len(), 2, "{cut} bytes less");
+        }
         assert!(read_jobs(&directory.path().join("missing")).is_err());
     }
 }
