@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
+use rustix::io::Errno;
 
 use super::custom_source::CustomSource;
 use super::kind::metrics_of;
@@ -120,7 +121,8 @@ impl ProcessSumSource {
         let reread = |pid| read_process(proc, pid, None).map(|(process, _)| process);
         let sums = self.accounts.update(found, reread);
         if is_tree && levels.processes == 0 {
-            return Outcome::Gone;
+            let has_known = self.accounts.processes().next().is_some();
+            return if has_known { Outcome::Retry(Errno::AGAIN) } else { Outcome::Gone };
         }
         if !self.has_any && !is_empty {
             // None of its processes could be read: nothing is known.
