@@ -96,7 +96,7 @@ pub(crate) static CASES: [Case; 25] = [
     case("nvidia", Place::LaidOut, Subject::Node, &["node.gpu.*"]),
     case("nvidia_job", Place::LaidOut, Subject::Job, &["gpu.*"]),
     case("drm", Place::LaidOut, Subject::Job, &["gpu.drm.*"]),
-    case("kfd", Place::LaidOut, Subject::Job, &["gpu.amd.*"]),
+    case("kfd", Place::Here, Subject::Job, &["gpu.amd.*"]),
     case("amdgpu", Place::LaidOut, Subject::Node, &["node.gpu.amd.*"]),
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
 ];
