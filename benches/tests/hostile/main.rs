@@ -38,6 +38,9 @@ const EDITS: u64 = 6;
 /// The mixtures of damages, each with a seed of its own.
 const MIXTURES: u64 = 6;
 
+/// The damages of these files, too.
+const OF_SKELETON: [Damage; 4] = [Damage::Absent, Damage::Empty, Damage::Binary, Damage::Directory];
+
 fn is_of_skeleton(path: &Path) -> bool {
     let path = path.to_string_lossy();
     SKELETON.iter().any(|name| path.ends_with(name))
@@ -125,12 +128,13 @@ fn attack_all(subject: Subject) {
     give_up_rights();
     let intact = intact(subject);
     for damage in DAMAGES {
-        for is_whole in [false, true] {
-            let what = format!("{subject:?}, {damage:?}, {}", if is_whole { "all files" } else { "values" });
-            attack(&what, subject, &intact, &mut |path| {
-                Some(damage).filter(|_| !is_of_list(path) && (is_whole || !is_of_skeleton(path)))
-            });
-        }
+        attack(&format!("{subject:?}, {damage:?}"), subject, &intact, &mut |path| {
+            Some(damage).filter(|_| !is_of_list(path) && !is_of_skeleton(path))
+        });
+    }
+    for damage in OF_SKELETON {
+        let what = format!("{subject:?}, {damage:?} of all files");
+        attack(&what, subject, &intact, &mut |path| Some(damage).filter(|_| !is_of_list(path)));
     }
     let of_one_file: Values = intact.into_iter().filter(|(series, _)| has_one_origin(series)).collect();
     for seed in 0..MIXTURES {
