@@ -34,6 +34,7 @@ let
       serviceConfig.LimitMEMLOCK = "infinity";
     };
     root-files.capabilities = [ "CAP_DAC_READ_SEARCH" ];
+    drm.capabilities = [ "CAP_DAC_READ_SEARCH" ];
     ipmi = {
       capabilities = [ "CAP_DAC_OVERRIDE" ];
       devices = [ "char-ipmidev rw" ];
@@ -73,8 +74,8 @@ in
       ];
       description = ''
         Rights beyond those of the default plan: `taskstats` for `exited.*`; `ebpf` for `network.*` of a package that is built with the
-        feature `ebpf`; `root-files` for files that only root may read (Lustre and LNet in debugfs, energy by powercap); `ipmi` for
-        `node.ipmi.power`; `root` for `resctrl.*`; `gpfs` for `node.gpfs.*`. With the last two the agent runs as root.
+        feature `ebpf`; `root-files` for files that only root may read (Lustre and LNet in debugfs, energy by powercap); `drm` for
+        `gpu.drm.*`; `ipmi` for `node.ipmi.power`; `root` for `resctrl.*`; `gpfs` for `node.gpfs.*`. With the last two the agent runs as root.
       '';
     };
 

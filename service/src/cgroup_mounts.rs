@@ -1,12 +1,10 @@
 //! The mounts of control groups.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use procfs::FromBufRead;
-use procfs::process::{MountInfo, MountInfos};
+use procfs::process::MountInfo;
 
 /// The controllers of version 1 that hold metrics.
 const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hugetlb", "perf_event"];
@@ -82,16 +80,18 @@ impl Mounts {
 /// Returns an error if `/proc/self/mountinfo` below `root` cannot be read.
 pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
     let infos = mount_infos(root)?;
-    let cgroups = infos.0.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
+    let cgroups = infos.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
     Ok(cgroups.map(|info| mount_path(root, info)).collect())
 }
 
-fn mount_infos(root: &Path) -> io::Result<MountInfos> {
+/// Returns the mounts. Points of mounts are names that users gave to directories: bytes that are no UTF-8 are replaced, and a line of
+/// another form is left out.
+fn mount_infos(root: &Path) -> io::Result<Vec<MountInfo>> {
     let path = root.join("proc/self/mountinfo");
-    let file = File::open(&path)
+    let bytes = std::fs::read(&path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    MountInfos::from_buf_read(BufReader::new(file))
-        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().filter_map(|line| MountInfo::from_line(line).ok()).collect())
 }
 
 /// Returns the path of a mount below `root`.
@@ -128,6 +128,20 @@ mod tests {
         assert!(mounts.perf_follows_v2());
         assert_eq!((mounts.tracefs, mounts.proc), (path("mnt/trace"), path("proc")));
         assert_eq!(all_roots(root.path()).unwrap().len(), 4);
+    }
+
+    /// Any user may mount a file system with FUSE, in a directory with any name.
+    #[test]
+    fn mounts_with_names_of_any_bytes_do_not_hide_others() {
+        let root = machine("");
+        let table = [
+            &b"29 23 0:25 / /home/u/\xff\xfe rw - fuse.sshfs u@h:/ rw\n"[..],
+            b"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            b"a line of another form\n\n99 - -\n",
+        ];
+        std::fs::write(root.path().join("proc/self/mountinfo"), table.concat()).unwrap();
+        let mounts = Mounts::read(root.path()).unwrap();
+        assert_eq!(mounts.v2, Some(root.path().join("sys/fs/cgroup")));
     }
 
     #[test]

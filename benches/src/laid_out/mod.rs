@@ -141,6 +141,10 @@ fn lay_out_sys(root: &Path, hardware: Hardware) -> io::Result<()> {
         remove(&adapters.join(other))?;
     }
     fs::write(sys.join("class/drm/card0/device/gpu_metrics"), texts::GPU_METRICS)?;
+    let node = sys.join("class/kfd/kfd/topology/nodes/1");
+    fs::create_dir_all(&node)?;
+    fs::write(node.join("gpu_id"), "51140\n")?;
+    fs::write(node.join("properties"), "simd_count 304\ndrm_render_minor 128\n")?;
     for (zone, name) in texts::ZONES {
         let zone = sys.join("class/powercap").join(zone);
         fs::create_dir_all(&zone)?;

@@ -7,6 +7,7 @@
 //!
 //! - By half or more: the counter began anew, like that of a network interface that was removed and added again. The
 //!   earlier count is kept.
+//! - To the beginning of the range of a counter of 32 bits, from its end: the counter wrapped around, and continues.
 //! - By less: the kernel has read several CPUs' counts one after the other. The value stays until the counter has
 //!   passed it.
 //!
@@ -45,7 +46,13 @@ struct Counter {
     offset: u64,
     /// The last value that was returned.
     last: u64,
+    /// The value at which the kernel's counter begins at 0 again; 0 if it never does.
+    wraps_at: u64,
 }
+
+/// A counter wraps around between two readings if it advanced by less than this part of its range. A range of 32 bits in
+/// milliseconds takes 50 days.
+const WRAP_PART: u64 = 16;
 
 /// The counters of one source.
 #[derive(Debug, Default)]
@@ -81,6 +88,7 @@ impl Counters {
                 .map(|(number, slot)| Counter {
                     slot: number,
                     is_float: is_float(slot),
+                    wraps_at: slot.definition.metric.wraps_at.unwrap_or(0),
                     ..Counter::default()
                 })
                 .collect(),
@@ -137,6 +145,9 @@ impl Counter {
     const fn advance(&mut self, value: u64) -> u64 {
         if value >= self.raw {
             self.raw = value;
+        } else if self.has_wrapped(value) {
+            self.raw = value;
+            self.offset = self.offset.saturating_add(self.wraps_at);
         } else if value <= self.half(self.raw) {
             self.raw = value;
             self.offset = self.last;
@@ -146,6 +157,15 @@ impl Counter {
             self.last = counted;
         }
         self.last
+    }
+
+    /// Returns true if a lower value is one behind the end of the range, and not that of a counter that began anew: it is by a small
+    /// part of the range beyond the last one.
+    const fn has_wrapped(&self, value: u64) -> bool {
+        match self.wraps_at.checked_sub(self.raw) {
+            Some(rest) => rest.saturating_add(value) <= self.wraps_at / WRAP_PART,
+            None => false,
+        }
     }
 
     const fn half(&self, value: u64) -> u64 {
@@ -216,6 +236,36 @@ mod tests {
         assert_eq!(read(&mut counters, &[100, 97, 99, 101]), [100, 100, 100, 101]);
         assert_eq!(read(&mut counters, &[0, 5, 7]), [101, 106, 108]);
         assert_eq!(read(&mut counters, &[u64::MAX, 0, u64::MAX]), [u64::MAX; 3]);
+    }
+
+    #[test]
+    fn a_counter_of_32_bits_wraps_around() {
+        const MS: u64 = 1_000_000;
+        const RANGE: u64 = (1 << 32) * MS;
+        let slot = Slot {
+            definition: catalogue::find("node.disk.weighted.time").unwrap(),
+            labels: Labels::default(),
+        };
+        let series = Arc::new(SeriesProgress::default());
+        let open = || Counters::new("proc/diskstats", std::slice::from_ref(&slot), |_| Arc::clone(&series));
+        let read = |counters: &mut Counters, ms: u64| {
+            let mut reading = Reading::absent(1);
+            reading.set(0, ms * MS);
+            counters.raise(&mut reading);
+            reading.get(0).unwrap()
+        };
+        let mut counters = open();
+        assert_eq!(read(&mut counters, 4_294_967_290), 4_294_967_290 * MS);
+        assert_eq!(read(&mut counters, 5), RANGE + 5 * MS);
+        counters.store_progress();
+        let mut counters = open();
+        assert_eq!(read(&mut counters, 4_294_967_200), RANGE + 4_294_967_200 * MS, "opened anew");
+        assert_eq!(read(&mut counters, 4_294_967_190), RANGE + 4_294_967_200 * MS, "jitter");
+        assert_eq!(read(&mut counters, 0), 2 * RANGE);
+        assert_eq!(read(&mut counters, 7), 2 * RANGE + 7 * MS);
+        // A disk that was added again, from the middle of the range.
+        assert_eq!(read(&mut counters, 3_000_000_000), 2 * RANGE + 3_000_000_000 * MS);
+        assert_eq!(read(&mut counters, 1), 2 * RANGE + 3_000_000_001 * MS);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The kind of files of one line, or of a few short ones, whose reads may block.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::{
@@ -12,6 +11,7 @@ use polymeter_proto::series::{InvalidIdentifier, Labels};
 use rustix::io::pread;
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
 use super::path_pattern::Match;
@@ -113,7 +113,7 @@ fn stated_interval(file: &TextFile, path: &Path) -> Option<(PathBuf, RefreshUnit
 /// Returns the text of a file without the white space around it; none if there is none.
 fn read_line(path: &Path) -> Option<String> {
     let mut text = [0; TEXT_BYTES];
-    let len = pread(File::open(path).ok()?, &mut text, 0).ok()?;
+    let len = pread(kernel_text::open(path).ok()?, &mut text, 0).ok()?;
     let text = std::str::from_utf8(text.get(..len)?).ok()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -1,9 +1,9 @@
 //! The processes of a cgroup and of all below it.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
+use super::kernel_text;
 use crate::cgroups::subdirectories;
 
 /// The most processes that are tracked, so that a fork bomb does not delay the sampler.
@@ -18,8 +18,8 @@ pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
     let mut listed = BTreeSet::new();
     while let Some(directory) = directories.get(next).cloned() {
         next += 1;
-        match fs::read_to_string(directory.join("cgroup.procs")) {
-            Ok(text) => listed.extend(text.lines().filter_map(|line| line.parse::<u32>().ok())),
+        match kernel_text::text(&directory.join("cgroup.procs")) {
+            Ok(text) => listed.extend(kernel_text::lines(&text).filter_map(|line| line.parse::<u32>().ok())),
             Err(_) if next == 1 => return None,
             // It was removed meanwhile, or has threads only.
             Err(_) => {}

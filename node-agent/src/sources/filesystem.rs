@@ -1,7 +1,6 @@
 //! The kind of mounted file systems: their space, by statvfs(3), which blocks while a network file system does not
 //! answer. Each is a source of its own.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
@@ -9,6 +8,7 @@ use polymeter_proto::series::Labels;
 use rustix::fs::StatVfs;
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{Mount, MountTable, parse, visible};
 use super::outcome::Outcome;
@@ -84,7 +84,7 @@ impl SourceKind for FilesystemKind {
         }
         let mounts = request.host.mounts;
         let table = mounts.proc.join("self/mountinfo");
-        let text = match fs::read_to_string(&table) {
+        let text = match kernel_text::text(&table) {
             Ok(text) => text,
             Err(error) => {
                 return opening.unavailable_all(&request.wanted, &format!("{}: {error}", table.display()));
@@ -205,7 +205,7 @@ malformed
             ["node.filesystem.size", "node.filesystem.free", "node.filesystem.available"]
                 .map(|name| catalogue::find(name).unwrap())
                 .into();
-        let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let root = with_space(parse(&text)).into_iter().find(|mount| mount.point == "/").unwrap();
         let table = Path::new("/proc/self/mountinfo");
         let mut source = FileSystemSource::new(table, PathBuf::from("/"), &root, &wanted).unwrap();

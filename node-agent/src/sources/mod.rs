@@ -17,6 +17,7 @@ mod gpfs;
 mod gpu_clients;
 mod ipmi;
 mod job_cpus;
+mod kernel_text;
 mod kind;
 pub mod layout;
 mod lustre;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -81,7 +82,7 @@ pub(super) struct MountTable {
 impl MountTable {
     /// Opens the table.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let mut table = fs::File::open(path)
+        let mut table = kernel_text::open(path)
             .map(|file| Self { path: path.to_owned(), file })
             .map_err(|error| format!("{}: {error}", path.display()))?;
         // The first call reports the changes since the file was opened.
@@ -100,7 +101,7 @@ impl MountTable {
 
     /// Returns the current mounts.
     pub(super) fn mounts(&self) -> Vec<Mount> {
-        parse(&fs::read_to_string(&self.path).unwrap_or_default())
+        parse(&kernel_text::text(&self.path).unwrap_or_default())
     }
 
     /// Returns true if a file system is still mounted at the same point.

@@ -1,9 +1,9 @@
 //! The files of one process in `/proc`: proc_pid_stat(5), proc_pid_io(5).
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::kernel_text::{self, TEXT_BYTES, too_large};
 use super::process_accounts::{AMOUNTS, Amounts, Process};
 
 pub(super) const TICK_NS: u64 = 10_000_000;
@@ -13,7 +13,7 @@ pub(super) const TICK_NS: u64 = 10_000_000;
 pub(super) struct StatLine {
     /// The name, which has up to 15 bytes of any kind.
     pub(super) name: Vec<u8>,
-    /// The fields behind the name, from field 3 on; 0 where one is no number.
+    /// The fields behind the name, from field 3 on; 0 for the state, which is a letter, and for negative numbers.
     fields: Vec<u64>,
 }
 
@@ -23,14 +23,20 @@ impl StatLine {
         Self::parse(&read_whole(&directory.join("stat")).ok()?)
     }
 
-    /// Parses a line. The name in it may have spaces and parentheses; field 3 follows the last parenthesis.
+    /// Parses a line; none of one that is cut off before the last field that every kernel has, or has other words than numbers. The
+    /// name in it may have spaces and parentheses; field 3 follows the last parenthesis.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let begin = line.iter().position(|byte| *byte == b'(')? + 1;
         let end = line.iter().rposition(|byte| *byte == b')')?;
         let name = line.get(begin..end)?.to_vec();
-        let rest = String::from_utf8_lossy(line.get(end + 1..)?);
-        let fields = rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-        Some(Self { name, fields })
+        let mut words = std::str::from_utf8(line.get(end + 1..)?).ok()?.split_ascii_whitespace();
+        words.next()?;
+        let number = |word: &str| match word.strip_prefix('-') {
+            Some(digits) => digits.parse::<u64>().ok().map(|_negative| 0),
+            None => word.parse().ok(),
+        };
+        let fields: Vec<u64> = std::iter::once(Some(0)).chain(words.map(number)).collect::<Option<_>>()?;
+        (fields.len() >= FIELDS_MIN).then_some(Self { name, fields })
     }
 
     /// Returns the field with this number in proc_pid_stat(5); 0 where the kernel does not have it.
@@ -78,6 +84,9 @@ impl StatLine {
     }
 }
 
+/// The number of fields up to the resident memory, field 24.
+const FIELDS_MIN: usize = 22;
+
 /// The bytes of a file of a process that are read at once: more than the longest line of `stat` has.
 const WHOLE_BYTES: usize = 1024;
 
@@ -87,7 +96,7 @@ const WHOLE_BYTES: usize = 1024;
 /// # Errors
 /// Returns an error if the process has ended, or may not be read.
 pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = kernel_text::open(path)?;
     let (mut text, mut length) = (vec![0; WHOLE_BYTES], 0);
     loop {
         match file.read(text.get_mut(length..).unwrap_or_default()) {
@@ -99,6 +108,9 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
             text.truncate(length);
             return Ok(text);
         }
+        if length >= TEXT_BYTES {
+            return Err(too_large());
+        }
         text.resize(2 * length, 0);
     }
 }
@@ -106,7 +118,7 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
 /// Returns the counts of `/proc/PID/io` by their names, each if the file has it.
 pub(super) fn parse_io(io: &str) -> impl Fn(&str) -> Option<u64> {
     |key| {
-        let mut lines = io.lines().filter_map(|line| line.split_once(':'));
+        let mut lines = kernel_text::lines(io).filter_map(|line| line.split_once(':'));
         lines.find_map(|(name, value)| (name == key).then(|| value.trim().parse().ok())?)
     }
 }
@@ -151,14 +163,17 @@ const IO_COUNTS: [(&str, usize); 7] = [
 pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
     let directory = proc.join(pid.to_string());
     let (mut process, mut levels) = of_stat(&StatLine::read(&directory)?);
-    match read_whole(&directory.join("io")) {
-        Ok(io) => {
+    let known = known.filter(|known| known.started == process.started);
+    let io = read_whole(&directory.join("io")).ok();
+    let io = io.and_then(|io| io_amounts(&String::from_utf8_lossy(&io), known.map(|known| &known.total)));
+    match io {
+        Some(counts) => {
             levels.io = 1;
-            add_io(&mut process, &String::from_utf8_lossy(&io));
+            process.total.add(&counts);
+            process.waited.add(&counts);
         }
-        Err(_) => {
+        None => {
             levels.no_io = 1;
-            let known = known.filter(|known| known.started == process.started);
             for (_, place) in IO_COUNTS {
                 copy(&mut process.total, known.map(|known| &known.total), place);
                 copy(&mut process.waited, known.map(|known| &known.waited), place);
@@ -193,17 +208,19 @@ fn of_stat(stat: &StatLine) -> (Process, Levels) {
     (Process { parent, started: stat.started(), total, waited }, levels)
 }
 
-/// Adds the counts of `/proc/PID/io`, which include those of awaited children without distinction.
-fn add_io(process: &mut Process, io: &str) {
+/// Returns the counts of `/proc/PID/io`, which include those of awaited children without distinction; none if it has none. One that is
+/// missing stays as it was known.
+fn io_amounts(io: &str, known: Option<&Amounts>) -> Option<Amounts> {
     let value = parse_io(io);
     let mut counts = Amounts::default();
+    let mut is_any = false;
     for (name, place) in IO_COUNTS {
-        if let Some(count) = counts.0.get_mut(place) {
-            *count = value(name).unwrap_or(0);
-        }
+        let found = value(name);
+        is_any |= found.is_some();
+        let known = || known.and_then(|known| known.0.get(place).copied());
+        *counts.0.get_mut(place)? = found.or_else(known).unwrap_or(0);
     }
-    process.total.add(&counts);
-    process.waited.add(&counts);
+    is_any.then_some(counts)
 }
 
 impl Levels {
@@ -271,6 +288,16 @@ mod tests {
             assert_eq!(stat.processor(), 0, "the line is shorter");
         }
         assert_eq!(StatLine::parse(b"42 (a S 1"), None);
+        let whole = [b"42 (a) ", LINE.as_bytes()].concat();
+        let cut = whole.len() - " 250 18446744073709551615".len();
+        assert!(
+            (0..=cut).all(|length| StatLine::parse(&whole[..length]).is_none()),
+            "up to the resident memory"
+        );
+        for word in ["x", "1.5", "18446744073709551616", "--1", "0x1"] {
+            let line = format!("42 (a) {}", LINE.replace(" 500 ", &format!(" {word} ")));
+            assert_eq!(StatLine::parse(line.as_bytes()), None, "{word}");
+        }
         assert_eq!(StatLine::parse(b") 42 ("), None);
     }
 
@@ -298,12 +325,14 @@ mod tests {
 
     #[test]
     fn finds_io_by_name() {
-        let mut process = Process::default();
-        add_io(
-            &mut process,
-            "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n",
-        );
-        assert_eq!(process.total.0, [0, 0, 0, 0, 4096, 8192, 5, 9, 8, 7, 6]);
-        assert_eq!(process.waited, process.total);
+        let text = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n";
+        let whole = Amounts([0, 0, 0, 0, 4096, 8192, 5, 9, 8, 7, 6]);
+        assert_eq!(io_amounts(text, None), Some(whole));
+        for broken in ["rchar: 9\n", &text.replace('7', "x"), &text.replace("8192", "-1"), &text[..60]] {
+            assert_eq!(io_amounts(broken, Some(&whole)), Some(whole), "{broken:?}");
+        }
+        for broken in ["", "\u{fffd}", "rchar: 9", "rchar 9\n"] {
+            assert_eq!(io_amounts(broken, Some(&whole)), None, "{broken:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) use super::cgroup_processes::PROCESSES_MAX;
 pub(crate) use super::cgroup_processes::listed;
+use super::kernel_text;
 use super::process_files::StatLine;
 use super::target::Target;
 
@@ -67,12 +68,13 @@ fn walk(proc: &Path, root: Option<u32>, known: &BTreeMap<u32, u64>) -> BTreeMap<
 
 pub(super) fn children(directory: &Path) -> Vec<u32> {
     let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| {
-            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
-        })
-        .collect()
+    let lists = threads.filter_map(|thread| kernel_text::text(&thread.path().join("children")).ok());
+    // Each number is followed by a space.
+    let whole = |list: String| {
+        let (numbers, _) = list.rsplit_once(' ')?;
+        Some(numbers.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
+    };
+    lists.filter_map(whole).flatten().collect()
 }
 
 #[cfg(test)]

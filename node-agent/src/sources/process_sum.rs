@@ -7,11 +7,12 @@
 //! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost a parent
 //! stay part of it. The processes of a cgroup are those of it and of all below it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
+use rustix::io::Errno;
 
 use super::custom_source::CustomSource;
 use super::kind::metrics_of;
@@ -57,6 +58,8 @@ pub(super) struct ProcessSumSource {
     accounts: Accounts,
     /// True once the I/O of a process was read. It stays false if the agent lacks the right to it.
     has_io: bool,
+    /// True once a process was read.
+    has_any: bool,
 }
 
 impl ProcessSumSource {
@@ -94,6 +97,7 @@ impl ProcessSumSource {
             compute,
             accounts: Accounts::default(),
             has_io: false,
+            has_any: false,
         }
     }
 
@@ -101,21 +105,28 @@ impl ProcessSumSource {
     fn read_all(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         let mut levels = Levels::default();
+        let mut is_empty = false;
         let found = match &self.members {
             Members::Tree(root) => self.read_tree(*root, &mut levels),
-            Members::Cgroup(top, turn) => match self.read_cgroup(top, *turn, &mut levels) {
-                None => return Outcome::Gone,
-                Some((found, next)) => {
-                    self.members = Members::Cgroup(top.clone(), next);
-                    found
-                }
-            },
+            Members::Cgroup(top, turn) => {
+                let Some(listed) = listed(top) else { return Outcome::Gone };
+                is_empty = listed.is_empty();
+                let (found, next) = self.read_cgroup(&listed, *turn, &mut levels);
+                self.members = Members::Cgroup(top.clone(), next);
+                found
+            }
         };
+        self.has_any |= levels.processes > 0;
         let (proc, is_tree) = (&self.proc, matches!(self.members, Members::Tree(_)));
         let reread = |pid| read_process(proc, pid, None).map(|(process, _)| process);
         let sums = self.accounts.update(found, reread);
         if is_tree && levels.processes == 0 {
-            return Outcome::Gone;
+            let has_known = self.accounts.processes().next().is_some();
+            return if has_known { Outcome::Retry(Errno::AGAIN) } else { Outcome::Gone };
+        }
+        if !self.has_any && !is_empty {
+            // None of its processes could be read: nothing is known.
+            return Outcome::Read;
         }
         self.has_io |= levels.io > 0;
         let knows_io = self.has_io || levels.no_io == 0;
@@ -140,7 +151,9 @@ impl ProcessSumSource {
             if found.contains_key(&pid) {
                 continue;
             }
-            let Some((process, own)) = read_process(&self.proc, pid, self.accounts.process(pid)) else {
+            let known = self.accounts.process(pid);
+            let Some((process, own)) = read_process(&self.proc, pid, known) else {
+                found.extend(known.filter(|_| self.exists(pid)).map(|known| (pid, *known)));
                 continue;
             };
             if started.is_some_and(|started| started != process.started) {
@@ -160,15 +173,18 @@ impl ProcessSumSource {
         found
     }
 
-    /// Returns the current processes of a cgroup, and the process at which the next reading begins; none if the cgroup
-    /// is gone.
+    /// Returns true for a process that cannot be read, as without a descriptor, but has not ended: it counts as it was known.
+    fn exists(&self, pid: u32) -> bool {
+        self.proc.join(pid.to_string()).exists()
+    }
+
+    /// Returns the current processes of a cgroup, which are `listed`, and the process at which the next reading begins.
     fn read_cgroup(
         &self,
-        top: &Path,
+        listed: &BTreeSet<u32>,
         turn: u32,
         levels: &mut Levels,
-    ) -> Option<(BTreeMap<u32, Process>, u32)> {
-        let listed = listed(top)?;
+    ) -> (BTreeMap<u32, Process>, u32) {
         let (known, new): (Vec<u32>, Vec<u32>) =
             listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
         // New processes first, then the others in turn.
@@ -186,10 +202,11 @@ impl ProcessSumSource {
                     found.insert(pid, process);
                     levels.add(&own);
                 }
+                None if self.exists(pid) => {}
                 None => drop(found.remove(&pid)),
             }
         }
-        Some((found, next))
+        (found, next)
     }
 }
 
@@ -298,6 +315,33 @@ mod tests {
         assert_eq!(read(&mut all, "process.io.read.call.bytes"), 3);
         fs::remove_file(proc.join("7/io")).unwrap();
         assert_eq!(read(&mut source, "io.write.bytes"), 2, "as it was known");
+    }
+
+    /// A process that cannot be read for a while, as without a descriptor, has not ended, and counts once.
+    #[test]
+    fn a_process_that_cannot_be_read_counts_as_it_was_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
+        fs::create_dir_all(&job).unwrap();
+        fs::create_dir_all(proc.join("7")).unwrap();
+        fs::write(job.join("cgroup.procs"), "7\n").unwrap();
+        let write = |stat: &str| fs::write(proc.join("7/stat"), stat).unwrap();
+        let mut source = ProcessSumSource::of_cgroup(&proc, &job);
+        let mut reading = Reading::absent(source.slots().len());
+        assert_eq!(source.read(&mut reading), Outcome::Read);
+        assert_eq!(reading.iter().flatten().count(), 0, "nothing is known of it");
+        let stat = "7 (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 7 0 0 0\n";
+        write(stat);
+        fs::write(proc.join("7/io"), "read_bytes: 1\nwrite_bytes: 2\n").unwrap();
+        assert_eq!(read(&mut source, "io.write.bytes"), 2);
+        for broken in ["", "7 (a) S 1", "7 (a) S x"] {
+            write(broken);
+            assert_eq!(read(&mut source, "io.write.bytes"), 2, "{broken:?}");
+        }
+        write(stat);
+        assert_eq!(read(&mut source, "io.write.bytes"), 2, "once");
+        fs::remove_dir_all(proc.join("7")).unwrap();
+        assert_eq!(read(&mut source, "io.write.bytes"), 2, "it has ended");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use polymeter_proto::catalogue::Definition;
 
 use super::cpu_list;
+use super::kernel_text;
 use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
 use super::target::{Opened, Target};
@@ -32,6 +33,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::nvidia::NvidiaKind,
     &super::nvidia::NvidiaJobKind,
     &super::drm::DrmKind,
+    &super::drm::KfdKind,
     &super::drm::AmdgpuKind,
     &super::agent_self::AgentKind,
 ];
@@ -61,7 +63,7 @@ impl SourceFactory<'_> {
 /// Returns an error if the kernel does not list them.
 pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     let path = root.join("sys/devices/system/cpu/online");
-    let text = std::fs::read_to_string(&path)?;
+    let text = kernel_text::text(&path)?;
     let malformed =
         || std::io::Error::other(format!("{}: `{}` is not a list of CPUs", path.display(), text.trim()));
     cpu_list::parse(text.trim()).ok_or_else(malformed)

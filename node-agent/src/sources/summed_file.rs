@@ -28,11 +28,13 @@ const FILES_MAX: usize = 256;
 /// The most files that wait to be read, or to be closed. The next scan finds more.
 const WAITING_MAX: usize = 32;
 
-/// One cgroup's file, with its last values.
+/// One cgroup's file, with its last reading.
 #[derive(Debug)]
 struct Member {
     file: TextFileSource,
     reading: Reading,
+    /// The last value of each slot, also of one that the last reading lacks.
+    last: Vec<u64>,
 }
 
 /// The files of a cgroup and of all below it.
@@ -126,7 +128,7 @@ impl SummedFileSource {
         let mut outcome = Outcome::Read;
         let mut number = 0;
         while let Some(member) = self.members.get_mut(number) {
-            match member.file.read(text, &mut member.reading) {
+            match member.read(text) {
                 Outcome::Read | Outcome::Changed => number += 1,
                 // The file of the cgroup itself: the source has ended.
                 gone if number == 0 => {
@@ -139,7 +141,7 @@ impl SummedFileSource {
                     let member = self.members.swap_remove(number);
                     for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&mut self.gone)) {
                         if place.definition.metric.kind == Kind::Counter {
-                            *gone = gone.saturating_add(member.reading.get(slot).unwrap_or_default());
+                            *gone = gone.saturating_add(member.last_of(slot));
                         }
                     }
                     // The supervisor closes it; without room in the queue it is closed here.
@@ -151,18 +153,19 @@ impl SummedFileSource {
         outcome
     }
 
-    /// A counter is the sum of all files; a gauge is the highest of them.
+    /// A counter is the sum of all files; a gauge is the highest of them. Where one of them has no value, a sum without it would be
+    /// taken for a counter that began anew: it is absent.
     fn sum(&self, reading: &mut Reading) {
         reading.clear();
         for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&self.gone)) {
-            let values = self.members.iter().filter_map(|member| member.reading.get(slot));
-            reading.set(
-                slot,
-                match place.definition.metric.kind {
-                    Kind::Counter => values.fold(*gone, u64::saturating_add),
-                    Kind::Gauge => values.max().unwrap_or_default(),
-                },
-            );
+            let mut values = self.members.iter().map(|member| member.reading.get(slot));
+            let value = match place.definition.metric.kind {
+                Kind::Counter => values.try_fold(*gone, |sum, value| Some(sum.saturating_add(value?))),
+                Kind::Gauge => values.flatten().max(),
+            };
+            if let Some(bits) = value {
+                reading.set(slot, bits);
+            }
         }
     }
 
@@ -174,10 +177,23 @@ impl SummedFileSource {
 
 impl Member {
     /// Reads the file once, because its cgroup may be gone before the next reading.
-    fn new(mut file: TextFileSource) -> Self {
-        let mut reading = Reading::absent(file.slots().len());
-        file.read(&mut ReadBuffer::default(), &mut reading);
-        Self { reading, file }
+    fn new(file: TextFileSource) -> Self {
+        let slots = file.slots().len();
+        let mut member = Self { file, reading: Reading::absent(slots), last: vec![0; slots] };
+        member.read(&mut ReadBuffer::default());
+        member
+    }
+
+    fn read(&mut self, text: &mut ReadBuffer) -> Outcome {
+        let outcome = self.file.read(text, &mut self.reading);
+        for (last, value) in self.last.iter_mut().zip(self.reading.iter()) {
+            *last = value.unwrap_or(*last);
+        }
+        outcome
+    }
+
+    fn last_of(&self, slot: u32) -> u64 {
+        self.last.get(slot as usize).copied().unwrap_or_default()
     }
 }
 
@@ -307,6 +323,35 @@ mod tests {
         assert_eq!(read(&mut source), (8, 0));
         below.scan();
         assert_eq!(read(&mut source), (8, 0), "each is read once");
+    }
+
+    /// The sum without a file would be lower than before, as that of counters that began anew.
+    #[test]
+    fn a_file_without_a_value_makes_no_lower_sum() {
+        let directory = tempfile::tempdir().unwrap();
+        let job = directory.path().join("job_1");
+        let step = job.join("step_0");
+        write(&job, 0, 1);
+        write(&step, 1, 2);
+        let (form, wanted) = wanted();
+        let (mut source, _below) =
+            SummedFileSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
+        assert_eq!(read(&mut source), (3, 1));
+        for broken in ["", "oom_kill\n", "oom_kill x\n", "oom_kill 18446744073709551616\n", "oom_kill 1"] {
+            fs::write(step.join("memory.oom_control"), broken).unwrap();
+            let mut reading = Reading::absent(2);
+            source.read(&mut ReadBuffer::default(), &mut reading);
+            let kills = source.slots().iter().position(|slot| slot.definition.name().ends_with("oom_kill"));
+            assert_eq!(reading.get(u32::try_from(kills.unwrap()).unwrap()), None, "{broken:?}");
+        }
+        write(&step, 0, 4);
+        assert_eq!(read(&mut source), (5, 0));
+        for directory in [&step, &job] {
+            fs::write(directory.join("memory.oom_control"), "").unwrap();
+        }
+        let mut reading = Reading::absent(2);
+        source.read(&mut ReadBuffer::default(), &mut reading);
+        assert_eq!(reading.iter().flatten().count(), 0, "a gauge is absent, too");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
 use super::outcome::Outcome;
 use super::reading::Reading;
@@ -66,7 +67,7 @@ impl SourceKind for TaskstatsKind {
             return opening.unavailable_all(&request.wanted, "only for whole jobs with cgroups");
         };
         let (delays, accounts): (Vec<_>, Vec<_>) = request.wanted.iter().cloned().partition(is_of_delays);
-        let delay_switch = std::fs::read_to_string(host.mounts.proc.join(DELAY_SWITCH));
+        let delay_switch = kernel_text::text(&host.mounts.proc.join(DELAY_SWITCH));
         // Kernels before 5.14 have no such switch, and account delays.
         let has_delays = delay_switch.map_or(true, |text| text.trim() != "0");
         if !has_delays {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::catalogue::{Form, Row};
 use rustix::io::pread;
 
+use super::kernel_text::{self, TEXT_BYTES, too_large};
 use super::layout::{Fit, Layout, ParseError};
 use super::outcome::Outcome;
 use super::read_buffer::ReadBuffer;
@@ -16,9 +17,6 @@ use super::slot::{Slot, Wanted};
 
 /// The initial room for a file's text, in bytes; enough for most.
 const ROOM_BYTES: usize = 4096;
-
-/// The largest text that is read, in bytes: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
-const TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 /// An open kernel file, with the places of its wanted values.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ impl TextFileSource {
         path_labels: &[(String, String)],
     ) -> Result<Self, OpenError> {
         let io_error = |error: io::Error| OpenError::Io(path.to_owned(), error);
-        let file = File::open(path).map_err(io_error)?;
+        let file = kernel_text::open(path).map_err(io_error)?;
         let mut source =
             Self { file, path: path.to_owned(), room: ROOM_BYTES, reads: 0, layout: Layout::default() };
         let mut text = ReadBuffer::default();
@@ -83,7 +81,7 @@ impl TextFileSource {
         loop {
             if len == self.room {
                 if len >= TEXT_BYTES {
-                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the text is larger than 4 MiB"));
+                    return Err(too_large());
                 }
                 self.room *= 2;
             }

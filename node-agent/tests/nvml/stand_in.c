@@ -3,7 +3,7 @@
  * Lines are `KEY VALUE`. Keys begin with a GPU (`0.power 250000`) or a MIG device (`0.mig.3.memory_used 1024`). A key that is
  * missing is not supported (3). The value `error N` is the return value N; `hang` waits for up to 60 s while the file says so, and
  * makes the file `hangs` beside it.
- * `0.lost 1` takes a GPU off the bus. Names and structures are those of nvml.h.
+ * `0.lost 1` takes a GPU off the bus; `driver 1`, another number than before, loads the driver again. Names and structures are those of nvml.h.
  *
  * Build: cc -shared -fPIC -o libnvidia-ml.so.1 stand_in.c
  */
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, TIMEOUT = 10, LOST = 15, UNKNOWN = 999 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, TIMEOUT = 10, LOST = 15, UNKNOWN = 999 };
 typedef unsigned long long u64;
 typedef struct Device *Device;
 
@@ -74,6 +74,14 @@ static int is_lost(unsigned gpu) {
     return look(key, value, sizeof value) && strcmp(value, "1") == 0;
 }
 
+/* The number of the driver when the library was initialized. After it was loaded again, calls fail until the library is initialized. */
+static int driver = -1;
+static int loaded_driver(void) {
+    char value[64];
+    return look("driver", value, sizeof value) ? atoi(value) : 0;
+}
+static int is_uninitialized(void) { return driver != loaded_driver(); }
+
 /* Gets the text of a device. */
 static int text(Device device, char *value, size_t size, const char *format, ...) {
     char key[128], name[64];
@@ -81,6 +89,7 @@ static int text(Device device, char *value, size_t size, const char *format, ...
     va_start(arguments, format);
     vsnprintf(name, sizeof name, format, arguments);
     va_end(arguments);
+    if (is_uninitialized()) return UNINITIALIZED;
     if (is_lost(gpu_of(device))) return LOST;
     if (is_mig(device))
         snprintf(key, sizeof key, "%u.mig.%u.%s", gpu_of(device), (unsigned)((size_t)device >> 16) - 1, name);
@@ -104,21 +113,28 @@ struct Support { unsigned version, is_supported; };
 int nvmlInit_v2(void) {
     char value[64];
     int result = text_of("init", value, sizeof value);
-    return result == NOT_SUPPORTED ? SUCCESS : result;
+    if (result != NOT_SUPPORTED && result != SUCCESS) return result;
+    driver = loaded_driver();
+    return SUCCESS;
 }
-int nvmlShutdown(void) { return SUCCESS; }
+int nvmlShutdown(void) {
+    if (driver == -1) return UNINITIALIZED;
+    driver = -1;
+    return SUCCESS;
+}
 int nvmlSystemGetDriverVersion(char *version, unsigned length) {
     snprintf(version, length, "550.54.15");
     return SUCCESS;
 }
 int nvmlDeviceGetCount_v2(unsigned *count) {
     char value[64];
-    int result = text_of("gpus", value, sizeof value);
+    int result = is_uninitialized() ? UNINITIALIZED : text_of("gpus", value, sizeof value);
     if (result == SUCCESS) *count = atoi(value);
     return result;
 }
 int nvmlDeviceGetUUID(Device device, char *uuid, unsigned length) { return text(device, uuid, length, "uuid"); }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *device) {
+    if (is_uninitialized()) return UNINITIALIZED;
     if (is_lost(index)) return LOST;
     *device = handle(index, -1);
     return SUCCESS;

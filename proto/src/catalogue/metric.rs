@@ -29,6 +29,8 @@ pub struct Metric {
     granularity: Option<Period>,
     /// True for a perf event with a series for each CPU, instead of their sum.
     pub is_per_cpu: bool,
+    /// The value at which the kernel's counter begins at 0 again, in the unit of the metric; none for counters of 64 bits.
+    pub wraps_at: Option<u64>,
 }
 
 /// The targets for which a metric exists.
@@ -61,6 +63,7 @@ impl Metric {
             help,
             granularity: None,
             is_per_cpu: false,
+            wraps_at: None,
         }
     }
 
@@ -99,6 +102,11 @@ impl Metric {
     /// granularity of its origins.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
+    }
+
+    /// Returns the same counter, which the kernel shows with 32 bits in units of `factor`.
+    pub(crate) const fn of_32_bits(self, factor: u64) -> Self {
+        Self { wraps_at: Some((1 << 32) * factor), ..self }
     }
 
     /// Returns the same metric with a series for each CPU.

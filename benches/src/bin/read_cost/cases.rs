@@ -73,7 +73,7 @@ const DEVICES: &[&str] = &[
 ];
 
 /// All kinds, in the order of the registry.
-pub(crate) static CASES: [Case; 24] = [
+pub(crate) static CASES: [Case; 25] = [
     case("text_file", Place::Here, Subject::Job, &[]),
     case("text_file", Place::Here, Subject::Node, &[]),
     case("blocking_file", Place::LaidOut, Subject::Node, DEVICES),
@@ -96,6 +96,7 @@ pub(crate) static CASES: [Case; 24] = [
     case("nvidia", Place::LaidOut, Subject::Node, &["node.gpu.*"]),
     case("nvidia_job", Place::LaidOut, Subject::Job, &["gpu.*"]),
     case("drm", Place::LaidOut, Subject::Job, &["gpu.drm.*"]),
+    case("kfd", Place::Here, Subject::Job, &["gpu.amd.*"]),
     case("amdgpu", Place::LaidOut, Subject::Node, &["node.gpu.amd.*"]),
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
 ];

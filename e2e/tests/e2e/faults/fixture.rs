@@ -26,18 +26,22 @@ const JOB: &str = "1";
 const ENDPOINT: &str = "tcp://10.0.0.1:7717";
 
 /// Metrics, their sources on a machine with both cgroup versions, and their periods.
-pub(crate) const METRICS: [(&str, &str, &str); 7] = [
+pub(crate) const METRICS: [(&str, &str, &str); 9] = [
     ("cpu.usage", "v2/cpu.stat", "10ms"),
     ("cpu.user", "v2/cpu.stat", "10ms"),
     ("cpu.system", "v2/cpu.stat", "10ms"),
     ("memory.current", "v1/memory.usage_in_bytes", "10ms"),
     ("memory.pgfault", "v1/memory.stat", "10ms"),
     ("pids.current", "v1/pids.current", "10ms"),
+    // Of the slow lane.
+    ("process.io.write.calls", "processes/io", "10ms"),
+    ("cpu.allowed", "cpus", "500ms"),
     ("node.load1", "proc/loadavg", "50ms"),
 ];
 
 /// The sources of the job; the last metric is the node's.
-const SOURCES: [&str; 4] = ["v2/cpu.stat", "v1/memory.usage_in_bytes", "v1/memory.stat", "v1/pids.current"];
+const SOURCES: [&str; 6] =
+    ["v2/cpu.stat", "v1/memory.usage_in_bytes", "v1/memory.stat", "v1/pids.current", "processes/io", "cpus"];
 
 /// The data that an ended session of an agent must have left in the store.
 #[derive(Debug)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::sources::kernel_text;
+
 /// The devices of all drivers of GPUs that render or compute, below `/sys`. Management controllers have none.
 pub(super) const PATTERN: &str = "class/drm/renderD*";
 
@@ -38,7 +40,7 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
             name.strip_prefix("card").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
         let device = sys.join("class/drm").join(&name).join("device");
         let mut labels = vec![("gpu".to_owned(), number.to_owned())];
-        let uuid = fs::read_to_string(device.join("unique_id")).unwrap_or_default();
+        let uuid = kernel_text::text(&device.join("unique_id")).unwrap_or_default();
         let uuid = Some(uuid.trim().to_owned()).filter(|uuid| !uuid.is_empty());
         labels.extend(uuid.map(|uuid| ("uuid".to_owned(), uuid)));
         Some(Card { name, device, labels })

@@ -9,6 +9,7 @@
 mod amdgpu;
 mod amdgpu_table;
 mod devices;
+mod kfd;
 mod source;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ use super::target::Target;
 use source::{ClientsSource, ClientsWatch};
 
 pub(super) use amdgpu::AmdgpuKind;
+pub(super) use kfd::KfdKind;
 
 /// The kind's name in the catalogue, and that of its sources.
 const KIND: &str = "drm";
@@ -35,7 +37,7 @@ const WATCH: &str = "drm/watch";
 
 /// The reason where the descriptors of processes may not be seen.
 const REFUSED: &str = "the agent may not see the descriptors of the job's processes (/proc/PID/fd); run it as root, or \
-                       with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+                       with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (drop-in drm.conf)";
 
 /// The fields, with their quantities and the label that has the name of the engine or region.
 const FIELDS: [(&str, Quantity, Option<&str>); 8] = [

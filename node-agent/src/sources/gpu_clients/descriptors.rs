@@ -85,16 +85,21 @@ impl Descriptors {
 }
 
 /// Returns the descriptors of devices in a directory `fd`, and takes the entries that it reads from `room`.
+///
+/// # Errors
+/// Returns an error if the directory may not be read, or its links: these are different rights.
 fn open_devices(directory: &Path, room: &mut usize) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
         let Some(left) = room.checked_sub(1) else { break };
         *room = left;
         let Ok(entry) = entry else { continue };
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let is_device = || fs::read_link(entry.path()).is_ok_and(|device| device.starts_with(DEVICES));
-        if let Some(number) = number.filter(|_| is_device()) {
-            found.push(number);
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match fs::read_link(entry.path()) {
+            Ok(device) if device.starts_with(DEVICES) => found.push(number),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+            // Another file, or one that was closed meanwhile.
+            Ok(_) | Err(_) => {}
         }
     }
     Ok(found)
@@ -103,6 +108,10 @@ fn open_devices(directory: &Path, room: &mut usize) -> io::Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     use super::*;
 
@@ -141,6 +150,38 @@ mod tests {
         fs::remove_dir_all(proc.join("8")).unwrap();
         descriptors.search(proc, &[8].into(), 3 * SEARCH_EVERY_NS).unwrap();
         assert_eq!(texts(&descriptors), [""; 0]);
+    }
+
+    /// Searches a process in a thread that lacks capabilities.
+    fn search_without(lacking: CapabilitySet, pid: u32) -> Result<(), Errno> {
+        let search = move || {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective -= lacking;
+            set_capabilities(None, sets).unwrap();
+            Descriptors::default().search(Path::new("/proc"), &[pid].into(), 1)
+        };
+        std::thread::spawn(search).join().unwrap()
+    }
+
+    /// The directory belongs to the user of the process, and its links may be followed by those that may trace it.
+    #[test]
+    fn processes_of_other_users_need_two_rights() {
+        let all = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
+        let has_all = |pid| capabilities(pid).is_ok_and(|sets| sets.effective.contains(all));
+        if !rustix::process::geteuid().is_root() || !has_all(None) {
+            return;
+        }
+        let mut other = Command::new("sleep").arg("600").uid(65_534).gid(65_534).spawn().unwrap();
+        let pid = other.id();
+        assert_eq!(search_without(CapabilitySet::empty(), pid), Ok(()));
+        assert_eq!(search_without(CapabilitySet::DAC_OVERRIDE, pid), Ok(()));
+        assert_eq!(search_without(CapabilitySet::SYS_PTRACE, pid), Err(Errno::ACCESS));
+        let directories = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        assert_eq!(search_without(directories, pid), Err(Errno::ACCESS));
+        assert_eq!(search_without(all, pid), Err(Errno::ACCESS));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(search_without(all, pid), Ok(()), "a process that has ended refuses nothing");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center Manageability Interface
-//! Specification" 1.5, section 6.6.1. Pure.
+//! Specification" 1.5, section 6.6.1; completion codes: "Intelligent Platform Management Interface Specification" 2.0, table 5-2.
+//! Pure.
 
 /// The network function of group extensions; that of a response is one more.
 pub(super) const NETFN: u8 = 0x2c;
@@ -27,22 +28,30 @@ pub(super) enum NoPower {
     Malformed,
 }
 
+/// The bytes of a response: the completion code, the group, four times two bytes of power (now, minimum, maximum, mean), four of the
+/// time of the reading, four of the length of the statistics, the state. Numbers are little-endian.
+const RESPONSE_BYTES: usize = 19;
+
+/// The completion codes of a controller that does not have the command, or not the right to use it here: invalid command, invalid for
+/// this unit, no such sensor, invalid field of the request, insufficient privilege, function disabled.
+const UNSUPPORTED: [u8; 6] = [0xc1, 0xc2, 0xcb, 0xcc, 0xd4, 0xd6];
+
 /// Returns the power in a response, in watts. `response` begins with the completion code.
 pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
     match response.first() {
         Some(0x00) => {}
-        // Invalid command, also for this unit; the sensor is not present.
-        Some(0xc1 | 0xc2 | 0xcb) => return Err(NoPower::Unsupported),
+        Some(code) if UNSUPPORTED.contains(code) => return Err(NoPower::Unsupported),
         // Node busy, timeout, out of space, not in this state, and others that may pass.
         Some(_) => return Err(NoPower::Later),
         None => return Err(NoPower::Malformed),
     }
-    // Group, four times two bytes of power (now, minimum, maximum, mean), time of the reading, length of the statistics, state.
-    let &[_, GROUP, low, high, .., state] = response else { return Err(NoPower::Malformed) };
-    if response.len() != 19 {
+    // Later versions may append bytes.
+    let Some(&[_, GROUP, low, high, .., state]) = response.first_chunk::<RESPONSE_BYTES>() else {
         return Err(NoPower::Malformed);
-    }
-    if state & IS_ACTIVE == 0 { Err(NoPower::Later) } else { Ok(u16::from_le_bytes([low, high])) }
+    };
+    let power = u16::from_le_bytes([low, high]);
+    // A node that answers takes power: controllers without the sensor state 0 W.
+    if state & IS_ACTIVE == 0 || power == 0 { Err(NoPower::Later) } else { Ok(power) }
 }
 
 #[cfg(test)]
@@ -63,13 +72,27 @@ mod tests {
         let mut idle = RESPONSE;
         idle[18] = 0;
         assert_eq!(power(&idle), Err(NoPower::Later), "the controller does not measure");
+        idle[18] = !IS_ACTIVE;
+        assert_eq!(power(&idle), Err(NoPower::Later), "the other bits are reserved");
+        let mut zero = RESPONSE;
+        zero[2] = 0;
+        assert_eq!(power(&zero), Err(NoPower::Later));
+        let mut highest = RESPONSE;
+        (highest[2], highest[3], highest[18]) = (0xff, 0xff, 0xff);
+        assert_eq!(power(&highest), Ok(65_535));
+        assert_eq!(power(&[&RESPONSE[..], &[1, 2]].concat()), Ok(220), "a later version");
     }
 
     #[test]
     fn errors_of_the_controller_are_told_apart() {
-        assert_eq!(power(&[0xc1]), Err(NoPower::Unsupported));
-        assert_eq!(power(&[0xc0]), Err(NoPower::Later), "busy");
-        assert_eq!(power(&[0xff]), Err(NoPower::Later));
+        for code in [0xc1, 0xc2, 0xcb, 0xcc, 0xd4, 0xd6] {
+            assert_eq!(power(&[code]), Err(NoPower::Unsupported), "{code:#x}");
+            assert_eq!(power(&[code, 0xdc]), Err(NoPower::Unsupported), "with the group, {code:#x}");
+        }
+        // Busy, timeout, out of space, lost arbitration, not in this state, unspecified; one of the group, one of a vendor.
+        for code in [0xc0, 0xc3, 0xc4, 0x81, 0xd5, 0xff, 0x80, 0x01] {
+            assert_eq!(power(&[code]), Err(NoPower::Later), "{code:#x}");
+        }
         assert_eq!(power(&[]), Err(NoPower::Malformed));
         let mut other_group = RESPONSE;
         other_group[1] = 0x00;
@@ -82,8 +105,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_have_a_result(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let is_of_19 = bytes.len() == 19;
-            prop_assert!(power(&bytes).is_err() || is_of_19);
+            prop_assert!(power(&bytes).is_err() || bytes.len() >= RESPONSE_BYTES);
         }
     }
 }

@@ -19,6 +19,7 @@ use polymeter_proto::series::Labels;
 
 use super::cpu_list;
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
 use super::process_files::StatLine;
@@ -134,7 +135,7 @@ impl Cpuset {
 
     /// Returns the number of CPUs by the first file that exists and is not empty.
     fn count(&self) -> Option<usize> {
-        let mut texts = self.0.iter().filter_map(|path| fs::read_to_string(path).ok());
+        let mut texts = self.0.iter().filter_map(|path| kernel_text::text(path).ok());
         texts.find_map(|text| cpu_list::parse(text.trim())).map(|cpus| distinct(&cpus))
     }
 }
@@ -145,7 +146,8 @@ fn distinct(cpus: &[usize]) -> usize {
 
 /// Returns the CPUs of the line `Cpus_allowed_list` of a `status` file.
 fn affinity(status: &[u8]) -> Option<Vec<usize>> {
-    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Cpus_allowed_list:"));
+    let mut lines = status.split_inclusive(|byte| *byte == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(b"Cpus_allowed_list:"))?.strip_suffix(b"\n");
     cpu_list::parse(std::str::from_utf8(line?).ok()?.trim())
 }
 
@@ -250,7 +252,8 @@ impl JobCpus {
             let is_busy = busy_ns > 0 && since_ns >= busy_ns;
             found.busy = found.busy.map(|busy| busy + u64::from(is_busy));
             if all_affinities || (is_busy && wants_bound) {
-                let cpus = fs::read(directory.join("status")).ok().and_then(|status| affinity(&status));
+                let cpus =
+                    kernel_text::bytes(&directory.join("status")).ok().and_then(|status| affinity(&status));
                 let cpus = cpus.unwrap_or_default();
                 if is_busy {
                     found.bound.extend(&cpus);

@@ -7,7 +7,7 @@
 //! (`ServedJobs`).
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use super::{FILES_MAX, directories};
 use crate::cgroups::Mounts;
 use crate::clock;
 use crate::sources::custom_source::CustomSource;
+use crate::sources::kernel_text;
 use crate::sources::kind::{Lane, OpenRequest, Opening, SourceKind};
 use crate::sources::outcome::Outcome;
 use crate::sources::path_pattern::PatternWatch;
@@ -211,18 +212,21 @@ impl CustomSource for JobsSource {
     }
 }
 
-/// Reads the jobs of a target. The last job of a text that is too long is left out.
+/// Reads the jobs of a target. The last job of a text that is too long, or cut off within a line, is left out: its missing lines would
+/// count as 0.
 fn read_jobs(path: &Path) -> io::Result<Vec<Job>> {
-    let mut text = BufReader::new(File::open(path)?.take(TEXT_BYTES));
+    let mut text = BufReader::new(kernel_text::open(path)?.take(TEXT_BYTES));
     let (mut jobs, mut parser, mut line) = (Vec::new(), Parser::default(), Vec::new());
+    let mut is_whole = true;
     loop {
         line.clear();
         if text.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
             break;
         }
         jobs.extend(parser.line(&line));
+        is_whole = line.ends_with(b"\n");
     }
-    let is_cut_off = text.get_ref().limit() == 0;
+    let is_cut_off = text.get_ref().limit() == 0 || !is_whole;
     jobs.extend(parser.finish().filter(|_| !is_cut_off));
     Ok(jobs)
 }
@@ -384,8 +388,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("job_stats");
         let entry = |id: usize| format!("- job_id: {id}\n  punch: {{ samples: 1, unit: reqs }}\n");
-        fs::write(&path, (0..3).map(entry).collect::<String>() + &"x".repeat(10_000)).unwrap();
+        let jobs = (0..3).map(entry).collect::<String>();
+        fs::write(&path, jobs.clone() + &"x".repeat(10_000) + "\n").unwrap();
         assert_eq!(read_jobs(&path).unwrap().len(), 3, "a long line is skipped");
+        for cut in 1..20 {
+            fs::write(&path, &jobs[..jobs.len() - cut]).unwrap();
+            assert_eq!(read_jobs(&path).unwrap().len(), 2, "{cut} bytes less");
+        }
         assert!(read_jobs(&directory.path().join("missing")).is_err());
     }
 }

@@ -8,7 +8,7 @@ mod fields;
 mod jobs;
 mod stats;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use polymeter_proto::series::Labels;
 use rustix::io::Errno;
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{Mount, MountTable};
 use super::outcome::Outcome;
@@ -294,7 +295,7 @@ impl CustomSource for LustreSource {
 
 fn read_text(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(TEXT_BYTES).read_to_end(&mut text)?;
+    kernel_text::open(path)?.take(TEXT_BYTES).read_to_end(&mut text)?;
     Ok(text)
 }
 

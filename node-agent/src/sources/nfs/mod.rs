@@ -3,7 +3,6 @@
 
 mod mountstats;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
@@ -11,6 +10,7 @@ use polymeter_proto::series::Labels;
 use rustix::io::Errno;
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{Mount, MountTable, MountWatch, visible};
 use super::outcome::Outcome;
@@ -252,7 +252,7 @@ impl CustomSource for NfsSource {
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
-        let text = match fs::read(&self.path) {
+        let text = match kernel_text::bytes(&self.path) {
             Ok(text) => text,
             Err(error) => {
                 let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);

@@ -1,6 +1,7 @@
 //! Tests of the kind of NFS mounts, and text of several kernels in the form of their sources.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use polymeter_proto::catalogue;
 

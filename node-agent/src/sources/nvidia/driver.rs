@@ -15,7 +15,8 @@ use super::gpu::{Gpu, Identity};
 use super::job_gpus::{self, JobGpus, JobProcesses};
 use super::library::{self, LoadError, Signs};
 use super::lock::lock;
-use super::raw::gpu_instance;
+use super::quantity::is_lost;
+use super::raw::{gpu_instance, initialize_anew};
 use crate::clock;
 
 /// The time between two listings of the GPUs, in steps.
@@ -166,13 +167,22 @@ impl Driver {
 
     fn serve(self: Arc<Self>) {
         rustix::process::setpriority_process(None, 0).ok();
+        // The steps since the library was initialized anew.
+        let mut waited = ATTEMPT_STEPS;
         loop {
             let signs = Signs::look(&self.root);
             let nvml = lock(&self.state).nvml;
             let steps = match nvml.map_or_else(|| self.load(), Ok) {
                 Ok(nvml) => {
-                    self.list(nvml);
+                    let has_answered = self.list(nvml);
+                    if has_answered {
+                        waited = ATTEMPT_STEPS;
+                    } else if waited >= ATTEMPT_STEPS {
+                        waited = 0;
+                        self.begin_anew(nvml);
+                    }
                     self.attribute();
+                    waited = waited.saturating_add(LISTING_STEPS);
                     LISTING_STEPS
                 }
                 Err(LoadError { reason, is_found }) => {
@@ -209,25 +219,47 @@ impl Driver {
         Ok(nvml)
     }
 
-    /// Lists the GPUs, and publishes each as soon as it has answered. A GPU that was known stays in the list: it may return.
-    fn list(&self, nvml: &'static Nvml) {
+    /// Initializes the library anew, if no GPU is being read, and lists the GPUs.
+    fn begin_anew(&self, nvml: &'static Nvml) {
+        let gpus = lock(&self.state).gpus.clone().unwrap_or_default();
+        let unused: Option<Vec<_>> = gpus.iter().map(|gpu| gpu.forget_handles()).collect();
+        let Some(unused) = unused else { return };
+        if let Err(error) = initialize_anew(nvml) {
+            tracing::debug!(%error, "the NVIDIA driver cannot be used");
+        }
+        drop(unused);
+        self.list(nvml);
+    }
+
+    /// Lists the GPUs, and publishes each as soon as it has answered. A GPU that was known stays in the list: it may return. Returns
+    /// false if the driver has lost all GPUs, as when it was loaded again.
+    fn list(&self, nvml: &'static Nvml) -> bool {
         let count = match nvml.device_count() {
             Ok(count) => count,
             Err(error) => {
                 if lock(&self.state).gpus.as_ref().map_or(true, Vec::is_empty) {
                     self.publish(Err(format!("NVIDIA driver: {error}")));
                 }
-                return;
+                return !is_lost(&error);
             }
         };
         let known = lock(&self.state).gpus.clone().unwrap_or_default();
         if count == 0 && known.is_empty() {
-            return self.publish(Err("the NVIDIA driver lists no GPU".to_owned()));
+            self.publish(Err("the NVIDIA driver lists no GPU".to_owned()));
+            return true;
         }
         let mut gpus = known;
+        let mut has_answered = false;
         for index in 0..count {
-            // One that does not answer now is listed when it does.
-            let Ok(devices) = nvml.device_by_index(index).and_then(|gpu| devices(&gpu)) else { continue };
+            let devices = match nvml.device_by_index(index).and_then(|gpu| devices(&gpu)) {
+                Ok(devices) => devices,
+                // One that does not answer now is listed when it does.
+                Err(error) => {
+                    has_answered |= !is_lost(&error);
+                    continue;
+                }
+            };
+            has_answered = true;
             let uuid = devices.first().map(|device| device.uuid.clone()).unwrap_or_default();
             let known = gpus.iter().position(|gpu| gpu.uuid() == uuid);
             let known = known.map(|position| gpus.remove(position));
@@ -244,6 +276,7 @@ impl Driver {
         if gpus.is_empty() {
             self.publish(Err(format!("the NVIDIA driver lists {count} GPUs, none of which answers")));
         }
+        has_answered
     }
 
     fn publish(&self, gpus: Result<Vec<Arc<Gpu>>, String>) {

@@ -50,7 +50,7 @@ pub(super) struct Gpu {
 
 /// The handles of a GPU, and the last values.
 #[derive(Debug, Default)]
-struct Handles {
+pub(super) struct Handles {
     /// A handle of each device; none if the GPU is lost.
     devices: Vec<Arc<Device<'static>>>,
     /// The last value of each quantity of each device, and the time at which its reading began.
@@ -79,6 +79,18 @@ impl Gpu {
     pub(super) fn lacks(&self, device: usize, quantity: usize) -> bool {
         let known = self.unsupported.get(device).and_then(|quantities| quantities.get(quantity));
         known.is_some_and(|unsupported| unsupported.load(Relaxed))
+    }
+
+    /// Begins the exclusive use of its handles, if no reading is under way, and forgets them.
+    pub(super) fn forget_handles(&self) -> Option<MutexGuard<'_, Handles>> {
+        let mut handles = match self.handles.try_lock() {
+            Ok(handles) => handles,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        handles.devices.clear();
+        lock(&self.xid).forget_events();
+        Some(handles)
     }
 
     /// Begins a reading; none if another one does not end.

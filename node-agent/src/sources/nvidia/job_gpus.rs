@@ -5,7 +5,6 @@
 //! to the job unless the scheduler or the driver gives it to another job.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -13,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use super::gpu::Gpu;
 use super::lock::lock;
+use crate::sources::kernel_text;
 use crate::sources::process_list::{children, listed};
 
 /// The most processes of a job whose environment is read.
@@ -109,7 +109,7 @@ impl JobGpus {
         for pid in pids.into_iter().take(ENVIRONMENTS_MAX) {
             // A process that is about to call execve(2) still has the environment of its parent, which is of the same job.
             state.environments.entry(pid).or_insert_with(|| {
-                let text = fs::read(self.proc.join(pid.to_string()).join("environ")).ok()?;
+                let text = kernel_text::bytes(&self.proc.join(pid.to_string()).join("environ")).ok()?;
                 visible_devices(text.get(..ENVIRONMENT_BYTES.min(text.len()))?)
             });
         }

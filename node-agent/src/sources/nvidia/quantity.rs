@@ -210,5 +210,12 @@ pub(super) const fn is_unsupported(error: &NvmlError) -> bool {
 
 /// Returns true if an error means that the device cannot be reached any more with this handle.
 pub(super) const fn is_lost(error: &NvmlError) -> bool {
-    matches!(error, NvmlError::GpuLost | NvmlError::ResetRequired | NvmlError::Uninitialized)
+    matches!(
+        error,
+        NvmlError::GpuLost
+            | NvmlError::ResetRequired
+            | NvmlError::Uninitialized
+            | NvmlError::DriverNotLoaded
+            | NvmlError::LibRmVersionMismatch
+    )
 }

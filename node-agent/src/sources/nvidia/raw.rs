@@ -1,9 +1,9 @@
 //! Calls of NVML that the wrapper does not have.
 
-use nvml_wrapper::Device;
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::struct_wrappers::device::FieldValueSample;
+use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValue_t};
 
 /// The scope of a field that is summed over all links.
@@ -30,6 +30,19 @@ pub(super) fn field_value(device: &Device<'_>, field: u32, scope: u32) -> Result
         SampleValue::I64(count) => u64::try_from(count).map_err(|_negative| NvmlError::NoData),
         SampleValue::F64(_) => Err(NvmlError::NoData),
     }
+}
+
+/// Initializes the library anew, as after the driver was loaded again: until then its calls fail. Handles are not valid any more.
+pub(super) fn initialize_anew(nvml: &Nvml) -> Result<(), NvmlError> {
+    let shut_down = nvml_sym(nvml.lib().nvmlShutdown.as_ref())?;
+    let initialize = nvml_sym(nvml.lib().nvmlInit_v2.as_ref())?;
+    #[expect(unsafe_code, reason = "calls of the library, which the wrapper makes once only")]
+    // SAFETY: these calls have no arguments, and the library may be used by several threads. It fails if it is not initialized.
+    let initialized = unsafe {
+        shut_down();
+        initialize()
+    };
+    nvml_try(initialized)
 }
 
 /// Returns the number of the GPU instance of a MIG device.

@@ -1,9 +1,9 @@
 //! Domains of energy, and their counters.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
+use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
 
 /// A domain of energy counters, by its names.
@@ -48,6 +48,5 @@ pub(super) type PlacedCounter = (Option<Package>, Box<dyn EnergyCounter>);
 
 /// Returns the text of a small file without the white space around it; none if it cannot be read.
 pub(super) fn text_of(path: &Path) -> Option<String> {
-    let text = fs::read(path).ok()?;
-    Some(String::from_utf8_lossy(&text).trim().to_owned())
+    Some(kernel_text::text(path).ok()?.trim().to_owned())
 }

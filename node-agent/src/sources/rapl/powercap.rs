@@ -11,6 +11,7 @@ use rustix::io::{Errno, pread};
 
 use super::counter::{Domain, EnergyCounter, Package, PlacedCounter, text_of};
 use super::unwrapped::{TooLate, Unwrapped};
+use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
 
 /// The directory of the zones below `/sys`.
@@ -62,7 +63,7 @@ pub(super) fn open(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<Place
 
 /// Returns true if the processors are AMD's or Hygon's.
 fn is_amd(proc: &Path) -> bool {
-    let text = fs::read_to_string(proc.join("cpuinfo")).unwrap_or_default();
+    let text = kernel_text::text(&proc.join("cpuinfo")).unwrap_or_default();
     let vendor = text.lines().find_map(|line| line.strip_prefix("vendor_id")?.split_once(": "));
     vendor.is_some_and(|(_, vendor)| ["AuthenticAMD", "HygonGenuine"].contains(&vendor.trim()))
 }
@@ -128,7 +129,7 @@ pub(super) struct PowercapCounter {
 impl PowercapCounter {
     pub(super) fn open(zone: &Path) -> Result<Self, String> {
         let path = zone.join("energy_uj");
-        let file = File::open(&path).map_err(|error| {
+        let file = kernel_text::open(&path).map_err(|error| {
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
             let remedy = if denied { "; run the agent as root" } else { "" };
             format!("{}: {error}{remedy}", path.display())

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use tracing::info;
 
 use super::custom_source::CustomSource;
+use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{self, Mount, MountTable, MountWatch};
 use super::outcome::Outcome;
@@ -132,7 +133,7 @@ fn other_control_group(monitored: &mut Monitored) -> Option<String> {
     let mut left = monitored.processes.list(&monitored.proc)?;
     let mut last = None;
     for name in control_groups(&monitored.mount) {
-        let tasks = fs::read_to_string(monitored.mount.join(&name).join("tasks")).unwrap_or_default();
+        let tasks = kernel_text::text(&monitored.mount.join(&name).join("tasks")).unwrap_or_default();
         let tasks = text::tasks(&tasks);
         let before = left.len();
         left.retain(|pid| !tasks.contains(pid));
@@ -153,7 +154,7 @@ fn control_groups(mount: &Path) -> impl Iterator<Item = String> {
 
 /// Returns the wanted metrics that the processor counts, with their events. The others are unavailable.
 fn counted(mount: &Path, wanted: &[Definition], opening: &mut Opening<'_>) -> Vec<(Definition, Event)> {
-    let features = match fs::read_to_string(mount.join("info/L3_MON/mon_features")) {
+    let features = match kernel_text::text(&mount.join("info/L3_MON/mon_features")) {
         Ok(features) => features,
         Err(_) => {
             opening
@@ -192,7 +193,7 @@ fn slots<'a>(
 /// Returns the directory of resctrl, or the reason why there is none.
 fn find_mount(mounts: &Mounts) -> Result<PathBuf, String> {
     let path = mounts.proc.join("self/mountinfo");
-    let table = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let table = kernel_text::text(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     if let Some(mount) = of_resctrl(mount_table::parse(&table)).last() {
         return Ok(mounts.root.join(mount.point.trim_start_matches('/')));
     }
@@ -221,7 +222,7 @@ fn refusal(mount: &Path, path: &Path, error: &io::Error) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match errno {
         Some(Errno::NOSPC) => {
-            let limit = fs::read_to_string(mount.join("info/L3_MON/num_rmids")).unwrap_or_default();
+            let limit = kernel_text::text(&mount.join("info/L3_MON/num_rmids")).unwrap_or_default();
             format!(
                 "all {} RMIDs of the processor are in use (info/L3_MON/num_rmids); sample fewer jobs, or remove monitoring groups",
                 limit.trim()

@@ -12,6 +12,7 @@ use super::group::Group;
 use super::text::{self, Event};
 use crate::clock;
 use crate::sources::custom_source::CustomSource;
+use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
 use crate::sources::process_list::ProcessList;
 use crate::sources::reading::Reading;
@@ -102,7 +103,7 @@ impl ResctrlSource {
         for (slot, (domain, event)) in (0..).zip(&self.monitored.values) {
             // The directory of a domain whose CPUs are offline does not exist.
             let path = self.group.path().join(format!("mon_data/mon_L3_{domain:02}/{}", event.name()));
-            let Some(raw) = fs::read_to_string(path).ok().as_deref().and_then(text::value) else { continue };
+            let Some(raw) = kernel_text::text(&path).ok().as_deref().and_then(text::value) else { continue };
             let value = if event.is_counter() { self.group.count(*domain, *event, raw) } else { raw };
             reading.set(slot, value);
         }
@@ -114,7 +115,7 @@ impl ResctrlSource {
     fn scan(&mut self) -> Membership {
         let mut membership = Membership::default();
         for _ in 0..PASSES {
-            let tasks = fs::read_to_string(self.group.path().join("tasks")).unwrap_or_default();
+            let tasks = kernel_text::text(&self.group.path().join("tasks")).unwrap_or_default();
             let inside = text::tasks(&tasks);
             let threads = self.threads();
             membership = Membership::default();

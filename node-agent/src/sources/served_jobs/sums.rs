@@ -28,7 +28,7 @@ struct Sum {
 /// The counts of all jobs of a server.
 #[derive(Debug, Default)]
 pub(super) struct JobSums {
-    /// The counts of the last reading of each target.
+    /// The counts of the last reading of each target that was ever read.
     targets: BTreeMap<String, BTreeMap<String, Counts>>,
     chosen: BTreeMap<JobKey, Sum>,
     readings: u64,
@@ -79,7 +79,8 @@ impl JobSums {
             }
             found.insert(target, now);
         }
-        self.targets = found;
+        // A target that could not be read continues where it was when it returns.
+        self.targets.append(&mut found);
         self.jobs = increases.len();
         let new: Vec<JobKey> =
             increases.keys().filter(|key| !self.chosen.contains_key(key)).cloned().collect();
@@ -184,6 +185,20 @@ mod tests {
         assert_eq!(read(&[job("7", 4)], &[job("7", 60)]), (Some(224), false));
         assert_eq!(read(&[], &[]), (None, false));
         assert_eq!(read(&[job("7", 1)], &[]), (Some(225), false), "it is active again");
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_read_for_a_while_counts_once() {
+        let mut sums = JobSums::default();
+        sums.update(reading(&[("a-OST0", &[job("7", 100)]), ("a-OST1", &[job("7", 50)])]));
+        sums.update(reading(&[("a-OST1", &[job("7", 55)])]));
+        assert_eq!((bytes(&sums, "a", "7"), sums.jobs()), (Some(155), 1));
+        sums.update(reading(&[("a-OST0", &[job("7", 101)]), ("a-OST1", &[job("7", 55)])]));
+        assert_eq!(bytes(&sums, "a", "7"), Some(156));
+        // It was mounted anew, and counts from 0.
+        sums.update(reading(&[("a-OST1", &[job("7", 55)])]));
+        sums.update(reading(&[("a-OST0", &[job("7", 9)]), ("a-OST1", &[job("7", 55)])]));
+        assert_eq!(bytes(&sums, "a", "7"), Some(165));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The thread that receives the records of ended threads.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +17,7 @@ use tracing::warn;
 
 use super::jobs::Jobs;
 use super::netlink::{Answer, answers, family_request, register_request};
+use crate::sources::kernel_text;
 use crate::sources::process_list::listed;
 
 /// The room for records that wait, in bytes: some thousand.
@@ -88,7 +88,7 @@ impl Listener {
                 if record.is_last.is_some() {
                     self.knows_processes.store(true, Relaxed);
                 }
-                let cgroup_of = |pid: u32| fs::read_to_string(proc.join(format!("{pid}/cgroup"))).ok();
+                let cgroup_of = |pid: u32| kernel_text::text(&proc.join(format!("{pid}/cgroup"))).ok();
                 self.with_jobs(|jobs| jobs.count(&record, cgroup_of));
             }
         }
@@ -170,7 +170,7 @@ fn register(sys: &Path) -> Result<OwnedFd, String> {
         Errno::NOENT => "this kernel has no taskstats (CONFIG_TASKSTATS)".to_owned(),
         other => failed(other),
     })?;
-    let cpus = fs::read_to_string(sys.join("devices/system/cpu/possible"))
+    let cpus = kernel_text::text(&sys.join("devices/system/cpu/possible"))
         .map_err(|error| format!("cannot find the CPUs for taskstats: {error}"))?;
     ask(&socket, &register_request(family, cpus.trim())).map_err(|errno| match errno {
         Errno::PERM => "taskstats needs the capability CAP_NET_ADMIN".to_owned(),

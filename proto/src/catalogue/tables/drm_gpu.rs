@@ -177,6 +177,7 @@ pub(crate) static METRICS: &[Metric] = &[
         "Time in which each part (`gt`) of each GPU was idle and switched off (i915, xe).",
     )
     .of_node()
+    .of_32_bits(1_000_000)
     .updated_every(Period::MILLISECOND),
     Metric::gauge(
         "node.gpu.drm.memory.host.used",

@@ -18,6 +18,7 @@ mod infiniband_drivers;
 mod infiniband_hardware;
 mod ipmi;
 mod job_cpus;
+mod kfd;
 mod lnet;
 mod lustre;
 mod memory;
@@ -52,6 +53,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     nvidia::JOB,
     nvidia::JOB_PROCESSES,
     drm_job::METRICS,
+    kfd::METRICS,
     busiest::METRICS,
     exited::METRICS,
     node::cpu::METRICS,

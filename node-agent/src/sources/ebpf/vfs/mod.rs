@@ -7,7 +7,6 @@ mod slots;
 mod system_calls;
 mod types;
 
-use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use super::reason::{Step, meaning};
 use super::system_call::operand;
 use super::tracing::{BUCKETS, CgroupHierarchy, JobTable, Known, Running, choose, read_types};
 use crate::sources::custom_source::CustomSource;
+use crate::sources::kernel_text;
 use crate::sources::kind::OpenRequest;
 use crate::sources::mount_table::parse;
 use crate::sources::outcome::Outcome;
@@ -115,7 +115,7 @@ impl FilesSource {
         let programs =
             RUNNING.get(hierarchy, || FilePrograms::start(hierarchy, &request.host.mounts.root))?;
         let path = request.host.mounts.root.join("proc/self/mountinfo");
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = kernel_text::text(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mounted = programs.devices.refresh(parse(&text)).map_err(|error| meaning(Step::Trace, &error))?;
         let registration = programs.table.register(&cgroup)?;
         let counters = registration.counters()?;

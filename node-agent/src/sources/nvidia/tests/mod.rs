@@ -1,5 +1,6 @@
 //! Tests through real calls of the wrapper into the stand-in library.
 
+mod hangs;
 mod jobs;
 mod machine;
 

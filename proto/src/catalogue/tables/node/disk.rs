@@ -1,4 +1,5 @@
-//! Disks and partitions of the node. Source: `Documentation/admin-guide/iostats.rst` of Linux.
+//! Disks and partitions of the node. Source: `Documentation/admin-guide/iostats.rst` of Linux. Times are shown with 32 bits
+//! (`diskstats_show`, block/genhd.c).
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;
@@ -48,6 +49,7 @@ pub(crate) static METRICS: &[Metric] = &[
         &[column(6, MS_NS)],
         "Time of reads, of each disk and partition.",
     )
+    .of_32_bits(MS_NS)
     .of_node(),
     Metric::counter(
         "node.disk.write.operations",
@@ -76,6 +78,7 @@ pub(crate) static METRICS: &[Metric] = &[
         &[column(10, MS_NS)],
         "Time of writes, of each disk and partition.",
     )
+    .of_32_bits(MS_NS)
     .of_node(),
     Metric::gauge(
         "node.disk.in_flight",
@@ -90,6 +93,7 @@ pub(crate) static METRICS: &[Metric] = &[
         &[column(12, MS_NS)],
         "Time with operations in progress, of each disk and partition.",
     )
+    .of_32_bits(MS_NS)
     .of_node(),
     Metric::counter(
         "node.disk.weighted.time",
@@ -97,6 +101,7 @@ pub(crate) static METRICS: &[Metric] = &[
         &[column(13, MS_NS)],
         "Time of all operations together, of each disk and partition.",
     )
+    .of_32_bits(MS_NS)
     .of_node(),
     Metric::counter(
         "node.disk.discard.operations",
@@ -125,6 +130,7 @@ pub(crate) static METRICS: &[Metric] = &[
         &[column(17, MS_NS)],
         "Time of discards, of each disk and partition.",
     )
+    .of_32_bits(MS_NS)
     .of_node(),
     Metric::counter(
         "node.disk.flush.operations",
@@ -139,5 +145,6 @@ pub(crate) static METRICS: &[Metric] = &[
         &[column(19, MS_NS)],
         "Time of flushes, of each disk and partition.",
     )
+    .of_32_bits(MS_NS)
     .of_node(),
 ];

@@ -1,0 +1,197 @@
+//! The open sources of a machine, and their values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use polymeter_agent::cgroups::{JobCgroups, Mounts};
+use polymeter_agent::sources::reader_thread::{FinishedReads, ThreadedSource};
+use polymeter_agent::sources::{
+    BusiestProcesses, GpuClients, KINDS, Opened, Outcome, ReadBuffer, Reading, ServedJobs, Source,
+    SourceFactory, Target, Unavailable,
+};
+use polymeter_benches::clock::{now_ns, sleep_until};
+use polymeter_proto::catalogue::{self, Definition};
+use polymeter_proto::series::Identifier;
+
+use crate::machine::{JOB, Machine, PROCESSES, Subject};
+
+/// The longest wait for a read, in nanoseconds: after that it is taken for one that blocks.
+const READ_NS: u64 = 120_000_000_000;
+
+/// Values by metric and labels.
+pub(crate) type Values = BTreeMap<String, u64>;
+
+/// The metrics whose values depend on this machine or on the time.
+const VARYING: [&str; 5] = ["agent.", "node.filesystem.", "perf", "exited.", "cpu.threads.busy"];
+
+/// The metrics whose series appear with the first process, client or job: before that there is neither a series nor a reason.
+const DORMANT: [&str; 3] = ["busiest.", "gpu.drm.", "node.lustre.job."];
+
+/// The parts of a machine that survive a new opening.
+#[derive(Debug, Default)]
+struct Lasting {
+    busiest: Arc<BusiestProcesses>,
+    gpu_clients: Arc<GpuClients>,
+    served_jobs: Arc<ServedJobs>,
+}
+
+/// Open sources.
+#[derive(Debug)]
+pub(crate) struct Readings {
+    subject: Subject,
+    opened: Vec<Opened>,
+    unavailable: Vec<Unavailable>,
+}
+
+/// Returns the metrics of nodes, or of jobs.
+fn definitions(is_of_job: bool) -> Vec<Definition> {
+    let is_of_node = |name: &str| name.starts_with("node.") || name.starts_with("agent.");
+    catalogue::all().filter(|metric| is_of_node(metric.name) != is_of_job).map(Definition::of).collect()
+}
+
+fn is_varying(name: &str) -> bool {
+    VARYING.iter().any(|prefix| name.starts_with(prefix))
+}
+
+impl Readings {
+    /// Opens all metrics of a target. Sources that become known with the first reading are opened once more.
+    pub(crate) fn open(machine: &Machine, subject: Subject) -> Self {
+        let lasting = Lasting::default();
+        let mut readings = Self::open_once(machine, subject, &lasting);
+        for _ in 0..2 {
+            readings.read_outcomes();
+            if readings.watches_changed() {
+                readings = Self::open_once(machine, subject, &lasting);
+            }
+        }
+        readings
+    }
+
+    /// Opens all metrics of a target once, and reads nothing.
+    pub(crate) fn open_all(machine: &Machine, subject: Subject) -> Self {
+        Self::open_once(machine, subject, &Lasting::default())
+    }
+
+    /// Reads the sources of the fast lane.
+    pub(crate) fn read_fast(&mut self) {
+        let mut buffer = ReadBuffer::default();
+        let fast = self.opened.iter_mut().filter(|opened| !matches!(opened.source, Source::Threaded(_)));
+        for opened in fast {
+            let mut reading = Reading::absent(opened.source.slots().len());
+            opened.source.read(&mut buffer, &mut reading);
+        }
+    }
+
+    fn open_once(machine: &Machine, subject: Subject, lasting: &Lasting) -> Self {
+        let none = Self { subject, opened: Vec::new(), unavailable: Vec::new() };
+        // Without a table of mounts an agent does not start.
+        let Ok(mounts) = Mounts::read(machine.root()) else { return none };
+        let cgroups = |controllers: &[&str]| {
+            let mut cgroups = JobCgroups::default();
+            for controller in controllers {
+                cgroups.add(&mounts, &mounts.root.join("sys/fs/cgroup").join(controller).join(JOB));
+            }
+            Target::Cgroups(cgroups)
+        };
+        let target = match subject {
+            Subject::Node => Target::Node(Arc::default()),
+            Subject::V1 => cgroups(&["memory", "cpu", "cpuacct", "blkio", "pids"]),
+            Subject::V2 => cgroups(&["unified"]),
+            Subject::Processes => Target::Processes(PROCESSES[0]),
+        };
+        let is_of_job = subject != Subject::Node;
+        let job = Identifier::try_from(JOB).unwrap();
+        let factory = SourceFactory {
+            cpus: &[0, 1],
+            job: Some(&job).filter(|_| is_of_job),
+            busiest: Some(&lasting.busiest).filter(|_| is_of_job),
+            busiest_processes: 2,
+            gpu_clients: Some(&lasting.gpu_clients).filter(|_| is_of_job),
+            served_jobs: Some(&lasting.served_jobs).filter(|_| !is_of_job),
+            ..SourceFactory::of(&mounts)
+        };
+        let (opened, unavailable) = factory.open(&target, &definitions(is_of_job));
+        Self { opened, unavailable, ..none }
+    }
+
+    /// Reads all sources. Returns the values that do not depend on this machine.
+    pub(crate) fn read(&mut self) -> Values {
+        let mut values = Values::new();
+        for (position, reading) in self.read_outcomes().into_iter().enumerate() {
+            let slots = self.opened[position].source.slots();
+            for (slot, value) in slots.iter().zip(reading.iter()) {
+                let name = slot.definition.name();
+                if let Some(value) = value.filter(|_| !is_varying(&name)) {
+                    values.insert(format!("{name}{{{}}}", slot.labels), value);
+                }
+            }
+        }
+        values
+    }
+
+    fn read_outcomes(&mut self) -> Vec<Reading> {
+        let mut buffer = ReadBuffer::default();
+        let read = |opened: &mut Opened| {
+            let mut reading = Reading::absent(opened.source.slots().len());
+            let (outcome, reading) = match &mut opened.source {
+                Source::Threaded(threaded) => read_threaded(&opened.name, threaded, reading),
+                source => (source.read(&mut buffer, &mut reading), reading),
+            };
+            // What failed is not recorded.
+            if outcome.has_values() { reading } else { Reading::absent(reading.len()) }
+        };
+        self.opened.iter_mut().map(read).collect()
+    }
+
+    /// Returns true if a source without slots reports a change.
+    fn watches_changed(&mut self) -> bool {
+        let watches = self.opened.iter_mut().filter(|opened| opened.source.slots().is_empty());
+        let outcomes = watches.map(|watch| {
+            let mut reading = Reading::default();
+            match &mut watch.source {
+                Source::Threaded(_) => Outcome::Read,
+                source => source.read(&mut ReadBuffer::default(), &mut reading),
+            }
+        });
+        outcomes.filter(|outcome| *outcome == Outcome::Changed).count() > 0
+    }
+
+    /// Asserts that each metric that the machine has without damage has a series or a reason.
+    pub(crate) fn assert_reasons(&self, what: &str, intact: &Values) {
+        if self.opened.is_empty() && self.unavailable.is_empty() {
+            return;
+        }
+        let slots = self.opened.iter().flat_map(|opened| opened.source.slots());
+        let mut known: BTreeSet<String> = slots.map(|slot| slot.definition.metric.name.to_string()).collect();
+        known.extend(self.unavailable.iter().map(|missing| missing.definition.metric.name.to_string()));
+        let silent: BTreeSet<&str> = intact
+            .keys()
+            .filter_map(|series| series.split('{').next())
+            .filter(|name| !DORMANT.iter().any(|prefix| name.starts_with(prefix)))
+            .filter(|name| !known.iter().any(|known| name.starts_with(known.trim_end_matches('*'))))
+            .collect();
+        assert!(silent.is_empty(), "{what}: {:?}: neither series nor reason for {silent:?}", self.subject);
+        for missing in &self.unavailable {
+            assert!(!missing.reason.is_empty(), "{what}: {missing:?}");
+        }
+    }
+
+    /// Returns the kinds of the sources.
+    pub(crate) fn kinds(&self) -> BTreeSet<&'static str> {
+        let slots = || self.opened.iter().flat_map(|opened| opened.source.slots());
+        let names = KINDS.iter().map(|kind| kind.name());
+        names.filter(|kind| slots().any(|slot| slot.definition.metric.is_of_kind(kind))).collect()
+    }
+}
+
+fn read_threaded(name: &str, source: &ThreadedSource, reading: Reading) -> (Outcome, Reading) {
+    assert!(source.request(reading, &Arc::new(FinishedReads::default())).is_ok(), "{name} is being read");
+    let until_ns = now_ns() + READ_NS;
+    loop {
+        if let Some(read) = source.take_finished() {
+            return (read.outcome, read.reading);
+        }
+        assert!(now_ns() < until_ns, "a read of {name} blocks");
+        sleep_until(now_ns() + 20_000);
+    }
+}
