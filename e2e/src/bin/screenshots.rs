@@ -211,7 +211,6 @@ fn take_for_documents(proxy: &Proxy, job: &str, directory: &Path) {
     take(&mut open(proxy, ""), (1280, 640), "light", &picture("overview"));
     let mut browser = open(proxy, job);
     take(&mut browser, (1280, 1180), "light", &picture("job"));
-    take(&mut browser, (1280, 1180), "dark", &picture("job-dark"));
     browser.eval("document.querySelector('#charts').scrollIntoView()");
     take(&mut browser, (360, 740), "dark", &picture("job-narrow"));
     browser.resize(1280, 900);
