@@ -105,12 +105,14 @@ fn a_thousand_agents_are_sorted_filtered_and_bounded() {
         store
             .execute_batch(
                 "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 1000),
-                      now(us) AS (SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000)
+                      now(ns) AS (SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000000)
                  INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, last_sample, ended, end_reason)
                  SELECT printf('%016x', n), printf('node%04d', n), CASE WHEN n IN (500, 501) THEN '0.0.1' ELSE '{version}' END,
-                        us - 3600000000, 9, CASE WHEN n IN (300, 600, 900) THEN us - 1200000000 ELSE us + 3600000000 END, us,
-                        CASE WHEN n = 700 THEN us END, CASE WHEN n = 700 THEN 'stopped' END
-                 FROM number, now;"
+                        now.ns - 3600000000000, 9, seen.ns, seen.ns - 1000000000,
+                        CASE WHEN n = 700 THEN now.ns END, CASE WHEN n = 700 THEN 'stopped' END
+                 FROM number, now, (
+                     SELECT n AS of, CASE WHEN n IN (300, 600, 900) THEN ns - 1200000000000 ELSE ns + 3600000000000 END AS ns FROM number, now
+                 ) AS seen WHERE seen.of = n;"
                     .replace("{version}", env!("CARGO_PKG_VERSION"))
                     .as_str(),
             )

@@ -7,7 +7,7 @@ import { smallMeter } from "./meters.js";
 import { summaryOf } from "./summaries.js";
 
 const COLUMNS = [
-    ["Job", ""], ["User", "wide"], ["Queue", "wide"], ["Account", "widest"], ["Nodes", "middle"], ["Started", "middle"], ["Elapsed", ""], ["State", "final"],
+    ["Job", ""], ["User", "wide user"], ["Queue", "wide"], ["Account", "widest"], ["Nodes", "middle"], ["Started", "middle"], ["Elapsed", ""], ["State", "final"],
     ["CPU", ""], ["Memory", ""], ["GPU", "wide gpu"], ["Findings", "findings-cell"],
 ];
 
