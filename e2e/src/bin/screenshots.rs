@@ -211,15 +211,20 @@ fn take_for_documents(proxy: &Proxy, job: &str, directory: &Path) {
     take(&mut open(proxy, ""), (1280, 640), "light", &picture("overview"));
     let mut browser = open(proxy, job);
     take(&mut browser, (1280, 1180), "light", &picture("job"));
-    take(&mut browser, (1280, 1180), "dark", &picture("job-dark"));
     browser.eval("document.querySelector('#charts').scrollIntoView()");
     take(&mut browser, (360, 740), "dark", &picture("job-narrow"));
     browser.resize(1280, 900);
     browser.eval("document.querySelector('#sampling').scrollIntoView()");
     take(&mut browser, (1280, 620), "light", &picture("sampling"));
     let mut browser = open(proxy, "node?name=node01");
-    browser.eval("document.querySelector('#node-charts').scrollIntoView()");
-    take(&mut browser, (1280, 900), "light", &picture("node"));
+    // The time of the job, whose own charts are then beside those of the node.
+    browser.eval(
+        "(() => { const choice = document.querySelector('[aria-labelledby=node-charts] select'); choice.value = [...choice.options].at(-5).value; \
+         choice.dispatchEvent(new Event('change')); })()",
+    );
+    browser.wait_until("document.querySelectorAll('.phases bdi').length === 2");
+    browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) >= 6");
+    take(&mut browser, (1280, 1180), "light", &picture("node"));
     take(&mut open(proxy, "status"), (1280, 620), "light", &picture("measurement"));
 }
 
@@ -247,6 +252,7 @@ fn take_all(proxy: &Proxy, job: &str, directory: &Path) {
 /// Writes a picture of the window.
 fn take(browser: &mut Browser, (width, height): (u32, u32), scheme: &str, path: &Path) {
     browser.set_media(&[("prefers-color-scheme", scheme)]);
+    browser.call("Emulation.setScrollbarsHidden", json!({"hidden": true}));
     browser.resize(width, height);
     browser.wait_until(&format!("innerWidth === {width}"));
     // Two frames: charts follow the size of their place.

@@ -11,6 +11,7 @@ tests![
     charts_have_tables_with_their_figures,
     the_focus_is_visible_and_in_order,
     a_sign_in_and_an_error_are_accessible,
+    the_checks_find_faults,
 ];
 
 const NONE: Vec<String> = Vec::new();
@@ -118,4 +119,36 @@ fn a_sign_in_and_an_error_are_accessible() {
     browser.open_url(&site.proxy.url("job?key=999999"));
     browser.wait_until("document.documentElement.dataset.ready === 'failed'");
     assert_accessible(&mut browser, "unknown job");
+}
+
+/// Puts faults into a page, so that the other tests are known to see them.
+const FAULTS: &str = "(() => { \
+    const main = document.getElementById('main'); \
+    const add = (name, text) => { const made = document.createElement(name); made.textContent = text; main.append(made); return made; }; \
+    add('p', 'pale').style.color = '#999'; \
+    add('button', ''); \
+    add('h4', 'too low'); \
+    add('table', '').append(document.createElement('td')); \
+    add('div', '').id = 'main'; \
+    document.querySelector('.banner').style.transition = 'color 1s'; \
+    for (const link of document.querySelectorAll('a')) link.style.outline = 'none'; })()";
+
+fn the_checks_find_faults() {
+    let site = Ended::new("job");
+    let mut browser = site.proxy.open(OWNER.0, "");
+    settle(&mut browser, "");
+    browser.set_media(&[("prefers-color-scheme", "light"), ("prefers-reduced-motion", "reduce")]);
+    browser.eval(FAULTS);
+    let found = faults(&mut browser).join("\n");
+    for fault in [
+        "no name: ",
+        "levels of headings are left out",
+        "contrast 2.85 of \"pale\"",
+        "a table has no name",
+        "two elements have the id main",
+        "1 elements move",
+    ] {
+        assert!(found.contains(fault), "{fault}: {found}");
+    }
+    assert!(!focus_faults(&mut browser).is_empty());
 }

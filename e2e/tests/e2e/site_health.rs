@@ -55,7 +55,7 @@ fn a_node_shows_its_own_series_with_its_jobs() {
         "document.querySelector('[aria-labelledby=node-charts]').dataset.shown === '{key}'"
     ));
     let titles = browser.eval(TITLES).to_string();
-    assert!(titles.contains("Node: busy cores") && titles.contains("Job: cores in use"), "{titles}");
+    assert!(titles.contains("Node: Busy cores") && titles.contains("Job: Cores in use"), "{titles}");
     browser.wait_until(&format!("{loaded} >= 4"));
     assert_calm(&site.proxy, &mut browser);
     // Users see the node in the times of their own jobs.
@@ -63,7 +63,7 @@ fn a_node_shows_its_own_series_with_its_jobs() {
     let choices = "[...document.querySelector('[aria-labelledby=node-charts] select').options].map((option) => option.value)";
     assert_eq!(browser.eval(choices), json!([key]));
     let titles = browser.eval(TITLES).to_string();
-    assert!(titles.contains("Node: busy cores") && titles.contains("Job: cores in use"), "{titles}");
+    assert!(titles.contains("Node: Busy cores") && titles.contains("Job: Cores in use"), "{titles}");
     browser.wait_until(&format!("/mean [0-9.]+, max/.test({busy})"));
     assert_calm(&site.proxy, &mut browser);
 }
@@ -105,12 +105,14 @@ fn a_thousand_agents_are_sorted_filtered_and_bounded() {
         store
             .execute_batch(
                 "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 1000),
-                      now(us) AS (SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000)
+                      now(ns) AS (SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000000)
                  INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, last_sample, ended, end_reason)
                  SELECT printf('%016x', n), printf('node%04d', n), CASE WHEN n IN (500, 501) THEN '0.0.1' ELSE '{version}' END,
-                        us - 3600000000, 9, CASE WHEN n IN (300, 600, 900) THEN us - 1200000000 ELSE us + 3600000000 END, us,
-                        CASE WHEN n = 700 THEN us END, CASE WHEN n = 700 THEN 'stopped' END
-                 FROM number, now;"
+                        now.ns - 3600000000000, 9, seen.ns, seen.ns - 1000000000,
+                        CASE WHEN n = 700 THEN now.ns END, CASE WHEN n = 700 THEN 'stopped' END
+                 FROM number, now, (
+                     SELECT n AS of, CASE WHEN n IN (300, 600, 900) THEN ns - 1200000000000 ELSE ns + 3600000000000 END AS ns FROM number, now
+                 ) AS seen WHERE seen.of = n;"
                     .replace("{version}", env!("CARGO_PKG_VERSION"))
                     .as_str(),
             )
@@ -208,6 +210,11 @@ fn modules_compute_the_health_of_agents_and_quantities_of_nodes() {
         expected,
         "without the available memory nothing is subtracted"
     );
+    // Work that throws at once, since it was aborted while it waited, leaves its place to others.
+    let queue = "(async () => { const turn = m.limited(1); const ends = []; for (let i = 0; i < 3; i += 1) \
+                 ends.push(await turn(() => { throw new Error('aborted'); }).catch((error) => error.message)); \
+                 return [...ends, await turn(async () => 'done')]; })()";
+    assert_eq!(result("queue", queue), json!(["aborted", "aborted", "aborted", "done"]));
     let highest = "(() => { const sum = [[null, 2], [1, 2], [1, 2]]; m.keepHighest(sum, [[3, 1], [3, null], [0, 5]]); return sum; })()";
     assert_eq!(result("columns", highest), json!([[3, 2], [3, 2], [1, 5]]));
     assert_calm(&site.proxy, &mut browser);

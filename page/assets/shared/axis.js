@@ -34,7 +34,8 @@ export function timeAxis(data) {
     /** Returns the ticks of a range: round times of the reader's clock, or round times since the start. */
     axis.ticks = (begin, end, width) => {
         const wanted = (end - begin) / Math.max(2, Math.floor(width / 90));
-        axis.step = STEPS.find((step) => step >= wanted) ?? STEPS[STEPS.length - 1];
+        // Somewhat closer ticks are better than far fewer.
+        axis.step = STEPS.find((step) => step >= wanted * 0.9) ?? STEPS[STEPS.length - 1];
         const zone = new Date((data.begin_s + begin) * 1000).getTimezoneOffset() * 60;
         const shift = axis.isClock ? data.begin_s - zone : 0;
         const ticks = [];

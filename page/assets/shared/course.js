@@ -87,7 +87,9 @@ export function chartFigure(data, axis, chart) {
             range: (_, low, high) => {
                 if (low === null || high === null) return [0, 1];
                 const bottom = low >= 0 ? 0 : low * 1.05;
-                return [bottom, high > bottom ? high + (high - bottom) * 0.08 : bottom + 1];
+                // The names of phases are above the lines.
+                const room = data.bands.length > 0 ? 0.2 : 0.08;
+                return [bottom, high > bottom ? high + (high - bottom) * room : bottom + 1];
             },
         };
         options.axes[1].values = (_, ticks) => ticks.map((tick) => tickText(chart.unit, tick));

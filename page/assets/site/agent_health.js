@@ -19,9 +19,9 @@ export function levelOfCount(count, due) {
     return share >= SHARES[1] ? "critical" : share >= SHARES[0] ? "warning" : "";
 }
 
-/** Formats a count with its share of the samples that were due. */
+/** Formats a count, with its share of the samples that were due if that is a problem. */
 export function countText(count, due) {
-    return count === 0 ? "0" : due > 0 ? `${plainNumber(count)} (${threeDigits((count / due) * 100)} %)` : plainNumber(count);
+    return due > 0 && levelOfCount(count, due) ? `${plainNumber(count)} (${threeDigits((count / due) * 100)} %)` : plainNumber(count);
 }
 
 /** Formats the offset of an agent's clock, its error and its age. A positive one is ahead of the collector's clock. */

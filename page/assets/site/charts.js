@@ -183,13 +183,19 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         onPaper.addEventListener("change", () => print(onPaper.matches));
         await first;
     };
+    /** Stops loading, since the charts are replaced. */
+    place.close = () => {
+        observer.disconnect();
+        stop.abort();
+    };
     /** Sets the phases and marks. */
     place.mark = ({ bands, marks }) => {
         const names = [...new Set(bands.map((band) => band.name))];
         Object.assign(data, { bands, marks });
         data.phaseColours = new Map(names.map((name, number) => [name, PHASE_COLOURS[number % PHASE_COLOURS.length]]));
         legend.replaceChildren(...(names.length > 0 ? [phaseLegend(data)] : []));
-        for (const plot of axis.plots) plot?.redraw();
+        // The scales make room for the names of phases.
+        for (const plot of axis.plots) plot?.setData(plot.data);
     };
     /** Appends the newest values of a stream, of a time in microseconds since the epoch. */
     place.extend = (live, time_us) => {

@@ -12,7 +12,7 @@ export function shortFindings(findings) {
     const counts = SEVERITIES.map((severity) => [severity, findings.filter((finding) => severityOf(finding) === severity).length]);
     const badges = counts.filter(([, count]) => count > 0)
         .map(([severity, count]) => element("span", { className: `badge ${severity}` }, `${count} ${severity}`));
-    return element("div", { className: "short-findings" }, ...badges, element("span", { className: "sentence" }, findings[0].sentence));
+    return element("div", { className: "short-findings", title: findings[0].sentence }, ...badges, element("span", { className: "sentence" }, findings[0].sentence));
 }
 
 function remedyText(finding) {

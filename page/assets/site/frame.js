@@ -17,6 +17,8 @@ export async function openPage() {
     notices.after(form);
     onUnauthenticated((reason) => askForToken(form, reason));
     const user = await get("whoami");
+    // Users without administration see no jobs but their own.
+    document.body.classList.toggle("own-jobs", !user.is_administrator);
     const name = user.user ?? `uid ${user.uid}`;
     const rights = [user.is_administrator ? "administrator" : "", user.scope === "read" ? "reads only" : ""].filter(Boolean);
     document.getElementById("account").replaceChildren(element("bdi", {}, name), rights.length ? ` · ${rights.join(", ")}` : "");

@@ -1,7 +1,7 @@
 // The headline of a job, and the facts about it.
 
 import { bytes, dateText, element, zoneText } from "../shared/text.js";
-import { elapsedText, idText, ownerText, stateText } from "./job_text.js";
+import { elapsedText, idText, ownerText, stateLevel, stateText } from "./job_text.js";
 
 const NODES_MAX = 8;
 
@@ -29,7 +29,7 @@ export function jobHead(job) {
     place.show = (next) => {
         const now = stateText(next);
         state.textContent = now;
-        state.className = `job-state ${next.ended_us === null ? "running" : now.startsWith("COMPLETED") ? "good" : "ended"}`;
+        state.className = `job-state ${next.ended_us === null ? "running" : now.startsWith("COMPLETED") ? "good" : `ended ${stateLevel(next)}`}`;
         const time = (us) => `${dateText(us / 1e6)} ${zoneText(us / 1e6)}`;
         const rows = [
             ["User", [element("bdi", {}, ownerText(next))]], ["Account", next.account], ["Queue", next.queue], ["Cluster", next.cluster],

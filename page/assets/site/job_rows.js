@@ -2,12 +2,12 @@
 
 import { element } from "../shared/text.js";
 import { shortFindings } from "./findings.js";
-import { elapsedText, idText, nodesText, ownerText, startText, stateText } from "./job_text.js";
+import { elapsedText, idText, nodesText, ownerText, startText, stateLevel, stateText } from "./job_text.js";
 import { smallMeter } from "./meters.js";
 import { summaryOf } from "./summaries.js";
 
 const COLUMNS = [
-    ["Job", ""], ["User", "wide"], ["Queue", "wide"], ["Account", "widest"], ["Nodes", "middle"], ["Started", "middle"], ["Elapsed", ""], ["State", "middle state"],
+    ["Job", ""], ["User", "wide user"], ["Queue", "wide"], ["Account", "widest"], ["Nodes", "middle"], ["Started", "middle"], ["Elapsed", ""], ["State", "final"],
     ["CPU", ""], ["Memory", ""], ["GPU", "wide gpu"], ["Findings", "findings-cell"],
 ];
 
@@ -79,6 +79,7 @@ function jobRow(first) {
         started.textContent = startText(job);
         elapsed.textContent = elapsedText(job);
         state.textContent = stateText(job);
+        state.className = `final level-cell ${stateLevel(job)}`;
     };
     row.summarize = async () => {
         row.isSummarized = true;

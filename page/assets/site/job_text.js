@@ -34,6 +34,17 @@ export function stateText(job) {
     return `${job.state ?? "ended"}${exit}`;
 }
 
+/** Final states that are the fault of the job or of its node, and those that are its user's choice or a limit. */
+const BAD = ["FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "ERROR"];
+const DOUBTFUL = ["TIMEOUT", "CANCELLED", "DEADLINE", "PREEMPTED"];
+
+/** Returns the level of a job's state: the empty text if there is nothing wrong. */
+export function stateLevel(job) {
+    const state = (job.state ?? "").toUpperCase();
+    if (BAD.some((known) => state.startsWith(known))) return "critical";
+    return DOUBTFUL.some((known) => state.startsWith(known)) || job.lost_nodes.length > 0 ? "warning" : "";
+}
+
 /** Returns the name of the only node, or the number of nodes. */
 export function nodesText(job) {
     return job.nodes.length === 1 ? job.nodes[0] : `${job.nodes.length} nodes`;

@@ -30,7 +30,9 @@ export function smallMeter(meter) {
 
 /** Returns the list of all meters of a job. */
 export function meterList(meters) {
-    return element("ul", { className: "meters" }, ...meters.map((meter) => element("li", {},
+    // Most jobs have no GPUs.
+    const shown = meters.filter((meter) => meter.label !== "GPU" || Number.isFinite(meter.share));
+    return element("ul", { className: "meters" }, ...shown.map((meter) => element("li", {},
         element("span", { className: "label" }, meter.label),
         element("span", { className: "share" }, percentText(meter.share)),
         bar(meter.share, classOf(meter)),

@@ -28,10 +28,10 @@ function bandsOfJobs(jobs, begin_us, span_s) {
 /** Returns the quantities of the node itself and of a job there, with titles that tell which is which. */
 function quantitiesDuring(ofNode, ofJob, node) {
     const own = quantitiesOf(ofNode, OWN_QUANTITIES).map((one) => ({
-        ...one, title: one.is_main ? `Node: ${one.title.charAt(0).toLowerCase()}${one.title.slice(1)}` : one.title, query: { of: "nodes", node },
+        ...one, title: one.is_main ? `Node: ${one.title}` : one.title, query: { of: "nodes", node },
     }));
     const used = quantitiesOf(ofJob).filter((one) => !ofNode.some((series) => one.factors.has(series.id)));
-    const jobs = used.map((one) => ({ ...one, title: one.is_main ? `Job: ${one.title.charAt(0).toLowerCase()}${one.title.slice(1)}` : one.title }));
+    const jobs = used.map((one) => ({ ...one, title: one.is_main ? `Job: ${one.title}` : one.title }));
     return [...own.filter((one) => one.is_main), ...jobs.filter((one) => one.is_main), ...own.filter((one) => !one.is_main), ...jobs.filter((one) => !one.is_main)];
 }
 
@@ -74,6 +74,8 @@ export function nodeCharts(node, isAdministrator) {
         if (shown === choice.value || choice.value === "") return;
         const value = choice.value;
         shown = value;
+        charts?.close();
+        charts = null;
         const job = jobs.get(value);
         const made = job ? await ofJob(job) : await ofTime(Number(value.slice(1)));
         if (shown !== value) return;

@@ -8,7 +8,8 @@ export function limited(limit) {
         if (running >= limit || waiting.length === 0) return;
         running += 1;
         const { work, done, failed } = waiting.shift();
-        work().then(done, failed).finally(() => {
+        // Work that fails before it begins releases its place, too.
+        Promise.resolve().then(work).then(done, failed).finally(() => {
             running -= 1;
             next();
         });

@@ -17,6 +17,7 @@ use polymeter_proto::series::{
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+use polymeter_service::clock::realtime_us;
 
 /// The time without an answer after which the agent resends unacknowledged frames.
 const RESEND_AFTER_MS: i64 = 500;
@@ -134,7 +135,7 @@ impl Agent {
             let answer = ToAgent::decode(&self.socket.recv_bytes(0).unwrap()).unwrap();
             match answer {
                 ToAgent::Request { session, request, line, .. } if line.as_str() == TimeRequest::EXAMPLE => {
-                    let time = format!(r#"{{"answer":"time","now_us":{}}}"#, super::now_us() + self.ahead_us);
+                    let time = format!(r#"{{"answer":"time","now_us":{}}}"#, realtime_us() + self.ahead_us);
                     let line = time.as_str().try_into().unwrap();
                     self.send_bytes(&ToCollector::Answer { session, request, line }.encode());
                 }
