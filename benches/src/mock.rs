@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use polymeter_proto::batch::{Batch, Instant, Shape};
+use polymeter_proto::batch::{Batch, Instant, Job, Shape};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
+use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
@@ -56,9 +56,20 @@ impl Script {
         if ticks.is_empty() {
             return Err(RecordingError::Incomplete);
         }
-        let (mut announced, mut entries) = (Announced::default(), Vec::new());
-        shapes.iter().for_each(|shape| announced.announce(shape, &mut entries));
+        let entries = announce(&shapes);
         Ok(Self { period, shapes, entries, ticks })
+    }
+
+    /// Returns the same values as those of the job `id`, which started at `started_us`. A recording itself has no job.
+    #[must_use]
+    pub fn of_job(self, id: Identifier, started_us: i64) -> Self {
+        let descriptor =
+            JobDescriptor { job_id: id, cluster: None, owner_uid: None, owner: None, started_us };
+        let job = Arc::new(Job { handle: JobHandle(1), descriptor });
+        let of_job =
+            |shape: &Arc<Shape>| Arc::new(Shape { job: Some(Arc::clone(&job)), ..Shape::clone(shape) });
+        let shapes: Vec<_> = self.shapes.iter().map(of_job).collect();
+        Self { entries: announce(&shapes), shapes, ..self }
     }
 
     /// Returns the number of samples in one tick of one agent.
@@ -90,6 +101,13 @@ impl Script {
     pub fn rows(&self, tick: usize) -> impl Iterator<Item = (usize, &[Option<u64>])> {
         self.ticks.get(tick).into_iter().flatten().map(|(shape, values)| (*shape, values.as_slice()))
     }
+}
+
+/// Returns the dictionary entries of shapes.
+fn announce(shapes: &[Arc<Shape>]) -> Vec<Entry> {
+    let (mut announced, mut entries) = (Announced::default(), Vec::new());
+    shapes.iter().for_each(|shape| announced.announce(shape, &mut entries));
+    entries
 }
 
 /// The frames of one session that are not acknowledged.

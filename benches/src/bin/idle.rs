@@ -98,7 +98,8 @@ impl Drop for SleepingJob {
 fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if arguments.quick {
-        (arguments.seconds, arguments.rounds) = (2, 1);
+        // Longer than the 5 s of most metrics of the node, so that each run sends something.
+        (arguments.seconds, arguments.rounds) = (6, 1);
     }
     if arguments.agent.is_empty() {
         arguments.agent.push(program("polymeter-agent")?);

@@ -53,9 +53,9 @@ impl NewFile {
 /// Returns the failure of a write to the file `path`.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let kind = error.kind();
-    // tempfile adds the temporary name, which users do not know.
-    let of_system = error.get_ref().and_then(|with_name| with_name.source());
-    let cause = of_system.map_or_else(|| error.to_string(), ToString::to_string);
+    let message = error.to_string();
+    // tempfile adds the temporary name, which users do not know, and gives no access to the error of the system.
+    let cause = message.split(" at path \"").next().unwrap_or_default();
     let remedy = if kind == ErrorKind::NotFound {
         "; create the directory, or name another"
     } else if [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem].contains(&kind) {

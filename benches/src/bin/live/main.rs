@@ -126,7 +126,7 @@ fn main() -> Result<(), Failure> {
 
 /// Measures the CPU time of a collector whose agents sample at 1 s, with and without open pages.
 fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let script = Script::read(Path::new(RECORDED), Period::SECOND)?;
+    let script = Script::read(Path::new(RECORDED), Period::SECOND)?.of_job("1".try_into()?, wall_us());
     let (mut without, mut with) = (Taken::default(), Taken::default());
     for _ in 0..arguments.rounds {
         for (streams, taken) in [(0, &mut without), (arguments.streams, &mut with)] {
@@ -173,7 +173,7 @@ fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 
 /// Measures the rate of ingest beside each load.
 fn ingest(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
+    let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?.of_job("1".try_into()?, wall_us());
     let mut taken = [Taken::default(); Load::ALL.len()];
     for _ in 0..arguments.rounds {
         for (load, taken) in Load::ALL.into_iter().zip(&mut taken) {
