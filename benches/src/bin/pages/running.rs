@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::thread;
 
-use polymeter_benches::clock::wait_for;
+use polymeter_benches::clock::{wait_for, wall_us};
 use polymeter_benches::collector::Collector;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::mock::Script;
@@ -28,7 +28,7 @@ pub(crate) fn measure(
     agents: u32,
     seconds: u32,
 ) -> Result<(), Failure> {
-    let script = Script::read(Path::new(RECORDED), Period::SECOND)?;
+    let script = Script::read(Path::new(RECORDED), Period::SECOND)?.of_job("1".try_into()?, wall_us());
     say(&format!("{} series on each node, each sampled once a second", script.samples_per_tick()));
     let context = zmq::Context::new();
     thread::scope(|scope| {
