@@ -133,9 +133,11 @@ impl Readings {
         let mut buffer = ReadBuffer::default();
         let read = |opened: &mut Opened| {
             let mut reading = Reading::absent(opened.source.slots().len());
-            let (outcome, reading) = match &mut opened.source {
+            let (outcome, reading) = match &opened.source {
                 Source::Threaded(threaded) => read_threaded(&opened.name, threaded, reading),
-                source => (source.read(&mut buffer, &mut reading), reading),
+                Source::TextFile(_) | Source::SummedFile(_) | Source::Perf(_) | Source::Custom(_) => {
+                    (opened.source.read(&mut buffer, &mut reading), reading)
+                }
             };
             // What failed is not recorded.
             if outcome.has_values() { reading } else { Reading::absent(reading.len()) }
@@ -148,9 +150,11 @@ impl Readings {
         let watches = self.opened.iter_mut().filter(|opened| opened.source.slots().is_empty());
         let outcomes = watches.map(|watch| {
             let mut reading = Reading::default();
-            match &mut watch.source {
+            match &watch.source {
                 Source::Threaded(_) => Outcome::Read,
-                source => source.read(&mut ReadBuffer::default(), &mut reading),
+                Source::TextFile(_) | Source::SummedFile(_) | Source::Perf(_) | Source::Custom(_) => {
+                    watch.source.read(&mut ReadBuffer::default(), &mut reading)
+                }
             }
         });
         outcomes.filter(|outcome| *outcome == Outcome::Changed).count() > 0
