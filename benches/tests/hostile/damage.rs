@@ -70,7 +70,7 @@ impl Damage {
             }
             Self::DanglingLink => link(path, "nothing"),
             Self::LinkLoop => link(path, path.file_name().unwrap().to_str().unwrap()),
-            Self::Denied => fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap(),
+            Self::Denied => fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap(),
             Self::Fifo => {
                 remove(path);
                 assert!(Command::new("mkfifo").arg(path).status().unwrap().success());

@@ -133,9 +133,11 @@ impl Readings {
         let mut buffer = ReadBuffer::default();
         let read = |opened: &mut Opened| {
             let mut reading = Reading::absent(opened.source.slots().len());
-            let (outcome, reading) = match &mut opened.source {
+            let (outcome, reading) = match &opened.source {
                 Source::Threaded(threaded) => read_threaded(&opened.name, threaded, reading),
-                source => (source.read(&mut buffer, &mut reading), reading),
+                Source::TextFile(_) | Source::SummedFile(_) | Source::Perf(_) | Source::Custom(_) => {
+                    (opened.source.read(&mut buffer, &mut reading), reading)
+                }
             };
             // What failed is not recorded.
             if outcome.has_values() { reading } else { Reading::absent(reading.len()) }
@@ -148,32 +150,31 @@ impl Readings {
         let watches = self.opened.iter_mut().filter(|opened| opened.source.slots().is_empty());
         let outcomes = watches.map(|watch| {
             let mut reading = Reading::default();
-            match &mut watch.source {
+            match &watch.source {
                 Source::Threaded(_) => Outcome::Read,
-                source => source.read(&mut ReadBuffer::default(), &mut reading),
+                Source::TextFile(_) | Source::SummedFile(_) | Source::Perf(_) | Source::Custom(_) => {
+                    watch.source.read(&mut ReadBuffer::default(), &mut reading)
+                }
             }
         });
         outcomes.filter(|outcome| *outcome == Outcome::Changed).count() > 0
     }
 
-    /// Asserts that each metric that the machine has without damage has a series or a reason.
-    pub(crate) fn assert_reasons(&self, what: &str, intact: &Values) {
-        if self.opened.is_empty() && self.unavailable.is_empty() {
-            return;
-        }
+    /// Returns the metrics that the machine has without damage, and that have neither a series nor a reason.
+    pub(crate) fn without_reason(&self, intact: &Values) -> impl Iterator<Item = String> {
         let slots = self.opened.iter().flat_map(|opened| opened.source.slots());
-        let mut known: BTreeSet<String> = slots.map(|slot| slot.definition.metric.name.to_string()).collect();
-        known.extend(self.unavailable.iter().map(|missing| missing.definition.metric.name.to_string()));
-        let silent: BTreeSet<&str> = intact
-            .keys()
-            .filter_map(|series| series.split('{').next())
-            .filter(|name| !DORMANT.iter().any(|prefix| name.starts_with(prefix)))
-            .filter(|name| !known.iter().any(|known| name.starts_with(known.trim_end_matches('*'))))
-            .collect();
-        assert!(silent.is_empty(), "{what}: {:?}: neither series nor reason for {silent:?}", self.subject);
-        for missing in &self.unavailable {
-            assert!(!missing.reason.is_empty(), "{what}: {missing:?}");
-        }
+        let mut known: BTreeSet<&str> = slots.map(|slot| slot.definition.metric.name).collect();
+        let reasons = self.unavailable.iter().filter(|missing| !missing.reason.is_empty());
+        known.extend(reasons.map(|missing| missing.definition.metric.name));
+        let is_known = |name: &&str| known.iter().any(|known| name.starts_with(known.trim_end_matches('*')));
+        // Without a table of mounts nothing is opened.
+        let is_open = !self.opened.is_empty() || !self.unavailable.is_empty();
+        let names: BTreeSet<&str> = intact.keys().filter_map(|series| series.split('{').next()).collect();
+        let silent = names
+            .into_iter()
+            .filter(|name| is_open && !DORMANT.iter().any(|prefix| name.starts_with(prefix)))
+            .filter(|name| !is_known(name));
+        silent.map(str::to_owned).collect::<Vec<_>>().into_iter()
     }
 
     /// Returns the kinds of the sources.

@@ -205,7 +205,7 @@ fn an_orphan_with_a_session_of_its_own_is_counted_once() {
     assert_eq!(follower.scan(9), ScanResult::All);
     assert_eq!(follower.descriptors(), 2);
     let before = read(&mut source);
-    shell.run("true");
-    assert!(read(&mut source) > before);
+    shell.run("/bin/true");
+    assert!(read(&mut source) > before, "what the job starts is counted");
     shell.run(&format!("kill {orphan}"));
 }
