@@ -81,7 +81,7 @@ fn watch(proxy: &Proxy, page: &str, seconds: u32) {
     let received = (browser.received_bytes() - before) / 1e3 / f64::from(seconds);
     say("");
     table::head(&["drawings/s", "delay, median ms", "delay, max ms", "longest task, ms", "kB/s", "elements"]);
-    let of = |position: usize| found[position].as_f64().unwrap_or(f64::NAN);
+    let of = |position: usize| found.get(position).and_then(Value::as_f64).unwrap_or(f64::NAN);
     let drawings = format!("{:.1}", of(0) / f64::from(seconds));
     let mut cells = vec![drawings];
     cells.extend([of(1), of(2), of(3), received, of(4)].map(|value| format!("{value:.0}")));
