@@ -4,6 +4,7 @@
 //! `cargo run --release --bin pages -- STORE [--runs N]`, where STORE is one that `world --into STORE` has filled, or
 //! `cargo run --release --bin pages -- --agents N`.
 
+mod jobs;
 mod running;
 mod visit;
 
@@ -12,10 +13,10 @@ use polymeter_benches::collector::Collector;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::{self, say};
-use polymeter_e2e::browser::Browser;
 use polymeter_e2e::site::{Proxy, api_config};
 use serde_json::Value;
 
+use self::jobs::{USER, job, page};
 use self::visit::Visit;
 
 /// Measures a job's page in a headless Chromium.
@@ -40,9 +41,6 @@ struct Arguments {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=600))]
     seconds: u32,
 }
-
-/// The user in whose name the page is opened: an administrator, whom every Debian has.
-const USER: &str = "daemon";
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
@@ -70,26 +68,4 @@ fn main() -> Result<(), Failure> {
     let visits: Vec<Visit> = (0..arguments.runs).map(|_| Visit::of(&proxy, &page(&job))).collect();
     visit::print(&visits);
     Ok(())
-}
-
-/// Returns the path of a job's page.
-fn page(job: &Value) -> String {
-    format!("job?key={}", job.get("key").and_then(Value::as_i64).unwrap_or_default())
-}
-
-/// Returns the job with an id, or that with the most nodes.
-fn job(proxy: &Proxy, id: Option<&str>) -> Result<Value, Failure> {
-    let query = id.map_or_else(String::new, |id| format!("?id={id}"));
-    jobs(&mut proxy.open(USER, ""), &query)
-        .into_iter()
-        .max_by_key(|job| job["nodes"].as_array().map_or(0, Vec::len))
-        .ok_or_else(|| "the store has no such job".into())
-}
-
-/// Returns the jobs that a query selects, as a page asks for them.
-fn jobs(browser: &mut Browser, query: &str) -> Vec<Value> {
-    let jobs = browser.eval(&format!(
-        "fetch('api/v1/jobs{query}').then((answer) => answer.json()).then((answer) => answer.jobs)"
-    ));
-    jobs.as_array().cloned().unwrap_or_default()
 }

@@ -14,8 +14,8 @@ use polymeter_e2e::site::Proxy;
 use polymeter_proto::period::Period;
 use serde_json::Value;
 
+use crate::jobs::{USER, jobs, page};
 use crate::visit::{self, Visit};
-use crate::{USER, jobs, page};
 
 /// The time for which the job must be there, and the time before the page is open, in seconds.
 const PATIENCE_S: u64 = 60;

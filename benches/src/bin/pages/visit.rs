@@ -4,7 +4,7 @@ use polymeter_benches::table;
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::site::Proxy;
 
-use crate::USER;
+use crate::jobs::USER;
 
 /// The steps of the zoom, each to a thirtieth of the time: from a day to less than a minute.
 const STEPS: u32 = 3;
