@@ -38,7 +38,6 @@ struct Lasting {
 /// Open sources.
 #[derive(Debug)]
 pub(crate) struct Readings {
-    subject: Subject,
     opened: Vec<Opened>,
     unavailable: Vec<Unavailable>,
 }
@@ -83,7 +82,7 @@ impl Readings {
     }
 
     fn open_once(machine: &Machine, subject: Subject, lasting: &Lasting) -> Self {
-        let none = Self { subject, opened: Vec::new(), unavailable: Vec::new() };
+        let none = Self { opened: Vec::new(), unavailable: Vec::new() };
         // Without a table of mounts an agent does not start.
         let Ok(mounts) = Mounts::read(machine.root()) else { return none };
         let cgroups = |controllers: &[&str]| {
@@ -111,7 +110,7 @@ impl Readings {
             ..SourceFactory::of(&mounts)
         };
         let (opened, unavailable) = factory.open(&target, &definitions(is_of_job));
-        Self { opened, unavailable, ..none }
+        Self { opened, unavailable }
     }
 
     /// Reads all sources. Returns the values that do not depend on this machine.
