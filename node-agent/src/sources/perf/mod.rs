@@ -5,8 +5,6 @@
 mod events;
 mod families;
 mod followed;
-mod fork_log;
-mod forks;
 mod open;
 mod values;
 
