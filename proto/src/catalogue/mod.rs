@@ -145,7 +145,7 @@ mod tests {
                 Origin::Source(field) if field.kind == "taskstats" => field.field.ends_with("_delay"),
                 // Times of completed operations and waits are exact, as those of disks. Drivers of GPUs add the work
                 // that is under way.
-                Origin::Source(field) => ["lustre", "nfs", "drm", "ebpf"].contains(&field.kind),
+                Origin::Source(field) => ["lustre", "nfs", "drm", "kfd", "ebpf"].contains(&field.kind),
             };
             let is_exact = metric.origins.iter().all(exact);
             assert_eq!(metric.granularity().is_none(), is_exact, "{}", metric.name);

@@ -237,8 +237,14 @@ impl CustomSource for KfdSource {
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         let Some(pids) = self.processes.list(&self.proc) else { return Outcome::Gone };
-        let uses = |pid: &u32| self.directory.join(pid.to_string()).exists();
-        let started = |pid: u32| Some((pid, StatLine::read(&self.proc.join(pid.to_string()))?.started()));
+        // A process has not ended because a file of it cannot be read for a moment.
+        let known: BTreeMap<u32, u64> =
+            self.values.iter().flat_map(|value| value.known.keys().copied()).collect();
+        let uses = |pid: &u32| known.contains_key(pid) || self.directory.join(pid.to_string()).exists();
+        let started = |pid: u32| {
+            let stat = StatLine::read(&self.proc.join(pid.to_string()));
+            Some((pid, stat.map(|stat| stat.started()).or_else(|| known.get(&pid).copied())?))
+        };
         let processes: BTreeSet<ProcessId> = pids.into_iter().filter(uses).filter_map(started).collect();
         for (slot, value) in (0..).zip(&mut self.values) {
             match value.read(&self.directory, &processes) {
