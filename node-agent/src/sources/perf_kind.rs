@@ -93,7 +93,7 @@ fn follow_processes(request: &OpenRequest<'_>, cgroups: &JobCgroups, opening: &m
             opening.unavailable_all(&group, LIMIT);
             continue;
         }
-        let (opened, missing) = FollowedSource::open(paths, cgroup, &group, room, labels);
+        let (opened, missing) = FollowedSource::open(paths, cgroup, &group, host.cpus, room, labels);
         missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
         if let Some((source, follower)) = opened {
             room = room.saturating_sub(follower.descriptors());

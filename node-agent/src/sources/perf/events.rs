@@ -7,6 +7,8 @@ use polymeter_proto::catalogue::perf::PerfEvent;
 use polymeter_proto::catalogue::{self, Definition};
 use rustix::io::Errno;
 
+use crate::sources::kernel_text;
+
 /// The most hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be
 /// counted.
 const HARDWARE_EVENTS: usize = 4;
@@ -58,7 +60,7 @@ pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, 
             let (subsystem, name) =
                 catalogue::perf::tracepoint(instance).ok_or("expected `subsystem.name`")?;
             let path = tracefs.join("events").join(subsystem).join(name).join("id");
-            let id = std::fs::read_to_string(&path).map_err(|error| tracefs_error(&path, &error))?;
+            let id = kernel_text::text(&path).map_err(|error| tracefs_error(&path, &error))?;
             let id = id.trim().parse().map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(Config { kind: 2, config: id })
         }

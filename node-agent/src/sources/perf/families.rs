@@ -6,13 +6,20 @@
 //!
 //! The parent of an orphan is init, or its nearest ancestor that adopts orphans (`PR_SET_CHILD_SUBREAPER`), which may
 //! be outside of the job: a step daemon of the scheduler, a service manager, a container's monitor. A process with a
-//! parent outside is either an orphan of the job, or was put there by that parent. It is an orphan if its session or
-//! process group is led by a process of the job, if that parent has adopted another process of the job before, or if
-//! it is an ancestor of the job's processes that has started none of them itself. Undecided, and taken for a new
-//! process, is the first orphan of the job with a session of its own whose parent has also started processes of the
-//! job.
+//! parent outside is either an orphan of the job, or was put there by that parent. The log of forks ([`Forks`]) decides:
+//! it has who started the process, and who started that one, up to the first process that is known.
+//!
+//! Without a log, or where it has a gap, the process is an orphan if its session or process group is led by a process of
+//! the job, if that parent has adopted another process of the job before, or if it is an ancestor of the job's processes
+//! that has started none of them itself. Undecided, and taken for a new process, is then the first orphan of the job with
+//! a session of its own whose parent has also started processes of the job.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use super::forks::Forks;
+
+/// The most processes that are followed from a process to its ancestors in the log of forks.
+const GENERATIONS_MAX: usize = 1024;
 
 /// The process to which the kernel gives orphans.
 const INIT: u32 = 1;
@@ -131,8 +138,13 @@ impl Families {
         }
     }
 
-    /// Takes the numbers of all processes, and the lines of those that are not known.
-    pub(super) fn update(&mut self, all: &BTreeSet<u32>, new: &BTreeMap<u32, Listed>) -> FamilyChanges {
+    /// Takes the numbers of all processes, the lines of those that are not known, and the log of forks.
+    pub(super) fn update(
+        &mut self,
+        all: &BTreeSet<u32>,
+        new: &BTreeMap<u32, Listed>,
+        forks: &Forks,
+    ) -> FamilyChanges {
         let mut changes = FamilyChanges::default();
         // Parents precede their children.
         let mut in_order: Vec<(u64, u32, &Listed)> =
@@ -140,7 +152,8 @@ impl Families {
         in_order.sort_unstable_by_key(|(started, pid, _)| (*started, *pid));
         for (_, pid, listed) in in_order {
             let leaders = listed.leaders.map(|leader| self.is_leader(leader).then_some(leader));
-            let counted = self.inherited(pid, listed, leaders);
+            let logged = self.inherited_by_log(pid, listed, forks);
+            let counted = logged.unwrap_or_else(|| self.inherited(pid, listed, leaders));
             let member = Member { counted: counted.unwrap_or(Counted::No), parent: listed.parent, leaders };
             self.known.insert(pid, member);
             if counted.is_none() {
@@ -166,6 +179,33 @@ impl Families {
     fn is_leader(&self, pid: u32) -> bool {
         let is_led = |member: &Member| member.leaders.contains(&Some(pid));
         pid > INIT && (self.known.contains_key(&pid) || self.known.values().any(is_led))
+    }
+
+    /// Returns the way in which a new process is counted by inheritance, if any, as the log of forks states it; none if the log does
+    /// not tell.
+    fn inherited_by_log(&self, pid: u32, listed: &Listed, forks: &Forks) -> Option<Option<Counted>> {
+        let (mut child, mut started) = (pid, listed.started);
+        for _ in 0..GENERATIONS_MAX {
+            let Some(fork) = forks.of(child, started) else {
+                // What a complete log does not have is older than all events.
+                return (child != pid && forks.is_complete()).then_some(None);
+            };
+            let of_root = || self.roots.get(&fork.parent).copied().map(Counted::Own);
+            match self.known.get(&fork.parent).map(|member| member.counted).or_else(of_root) {
+                Some(Counted::Own(opening)) => {
+                    // The record of a fork is a little later than the fork.
+                    let ticks = if child == pid { listed.started } else { fork.ticks };
+                    let is_inherited = opening.precedes(child, ticks);
+                    return Some(is_inherited.then_some(Counted::Inherited(fork.parent)));
+                }
+                Some(Counted::Inherited(root)) => return Some(Some(Counted::Inherited(root))),
+                Some(Counted::Orphan) => return Some(Some(Counted::Orphan)),
+                Some(Counted::No) => return Some(None),
+                // It has ended, or is outside of the job. The next one started it, at whatever time.
+                None => (child, started) = (fork.parent, 0),
+            }
+        }
+        None
     }
 
     /// Returns the way in which a new process is counted by inheritance; none if it is not.
@@ -210,132 +250,4 @@ impl Families {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AT_100: Opening = Opening { ticks: (100, 101), last_pid: 500 };
-
-    /// Updates with processes in the session and process group of a process outside of the job.
-    fn update(families: &mut Families, all: &[(u32, u32, u64)]) -> FamilyChanges {
-        update_led(
-            families,
-            &all.iter().map(|(pid, parent, started)| (*pid, *parent, *started, [9, 9])).collect::<Vec<_>>(),
-        )
-    }
-
-    /// Updates with processes, each with its parent, its time of start, and the leaders of its session and process
-    /// group.
-    fn update_led(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])]) -> FamilyChanges {
-        let pids = all.iter().map(|(pid, ..)| *pid).collect();
-        let new = all.iter().filter(|(pid, ..)| !families.knows(*pid));
-        let listed = |(pid, parent, started, leaders): &(u32, u32, u64, [u32; 2])| {
-            (*pid, Listed { parent: *parent, started: *started, leaders: *leaders })
-        };
-        let new = new.map(listed).collect();
-        families.update(&pids, &new)
-    }
-
-    fn open(pids: &[u32]) -> FamilyChanges {
-        FamilyChanges { open: pids.to_vec(), close: Vec::new() }
-    }
-
-    #[test]
-    fn descendants_are_counted_once() {
-        let mut families = Families::default();
-        // 400 and its child 450 exist; 10 is outside of the job.
-        let listed = [(400, 10, 90), (450, 400, 95)];
-        assert_eq!(update(&mut families, &listed), open(&[400, 450]));
-        families.opened(400, AT_100);
-        families.opened(450, AT_100);
-        // A child from before the opening, in the tick of it, and from after it in the same tick and later.
-        let children = [(499, 400, 99), (500, 450, 100), (501, 450, 100), (502, 400, 101), (503, 502, 150)];
-        assert_eq!(update(&mut families, &[&listed[..], &children].concat()), open(&[499, 500]));
-    }
-
-    #[test]
-    fn a_process_from_outside_has_events_of_its_own() {
-        let mut families = Families::default();
-        assert_eq!(update(&mut families, &[(400, 10, 90)]), open(&[400]));
-        families.opened(400, AT_100);
-        assert_eq!(update(&mut families, &[(400, 10, 90), (600, 10, 200)]), open(&[600]));
-        // There was no room for it: its children have no events either.
-        assert_eq!(update(&mut families, &[(400, 10, 90), (600, 10, 200), (601, 600, 210)]), open(&[601]));
-        families.forget(600);
-        assert_eq!(update(&mut families, &[(400, 10, 90), (600, 10, 200)]), open(&[600]), "tried again");
-    }
-
-    #[test]
-    fn events_stay_open_while_a_descendant_lives() {
-        let mut families = Families::default();
-        update(&mut families, &[(400, 10, 90)]);
-        families.opened(400, AT_100);
-        assert_eq!(update(&mut families, &[(400, 10, 90), (501, 400, 120)]), open(&[]));
-        assert_eq!(update(&mut families, &[(501, 400, 120)]), open(&[]), "its child lives");
-        let nothing = FamilyChanges { open: Vec::new(), close: vec![400] };
-        assert_eq!(update(&mut families, &[]), nothing);
-        assert_eq!(update(&mut families, &[]), open(&[]), "once");
-    }
-
-    #[test]
-    fn orphans_are_counted_if_anything_was() {
-        let mut families = Families::default();
-        assert_eq!(update(&mut families, &[(300, 1, 50)]), open(&[300]), "nothing was counted yet");
-        families.opened(300, AT_100);
-        assert_eq!(update(&mut families, &[(300, 1, 50), (501, 1, 130)]), open(&[]));
-        assert_eq!(update(&mut families, &[(501, 1, 130)]), open(&[]), "the events of 300 may count it");
-        assert_eq!(update(&mut families, &[]), FamilyChanges { open: Vec::new(), close: vec![300] });
-    }
-
-    #[test]
-    fn an_orphan_in_a_session_of_the_job_is_counted_whoever_adopts_it() {
-        let mut families = Families::default();
-        // 400 leads its session and group; 10 outside of the job has started it, and adopts orphans.
-        let root = (400, 10, 90, [400, 400]);
-        assert_eq!(update_led(&mut families, &[root]), open(&[400]));
-        families.opened(400, AT_100);
-        families.launched_by(10, [5]);
-        let orphans = [(501, 10, 120, [400, 501]), (502, 10, 121, [502, 400]), (503, 10, 122, [400, 400])];
-        assert_eq!(update_led(&mut families, &[&[root][..], &orphans].concat()), open(&[]));
-        // From before the events, and from outside in a session of its own.
-        let others = [(450, 10, 95, [400, 400]), (600, 10, 200, [600, 600])];
-        let all = [&[root][..], &orphans, &others].concat();
-        assert_eq!(update_led(&mut families, &all), open(&[450, 600]));
-        // The leader has ended; its session is known by the others.
-        assert_eq!(update_led(&mut families, &orphans), open(&[]));
-        let all = [&orphans[..], &[(700, 10, 300, [400, 700])]].concat();
-        assert_eq!(update_led(&mut families, &all), open(&[]));
-    }
-
-    #[test]
-    fn a_parent_that_has_adopted_before_or_stands_above_adopts_again() {
-        let mut families = Families::default();
-        assert_eq!(update(&mut families, &[(400, 10, 90)]), open(&[400]));
-        families.opened(400, AT_100);
-        families.launched_by(10, [5, 1]);
-        // Each has a session of its own. 5 is above 10; nothing is known of 6.
-        let daemons = [(501, 5, 120), (502, 6, 121)];
-        assert_eq!(update(&mut families, &[&[(400, 10, 90)][..], &daemons].concat()), open(&[502]));
-        assert_eq!(update(&mut families, &[(400, 10, 90), (503, 400, 130), (504, 503, 131)]), open(&[]));
-        let left: BTreeSet<u32> = [400, 504].into();
-        assert_eq!(families.orphans(&left), [504], "its parent 503 has ended");
-        families.adopted(504, 10, &left);
-        assert_eq!(update(&mut families, &[(400, 10, 90), (504, 10, 131), (505, 10, 140)]), open(&[]));
-        assert_eq!(families.orphans(&left), [0; 0], "once");
-        // Within the job, too, a process may adopt others.
-        update(&mut families, &[(400, 10, 90), (506, 400, 150), (507, 506, 151)]);
-        let left: BTreeSet<u32> = [400, 507].into();
-        families.adopted(507, 400, &left);
-        assert!(!families.adopters.contains(&400));
-    }
-
-    #[test]
-    fn a_parent_that_starts_processes_may_start_more() {
-        let mut families = Families::default();
-        update(&mut families, &[(400, 10, 90)]);
-        families.opened(400, AT_100);
-        families.launched_by(10, [5]);
-        families.launched_by(5, []);
-        assert!(families.knows_launcher(10) && !families.knows_launcher(6));
-        assert_eq!(update(&mut families, &[(400, 10, 90), (600, 10, 200), (601, 5, 201)]), open(&[600, 601]));
-    }
-}
+mod tests;

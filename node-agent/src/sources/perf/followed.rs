@@ -17,21 +17,21 @@ use polymeter_service::clock;
 
 use super::events::{Config, config, meaning};
 use super::families::{Families, Listed, Opening};
+use super::fork_log::ForkLog;
+use super::forks::Forks;
 use super::open::{Group, Opener, PerfTarget};
 use super::values::{GROUP_WORDS, slots};
 use crate::sources::cgroup_processes::{PROCESSES_MAX, listed};
 use crate::sources::custom_source::CustomSource;
+use crate::sources::kernel_text;
 use crate::sources::outcome::Outcome;
-use crate::sources::process_files::StatLine;
+use crate::sources::process_files::{StatLine, TICK_NS};
 use crate::sources::reading::Reading;
 use crate::sources::slot::{Slot, Unavailable};
 use crate::sources::summed_file::ScanResult;
 
 /// The most ancestors of a process outside of the job that are looked up.
 const ANCESTORS_MAX: usize = 32;
-
-/// A tick of the times in `/proc/PID/stat`, in nanoseconds.
-const TICK_NS: u64 = 10_000_000;
 
 /// The most processes that wait for the sampler. The next search opens more.
 const WAITING_MAX: usize = 32;
@@ -79,6 +79,8 @@ pub struct ProcessFollower {
     events: Vec<(Definition, Config)>,
     user_only: bool,
     families: Families,
+    /// The log of forks, which began before the first events; none without the right to it.
+    fork_log: Option<Arc<ForkLog>>,
     /// Ended processes that the sampler must be told of.
     ended: Vec<u32>,
     exchange: Arc<Exchange>,
@@ -90,12 +92,13 @@ pub struct ProcessFollower {
 }
 
 impl FollowedSource {
-    /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors. Events that cannot
-    /// be counted are left out and returned with the reasons.
+    /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors, and the log of forks on `cpus`.
+    /// Events that cannot be counted are left out and returned with the reasons.
     pub(crate) fn open(
         (proc, tracefs): (&Path, &Path),
         cgroup: &Path,
         wanted: &[Definition],
+        cpus: &[usize],
         room: usize,
         target_labels: &[(String, String)],
     ) -> (Option<(Self, ProcessFollower)>, Vec<Unavailable>) {
@@ -139,6 +142,7 @@ impl FollowedSource {
             events,
             user_only: opener.user_only,
             families: Families::default(),
+            fork_log: ForkLog::of(cpus),
             ended: Vec::new(),
             exchange,
             without_room: BTreeMap::new(),
@@ -251,7 +255,12 @@ impl ProcessFollower {
         });
         let new: BTreeMap<u32, Listed> = new.collect();
         self.follow_orphans(&all);
-        let changes = self.families.update(&all, &new);
+        let families = &mut self.families;
+        let changes = match &self.fork_log {
+            // The forks of all that are listed are in it by now.
+            Some(log) => log.with(|forks| families.update(&all, &new, forks)),
+            None => families.update(&all, &new, &Forks::default()),
+        };
         self.ended.extend(changes.close);
         self.ended.retain(|pid| self.exchange.ended.push(*pid).is_err());
         let (mut room, mut result) = (room, ScanResult::All);
@@ -338,7 +347,7 @@ impl ProcessFollower {
                 Err(error) => self.failure = Some(meaning(&error)),
             }
         }
-        let last_pid = last_pid(&fs::read_to_string(self.proc.join("loadavg")).ok()?)?;
+        let last_pid = last_pid(&kernel_text::text(&self.proc.join("loadavg")).ok()?)?;
         (!groups.is_empty()).then_some((groups, Opening { ticks: (before, ticks()), last_pid }))
     }
 

@@ -5,6 +5,8 @@
 mod events;
 mod families;
 mod followed;
+mod fork_log;
+mod forks;
 mod open;
 mod values;
 

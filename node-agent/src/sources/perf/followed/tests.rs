@@ -83,7 +83,8 @@ fn children_of_followed_processes_are_counted_once() {
     let mut first = Shell::start();
     list(&[first.child.id()]);
     let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
-    let open = |room| FollowedSource::open(paths, cgroup.path(), std::slice::from_ref(&faults), room, &[]);
+    let faults = std::slice::from_ref(&faults);
+    let open = |room| FollowedSource::open(paths, cgroup.path(), faults, &[], room, &[]);
     let (Some((mut source, mut follower)), missing) = open(1) else {
         // Without the right to count processes there is a reason.
         assert!(!open(1).1.is_empty());
@@ -149,7 +150,7 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
         }
         list(&[of_job]);
         let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
-        let opened = FollowedSource::open(paths, cgroup.path(), std::slice::from_ref(&faults), 9, &[]).0;
+        let opened = FollowedSource::open(paths, cgroup.path(), std::slice::from_ref(&faults), &[], 9, &[]).0;
         let Some((mut source, mut follower)) = opened else { return };
         // The parent of the orphan ends before anybody sees the orphan.
         shell.run("(sleep 600 &)");
@@ -163,4 +164,48 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
         assert!(read(&mut source) >= before);
         shell.run(&format!("kill {orphan}"));
     }
+}
+
+/// The first orphan with a session of its own, whose parent has also started the process of the job: only the log of forks tells it
+/// from another process that this parent has started.
+#[test]
+fn an_orphan_with_a_session_of_its_own_is_counted_once() {
+    let faults = catalogue::find("perf.page_faults").unwrap();
+    let cgroup = tempfile::tempdir().unwrap();
+    let list = |pids: &[u32]| {
+        let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
+        fs::write(cgroup.path().join("cgroup.procs"), lines).unwrap();
+    };
+    let mut shell = Shell::start_below_adopter("setsid sh -c \"$PROGRAM\"");
+    let adopter = shell.child.id();
+    let of_job = children_of(adopter)[0];
+    list(&[of_job]);
+    let cpus = crate::sources::online_cpus(Path::new("/")).unwrap();
+    let paths = (Path::new("/proc"), Path::new("/sys/kernel/tracing"));
+    let wanted = std::slice::from_ref(&faults);
+    let opened = FollowedSource::open(paths, cgroup.path(), wanted, &cpus, 9, &[]).0;
+    let Some((mut source, mut follower)) = opened else { return };
+    // Without the right to record the forks of all processes the rules without a log are used.
+    if follower.fork_log.is_none() {
+        return;
+    }
+    shell.run("(setsid sleep 600 &)");
+    let [_, orphan] = children_of(adopter)[..] else { panic!("{:?}", children_of(adopter)) };
+    let until_ns = clock::monotonic_ns() + 60_000_000_000;
+    while StatLine::read(Path::new(&format!("/proc/{orphan}"))).unwrap().leaders()[0] != orphan {
+        assert!(clock::monotonic_ns() < until_ns, "no session of its own");
+        clock::sleep(std::time::Duration::from_millis(1));
+    }
+    list(&[of_job, orphan]);
+    assert_eq!(follower.scan(9), ScanResult::All);
+    assert_eq!(follower.descriptors(), 1, "the events of its ancestor count it");
+    // A process from outside.
+    let other = Shell::start();
+    list(&[of_job, orphan, other.child.id()]);
+    assert_eq!(follower.scan(9), ScanResult::All);
+    assert_eq!(follower.descriptors(), 2);
+    let before = read(&mut source);
+    shell.run("/bin/true");
+    assert!(read(&mut source) > before, "what the job starts is counted");
+    shell.run(&format!("kill {orphan}"));
 }

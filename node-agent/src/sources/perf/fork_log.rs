@@ -1,0 +1,73 @@
+//! The log of this machine's forks, by perf events that record them on each CPU. One log serves all jobs whose processes are
+//! followed, and exists while there are any.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, Sampler};
+
+use super::forks::Forks;
+
+/// The room for the records of one CPU, in bytes: some 500 processes between two looks.
+const ROOM_BYTES: usize = 32 * 1024;
+
+/// The log of this process.
+static LOG: Mutex<Weak<ForkLog>> = Mutex::new(Weak::new());
+
+/// The log of forks.
+pub(super) struct ForkLog(Mutex<Open>);
+
+impl fmt::Debug for ForkLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForkLog").finish_non_exhaustive()
+    }
+}
+
+struct Open {
+    /// The records of each CPU.
+    samplers: Vec<Sampler>,
+    forks: Forks,
+}
+
+impl ForkLog {
+    /// Returns the log, and begins it if there is none; none without the right to record the forks of all processes.
+    pub(super) fn of(cpus: &[usize]) -> Option<Arc<Self>> {
+        let mut known = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = known.upgrade() {
+            return Some(log);
+        }
+        let samplers = cpus.iter().filter_map(|cpu| match open(*cpu) {
+            // A CPU that is offline.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => None,
+            opened => Some(opened),
+        });
+        let samplers: Vec<Sampler> = samplers.collect::<io::Result<_>>().ok()?;
+        if samplers.is_empty() {
+            return None;
+        }
+        let log = Arc::new(Self(Mutex::new(Open { samplers, forks: Forks::begin() })));
+        *known = Arc::downgrade(&log);
+        Some(log)
+    }
+
+    /// Takes the records of all CPUs, and passes the forks to `act`.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&Forks) -> R) -> R {
+        let Open { samplers, forks } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        forks.begin_look();
+        for sampler in samplers {
+            while let Some(record) = sampler.next_record() {
+                forks.take(record.ty(), &record.to_contiguous());
+            }
+        }
+        act(forks)
+    }
+}
+
+/// Opens an event that counts nothing, and records forks on one CPU.
+fn open(cpu: usize) -> io::Result<Sampler> {
+    let mut builder = Builder::new(Software::DUMMY);
+    builder.any_pid().one_cpu(cpu).task(true).clockid(Clock::BOOTTIME).enabled(true);
+    builder.build()?.sampled(ROOM_BYTES)
+}
