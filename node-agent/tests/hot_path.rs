@@ -185,6 +185,17 @@ fn both_lanes_take_no_memory() {
 /// The processes of a job whose perf events are counted one by one.
 const PROCESSES: usize = 600;
 
+/// The leader of a process group, all of which is killed at the end, also of a test that fails.
+struct ProcessGroup(std::process::Child);
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
+        self.0.wait().ok();
+    }
+}
+
 /// The sampler takes over hundreds of new processes, and gives them back when they have ended.
 fn new_processes_take_no_memory() {
     let cgroup = tempfile::tempdir().unwrap();
@@ -202,13 +213,14 @@ fn new_processes_take_no_memory() {
         return;
     };
     let script = format!("i=0; while [ $i -lt {PROCESSES} ]; do sleep 600 & i=$((i+1)); done; wait");
-    let mut shell = std::process::Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap();
+    let shell = std::process::Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap();
     let children = format!("/proc/{0}/task/{0}/children", shell.id());
+    let shell = ProcessGroup(shell);
     let until_ns = clock::monotonic_ns() + 60_000_000_000;
     let lines = loop {
         let children = fs::read_to_string(&children).unwrap();
         if children.split_ascii_whitespace().count() == PROCESSES {
-            break children.trim_end().replace(' ', "\n");
+            break children.split_ascii_whitespace().map(|pid| format!("{pid}\n")).collect::<String>();
         }
         assert!(clock::monotonic_ns() < until_ns, "{} processes", children.split_ascii_whitespace().count());
         clock::sleep(Duration::from_millis(10));
@@ -228,9 +240,7 @@ fn new_processes_take_no_memory() {
     };
     fs::write(&list, lines).unwrap();
     scan_until(PROCESSES);
-    let group = rustix::process::Pid::from_child(&shell);
-    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-    shell.wait().unwrap();
+    drop(shell);
     fs::write(&list, "").unwrap();
     scan_until(0);
     assert_eq!(allocations, 0, "allocations while processes came and went");
