@@ -4,7 +4,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use axum::http::StatusCode;
 use polymeter_analysis::charts::{Course, Grid, NodeSums};
 use polymeter_proto::units;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
@@ -103,12 +102,11 @@ impl Request {
         let terms = terms(of_node, arguments);
         if terms.len() > limits::COURSE_SERIES {
             let detail = format!("{} series match; ask for at most {}", terms.len(), limits::COURSE_SERIES);
-            return Err(Problem::new(StatusCode::CONFLICT, "too_many_series", detail).into());
+            return Err(Problem::invalid(METRIC.name, detail).into());
         }
         let units: BTreeSet<&str> = terms.iter().map(|(row, _)| unit_of(row)).collect();
         if units.len() > 1 {
-            let detail = "the metrics have different units; ask for those of one unit with `metric`";
-            return Err(Problem::new(StatusCode::CONFLICT, "different_units", detail).into());
+            return Err(Problem::invalid(METRIC.name, "the metrics have different units").into());
         }
         let unit = units.first().copied().unwrap_or_default().to_owned();
         let of_series = terms.iter().map(|(row, _)| row.node.clone());
