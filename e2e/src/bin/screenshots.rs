@@ -44,7 +44,7 @@ const ENDED: [(&str, &str, u32, &str, &[&str]); 4] = [
     ("418203", "md-protein", 512, "TIMEOUT", &["burn 2200", "rest 2000", "burn 2800"]),
 ];
 
-/// What the agents sample.
+/// The metrics that the agents sample.
 const BASELINE: [(&str, &str); 14] = [
     ("cpu.usage", "500ms"),
     ("memory.*", "500ms"),

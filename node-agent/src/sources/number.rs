@@ -64,18 +64,26 @@ pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     None
 }
 
-/// Parses an integer with or without a minus sign, as a double.
+/// Parses an integer of 64 bits with or without a minus sign, as a double.
 #[expect(clippy::cast_precision_loss, reason = "sensors have a few digits")]
 fn signed(word: &[u8]) -> Result<f64, NotANumber> {
     match word.strip_prefix(b"-") {
-        Some(digits) => integer(digits).map(|value| -(value as f64)),
+        Some(digits) => {
+            let value = 0_i64.checked_sub_unsigned(integer(digits)?).ok_or(NotANumber)?;
+            Ok(value as f64)
+        }
         None => integer(word).map(|value| value as f64),
     }
 }
 
+/// Parses a decimal fraction, whose integer part has at most 64 bits.
 fn decimal(word: &[u8]) -> Result<f64, NotANumber> {
     let plain = word.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let text = std::str::from_utf8(word).ok().filter(|_| plain).ok_or(NotANumber)?;
+    let whole = text.split('.').next().unwrap_or_default();
+    if !whole.is_empty() {
+        integer(whole.as_bytes())?;
+    }
     text.parse().ok().ok_or(NotANumber)
 }
 
@@ -93,6 +101,19 @@ mod tests {
         assert_eq!(parse(b"18446744073709551615", Scale::Times(2)), Err(NotANumber));
         for wrong in [&b""[..], b"-1", b"1.5", b"0x10", b"max", b" 1", b"\xff"] {
             assert_eq!(parse(wrong, Scale::Times(1)), Err(NotANumber), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn doubles_are_of_numbers_with_64_bits() {
+        for (scale, largest, beyond) in [
+            (Scale::Per(1), "18446744073709551615", "18446744073709551616"),
+            (Scale::Per(1), "-9223372036854775808", "-9223372036854775809"),
+            (Scale::Decimal, "18446744073709551615.5", "18446744073709551616.5"),
+            (Scale::DecimalTimes(2), "18446744073709551615", "99999999999999999999999999999999"),
+        ] {
+            assert!(parse(largest.as_bytes(), scale).is_ok(), "{largest}");
+            assert_eq!(parse(beyond.as_bytes(), scale), Err(NotANumber), "{beyond}");
         }
     }
 

@@ -14,7 +14,7 @@ use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 /// The user that the proxy, which is this program, names: an administrator of the collector.
 pub(crate) const USER: &str = "daemon";
 
-/// What an open page of a running job asks for in a minute, beside its stream and the plan: page/assets/site/job.js.
+/// The requests of an open page of a running job in a minute, beside its stream and the plan: page/assets/site/job.js.
 const OF_PAGE: [&str; 5] = ["/summary", "/losses", "/summary", "/losses", ""];
 const OF_PAGE_NS: u64 = 60 * SECOND_NS;
 

@@ -32,7 +32,7 @@ impl<T> Running<T> {
     }
 }
 
-/// What was found out about the kernel for each hierarchy. It stays the same while the kernel runs.
+/// The result of the tests of the kernel for each hierarchy. It stays the same while the kernel runs.
 #[derive(Debug)]
 pub(in super::super) struct Known<T>(Mutex<Vec<(CgroupHierarchy, T)>>);
 
