@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 chr
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -89,6 +89,31 @@ test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (roo
 	$(CARGO) build --workspace --locked --features polymeter-agent/ebpf
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,ebpf-agent" \
 	    $(CARGO) test --workspace --locked --features polymeter-agent/ebpf --test e2e -- ebpf::
+
+# Where packages put files: before every path, the directory of a package; the prefix of programs and their data.
+DESTDIR ?=
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+PACKAGES := $(TARGET)/packages
+install: ## Install the programs of `make release` under PREFIX (/usr/local) and SYSCONFDIR (/etc), in DESTDIR
+	@test -x $(TARGET)/release/polymeter || { echo "make release builds the programs first" >&2; exit 1; }
+	DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" deploy/packages/install.sh $(TARGET)/release
+
+deb: release ## Build Debian packages of the agent, the collector and the command
+	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3
+	deploy/packages/deb.sh $(TARGET)/release $(PACKAGES)
+
+rpm: release ## Build RPM packages of the agent, the collector and the command
+	@deploy/install-packages.sh rpm python3
+	deploy/packages/rpm.sh $(TARGET)/release $(PACKAGES)
+
+tarball: release ## Build an archive of an installation
+	@deploy/install-packages.sh python3
+	deploy/packages/tarball.sh $(TARGET)/release $(PACKAGES)
+
+test-packages: release ## Install, run, upgrade and purge the packages in a new Debian tree (root)
+	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 rpm mmdebstrap
+	deploy/packages/test/run.sh $(TARGET)/release $(PACKAGES)/test
 
 test-qemu: release ## Run a job on pure cgroup v2 in a virtual machine (a minute or two)
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3

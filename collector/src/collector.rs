@@ -1,6 +1,7 @@
 //! A running collector.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -40,6 +41,8 @@ pub struct Collector {
     shutdown: Shutdown,
     waker: Waker,
     receiver: JoinHandle<u64>,
+    /// The rounds of the receiver.
+    rounds: Arc<AtomicU64>,
     writers: Vec<JoinHandle<Totals>>,
     maintenance: Maintenance,
     sinks: Sinks,
@@ -101,6 +104,7 @@ impl Collector {
         let (api, requests) = start_api(config, links.directory.clone(), &metrics, live.unwrap_or_default())?;
         let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
+        let rounds = Arc::default();
         let receiver = Receiver {
             socket,
             waker: waker.clone(),
@@ -111,6 +115,7 @@ impl Collector {
             shutdown: shutdown.clone(),
             authorised,
             metrics,
+            rounds: Arc::clone(&rounds),
         };
         let receiver = spawn("receiver", move || receiver.run()).map_err(CollectorStartError::Thread)?;
         Ok(Self {
@@ -121,6 +126,7 @@ impl Collector {
             shutdown,
             waker,
             receiver,
+            rounds,
             writers,
             maintenance,
             sinks,
@@ -158,6 +164,13 @@ impl Collector {
     /// Returns the layout in which samples are written, with the reason for it.
     pub const fn write_mode(&self) -> &WriteMode {
         &self.write_mode
+    }
+
+    /// Wakes the receiver, and returns the number of its rounds so far, which grows while it is alive.
+    pub fn receiver_rounds(&self) -> u64 {
+        let rounds = self.rounds.load(Relaxed);
+        self.waker.wake();
+        rounds
     }
 
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,

@@ -42,6 +42,7 @@ mod shutdown;
 pub mod sinks;
 mod thread;
 mod waker;
+pub mod watchdog;
 mod writer;
 
 pub use collector::Collector;

@@ -249,6 +249,10 @@ pub const HTTP_CONNECTIONS: usize = 8;
 /// The timeout of one request and its answer, so that a silent client holds no connection.
 pub const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The time after which an operation on the store counts as one that the store does not answer. Statements that register
+/// thousands of jobs at once take seconds.
+pub const STORE_ANSWERS: Duration = Duration::from_secs(30);
+
 /// The maximum number of transactions that wait for one sink: a minute at the default commit interval.
 /// Further ones are dropped.
 pub const SINK_BATCHES: usize = 64;

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use polymeter_collector::config::CollectorArguments;
+use polymeter_collector::watchdog::Watchdog;
 use polymeter_collector::{Collector, CollectorConfig, CollectorStartError, Totals, check};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
-use polymeter_service::log;
+use polymeter_service::{log, service_manager};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -132,15 +133,24 @@ fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Total
     if let Some(address) = collector.metrics() {
         info!("serving metrics at http://{address}/metrics");
     }
+    let status = format!("listening at {}", collector.endpoint());
+    service_manager::ready(&status);
     event_loop.block_on(async {
+        let mut watchdog = Watchdog::start();
         loop {
             tokio::select! {
                 _ = terminate.recv() => return,
                 _ = interrupt.recv() => return,
-                _ = hangup.recv() => reload(arguments, &collector),
+                _ = hangup.recv() => {
+                    service_manager::reloading();
+                    reload(arguments, &collector);
+                    service_manager::ready(&status);
+                }
+                () = watchdog.tick() => watchdog.watch(&collector),
             }
         }
     });
+    service_manager::stopping();
     Ok(collector.stop()?)
 }
 

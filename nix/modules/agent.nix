@@ -129,6 +129,8 @@ in
       reloadTriggers = [ config.environment.etc."polymeter/agent.toml".source ];
       serviceConfig = import ./hardening.nix // {
         ExecStart = "${program} --config /etc/polymeter/agent.toml";
+        Type = "notify";
+        WatchdogSec = "60s";
         ExecReload = "${pkgs.coreutils}/bin/kill -HUP $MAINPID";
         User = "polymeter-agent";
         Group = "polymeter-agent";

@@ -97,6 +97,8 @@ in
           wants = [ "network-online.target" ];
           after = [ "network-online.target" ];
           serviceConfig = import ./hardening.nix // {
+            Type = "notify";
+            WatchdogSec = "60s";
             ExecStart = "${program} --config ${
               file.make {
                 name = "collector.toml";

@@ -11,7 +11,7 @@ use std::time::Duration;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::info;
 
 use crate::admission::MIN_DESCRIPTORS;
@@ -148,6 +148,12 @@ impl Agent {
         self.requests.closed().await;
     }
 
+    /// Asks the supervisor for a sign of life. Returns none if too many other requests wait for it.
+    pub(crate) fn probe(&self) -> Option<oneshot::Receiver<View>> {
+        let (request, answer) = ask(SupervisorRequest::View);
+        self.requests.try_send(request).ok().map(|()| answer)
+    }
+
     /// Returns the totals of this agent.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -158,7 +164,7 @@ impl Agent {
         self.session
     }
 
-    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> SupervisorRequest) -> Option<T> {
+    fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> SupervisorRequest) -> Option<T> {
         let (request, answer) = ask(make);
         self.requests.blocking_send(request).ok()?;
         answer.blocking_recv().ok()

@@ -35,6 +35,7 @@ mod start_error;
 pub mod stats_cache;
 mod supervisor;
 mod targets;
+pub mod watchdog;
 
 pub use polymeter_service::clock;
 

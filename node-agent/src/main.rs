@@ -8,10 +8,11 @@ use clap::Parser;
 use polymeter_agent::arguments::AgentArguments;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::delivery::spool::SpoolError;
+use polymeter_agent::watchdog::Watchdog;
 use polymeter_agent::{Agent, AgentStartError, check, detach, file_pages, kernel};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
-use polymeter_service::log;
+use polymeter_service::{log, service_manager};
 use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
@@ -91,7 +92,7 @@ fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Er
         detach::leave(&config.root)?;
     }
     // Before the agent starts, so that no signal is lost.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let guard = runtime.enter();
     let (mut terminate, mut interrupt, mut hangup) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
@@ -104,7 +105,10 @@ fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Er
     if arguments.detached {
         detach::report_ready()?;
     }
-    info!("sampling; sending to {collectors}, {encryption}, as session {}", agent.session());
+    let status = format!("sampling; sending to {collectors}, {encryption}, as session {}", agent.session());
+    info!("{status}");
+    service_manager::ready(&status);
+    let mut watchdog = Watchdog::start(&runtime);
     let timeout = loop {
         let next = runtime.block_on(async {
             tokio::select! {
@@ -112,13 +116,20 @@ fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Er
                 _ = interrupt.recv() => Next::Stop(STOP_TIMEOUT),
                 _ = hangup.recv() => Next::Reload,
                 () = agent.idle() => Next::Stop(idle_timeout),
+                () = watchdog.tick() => Next::Watch,
             }
         });
         match next {
             Next::Stop(timeout) => break timeout,
-            Next::Reload => reload(arguments, &agent),
+            Next::Reload => {
+                service_manager::reloading();
+                reload(arguments, &agent);
+                service_manager::ready(&status);
+            }
+            Next::Watch => watchdog.watch(&agent),
         }
     };
+    service_manager::stopping();
     let stopped = agent.stop(timeout);
     if !stopped.all_acknowledged && stopped.all_kept {
         info!("unacknowledged samples wait in the spool for the next start");
@@ -155,6 +166,8 @@ fn start(
 enum Next {
     /// Reload the configuration.
     Reload,
+    /// Tell the service manager's watchdog if the agent is alive.
+    Watch,
     /// Stop, and wait for acknowledgements within the given time.
     Stop(Duration),
 }

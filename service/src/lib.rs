@@ -14,6 +14,7 @@ pub mod log;
 pub mod log_throttle;
 pub mod printable;
 pub mod safe_text;
+pub mod service_manager;
 pub mod svg;
 pub mod time_text;
 pub mod token_bucket;

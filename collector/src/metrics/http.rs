@@ -1,4 +1,4 @@
-//! An HTTP server of one page, `GET /metrics`. Requests are bounded in size, time and number.
+//! An HTTP server of the pages `/metrics`, `/health` and `/ready`. Requests are bounded in size, time and number.
 
 use std::io;
 use std::net::SocketAddr;
@@ -95,10 +95,21 @@ async fn handle(mut stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
 /// The response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Response {
-    /// The page; without its body for `HEAD`.
-    Metrics { body: bool },
+    /// A page; without its body for `HEAD`.
+    Page { page: ServedPage, body: bool },
     /// An error with this status.
     Error(&'static str),
+}
+
+/// A page of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServedPage {
+    /// The collector's own metrics.
+    Metrics,
+    /// Whether the process runs.
+    Health,
+    /// Whether samples can be stored.
+    Ready,
 }
 
 /// The bytes received so far.
@@ -136,20 +147,37 @@ pub fn is_answered(request: &[u8]) -> bool {
 
 fn route(method: &[u8], target: &[u8]) -> Response {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    match (path, method) {
-        (b"/metrics", b"GET") => Response::Metrics { body: true },
-        (b"/metrics", b"HEAD") => Response::Metrics { body: false },
-        (b"/metrics", _) => Response::Error("405 Method Not Allowed\r\nAllow: GET, HEAD"),
-        _ => Response::Error("404 Not Found"),
+    let page = match path {
+        b"/metrics" => ServedPage::Metrics,
+        b"/health" => ServedPage::Health,
+        b"/ready" => ServedPage::Ready,
+        _ => return Response::Error("404 Not Found"),
+    };
+    match method {
+        b"GET" => Response::Page { page, body: true },
+        b"HEAD" => Response::Page { page, body: false },
+        _ => Response::Error("405 Method Not Allowed\r\nAllow: GET, HEAD"),
     }
 }
 
 fn encode(response: Response, metrics: &Metrics) -> Vec<u8> {
     const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    const PLAIN: &str = "text/plain";
+    const OK: &str = "200 OK";
     let (status, kind, text, body) = match response {
-        Response::Metrics { body } => ("200 OK", OPENMETRICS, metrics.to_text(), body),
+        Response::Page { page, body } => {
+            let (status, kind, text) = match page {
+                ServedPage::Metrics => (OK, OPENMETRICS, metrics.to_text()),
+                ServedPage::Health => (OK, PLAIN, "The collector runs.\n".to_owned()),
+                ServedPage::Ready if metrics.is_ready() => (OK, PLAIN, "The store answers.\n".to_owned()),
+                ServedPage::Ready => {
+                    ("503 Service Unavailable", PLAIN, "The store does not answer; see the log.\n".to_owned())
+                }
+            };
+            (status, kind, text, body)
+        }
         Response::Error(status) => {
-            (status, "text/plain", "The only page is GET /metrics.\n".to_owned(), true)
+            (status, PLAIN, "The pages are GET /metrics, /health and /ready.\n".to_owned(), true)
         }
     };
     let mut message = format!(
@@ -174,20 +202,41 @@ mod tests {
     }
 
     #[test]
-    fn serves_one_page() {
-        let body = Response::Metrics { body: true };
+    fn serves_three_pages() {
+        let body = Response::Page { page: ServedPage::Metrics, body: true };
         assert_eq!(response("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), body);
         assert_eq!(response("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), body);
-        assert_eq!(response("HEAD /metrics HTTP/1.1\r\n\r\n"), Response::Metrics { body: false });
+        let head = response("HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert_eq!(head, Response::Page { page: ServedPage::Metrics, body: false });
+        for (path, page) in [("/health", ServedPage::Health), ("/ready", ServedPage::Ready)] {
+            let get = response(&format!("GET {path} HTTP/1.1\r\n\r\n"));
+            assert_eq!(get, Response::Page { page, body: true });
+        }
         let status = |request| match response(request) {
             Response::Error(status) => &status[..3],
-            Response::Metrics { .. } => panic!("{request:?} is wrong"),
+            Response::Page { .. } => panic!("{request:?} is wrong"),
         };
         assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "405");
         assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "404");
         assert_eq!(status("GET /metrics\r\n\r\n"), "400");
         assert_eq!(status("\r\n\r\n"), "400");
         assert_eq!(status("\u{16}\u{3}\u{1} \0 \r\n\r\n"), "400");
+    }
+
+    #[test]
+    fn a_collector_is_ready_while_its_store_answers() {
+        let metrics = Metrics::new(String::new());
+        let calls = metrics.writer(0).store_calls;
+        let ready = || {
+            let answer = encode(Response::Page { page: ServedPage::Ready, body: true }, &metrics);
+            String::from_utf8(answer).unwrap()
+        };
+        assert!(ready().starts_with("HTTP/1.1 200 ") && ready().ends_with("\r\n\r\nThe store answers.\n"));
+        calls.begin();
+        calls.end(false);
+        assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
+        let health = encode(Response::Page { page: ServedPage::Health, body: false }, &metrics);
+        assert!(health.starts_with(b"HTTP/1.1 200 ") && health.ends_with(b"\r\n\r\n"));
     }
 
     #[test]

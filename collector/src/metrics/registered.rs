@@ -96,6 +96,11 @@ impl Metrics {
         self.writers.writer(number)
     }
 
+    /// Returns true if the collector can store samples: the store answers all writers.
+    pub(super) fn is_ready(&self) -> bool {
+        self.writers.store_answers()
+    }
+
     /// Formats the page as OpenMetrics text, version 1.0.0.
     pub(super) fn to_text(&self) -> String {
         self.page.to_text()

@@ -9,6 +9,7 @@ use prometheus_client::registry::Unit;
 
 use super::page::Page;
 use super::reasons::ByReason;
+use super::store_calls::{AllStoreCalls, StoreCalls};
 
 /// The upper bounds of the histogram buckets of commits, in seconds: from a commit to memory to an
 /// unreachable store.
@@ -29,6 +30,7 @@ pub(crate) struct WriterMetrics {
     pub(crate) store_failures: Counter,
     /// 1 while the store is reachable.
     pub(crate) store_up: Gauge,
+    pub(crate) store_calls: StoreCalls,
     pub(crate) sessions: Gauge,
     /// The durations of commits in seconds, including time in which the store was unreachable.
     pub(crate) commit_duration: Histogram,
@@ -65,6 +67,7 @@ pub(super) struct WriterFamilies {
     lost_samples: ByReason,
     store_failures: Counter,
     store_up: Family<WriterLabel, Gauge>,
+    store_calls: AllStoreCalls,
     sessions: Family<WriterLabel, Gauge>,
     queue_messages: Family<WriterLabel, Gauge>,
     queue_bytes: Family<WriterLabel, Gauge>,
@@ -81,6 +84,7 @@ impl Default for WriterFamilies {
             lost_samples: ByReason::default(),
             store_failures: Counter::default(),
             store_up: Family::default(),
+            store_calls: AllStoreCalls::default(),
             sessions: Family::default(),
             queue_messages: Family::default(),
             queue_bytes: Family::default(),
@@ -136,6 +140,11 @@ impl WriterFamilies {
         );
     }
 
+    /// Returns true if the store answers all writers.
+    pub(super) fn store_answers(&self) -> bool {
+        self.store_calls.answer()
+    }
+
     pub(super) fn writer(&self, number: usize) -> WriterMetrics {
         let label = [("writer", number as u64)];
         let metrics = WriterMetrics {
@@ -146,6 +155,7 @@ impl WriterFamilies {
             lost_samples: self.lost_samples.clone(),
             store_failures: self.store_failures.clone(),
             store_up: self.store_up.get_or_create_owned(&label),
+            store_calls: self.store_calls.add(),
             sessions: self.sessions.get_or_create_owned(&label),
             commit_duration: self.commit_duration.get_or_create_owned(&label),
             queue: QueueDepth {

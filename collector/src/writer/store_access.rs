@@ -42,7 +42,11 @@ impl Writer {
         let mut logged: Vec<String> = Vec::new();
         let mut pause = limits::RECONNECT.0;
         loop {
-            let error = match self.attempt(&operation) {
+            self.metrics.store_calls.begin();
+            let result = self.attempt(&operation);
+            let has_answered = |error: &StoreError| error.is_refusal() || error.is_loss();
+            self.metrics.store_calls.end(result.as_ref().err().is_none_or(has_answered));
+            let error = match result {
                 Ok(value) => {
                     self.metrics.store_up.set(1);
                     if let Some(since) = away_since {

@@ -47,6 +47,7 @@ mod remote_steps;
 mod run;
 mod sampling;
 mod security;
+mod service_manager;
 mod service_user;
 mod site;
 mod site_accessibility;
@@ -100,6 +101,7 @@ fn main() -> std::process::ExitCode {
         run::TESTS,
         sampling::TESTS,
         security::TESTS,
+        service_manager::TESTS,
         service_user::TESTS,
         site::TESTS,
         site_accessibility::TESTS,
