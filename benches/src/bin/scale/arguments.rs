@@ -8,7 +8,7 @@ use polymeter_proto::period::Period;
 
 use crate::{exporters, prometheus};
 
-/// Measures the number of nodes that one collector supports, with mock agents and a real store.
+/// Measures the number of nodes that collectors support, with mock agents and a real store.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
     /// Numbers of agents, with one run for each.
@@ -29,6 +29,13 @@ pub(crate) struct Arguments {
     /// Number of agents that share a connection. A collector keeps 8 sessions per connection.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
     pub(crate) per_connection: u64,
+    /// Number of collectors that share the store. Each takes an equal part of the agents.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(crate) collectors: u64,
+    /// Rounds that each agent sends before the measurement, without waiting for its phase. ZeroMQ's queues have reached their
+    /// full size after 512.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) warm_up: u64,
     /// Also measure Prometheus with the same number of exporters of the same values: Debian's package, if it is installed.
     #[arg(long)]
     pub(crate) prometheus: bool,
@@ -50,6 +57,14 @@ impl Arguments {
     /// Returns the number of processes for this number of agents.
     pub(crate) fn processes_for(&self, agents: u64) -> u64 {
         self.processes.unwrap_or(agents.div_ceil(AGENTS_PER_PROCESS)).clamp(1, agents.max(1))
+    }
+
+    /// Returns an error if the collectors cannot share a store of this kind.
+    pub(crate) fn check_store(&self, kind: Kind) -> Result<(), Box<dyn Error>> {
+        if self.collectors > 1 && kind == Kind::Sqlite {
+            return Err("--collectors: an SQLite file has one collector; use --store postgres".into());
+        }
+        Ok(())
     }
 
     /// Returns an error if Prometheus cannot be measured with these arguments.

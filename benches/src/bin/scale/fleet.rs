@@ -47,8 +47,8 @@ pub(crate) const fn session(number: u64) -> SessionId {
 /// The agents of one process, and their settings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Fleet {
-    /// The collector's endpoint.
-    pub(crate) endpoint: String,
+    /// The endpoints of the collectors. Connections use them in turn.
+    pub(crate) endpoints: Vec<String>,
     /// The number of the first agent.
     pub(crate) first: u64,
     /// The distance from one agent's number to the next.
@@ -61,6 +61,8 @@ pub(crate) struct Fleet {
     pub(crate) period: Period,
     /// The duration of the run, in seconds.
     pub(crate) seconds: u64,
+    /// The number of rounds before the measurement.
+    pub(crate) warm_up: u64,
 }
 
 /// The results of a process' agents.
@@ -119,6 +121,10 @@ impl Fleet {
         };
         round(&mut crew, now_ns())?;
         crew.settle()?;
+        for _ in 0..self.warm_up {
+            (0..own).try_for_each(|position| crew.speak(position))?;
+            crew.settle()?;
+        }
         say("ready");
         std::io::stdin().lock().read_line(&mut String::new())?;
         let (begin_ns, cpu_ns) = (now_ns(), process_cpu_ns());
@@ -148,7 +154,8 @@ impl Fleet {
         let per_socket = usize::try_from(self.per_connection)?.max(1);
         let mut sockets = Vec::new();
         let mut context = zmq::Context::new();
-        for number in 0..agents.len().div_ceil(per_socket) {
+        let endpoints = self.endpoints.iter().cycle();
+        for (number, endpoint) in (0..agents.len().div_ceil(per_socket)).zip(endpoints) {
             if number % SOCKETS_PER_CONTEXT == 0 {
                 context = zmq::Context::new();
             }
@@ -157,7 +164,7 @@ impl Fleet {
             // The agent's settings.
             socket.set_heartbeat_ivl(HEARTBEAT_MS.0)?;
             socket.set_heartbeat_timeout(HEARTBEAT_MS.1)?;
-            socket.connect(&self.endpoint)?;
+            socket.connect(endpoint)?;
             sockets.push(socket);
         }
         Ok(Crew {

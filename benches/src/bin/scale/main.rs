@@ -1,8 +1,8 @@
-//! Measures the number of nodes that one collector supports: N mock agents, each with its own session, against one collector
-//! process and a real store; optionally alternating with a Prometheus server that scrapes N mock exporters of the same
+//! Measures the number of nodes that one collector, or several with one store, support: N mock agents, each with its own session,
+//! against collector processes and a real store; optionally alternating with a Prometheus server that scrapes N mock exporters of the same
 //! values.
 //!
-//! `cargo run --release --bin scale -- [--quick] [--agents 500,2000,8000,16000] [--store timescaledb] [--prometheus]`. Needs
+//! `cargo run --release --bin scale -- [--quick] [--agents 500,2000,8000,16000] [--collectors 4] [--store timescaledb] [--prometheus]`. Needs
 //! no privileges, but a high descriptor limit: the collector, or Prometheus, has one descriptor per connection, a mock
 //! process two.
 
@@ -42,6 +42,8 @@ fn main() -> Result<(), Failure> {
     if arguments.quick {
         (arguments.agents, arguments.seconds) = (vec![100], 5);
         (arguments.period, arguments.processes) = (Period::SECOND, Some(2));
+        arguments.warm_up = 1;
+        arguments.collectors = if Kind::Postgres.missing().is_none() { 2 } else { 1 };
     }
     if arguments.prometheus {
         arguments.check_prometheus()?;
@@ -50,6 +52,7 @@ fn main() -> Result<(), Failure> {
     }
     table::machine();
     let kind = arguments.store.unwrap_or_else(Kind::best);
+    arguments.check_store(kind)?;
     let (mut collected, mut scraped) = (Vec::new(), Vec::new());
     let mut measure = |agents: u64| {
         collected.push(Collected::measure(&arguments, kind, agents)?);

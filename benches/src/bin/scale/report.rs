@@ -14,15 +14,16 @@ const PER_PAGE: u64 = 50;
 /// Prints the setup, and a table of the collector's and the store's usage for each number of agents.
 pub(crate) fn collected(arguments: &Arguments, kind: Kind, outcomes: &[Collected]) {
     say(&format!(
-        "{kind}; every agent sends 50 values every {}, for {} s; {} to a connection; CPU in seconds per minute; memory at most",
-        arguments.period, arguments.seconds, arguments.per_connection
+        "{kind}; every agent sends 50 values every {}, for {} s; {} to a connection; {} collectors; CPU in seconds per minute; memory at most",
+        arguments.period, arguments.seconds, arguments.per_connection, arguments.collectors
     ));
     say("");
     let row = |outcome: &Collected| {
         let cpu = |cpu_s: f64| per_minute(cpu_s, outcome.seconds);
         let both_s = outcome.collector.cpu_s + outcome.server.cpu_s;
-        // The first round is stored, but not in the measured time.
-        let steady = outcome.expected - outcome.agents.min(outcome.expected) * PER_PAGE;
+        // The first rounds are stored, but not in the measured time.
+        let first = outcome.agents * PER_PAGE * (1 + arguments.warm_up);
+        let steady = outcome.expected.saturating_sub(first);
         vec![
             outcome.agents.to_string(),
             outcome.expected.to_string(),
@@ -35,6 +36,7 @@ pub(crate) fn collected(arguments: &Arguments, kind: Kind, outcomes: &[Collected
             format!("{:.2}", both_s / outcome.mocks_cpu_s.max(1e-9)),
             format!("{:.0} k", to_f64(steady) / both_s.max(1e-9) / 1e3),
             mib(outcome.collector.memory_kib),
+            format!("{:.1}", to_f64(outcome.collector.memory_kib) / to_f64(outcome.agents.max(1))),
             mib(outcome.server.memory_kib),
             format!("{:.1}", to_f64(outcome.bytes) / to_f64(outcome.stored.max(1))),
             format!("{:.1}", outcome.first_s),
@@ -47,12 +49,13 @@ pub(crate) fn collected(arguments: &Arguments, kind: Kind, outcomes: &[Collected
             "stored",
             "stuck",
             "samples/s",
-            "collector CPU",
+            "collectors CPU",
             "server CPU",
             "agents' CPU",
             "both / agents'",
             "samples per CPU s of both",
-            "collector",
+            "collectors",
+            "KiB per agent",
             "server",
             "bytes per sample",
             "first round s",
