@@ -1,7 +1,6 @@
 //! A running collector.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -41,8 +40,6 @@ pub struct Collector {
     shutdown: Shutdown,
     waker: Waker,
     receiver: JoinHandle<u64>,
-    /// The rounds of the receiver.
-    rounds: Arc<AtomicU64>,
     writers: Vec<JoinHandle<Totals>>,
     maintenance: Maintenance,
     sinks: Sinks,
@@ -104,7 +101,6 @@ impl Collector {
         let (api, requests) = start_api(config, links.directory.clone(), &metrics, live.unwrap_or_default())?;
         let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
-        let rounds = Arc::default();
         let receiver = Receiver {
             socket,
             waker: waker.clone(),
@@ -115,7 +111,6 @@ impl Collector {
             shutdown: shutdown.clone(),
             authorised,
             metrics,
-            rounds: Arc::clone(&rounds),
         };
         let receiver = spawn("receiver", move || receiver.run()).map_err(CollectorStartError::Thread)?;
         Ok(Self {
@@ -126,7 +121,6 @@ impl Collector {
             shutdown,
             waker,
             receiver,
-            rounds,
             writers,
             maintenance,
             sinks,
@@ -166,11 +160,11 @@ impl Collector {
         &self.write_mode
     }
 
-    /// Wakes the receiver, and returns the number of its rounds so far, which grows while it is alive.
-    pub fn receiver_rounds(&self) -> u64 {
-        let rounds = self.rounds.load(Relaxed);
+    /// Returns true if the receiver has worked since the last call, and wakes it again.
+    pub fn is_receiver_alive(&self) -> bool {
+        let is_alive = !self.waker.is_pending();
         self.waker.wake();
-        rounds
+        is_alive
     }
 
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,

@@ -11,8 +11,6 @@ use crate::Collector;
 pub struct Watchdog {
     /// None without a watchdog.
     interval: Option<Interval>,
-    /// The rounds of the receiver at the last call.
-    rounds: Option<u64>,
 }
 
 impl Watchdog {
@@ -23,7 +21,7 @@ impl Watchdog {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             interval
         });
-        Self { interval, rounds: None }
+        Self { interval }
     }
 
     /// Waits until a sign of life is due; forever without a watchdog.
@@ -35,11 +33,9 @@ impl Watchdog {
     }
 
     /// Gives a sign of life if the receiver has worked since the last call.
-    pub fn watch(&mut self, collector: &Collector) {
-        let rounds = Some(collector.receiver_rounds());
-        if self.rounds.is_some() && self.rounds != rounds {
+    pub fn watch(&self, collector: &Collector) {
+        if collector.is_receiver_alive() {
             service_manager::alive();
         }
-        self.rounds = rounds;
     }
 }

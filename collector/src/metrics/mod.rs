@@ -13,5 +13,4 @@ pub(crate) use self::http::Server;
 #[cfg(fuzzing)]
 pub use self::http::is_answered;
 pub(crate) use self::registered::Metrics;
-pub(crate) use self::store_calls::StoreCalls;
 pub(crate) use self::writer::{QueueDepth, WriterMetrics};

@@ -9,7 +9,6 @@ mod socket;
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
@@ -49,8 +48,6 @@ pub(crate) struct Receiver {
     /// The keys of agents that may send; none if all may.
     pub(crate) authorised: Option<Arc<AuthorisedKeys>>,
     pub(crate) metrics: Arc<Metrics>,
-    /// The number of rounds of the loop, as a sign of life.
-    pub(crate) rounds: Arc<AtomicU64>,
 }
 
 /// The next step of the loop.
@@ -68,7 +65,6 @@ impl Receiver {
         let mut refusals = Refusals::default();
         let mut held = None;
         loop {
-            self.rounds.fetch_add(1, Relaxed);
             let next = self.send_outgoing(&mut refusals);
             let received = self.receive(&mut held, &mut refusals);
             let next = self.close_when_drained(next, received, held.is_some());

@@ -75,7 +75,8 @@ fn observe(manager: &Manager, daemon: Daemon) {
 fn a_daemon_notifies_of_readiness_reloads_and_its_end() {
     let env = TestEnvironment::new();
     let manager = Manager::new(&env, "of-collector");
-    let (collector, endpoint) = collector_within(&env, &env.endpoint(), "", |program| manager.manages(program));
+    let (collector, endpoint) =
+        collector_within(&env, &env.endpoint(), "", |program| manager.manages(program));
     let of_agent = Manager::new(&env, "of-agent");
     let plan = Plan { collector: &endpoint, jobs: &[], baseline: &[("node.load1", "100ms")] };
     let agent = Agent::start_within(&env, &plan, "", "", |program| of_agent.manages(program));
