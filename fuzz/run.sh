@@ -7,7 +7,8 @@
 # failure are written to target/fuzz; the failure is printed.
 #
 # The corpora are written by hand, except `ingest`, which proto/tests/seeds.rs generates from the golden files. In
-# `connections`, each part of a ZAP request follows its length, and each key file of a directory follows its name.
+# `connections`, each part of a ZAP request follows its length, and each key file of a directory follows its name. In
+# `sources`, the first byte selects the parser (node-agent/src/sources/fuzzing.rs).
 #
 # The script does the same as `cargo fuzz run`, which works in this directory as well, but without the address sanitizer:
 # that requires a nightly compiler and finds little in code without `unsafe`.
@@ -16,7 +17,7 @@ cd "$(dirname "$0")"
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message reading spool)
+[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message reading sources spool)
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build

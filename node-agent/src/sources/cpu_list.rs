@@ -3,15 +3,26 @@
 /// A bound of the numbers of CPUs: the kernel supports 8192.
 const CPUS_MAX: usize = 65_536;
 
-/// Parses a list of CPUs: `0-3,8`.
+/// Parses a list of CPUs: `0-3,8`. A list that has more of them than there can be is none.
 pub(super) fn parse(text: &str) -> Option<Vec<usize>> {
-    let range = |range: &str| -> Option<std::ops::RangeInclusive<usize>> {
+    let mut cpus: Vec<usize> = Vec::new();
+    for range in text.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let last = last.parse().ok().filter(|last| *last < CPUS_MAX)?;
-        Some(first.parse().ok()?..=last)
-    };
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    Some(ranges?.into_iter().flatten().collect())
+        let first: usize = first.parse().ok()?;
+        let last: usize = last.parse().ok().filter(|last| *last < CPUS_MAX)?;
+        cpus.extend(first..=last);
+        if cpus.len() > CPUS_MAX {
+            return None;
+        }
+    }
+    Some(cpus)
+}
+
+/// Checks what holds for any text.
+#[cfg(any(fuzzing, test))]
+pub(super) fn check(data: &[u8]) {
+    let Some(cpus) = parse(&String::from_utf8_lossy(data)) else { return };
+    assert!(cpus.len() <= CPUS_MAX && cpus.iter().all(|cpu| *cpu < CPUS_MAX));
 }
 
 #[cfg(test)]
@@ -25,5 +36,7 @@ mod tests {
         for wrong in ["", "a", "1-", "-1", "1,", "1 2", "0-18446744073709551615"] {
             assert_eq!(parse(wrong), None, "{wrong:?}");
         }
+        assert_eq!(parse("0-65535").map(|cpus| cpus.len()), Some(CPUS_MAX));
+        assert_eq!(parse(&vec!["0-65535"; 2000].join(",")), None, "more than there can be");
     }
 }

@@ -13,6 +13,8 @@ mod drm;
 mod ebpf;
 mod filesystem;
 mod finder;
+#[cfg(any(fuzzing, test))]
+pub mod fuzzing;
 mod gpfs;
 mod gpu_clients;
 mod ipmi;

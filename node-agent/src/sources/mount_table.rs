@@ -146,6 +146,19 @@ impl CustomSource for MountWatch {
     }
 }
 
+/// Checks what holds for any text: each directory and each device is visible once.
+#[cfg(any(fuzzing, test))]
+pub(super) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mounts = parse(&text);
+    assert!(mounts.len() <= text.lines().count());
+    let visible = visible(mounts);
+    let count = |part: fn(&Mount) -> &String| {
+        visible.iter().map(part).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!((count(|mount| &mount.point), count(|mount| &mount.device)), (visible.len(), visible.len()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -267,6 +267,26 @@ fn amount(sums: &Amounts, index: usize) -> u64 {
     sums.0.get(index).copied().unwrap_or_default()
 }
 
+/// Checks what holds for any line of `stat` and any text of `io`, which follow each other with a zero between them.
+#[cfg(any(fuzzing, test))]
+pub(super) fn check(data: &[u8]) {
+    let mut files = data.split(|byte| *byte == 0);
+    if let Some(stat) = files.next().and_then(StatLine::parse) {
+        let (process, levels) = of_stat(&stat);
+        assert!(process.total.0.iter().zip(process.waited.0).all(|(total, waited)| *total >= waited));
+        assert_eq!((process.parent, process.started), (stat.parent(), stat.started()));
+        assert_eq!((levels.processes, stat.leaders().len()), (1, 2));
+        assert!(stat.name.len() < data.len() && stat.cpu_ns() >= stat.ticks_ns(14));
+        std::hint::black_box((stat.processor(), stat.resident_pages(), stat.threads()));
+    }
+    let io = String::from_utf8_lossy(files.next().unwrap_or_default());
+    let known = Amounts([7; AMOUNTS]);
+    if let (Some(new), Some(later)) = (io_amounts(&io, None), io_amounts(&io, Some(&known))) {
+        let is_kept = |(new, later): (&u64, &u64)| later == new || (*new == 0 && *later == 7);
+        assert!(new.0.iter().zip(&later.0).all(is_kept), "{new:?} {later:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -69,12 +69,22 @@ fn walk(proc: &Path, root: Option<u32>, known: &BTreeMap<u32, u64>) -> BTreeMap<
 pub(super) fn children(directory: &Path) -> Vec<u32> {
     let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| kernel_text::text(&thread.path().join("children")).ok());
-    // Each number is followed by a space.
-    let whole = |list: String| {
-        let (numbers, _) = list.rsplit_once(' ')?;
-        Some(numbers.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
-    };
-    lists.filter_map(whole).flatten().collect()
+    lists.flat_map(|list| parse_children(&list)).collect()
+}
+
+/// Parses the text of `children`. Each number in it is followed by a space.
+fn parse_children(list: &str) -> Vec<u32> {
+    let whole = list.rsplit_once(' ').map_or("", |(numbers, _)| numbers);
+    whole.split(' ').filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Checks what holds for any text of `children`: a number that is cut off is none.
+#[cfg(any(fuzzing, test))]
+pub(super) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let children = parse_children(&text);
+    assert!(children.len() <= text.matches(' ').count());
+    assert!(children == parse_children(&format!("{text}7")), "the last number was cut off");
 }
 
 #[cfg(test)]

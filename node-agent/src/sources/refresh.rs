@@ -45,6 +45,15 @@ pub(super) fn parse(text: &str, unit: RefreshUnit) -> Option<Period> {
     Period::from_micros(micros.min(Period::MAX.as_micros())).ok()
 }
 
+/// Checks what holds for any text.
+#[cfg(any(fuzzing, test))]
+pub(super) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for unit in [RefreshUnit::Milliseconds, RefreshUnit::Hertz] {
+        assert!(parse(&text, unit).is_none_or(|period| period <= Period::MAX));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

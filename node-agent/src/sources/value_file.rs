@@ -128,6 +128,36 @@ impl Value {
     }
 }
 
+/// Checks what holds for any text: a value that is a double is finite, and the same measurement counts once.
+#[cfg(any(fuzzing, test))]
+pub(super) fn check(data: &[u8]) {
+    use polymeter_proto::catalogue::Row;
+
+    let text = data.get(..TEXT_BYTES).unwrap_or(data);
+    let scales = [
+        (Scale::Times(4), false),
+        (Scale::Limit(1 << 62), false),
+        (Scale::Decimal, true),
+        (Scale::DecimalTimes(1_000), true),
+        (Scale::Until(':'), false),
+        (Scale::Timed, false),
+        (Scale::Per(1_000), true),
+    ];
+    for (cell, (scale, is_double)) in [Cell::Word(0), Cell::Word(1), Cell::Named("id")]
+        .into_iter()
+        .flat_map(|cell| scales.map(|scale| (cell, scale)))
+    {
+        let mut value = Value::new(0, Field { row: Row::Only, cell, scale });
+        match (value.parse(text), value.parse(text)) {
+            (Parsed::Bits(bits), again) => {
+                assert!(!is_double || f64::from_bits(bits).is_finite(), "{scale:?}");
+                assert!(again == Parsed::Bits(bits) || (again == Parsed::Unchanged && scale == Scale::Timed));
+            }
+            (first, again) => assert_eq!((first, again), (Parsed::Missing, Parsed::Missing)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use polymeter_proto::catalogue::Row;

@@ -45,6 +45,15 @@ pub(super) fn parse(bytes: &[u8]) -> Table {
     Table { energy, throttled: if content == 3 { word(112) } else { None } }
 }
 
+/// Checks what holds for any bytes.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let Table { energy, throttled } = parse(data);
+    assert!(energy.is_none_or(|joules| joules.is_finite() && joules >= 0.0));
+    let bits = REASONS.iter().fold(0, |bits, (_, mask)| bits | mask);
+    assert!(throttled.is_none_or(|throttled| throttled & !bits == 0));
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use std::hint::black_box;

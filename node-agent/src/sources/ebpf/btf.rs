@@ -166,6 +166,19 @@ fn word(bytes: &[u8], place: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(word.try_into().ok()?))
 }
 
+/// Checks that any bytes are types or none.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let Some(btf) = Btf::parse(data.to_vec()) else { return };
+    for kind in [TypeKind::Structure, TypeKind::Union, TypeKind::Enumeration, TypeKind::Alias] {
+        assert!(btf.number(kind, "outer").is_none_or(|number| (number as usize) < btf.places.len()));
+    }
+    for path in ["i.b", "c", "x.y", "", "."] {
+        btf.offset("outer", path);
+    }
+    btf.enumerator("color", "blue");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,6 +49,9 @@ use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::target::Target;
 use fields::{KIND, NETWORK, RUNQUEUE, VFS};
 
+#[cfg(all(feature = "ebpf", any(fuzzing, test)))]
+pub(super) use btf::check;
+
 /// Attaches the programs anew to cgroups that were removed and created again. The counts continue.
 #[cfg(feature = "ebpf")]
 pub fn follow_created_cgroups() {

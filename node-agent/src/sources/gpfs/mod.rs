@@ -18,6 +18,9 @@ use super::target::Target;
 use process::Process;
 use response::KEYS;
 
+#[cfg(any(fuzzing, test))]
+pub(super) use response::check;
+
 /// The kind's name in the catalogue.
 const KIND: &str = "gpfs";
 

@@ -39,6 +39,17 @@ fn file_system(line: &str) -> Option<FileSystem<'_>> {
     Some(FileSystem { name: value("_fs_")?, counters: KEYS.map(number) })
 }
 
+/// Checks what holds for any answer: a line that is cut off changes nothing.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let end = text.rfind('\n').map_or(0, |last| last + 1);
+    let whole = text.get(..end).unwrap_or_default();
+    assert!(file_systems(&text).eq(file_systems(whole)));
+    assert!(file_systems(&text).all(|found| !found.name.is_empty()));
+    assert_eq!(is_complete(text.as_bytes()), is_complete(whole.as_bytes()));
+}
+
 #[cfg(test)]
 mod tests {
     use std::hint::black_box;

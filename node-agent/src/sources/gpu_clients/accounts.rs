@@ -150,6 +150,21 @@ impl Accounts {
     }
 }
 
+/// Checks what holds for any texts of clients, which follow each other with zeros between them: counts do not decrease, and the values
+/// are bounded.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let (mut accounts, mut before) = (Accounts::default(), BTreeMap::new());
+    for text in data.split(|byte| *byte == 0) {
+        let now = accounts.update(super::text::parse(text));
+        assert!(accounts.keys().len() <= KEYS_MAX);
+        for (key, count) in before.iter().filter(|(key, _): &(&Key, &u64)| is_count(key.item.quantity)) {
+            assert!(now.get(key).is_some_and(|now| now >= count), "{key:?}");
+        }
+        before = now;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -17,6 +17,8 @@ use accounts::Accounts;
 use descriptors::Descriptors;
 
 pub(super) use accounts::Key;
+#[cfg(any(fuzzing, test))]
+pub(super) use accounts::check;
 pub(super) use text::Quantity;
 
 /// The clients of a job, as they are known while the job runs.

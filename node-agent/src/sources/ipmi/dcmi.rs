@@ -54,6 +54,17 @@ pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
     if state & IS_ACTIVE == 0 || power == 0 { Err(NoPower::Later) } else { Ok(power) }
 }
 
+/// Checks what holds for any response.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let power = power(data);
+    assert!(power.is_err() || (data.len() >= RESPONSE_BYTES && power != Ok(0)));
+    assert_eq!(
+        power == Err(NoPower::Malformed) && data.len() >= RESPONSE_BYTES,
+        data.first() == Some(&0) && data.get(1) != Some(&GROUP) && data.len() >= RESPONSE_BYTES
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

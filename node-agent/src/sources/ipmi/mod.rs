@@ -21,6 +21,9 @@ use super::target::Target;
 use dcmi::NoPower;
 use device::{Controller, Device};
 
+#[cfg(any(fuzzing, test))]
+pub(super) use dcmi::check;
+
 /// The kind's name in the catalogue.
 const KIND: &str = "ipmi";
 

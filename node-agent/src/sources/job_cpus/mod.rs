@@ -8,6 +8,7 @@
 //!
 //! Version 2 has no CPU time per CPU. The time of each thread since the previous reading counts for the CPU on which it ran
 //! last: exact where threads are bound to a CPU, an estimate otherwise, and without threads that live shorter than a period.
+//! A thread that cannot be read for a moment keeps its earlier time, so that it is not taken for one that has begun.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -151,12 +152,15 @@ fn affinity(status: &[u8]) -> Option<Vec<usize>> {
     cpu_list::parse(std::str::from_utf8(line?).ok()?.trim())
 }
 
-/// A thread at the previous reading.
+/// A thread at the last reading that had it.
 #[derive(Debug, Clone, Copy)]
 struct Thread {
     started: u64,
     cpu_ns: u64,
 }
+
+/// The threads of a reading. One that is listed and could never be read has none.
+type Threads = BTreeMap<u32, Option<Thread>>;
 
 /// The CPUs of one job.
 #[derive(Debug)]
@@ -167,7 +171,7 @@ struct JobCpus {
     slots: Vec<Slot>,
     quantities: Vec<Quantity>,
     /// The threads of the previous reading, and its time; none before the first reading.
-    previous: Option<(u64, BTreeMap<u32, Thread>)>,
+    previous: Option<(u64, Threads)>,
     /// The result of the last reading of the threads, without them.
     last: Found,
     /// The CPU time of threads on each CPU since the source was opened.
@@ -177,7 +181,7 @@ struct JobCpus {
 /// The result of one reading of the threads.
 #[derive(Debug, Default)]
 struct Found {
-    threads: BTreeMap<u32, Thread>,
+    threads: Threads,
     /// The number of busy threads; none at the first reading.
     busy: Option<u64>,
     bound: BTreeSet<usize>,
@@ -228,20 +232,26 @@ impl JobCpus {
 
     /// Reads all threads: adds their time to their CPUs, and finds the affinities of the busy ones, or of all.
     fn read_threads(&mut self, pids: &BTreeSet<u32>, now_ns: u64, all_affinities: bool) -> Found {
-        let (before_ns, before) = self.previous.take().unwrap_or((now_ns, BTreeMap::new()));
+        let (before_ns, before) = self.previous.take().unwrap_or((now_ns, Threads::new()));
         let busy_ns = now_ns.saturating_sub(before_ns) / BUSY_PART;
         let wants_bound = self.wants(Quantity::Bound);
         let mut found = Found { busy: (busy_ns > 0).then_some(0), ..Found::default() };
         for (tid, directory) in threads(&self.proc, pids) {
-            let Some(stat) = StatLine::read(&directory) else { continue };
+            let known = before.get(&tid).copied();
+            let Some(stat) = StatLine::read(&directory) else {
+                found.threads.insert(tid, known.flatten());
+                continue;
+            };
             let thread = Thread { started: stat.started(), cpu_ns: stat.cpu_ns() };
-            found.threads.insert(tid, thread);
-            let same = before.get(&tid).filter(|before| before.started == thread.started);
-            // A thread that has begun since the previous reading counts from 0, one from before the first not at all.
-            let since_ns = match (same, busy_ns) {
-                (Some(same), _) => thread.cpu_ns.saturating_sub(same.cpu_ns),
-                (None, 0) => 0,
-                (None, _) => thread.cpu_ns,
+            found.threads.insert(tid, Some(thread));
+            // A thread that has begun since the previous reading counts from 0, one from before the first not at all, and
+            // neither does one whose earlier time is not known.
+            let since_ns = match (known, busy_ns) {
+                (Some(Some(same)), _) if same.started == thread.started => {
+                    thread.cpu_ns.saturating_sub(same.cpu_ns)
+                }
+                (Some(None), _) | (_, 0) => 0,
+                (Some(Some(_)) | None, _) => thread.cpu_ns,
             };
             if let Ok(cpu) = usize::try_from(stat.processor())
                 && since_ns > 0
@@ -285,6 +295,15 @@ impl CustomSource for JobCpus {
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         self.read_at(clock::monotonic_ns(), reading)
+    }
+}
+
+/// Checks what holds for any text of `status`.
+#[cfg(any(fuzzing, test))]
+pub(super) fn check(data: &[u8]) {
+    if let Some(cpus) = affinity(data) {
+        assert!(!cpus.is_empty() || data.windows(2).any(|pair| pair.contains(&b'-')), "an empty range");
+        assert!(distinct(&cpus) <= cpus.len());
     }
 }
 

@@ -115,6 +115,42 @@ fn only_busy_threads_are_bound() {
 }
 
 #[test]
+fn a_thread_that_cannot_be_read_for_a_moment_is_not_counted_from_0() {
+    let laid = Laid::new();
+    let mut source = laid.source(&["cpu.estimated.per_cpu"]);
+    let damage = |text: &str| {
+        for thread in ["proc/10/task/10", "proc/20/task/20"] {
+            fs::write(laid.path(thread).join("stat"), text).unwrap();
+        }
+    };
+    let tick = crate::sources::process_files::TICK_NS;
+    laid.thread((10, 10), 1, 200, 1, "0-1");
+    laid.thread((20, 20), 1, 200, 1, "0-1");
+    // The first one is known, the other never was.
+    fs::write(laid.path("proc/20/task/20/stat"), "").unwrap();
+    assert_eq!(read(&mut source, SECOND), [Some(0), Some(0), Some(0)]);
+    for (second, text) in (2..).zip(["", "x", &"x".repeat(1 << 20), "20 (a) S 1"]) {
+        damage(text);
+        assert_eq!(read(&mut source, second * SECOND), [Some(0), Some(0), Some(0)], "{text:.20}");
+    }
+    laid.thread((10, 10), 1, 230, 1, "0-1");
+    laid.thread((20, 20), 1, 230, 1, "0-1");
+    assert_eq!(
+        read(&mut source, 10 * SECOND),
+        [Some(0), Some(30 * tick), Some(0)],
+        "the growth of the first"
+    );
+    laid.thread((20, 20), 1, 250, 1, "0-1");
+    assert_eq!(read(&mut source, 11 * SECOND), [Some(0), Some(50 * tick), Some(0)], "both are known now");
+    // Another thread with a number that was unreadable counts from 0, since it has begun meanwhile.
+    damage("");
+    assert_eq!(read(&mut source, 12 * SECOND), [Some(0), Some(50 * tick), Some(0)]);
+    laid.thread((10, 10), 9, 7, 0, "0-1");
+    laid.thread((20, 20), 1, 250, 1, "0-1");
+    assert_eq!(read(&mut source, 13 * SECOND), [Some(7 * tick), Some(50 * tick), Some(0)]);
+}
+
+#[test]
 fn affinities_of_several_kernels() {
     // Linux 3.10 and 6.18 differ in the lines around it.
     let old = b"Name:\tsh\nSigCgt:\t0000000000010002\nSeccomp:\t0\nCpus_allowed:\tffff,ffffffff\nCpus_allowed_list:\t0-47\nMems_allowed:\t3\n";

@@ -31,6 +31,8 @@ use fields::{FIELDS, Field, KIND, OPERATIONS, Part, Role, field_of};
 use stats::Line;
 
 pub(super) use jobs::LustreJobsKind;
+#[cfg(any(fuzzing, test))]
+pub(super) use stats::check;
 
 /// The most files that are read: a server has a few dozen targets.
 const FILES_MAX: usize = 64;

@@ -45,6 +45,18 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
+/// Checks what holds for any text: a line that is cut off changes nothing, and a sum is of one unit.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let end = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    let whole = data.get(..end).unwrap_or_default();
+    assert!(lines(data).eq(lines(whole)));
+    for line in lines(data) {
+        assert!(!line.name.is_empty());
+        assert!(line.bytes().is_none() || line.time_ns().is_none(), "of one unit");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::hint::black_box;

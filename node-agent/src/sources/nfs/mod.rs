@@ -18,6 +18,8 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
+#[cfg(any(fuzzing, test))]
+pub(super) use mountstats::check;
 use mountstats::{Section, Transport, number};
 
 /// The kind's name in the catalogue.

@@ -141,6 +141,31 @@ pub(super) fn number(line: &str, column: usize) -> Option<u64> {
     word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
 }
 
+/// Checks what holds for any text: a line that is cut off changes nothing.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let found = sections(&text);
+    let end = text.rfind('\n').map_or(0, |last| last + 1);
+    assert_eq!(found, sections(text.get(..end).unwrap_or_default()));
+    for section in &found {
+        assert!(text.contains(section.body));
+        for column in 0..30 {
+            std::hint::black_box((section.bytes(column), section.event(column)));
+        }
+        let transports = section.body.lines().filter(|line| line.trim_start().starts_with("xprt:")).count();
+        assert!(section.transport().is_none() || transports > 0);
+        for (operation, numbers) in section.operations() {
+            assert!(!operation.contains(':'));
+            let digits = |column| {
+                numbers.split_ascii_whitespace().nth(column).map(|word| word.trim_start_matches('0').len())
+            };
+            (0..9)
+                .for_each(|column| assert!(number(numbers, column).is_none() || digits(column) <= Some(20)));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::hint::black_box;

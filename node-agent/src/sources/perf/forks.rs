@@ -97,6 +97,24 @@ fn fork(body: &[u8]) -> Option<(u32, Fork)> {
     (pid != parent).then_some((pid, Fork { parent, ticks }))
 }
 
+/// Checks what holds for any records, each of which has a byte for its type and one for its length before it.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let (mut forks, mut rest) = (Forks::begin(), data);
+    let mut is_lost = false;
+    while let Some(([kind, length], behind)) = rest.split_first_chunk() {
+        let (body, next) = behind.split_at(usize::from(*length).min(behind.len()));
+        rest = next;
+        forks.take(u32::from(*kind), body);
+        is_lost |= [LOST, LOST_SAMPLES].contains(&u32::from(*kind));
+        if let Some((pid, fork)) = fork(body).filter(|_| u32::from(*kind) == FORK) {
+            assert!(forks.of(pid, fork.ticks).is_some_and(|known| known.ticks >= fork.ticks));
+        }
+    }
+    assert!(forks.by_pid.len() <= forks.order.len() && forks.order.len() <= FORKS_MAX);
+    assert!(forks.is_complete() != is_lost || forks.added > FORKS_MAX);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -55,13 +55,30 @@ pub(super) fn event(sys: &Path, name: &str) -> Result<PmuEvent, String> {
     let terms = read(&format!("events/{name}"))?;
     let unit = read(&format!("events/{name}.unit"))?;
     let scale = read(&format!("events/{name}.scale"))?;
+    let (config, scale) = terms_of(&terms, &unit, &scale)?;
+    let kind = read("type")?;
+    let kind = kind.parse().map_err(|error| format!("{}: {error}", pmu.join("type").display()))?;
+    Ok(PmuEvent { kind, config, scale })
+}
+
+/// Parses the terms of an event, its unit and the factor to it: `event=0x02`, `Joules`, `2.3283064365386962890625e-10`.
+fn terms_of(terms: &str, unit: &str, scale: &str) -> Result<(u64, f64), String> {
     let config = terms.strip_prefix("event=0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let config = config.ok_or_else(|| format!("unknown terms `{terms}`"))?;
     let scale = scale.parse().ok().filter(|scale: &f64| scale.is_finite() && *scale > 0.0);
     let scale = scale.filter(|_| unit == "Joules").ok_or_else(|| format!("unknown unit `{unit}`"))?;
-    let kind = read("type")?;
-    let kind = kind.parse().map_err(|error| format!("{}: {error}", pmu.join("type").display()))?;
-    Ok(PmuEvent { kind, config, scale })
+    Ok((config, scale))
+}
+
+/// Checks what holds for any terms, unit and factor, one on each line.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.lines();
+    let mut next = || lines.next().unwrap_or_default();
+    if let Ok((_, scale)) = terms_of(next(), next(), next()) {
+        assert!(scale.is_finite() && scale > 0.0);
+    }
 }
 
 /// Returns the CPUs on which the events are opened, with the package of each.

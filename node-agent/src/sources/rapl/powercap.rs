@@ -119,6 +119,32 @@ fn package(name: &str) -> Option<Package> {
     }
 }
 
+/// Checks what holds for any lines: those that are numbers are readings of a counter, whose sum does not decrease; the others are names
+/// of zones.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for range_uj in [None, Some(262_143_328_850)] {
+        let (mut energy, mut last_uj, mut now_ns) = (Unwrapped::new(range_uj, 100), 0, 0_u64);
+        for value_uj in text.lines().filter_map(|line| line.trim().parse().ok()) {
+            // Some pauses are longer than the counter takes to wrap around.
+            now_ns = now_ns.saturating_add(1_u64 << (value_uj % 40));
+            let Ok(total_uj) = energy.advance(value_uj, now_ns) else { break };
+            assert!(total_uj >= last_uj);
+            last_uj = total_uj;
+        }
+    }
+    for name in text.lines() {
+        if let Some((domain, package)) = place(name, Some("package-1-die-0")) {
+            assert_eq!(package.is_none(), domain == "psys", "{name:?}");
+        }
+        assert!(
+            place(name, None).is_none_or(|(domain, _)| ["package", "psys"].contains(&domain)),
+            "{name:?}"
+        );
+    }
+}
+
 /// The counter of one zone.
 #[derive(Debug)]
 pub(super) struct PowercapCounter {

@@ -37,6 +37,9 @@ use operations::{Kernel, Operations};
 use source::{Monitored, ResctrlSource, Value, domains};
 use text::{EVENTS, Event};
 
+#[cfg(any(fuzzing, test))]
+pub(super) use text::check;
+
 /// The kind's name in the catalogue, and that of its sources.
 const KIND: &str = "resctrl";
 

@@ -58,6 +58,22 @@ pub(super) fn has_feature(mon_features: &str, event: Event) -> bool {
     mon_features.lines().any(|line| line.trim() == event.name())
 }
 
+/// Checks what holds for any text, and for the counts of a series of them with zeros between them.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let (mut counter, mut last) = (super::counter::Counter::default(), 0);
+    for text in data.split(|byte| *byte == 0).map(String::from_utf8_lossy) {
+        assert!(tasks(&text).len() <= text.lines().count());
+        assert!(domain(&text).is_none() || text.starts_with("mon_L3_"));
+        assert!(EVENTS.iter().all(|event| !has_feature(&text, *event) || text.contains(event.name())));
+        if let Some(value) = value(&text) {
+            let total = counter.read(value);
+            assert!(total >= last);
+            last = total;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

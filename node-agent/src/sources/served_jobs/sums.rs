@@ -142,6 +142,29 @@ fn since(last: Counts, now: Counts) -> Counts {
     increase
 }
 
+/// Checks what holds for any texts of one target, which follow each other with zeros between them: sums do not decrease, and the
+/// jobs with series are bounded.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let (mut sums, mut before) = (JobSums::default(), BTreeMap::new());
+    for text in data.split(|byte| *byte == 0) {
+        let mut parser = super::text::Parser::default();
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        let mut jobs: Vec<Job> = lines.filter_map(|line| parser.line(line)).collect();
+        jobs.extend(parser.finish());
+        assert!(jobs.iter().all(|job| !job.id.is_empty()));
+        sums.update([("scratch-OST0000".to_owned(), jobs)].into());
+        assert!(sums.chosen().count() <= JOBS_MAX);
+        let now: BTreeMap<JobKey, Counts> =
+            sums.chosen().filter_map(|key| Some((key.clone(), sums.counts(key)?))).collect();
+        for (key, counts) in &now {
+            let earlier: &Counts = before.get(key).unwrap_or(&[0; COUNTS]);
+            assert!(counts.iter().zip(earlier).all(|(now, earlier)| now >= earlier), "{key:?}");
+        }
+        before = now;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -121,3 +121,32 @@ impl Jobs {
         is_any
     }
 }
+
+/// Checks what holds for any messages of the kernel: each ended thread is counted for one job at most. The cgroup of every process has
+/// the text behind the last zero.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let cgroup = data.rsplit(|byte| *byte == 0).next().unwrap_or_default();
+    let cgroup = String::from_utf8_lossy(cgroup).into_owned();
+    let sums = Arc::<Sums>::default();
+    let place = |controller: &str| (controller.to_owned(), PathBuf::from("slurm/job_1"));
+    let job = Job {
+        places: vec![place(""), place("memory")],
+        top: None,
+        processes: BTreeSet::new(),
+        sums: Arc::clone(&sums),
+    };
+    let is_its = job.contains(&cgroup);
+    assert!(!is_its || cgroup.contains("slurm/job_1"));
+    let mut jobs = Jobs::default();
+    jobs.add(job);
+    let mut ended = 0;
+    for answer in super::netlink::answers(data) {
+        if let super::netlink::Answer::Ended(record) = answer {
+            jobs.count(&record, |_| Some(cgroup.clone()));
+            ended += u64::from(is_its);
+        }
+    }
+    assert_eq!(sums.threads.load(Relaxed), ended);
+    assert!(sums.processes.load(Relaxed) <= ended);
+}

@@ -1,0 +1,41 @@
+//! The driver's files: their place, and their texts.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::sources::kernel_text;
+
+/// The directory of the driver, below `/sys`.
+pub(super) const DIRECTORY: &str = "class/kfd/kfd";
+
+/// Returns the number in a file; none if the file does not exist, or the text is no number.
+///
+/// # Errors
+/// Returns the other errors of the file.
+pub(super) fn number(path: &Path) -> Result<Option<u64>, ErrorKind> {
+    match kernel_text::text(path) {
+        Ok(text) => Ok(parse(&text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.kind()),
+    }
+}
+
+/// Returns the number that a text is.
+fn parse(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// Returns the number of the device `renderD*` in a node's properties.
+pub(super) fn render_minor(properties: &str) -> Option<&str> {
+    let minor =
+        kernel_text::lines(properties).find_map(|line| line.strip_prefix("drm_render_minor "))?.trim();
+    minor.bytes().all(|byte| byte.is_ascii_digit()).then_some(minor)
+}
+
+/// Checks what holds for any text of a count or of a node's properties.
+#[cfg(any(fuzzing, test))]
+pub(in crate::sources) fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    assert!(parse(&text).is_none_or(|number| text.trim().trim_start_matches(['+', '0']).len() <= number.to_string().len()));
+    assert!(render_minor(&text).is_none_or(|minor| !minor.contains(['/', '\n'])));
+}

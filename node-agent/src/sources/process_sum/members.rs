@@ -1,0 +1,149 @@
+//! The processes that are summed, and their reading.
+//!
+//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost a parent
+//! stay part of it. The processes of a cgroup are those of it and of all below it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::sources::process_accounts::{Accounts, Process};
+use crate::sources::process_files::{Levels, read_process};
+use crate::sources::process_list::{PROCESSES_MAX, children, listed};
+
+/// The most processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If there are more,
+/// they take turns: the others count with their last values.
+pub(super) const PROCESSES_PER_READING: usize = 256;
+
+/// The processes that are summed.
+#[derive(Debug)]
+pub(super) enum Members {
+    /// A process and its descendants. The root is none once it was read.
+    Tree(Option<u32>),
+    /// All processes in a cgroup and below it.
+    Cgroup {
+        top: PathBuf,
+        /// The process at which the next reading begins.
+        turn: u32,
+        /// The most processes per reading.
+        per_reading: usize,
+    },
+}
+
+/// The current processes, and those of their quantities that disappear with them.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) processes: BTreeMap<u32, Process>,
+    pub(super) levels: Levels,
+    /// True if the cgroup has no processes.
+    pub(super) is_empty: bool,
+}
+
+impl Members {
+    /// Creates those of the tree of a process.
+    pub(super) const fn of_tree(root: u32) -> Self {
+        Self::Tree(Some(root))
+    }
+
+    /// Creates those of a cgroup, which take turns.
+    pub(super) fn in_turn(cgroup: &Path) -> Self {
+        Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading: PROCESSES_PER_READING }
+    }
+
+    /// Creates those of a cgroup, all of which are read each time.
+    pub(super) fn all_of(cgroup: &Path) -> Self {
+        Self::Cgroup { top: cgroup.to_owned(), turn: 0, per_reading: PROCESSES_MAX }
+    }
+
+    pub(super) const fn is_tree(&self) -> bool {
+        matches!(self, Self::Tree(_))
+    }
+
+    /// Reads the current processes below `proc`; none if the cgroup is gone. `accounts` has those of earlier readings.
+    pub(super) fn read(&mut self, proc: &Path, accounts: &Accounts) -> Option<Found> {
+        let readable = Readable { proc, accounts };
+        match self {
+            Self::Tree(root) => {
+                let found = readable.tree(*root);
+                // From now on its start time identifies it: its number may be assigned to another process later.
+                *root = root.filter(|root| !found.processes.contains_key(root));
+                Some(found)
+            }
+            Self::Cgroup { top, turn, per_reading } => {
+                let listed = listed(top)?;
+                let (found, next) = readable.cgroup(&listed, *turn, *per_reading);
+                *turn = next;
+                Some(found)
+            }
+        }
+    }
+}
+
+/// The files of processes, and what is known of processes.
+struct Readable<'a> {
+    proc: &'a Path,
+    accounts: &'a Accounts,
+}
+
+impl Readable<'_> {
+    /// Returns the current tree: the known processes that still exist, and all descendants.
+    fn tree(&self, root: Option<u32>) -> Found {
+        let known = self.accounts.processes().map(|(pid, process)| (pid, Some(process.started)));
+        let mut queue: Vec<(u32, Option<u64>)> = known.collect();
+        // Parents before children, so that a process that is waited for meanwhile is not counted twice.
+        queue.sort_by_key(|(pid, _)| self.accounts.process(*pid).map(|process| process.started));
+        queue.extend(root.map(|root| (root, None)));
+        let (mut found, mut next) = (Found::default(), 0);
+        while let Some((pid, started)) = queue.get(next).copied() {
+            next += 1;
+            if found.processes.contains_key(&pid) {
+                continue;
+            }
+            let known = self.accounts.process(pid);
+            let Some((process, own)) = read_process(self.proc, pid, known) else {
+                found.processes.extend(known.filter(|_| self.exists(pid)).map(|known| (pid, *known)));
+                continue;
+            };
+            if started.is_some_and(|started| started != process.started) {
+                continue;
+            }
+            found.processes.insert(pid, process);
+            found.levels.add(&own);
+            if queue.len() < PROCESSES_MAX {
+                let children = children(&self.proc.join(pid.to_string()));
+                queue.extend(children.into_iter().map(|pid| (pid, None)));
+            }
+        }
+        found
+    }
+
+    /// Returns the current processes of a cgroup, which are `listed`, and the process at which the next reading begins.
+    fn cgroup(&self, listed: &BTreeSet<u32>, turn: u32, per_reading: usize) -> (Found, u32) {
+        let (known, new): (Vec<u32>, Vec<u32>) =
+            listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
+        // New processes first, then the others in turn.
+        let begin = known.partition_point(|pid| *pid < turn);
+        let in_turn = known.get(begin..).into_iter().chain(known.get(..begin)).flatten();
+        let mut read: Vec<u32> = new.iter().chain(in_turn).take(per_reading).copied().collect();
+        let next = read.last().map_or(0, |last| last.saturating_add(1));
+        // Parents usually have lower numbers than their children, and must be read before them.
+        read.sort_unstable();
+        let processes = known.iter().filter_map(|pid| Some((*pid, *self.accounts.process(*pid)?))).collect();
+        let mut found = Found { processes, levels: Levels::default(), is_empty: listed.is_empty() };
+        for pid in read {
+            match read_process(self.proc, pid, self.accounts.process(pid)) {
+                Some((process, own)) => {
+                    found.processes.insert(pid, process);
+                    found.levels.add(&own);
+                }
+                None if self.exists(pid) => {}
+                None => drop(found.processes.remove(&pid)),
+            }
+        }
+        (found, next)
+    }
+
+    /// Returns true for a process that cannot be read, as without a descriptor, but has not ended: it counts as it was known.
+    fn exists(&self, pid: u32) -> bool {
+        self.proc.join(pid.to_string()).exists()
+    }
+}
