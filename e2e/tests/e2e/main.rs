@@ -48,6 +48,7 @@ mod run;
 mod sampling;
 mod security;
 mod service_user;
+mod shared_requests;
 mod site;
 mod site_accessibility;
 mod site_health;
@@ -101,6 +102,7 @@ fn main() -> std::process::ExitCode {
         sampling::TESTS,
         security::TESTS,
         service_user::TESTS,
+        shared_requests::TESTS,
         site::TESTS,
         site_accessibility::TESTS,
         site_health::TESTS,
