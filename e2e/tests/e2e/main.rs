@@ -18,6 +18,7 @@ mod capacity;
 mod compare;
 mod control;
 mod counters;
+mod database_failover;
 mod delivery;
 mod documents;
 mod ebpf;
@@ -72,6 +73,7 @@ fn main() -> std::process::ExitCode {
         compare::TESTS,
         control::TESTS,
         counters::TESTS,
+        database_failover::TESTS,
         delivery::TESTS,
         documents::TESTS,
         ebpf::TESTS,

@@ -122,10 +122,16 @@ pub(super) async fn migrate(
     transaction.commit().await.context(ACTION)?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
     let chosen = timescale::choose_table(client, &offer, mode, is_new).await?;
-    // The object id of the table identifies the database: another database, or another table of that name,
-    // has another one.
-    let table = client.query_one("SELECT 'session'::regclass::oid", &[]).await.context(ACTION)?;
-    Ok((chosen, StoreOrigin::new((0, table.get::<_, u32>(0).into()), is_new)))
+    Ok((chosen, origin(client, is_new).await.context(ACTION)?))
+}
+
+/// Returns the identity of the database: the object id of a table, which differs in another database and for another table of that name,
+/// and the timeline of the log. A standby that took over has another timeline, and may lack the last transactions of its primary.
+async fn origin(client: &Client, is_new: bool) -> Result<StoreOrigin, Error> {
+    let select = "SELECT 'session'::regclass::oid, left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+    let row = client.query_one(select, &[]).await?;
+    let timeline = u64::from_str_radix(row.get(1), 16).unwrap_or_default();
+    Ok(StoreOrigin::new((timeline, row.get::<_, u32>(0).into()), is_new))
 }
 
 /// Creates the roles that are missing, and grants their rights on new tables.
