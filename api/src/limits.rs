@@ -72,15 +72,8 @@ pub(crate) const TOKEN_AGE_NS: u64 = 5_000_000_000;
 /// Accepted tokens that are remembered. The one that was looked up first is forgotten.
 pub(crate) const KNOWN_TOKENS: usize = 4096;
 
-/// Look-ups and changes of tokens that wait for the connection to the store.
-pub(crate) const TOKEN_TASKS: usize = 64;
-
 /// The time for a look-up or a change of tokens.
 pub(crate) const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The time after which an idle connection to the table of tokens is closed, so that a moved or restarted store is
-/// noticed.
-pub(crate) const TOKEN_IDLE: Duration = Duration::from_secs(10);
 
 /// The time between two records of the use of a token, so that requests do not write to the store.
 pub(crate) const TOKEN_USE_INTERVAL_US: i64 = 10 * 60 * 1_000_000;

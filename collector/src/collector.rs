@@ -62,6 +62,7 @@ impl Collector {
     /// Returns an error if the store or an endpoint cannot be opened. No thread is left running then.
     pub fn start(config: &CollectorConfig, context: &zmq::Context) -> Result<Self, CollectorStartError> {
         let (clock, shutdown) = (Clock::start(), Shutdown::default());
+        let config = &named(config)?;
         let key_pair = read_keys(config)?;
         let stores = open_stores(config)?;
         let write_mode = write_mode(&stores);
@@ -210,6 +211,12 @@ impl Collector {
     }
 }
 
+/// Returns the configuration with a name for this run of the program in the store.
+fn named(config: &CollectorConfig) -> Result<CollectorConfig, CollectorStartError> {
+    let id = control::new_id().map_err(CollectorStartError::Thread)?;
+    Ok(CollectorConfig { collector_id: Some(id), ..config.clone() })
+}
+
 fn serve_metrics(
     address: SocketAddr,
     metrics: &Arc<Metrics>,
@@ -230,7 +237,8 @@ fn start_control(
         let administrators = Administrators::look_up(&config.control.administrators);
         ReadSessions::start(config.store.clone(), administrators, config.control.read_timeouts, clock)
     };
-    Control::start(listeners, links, sessions, requests, clock).map_err(CollectorStartError::Thread)
+    let store = (&config.store, config.collector_id.as_deref().unwrap_or_default());
+    Control::start(listeners, links, sessions, requests, store, clock).map_err(CollectorStartError::Thread)
 }
 
 /// Starts the thread that runs the command at the ends of jobs, if one is configured.

@@ -204,15 +204,38 @@ pub const CONTROL_API_REQUESTS: usize = 256;
 /// Bytes of all nodes' answers to one request. Beyond that, answers are shortened.
 pub const JOB_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Pending requests for disconnected agents, and their total size in bytes.
+/// The delay after which a request takes effect if other collectors forward it: they find it after [`REQUESTS_POLL`].
+pub const SHARED_EFFECT_DELAY_US: i64 = 1_000_000;
+
+/// The interval at which collectors look for requests of others: a query of a small table.
+pub const REQUESTS_POLL: Duration = Duration::from_millis(250);
+
+/// The interval at which answers are exchanged through the store.
+pub const ANSWERS_POLL: Duration = Duration::from_millis(100);
+
+/// The interval at which a collector records that it runs.
+pub const BEAT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time for which a stopping collector waits for the record of its end.
+pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that storing a request may take before it is sent: less than [`EFFECT_DELAY_US`].
+pub const STORE_PATIENCE: Duration = Duration::from_millis(150);
+
+/// The time for which a request is forwarded in any case, in microseconds: agents change their collector within that time.
+pub const FORWARD_US: i64 = 30_000_000;
+
+/// The time for which stored requests about a job are expected, in microseconds: the longest lease is usually not longer.
+pub const PENDING_US: i64 = 86_400 * 1_000_000;
+
+/// Requests that wait for a store that does not answer.
+pub const UNSTORED_REQUESTS: usize = 256;
+
+/// Jobs with stored requests that are kept in memory, and requests that are taken from a file of an earlier release.
 pub const PENDING_REQUESTS: usize = 4096;
 
-/// The number of bytes for [`PENDING_REQUESTS`].
-pub const PENDING_BYTES: usize = 16 * 1024 * 1024;
-
-/// The maximum size of the file of pending requests, in bytes: the requests, twice as long with escaped
-/// quotes, and the sessions that have answered.
-pub const PENDING_FILE_BYTES: usize = 3 * PENDING_BYTES;
+/// The maximum size of that file, in bytes: its requests, twice as long with escaped quotes, and the sessions that have answered.
+pub const PENDING_FILE_BYTES: usize = 3 * 16 * 1024 * 1024;
 
 /// Credentials that are decoded concurrently; each is a process.
 pub const UNMUNGE_PROCESSES: usize = 8;

@@ -72,6 +72,7 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         sinks,
         job_end,
         api,
+        collector_id: _,
     } = wanted;
     let key = |of: &CollectorConfig| of.keys.as_ref().map(|keys| keys.key.clone());
     let agents = |of: &CollectorConfig| of.keys.as_ref().map(|keys| keys.authorised_agents.clone());

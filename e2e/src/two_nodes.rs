@@ -23,7 +23,8 @@ pub struct TrackedNode {
 }
 
 impl TrackedNode {
-    fn start(env: TestEnvironment, endpoint: &str, job: Job) -> Self {
+    /// Starts the agent of a node. `endpoint` is a collector's endpoint, or a list of several in brackets.
+    pub fn start(env: TestEnvironment, endpoint: &str, job: Job) -> Self {
         let agent = Self::agent(&env, endpoint, &job);
         Self { agent, env, endpoint: endpoint.to_owned(), job }
     }
@@ -168,6 +169,11 @@ impl TwoNodes {
         let mut changes = reader.plan_changes(job.job_key).unwrap();
         changes.retain(|change| change.metric == metric && change.new_period_us == Some(period_us));
         changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
+    }
+
+    /// Returns the time of the nodes, in microseconds since the epoch.
+    pub fn now_us(&self) -> i64 {
+        self.nodes[0].agent.status()["now_us"].as_i64().unwrap()
     }
 
     pub fn end(self) {

@@ -12,8 +12,7 @@ use polymeter_proto::key::{KeyPair, PublicKey};
 fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data) {
         keys(text);
-        let written = fuzzing::requests(text);
-        assert_eq!(fuzzing::requests(&written), written, "a written file is read unchanged");
+        assert!(fuzzing::requests(text) <= text.lines().count());
     }
     authorised(data);
     zap(data);

@@ -38,6 +38,7 @@ logging
   root = optional absolutePath "/" "The directory that contains /sys and /proc.";
   flush_interval = optional period "1s" "The time between two transmissions.";
   outbox_bytes = optional size "64MiB" "The memory for samples while the collector is unreachable.";
+  keep_acknowledged = optional (types.either (types.enum [ "off" ]) size) "1MiB" "The memory for samples that were acknowledged and may be missing after a failover of the database, or \"off\".";
   spool =
     optional absolutePath "/var/lib/polymeter-agent/spool"
       "The directory for samples that exceed the outbox; below /var/lib/polymeter-agent, the only place where the agent may write.";

@@ -136,7 +136,7 @@ impl Agent {
     }
 
     /// Puts another configuration in force. Keys that cannot change in a running agent (`collector`, `key`, `collector_key`,
-    /// `control_socket`, `root`, `flush_interval`, `outbox_bytes`, `spool`, `spool_bytes`, `node`, `realtime_priority`,
+    /// `control_socket`, `root`, `flush_interval`, `outbox_bytes`, `keep_acknowledged`, `spool`, `spool_bytes`, `node`, `realtime_priority`,
     /// `remote_control`) keep their values.
     pub fn reload(&self, config: AgentConfig) {
         self.requests.blocking_send(SupervisorRequest::Reload(Box::new(config))).ok();
@@ -222,6 +222,7 @@ fn connect(
         session,
         descriptor,
         outbox_bytes: config.outbox_bytes,
+        keep_acknowledged_bytes: config.keep_acknowledged_bytes,
         spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
         remote_requests,
         tap: Arc::clone(&shared.tap),

@@ -233,6 +233,9 @@ pub(crate) trait Connection: fmt::Debug + Send {
     /// transaction.
     fn lock_job_keys(&mut self) -> Result<(), DatabaseError>;
 
+    /// Waits until no other connection adds requests, and blocks others until the end of the transaction.
+    fn lock_requests(&mut self) -> Result<(), DatabaseError>;
+
     /// Checks that the database is still the one that was opened; for a reader, that its tables are readable.
     fn check(&mut self) -> Result<(), StoreError>;
 

@@ -66,8 +66,8 @@ pub enum StoreError {
     FramesMissing(MissingFrames),
     /// The connection leads to a store other than the previous one.
     #[error(
-        "cannot continue in the same store: {}; samples that only the old store contains are recorded as lost (store_replaced)",
-        if *is_new { "it disappeared, and a new one was created" } else { "it was replaced by another store" }
+        "cannot continue in the same store: {}; samples that only the old store contains are sent again, or recorded as lost (store_replaced)",
+        if *is_new { "it disappeared, and a new one was created" } else { "it was replaced by another store, or a standby took over" }
     )]
     Replaced {
         /// True if the new store was created just now, because there was none.

@@ -15,6 +15,7 @@ mod administration;
 mod api_tokens;
 mod backend;
 mod bounds;
+mod control_requests;
 mod digest;
 mod error;
 mod file_problem;
@@ -33,6 +34,7 @@ mod retention;
 mod schema;
 mod sqlite;
 mod stop;
+mod table_thread;
 #[cfg(test)]
 mod testing;
 mod url;
@@ -41,6 +43,10 @@ mod writer;
 
 pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
 pub use crate::api_tokens::{StoredToken, TokenTable};
+pub use crate::control_requests::{
+    AnswerRow, AnsweringSession, CollectorRow, ControlTable, NewControlRequest, Replaced,
+    StoredControlRequest, StoredJobNode, Taken,
+};
 pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
@@ -49,5 +55,6 @@ pub use crate::maintenance::Maintenance;
 pub use crate::options::{OpenOptions, StoreOrigin, TimescaleMode, WriteMode};
 pub use crate::retention::{Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::SCHEMA_VERSION;
+pub use crate::table_thread::TableThread;
 pub use crate::url::{InvalidStoreUrl, StoreUrl};
 pub use crate::writer::Store;

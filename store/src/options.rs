@@ -31,7 +31,7 @@ impl FromStr for TimescaleMode {
 }
 
 /// The options with which a store is opened to write.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     /// The use of TimescaleDB.
     pub timescale: TimescaleMode,
@@ -39,6 +39,8 @@ pub struct OpenOptions {
     pub may_create: bool,
     /// True if ends of jobs are queued for a command.
     pub queues_job_ends: bool,
+    /// The id of the collector, which is recorded with the sessions whose frames it stores.
+    pub collector_id: Option<String>,
 }
 
 /// The way in which samples are written.

@@ -4,6 +4,15 @@
 /// version 6 one for all of them. Since version 7 there is a file per subject.
 pub const SCHEMA_VERSION: i32 = 8;
 
+/// Statements that add tables and columns to a version of the schema, without a new version.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addition {
+    /// A table that they create: where it exists, they were executed.
+    pub(crate) table: &'static str,
+    /// The statements.
+    pub(crate) statements: &'static str,
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

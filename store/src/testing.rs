@@ -104,6 +104,10 @@ impl Connection for Observed<'_> {
         self.connection.lock_job_keys()
     }
 
+    fn lock_requests(&mut self) -> Result<(), DatabaseError> {
+        self.connection.lock_requests()
+    }
+
     fn check(&mut self) -> Result<(), StoreError> {
         self.connection.check()
     }

@@ -3,28 +3,22 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polymeter_service::api_token::ApiToken;
 use polymeter_service::clock;
-use polymeter_service::log::chain;
-use polymeter_store::{StoreError, StoreUrl, StoredToken, TokenTable};
+use polymeter_store::{StoreError, StoreUrl, StoredToken, TableThread, TokenTable};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tracing::warn;
 
 use crate::access::AccessOf;
 use crate::limits;
 use crate::principal::{Principal, Scope};
 
-/// Work for the thread.
-type Task = Box<dyn FnOnce(&mut TokenTable) -> Result<(), StoreError> + Send>;
-
 /// The tokens of a store. Copies share one thread, which ends with the last of them.
 #[derive(Clone)]
 pub struct TokenService {
-    tasks: SyncSender<Task>,
+    table: TableThread<TokenTable>,
     known: Arc<Known>,
     pub(super) access: Arc<AccessOf>,
 }
@@ -56,10 +50,8 @@ impl TokenService {
     /// # Errors
     /// Returns an error if the thread cannot be started.
     pub fn start(store: StoreUrl, access: Arc<AccessOf>) -> io::Result<Self> {
-        let (tasks, queue) = sync_channel(limits::TOKEN_TASKS);
-        // It is not joined: the database may let a statement wait.
-        drop(std::thread::Builder::new().name("tokens".to_owned()).spawn(move || work(&store, &queue))?);
-        Ok(Self { tasks, known: Arc::default(), access })
+        let table = TableThread::start("tokens", store, TokenTable::open)?;
+        Ok(Self { table, known: Arc::default(), access })
     }
 
     /// Runs `work` on the thread. Returns none if the store fails, or the thread has too much to do.
@@ -67,15 +59,8 @@ impl TokenService {
         &self,
         work: impl FnOnce(&mut TokenTable, &Known) -> Result<T, StoreError> + Send + 'static,
     ) -> Option<T> {
-        let (reply, result) = oneshot::channel();
         let known = Arc::clone(&self.known);
-        let task: Task = Box::new(move |table| {
-            // The client may be gone.
-            reply.send(work(table, &known)?).ok();
-            Ok(())
-        });
-        self.tasks.try_send(task).ok()?;
-        timeout(limits::TOKEN_TIMEOUT, result).await.ok()?.ok()
+        self.table.run(move |table| work(table, &known)).await
     }
 
     /// Returns the principal of a token. `may_look_up` states whether the table may be read for a token that was not
@@ -102,7 +87,7 @@ impl TokenService {
         let token = token.clone();
         let (reply, result) = oneshot::channel();
         let known = Arc::clone(&self.known);
-        let task: Task = Box::new(move |table| {
+        let task = move |table: &mut TokenTable| {
             let now_us = clock::realtime_us();
             let found = table.find(&token.id)?;
             known.update(&token.id, found.as_ref());
@@ -115,8 +100,10 @@ impl TokenService {
             reply.send(found).ok();
             // The request does not wait for this.
             if is_used { table.record_use(&token.id, now_us) } else { Ok(()) }
-        });
-        self.tasks.try_send(task).map_err(|_full| Unverified::Unavailable)?;
+        };
+        if !self.table.submit(task) {
+            return Err(Unverified::Unavailable);
+        }
         let result = timeout(limits::TOKEN_TIMEOUT, result).await;
         result.ok().and_then(Result::ok).ok_or(Unverified::Unavailable)
     }
@@ -155,32 +142,5 @@ impl Known {
     /// Forgets tokens that were revoked.
     pub(super) fn forget(&self, revoked: &[StoredToken]) {
         revoked.iter().for_each(|token| self.update(&token.id, None));
-    }
-}
-
-/// Executes tasks until the last sender is gone. The connection is closed when it is idle, and after an error.
-fn work(store: &StoreUrl, queue: &Receiver<Task>) {
-    let mut table: Option<TokenTable> = None;
-    loop {
-        let task = match queue.recv_timeout(limits::TOKEN_IDLE) {
-            Ok(task) => task,
-            Err(RecvTimeoutError::Timeout) => {
-                table = None;
-                continue;
-            }
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        let connected = match table.take() {
-            Some(table) => Ok(table),
-            None => TokenTable::open(store),
-        };
-        let done = connected.and_then(|mut connected| {
-            task(&mut connected)?;
-            Ok(connected)
-        });
-        match done {
-            Ok(connected) => table = Some(connected),
-            Err(error) => warn!(error = %chain(&error), "cannot use the tokens of the store"),
-        }
     }
 }

@@ -58,6 +58,8 @@ pub struct CollectorConfig {
     pub job_end: Option<JobEndConfig>,
     /// The HTTP API; none if it is not served.
     pub api: Option<ApiConfig>,
+    /// The name of this run of the program in the store.
+    pub collector_id: Option<String>,
     /// The events that are logged.
     pub log_level: log::Filter,
     /// The form of log lines.
@@ -84,13 +86,19 @@ impl CollectorConfig {
             sinks: Vec::new(),
             job_end: None,
             api: None,
+            collector_id: None,
             log_level: log::Filter::default(),
             log_format: log::Format::default(),
         }
     }
 
     /// Returns the options with which the store is opened to write.
-    pub(crate) const fn open_options(&self, may_create: bool) -> OpenOptions {
-        OpenOptions { timescale: self.timescaledb, may_create, queues_job_ends: self.job_end.is_some() }
+    pub(crate) fn open_options(&self, may_create: bool) -> OpenOptions {
+        OpenOptions {
+            timescale: self.timescaledb,
+            may_create,
+            queues_job_ends: self.job_end.is_some(),
+            collector_id: self.collector_id.clone(),
+        }
     }
 }

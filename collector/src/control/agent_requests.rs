@@ -1,7 +1,7 @@
 //! Requests to agents, and the answers that arrive in time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
@@ -33,6 +33,28 @@ struct State {
     open: HashMap<u64, OpenRequest>,
 }
 
+/// The answers to a request, as they arrive. Later ones are ignored once it is dropped.
+#[derive(Debug)]
+pub(super) struct Replies {
+    requests: Arc<AgentRequests>,
+    numbers: Vec<u64>,
+    replies: mpsc::Receiver<(usize, ControlLine)>,
+}
+
+impl Replies {
+    /// Waits for the next answer. Returns it with the index of its node; none if all nodes have answered.
+    pub(super) async fn next(&mut self) -> Option<(usize, ControlLine)> {
+        self.replies.recv().await
+    }
+}
+
+impl Drop for Replies {
+    fn drop(&mut self) {
+        let mut state = self.requests.lock();
+        self.numbers.iter().for_each(|number| drop(state.open.remove(number)));
+    }
+}
+
 /// A request to one agent.
 #[derive(Debug)]
 struct OpenRequest {
@@ -49,29 +71,45 @@ impl AgentRequests {
         Self { receiver, clock, state: Mutex::default() }
     }
 
-    /// Sends the request to the agents of all nodes, and returns the answers that arrive in time.
-    pub(super) async fn send(
-        &self,
+    /// Sends the request to the agents of all nodes. Returns their answers as they arrive.
+    pub(super) fn start(
+        self: &Arc<Self>,
         nodes: &[JobNode],
         uid: u32,
         at_us: i64,
         line: &ControlLine,
-    ) -> Vec<Option<Value>> {
-        let (reply, mut replies) = mpsc::channel(nodes.len().max(1));
+    ) -> Replies {
+        let (reply, replies) = mpsc::channel(nodes.len().max(1));
         let numbers: Vec<u64> =
             (0..).zip(nodes).map(|(position, node)| self.open(position, node, &reply)).collect();
-        drop(reply);
         for (number, node) in numbers.iter().zip(nodes) {
             let (session, request, line) = (node.session, *number, line.clone());
             let message = ToAgent::Request { session, request, uid, at_us, line };
             self.receiver.send(Outgoing::Message(node.peer.clone(), message));
         }
+        Replies { requests: Arc::clone(self), numbers, replies }
+    }
+
+    /// Returns the time for which answers to a request with this effective time are awaited.
+    pub(super) fn patience(&self, at_us: i64) -> Duration {
         let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
-        let patience = Duration::from_micros(ahead_us) + limits::ANSWERS_TIMEOUT;
+        Duration::from_micros(ahead_us) + limits::ANSWERS_TIMEOUT
+    }
+
+    /// Sends the request to the agents of all nodes, and returns the answers that arrive in time.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        nodes: &[JobNode],
+        uid: u32,
+        at_us: i64,
+        line: &ControlLine,
+    ) -> Vec<Option<Value>> {
+        let patience = self.patience(at_us);
+        let mut replies = self.start(nodes, uid, at_us, line);
         let mut answers = vec![None; nodes.len()];
         let mut budget = AnswerBudget::new(limits::JOB_ANSWER_BYTES);
         let gather = async {
-            while let Some((position, line)) = replies.recv().await {
+            while let Some((position, line)) = replies.next().await {
                 if let Some(answer) = answers.get_mut(position) {
                     *answer = Some(budget.take(&line));
                 }
@@ -79,8 +117,6 @@ impl AgentRequests {
         };
         // After the timeout, the answers that have arrived are returned.
         timeout(patience, gather).await.ok();
-        let mut state = self.lock();
-        numbers.iter().for_each(|number| drop(state.open.remove(number)));
         answers
     }
 

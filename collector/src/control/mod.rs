@@ -7,6 +7,8 @@
 //!                                             +------- answers --------+
 //! ```
 //!
+//! Requests about jobs are in the store ([`request_store`]), so that they reach the agents of all collectors, and survive this one.
+//!
 //! The kernel authenticates users of this machine, munged those of other machines. Control has its own
 //! thread, so that no request delays a sample.
 
@@ -15,6 +17,10 @@ mod answer_budget;
 mod clock_probe;
 mod connection_limits;
 mod coordinator;
+mod forwarding;
+mod gathering;
+mod housekeeping;
+mod job_requests;
 mod line_io;
 mod links;
 pub mod munge;
@@ -24,6 +30,8 @@ pub(crate) mod outcome;
 mod pending_file;
 mod pending_requests;
 mod permission;
+mod request_store;
+mod targets;
 mod unix_listener;
 
 use std::io;
@@ -37,15 +45,17 @@ use polymeter_api::{ControlRequest, TokenService};
 use polymeter_proto::control::{Refusal, RoutedRequest};
 use polymeter_service::clock::Clock;
 use polymeter_service::unix_socket;
+use polymeter_store::StoreUrl;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tracing::{error, warn};
 
 use self::coordinator::Coordinator;
 pub(crate) use self::links::CoordinatorLinks;
 use self::munge::Unmunge;
-use self::pending_file::PendingFile;
 #[cfg(fuzzing)]
 pub use self::pending_file::requests;
+use self::request_store::RequestStore;
 use crate::clock_offsets::ClockOffsets;
 use crate::limits::{self, ReadTimeouts};
 use crate::messages::AgentAnswer;
@@ -66,8 +76,7 @@ pub struct ControlConfig {
     pub socket: Option<PathBuf>,
     /// The listener for other machines; none if there is no such listener.
     pub network: Option<NetworkConfig>,
-    /// The file for requests that agents have not received yet; without it, they are lost when the collector
-    /// stops.
+    /// The file in which earlier releases kept requests that agents have not received yet; they are moved to the store.
     pub pending_requests_file: Option<PathBuf>,
     /// The user that may report final states of jobs, besides root.
     pub scheduler_user: Option<String>,
@@ -112,6 +121,14 @@ fn uid_of(name: &str) -> Option<u32> {
         warn!(user = %name, "cannot find `scheduler_user`: this machine has no such user");
     }
     found
+}
+
+/// Returns a name for this run of the program.
+///
+/// # Errors
+/// Returns an error if the system provides no random bytes.
+pub(crate) fn new_id() -> io::Result<String> {
+    nonce::nonce()
 }
 
 impl Listeners {
@@ -168,28 +185,34 @@ pub(crate) struct ApiRequests {
 }
 
 impl Control {
-    /// Starts the thread. Returns none if there is neither a listener nor the HTTP API.
+    /// Starts the thread. Returns none if there is neither a listener, nor the HTTP API, nor another collector whose requests it could
+    /// forward.
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,
         sessions: impl FnOnce() -> io::Result<ReadSessions>,
         api: ApiRequests,
+        (store, collector_id): (&StoreUrl, &str),
         clock: Clock,
     ) -> io::Result<Option<Started>> {
-        if listeners.is_empty() && api.clock_offsets.is_none() {
+        if listeners.is_empty() && api.clock_offsets.is_none() && !store.has_parallel_writers() {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let sessions = sessions()?;
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
-        let pending_file = listeners.requests.clone().map(PendingFile::at);
+        let file = listeners.requests.clone();
+        let store = RequestStore::start(store, collector_id, clock)?;
         let coordinator =
-            Arc::new(Coordinator::new(links, clock, pending_file, listeners.scheduler_uid, api.tokens));
+            Arc::new(Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens));
         let sessions_of_listeners = sessions.clone();
         let clock_offsets = api.clock_offsets;
         let work = move || {
             runtime.block_on(async {
+                let jobs = Arc::clone(coordinator.jobs());
+                let leaving = Arc::clone(&jobs);
+                tokio::spawn(async move { jobs.keep(file.as_deref()).await });
                 if let Some(clock_offsets) = clock_offsets {
                     tokio::spawn(coordinator.clock_probe().run(clock_offsets));
                 }
@@ -198,6 +221,8 @@ impl Control {
                     // The stop was requested, or its sender was dropped.
                     _ = stopped => {}
                 }
+                // Without an answer the other collectors notice it some seconds later.
+                timeout(limits::LEAVE_TIMEOUT, leaving.leave()).await.ok();
             });
         };
         let thread = Builder::new().name("control".to_owned()).spawn(work)?;
@@ -237,7 +262,7 @@ async fn serve(
                 // A client that is gone needs no answer.
                 tokio::spawn(async move { reply.send(coordinator.answer(uid, &line).await).ok() });
             }
-            sessions = coordinator.changed_sessions() => coordinator.sessions_connected(sessions),
+            sessions = coordinator.changed_sessions() => coordinator.jobs().sessions_connected(sessions),
         }
     }
 }

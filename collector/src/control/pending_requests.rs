@@ -1,251 +1,186 @@
-//! Requests that disconnected agents must still receive while they have an effect. Pure: no I/O and no clock.
+//! The rules for requests with a lasting effect, which agents that connect later still receive. Pure: no I/O and no clock.
 //!
 //! Requests are idempotent: an agent that receives one twice grants the same lease again, with the same end.
 
-use std::collections::HashSet;
-
 use polymeter_proto::control::{Remote, RoutedRequest};
-use polymeter_proto::series::{Identifier, SessionId};
-use polymeter_proto::wire::control::ControlLine;
+use polymeter_store::{Replaced, StoredControlRequest};
+use serde_json::Value;
 
 use crate::limits;
 
-/// A request to be sent again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Resend {
-    /// The number that identifies the request when it is answered.
-    pub(super) number: u64,
-    pub(super) uid: u32,
-    pub(super) at_us: i64,
-    pub(super) line: ControlLine,
-}
-
-/// A request with a lasting effect.
-#[derive(Debug)]
-pub(super) struct PendingRequest {
-    pub(super) number: u64,
-    pub(super) request: RoutedRequest,
-    /// The numeric id of the user.
-    pub(super) uid: u32,
-    /// The common time at which it takes effect, in microseconds since the epoch.
-    pub(super) at_us: i64,
-    /// The end of its effect, in microseconds since the epoch.
-    pub(super) until_us: i64,
-    /// The sessions that have answered.
-    pub(super) answered: HashSet<SessionId>,
-}
-
-/// All pending requests, the oldest first.
-#[derive(Debug, Default)]
-pub(super) struct PendingRequests {
-    requests: Vec<PendingRequest>,
-    bytes: usize,
-    next: u64,
-}
-
-/// A request that was sent to agents.
-#[derive(Debug)]
-pub(super) struct SentRequest {
-    pub(super) request: RoutedRequest,
-    pub(super) uid: u32,
-    pub(super) at_us: i64,
-    /// The end of its leases, as reported by the agents.
-    pub(super) until_us: Option<i64>,
-    /// The sessions that have answered.
-    pub(super) answered: HashSet<SessionId>,
-}
-
-impl PendingRequests {
-    /// Adds a request that was sent, and removes those that it replaces.
-    pub(super) fn add(&mut self, sent: SentRequest, now_us: i64) {
-        self.remove(|pending| pending.until_us <= now_us);
-        let SentRequest { request, uid, at_us, until_us, answered } = sent;
-        let until_us = match request.remote {
-            Remote::Refused | Remote::CollectorOnly | Remote::Immediate => None,
+/// Returns those of the `earlier` requests about the same job that the request in `line` of user `uid` replaces.
+pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -> Replaced {
+    let Ok(request) = RoutedRequest::parse(line.as_bytes()) else { return Replaced::default() };
+    let earlier = earlier.iter().filter_map(|stored| {
+        let parsed = RoutedRequest::parse(stored.line.as_bytes()).ok()?;
+        (parsed.job == request.job).then_some((stored, parsed))
+    });
+    let mut replaced = Replaced::default();
+    for (stored, parsed) in earlier {
+        match request.remote {
+            Remote::Refused | Remote::CollectorOnly | Remote::Immediate => {}
             Remote::GrantsLeases => {
-                let is_replaced = |pending: &RoutedRequest| {
-                    pending.remote == Remote::GrantsLeases
-                        && pending.level == request.level
-                        && pending.selectors.iter().all(|selector| request.selectors.contains(selector))
-                };
-                self.remove(|pending| {
-                    pending.request.job == request.job && pending.uid == uid && is_replaced(&pending.request)
-                });
-                until_us
+                let is_replaced = stored.uid == uid
+                    && parsed.remote == Remote::GrantsLeases
+                    && parsed.level == request.level
+                    && parsed.selectors.iter().all(|selector| request.selectors.contains(selector));
+                if is_replaced {
+                    replaced.numbers.push(stored.number);
+                }
             }
-            // It is kept as long as the leases that it ends, which a disconnected agent may still have. Root
-            // ends all leases.
-            Remote::EndsLeases => self.remove(|pending| {
-                pending.request.job == request.job
-                    && (uid == 0 || pending.uid == uid)
-                    && (request.level.is_none() || pending.request.level == request.level)
-            }),
-        };
-        let Some(until_us) = until_us.filter(|until_us| *until_us > now_us) else { return };
-        self.restore(PendingRequest { number: 0, request, uid, at_us, until_us, answered });
-    }
-
-    /// Returns all pending requests, the oldest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &PendingRequest> {
-        self.requests.iter()
-    }
-
-    /// Adds a request after all others, and assigns it a number.
-    pub(super) fn restore(&mut self, mut pending: PendingRequest) {
-        self.next += 1;
-        pending.number = self.next;
-        self.bytes += pending.request.line.as_str().len();
-        self.requests.push(pending);
-        while self.requests.len() > limits::PENDING_REQUESTS || self.bytes > limits::PENDING_BYTES {
-            let Some(first) = self.requests.iter().map(|pending| pending.until_us).min() else { break };
-            self.remove(|pending| pending.until_us == first);
+            // It is kept as long as the leases that it ends, which a disconnected agent may still have. Root ends all leases.
+            Remote::EndsLeases => {
+                let is_level = request.level.is_none() || parsed.level == request.level;
+                if (uid == 0 || stored.uid == uid) && is_level {
+                    replaced.numbers.push(stored.number);
+                    replaced.until_us = replaced.until_us.max(Some(stored.expires_us));
+                }
+            }
         }
     }
+    replaced
+}
 
-    /// Returns the requests that a session which tracks the job has not answered, in the order in which they
-    /// were sent.
-    pub(super) fn unanswered(&self, job: &Identifier, session: SessionId, now_us: i64) -> Vec<Resend> {
-        let unanswered = self.requests.iter().filter(|pending| {
-            pending.request.job == *job && pending.until_us > now_us && !pending.answered.contains(&session)
-        });
-        let resend = |pending: &PendingRequest| Resend {
-            number: pending.number,
-            uid: pending.uid,
-            at_us: pending.at_us,
-            line: pending.request.line.clone(),
-        };
-        unanswered.map(resend).collect()
-    }
+/// Returns true if agents that connect later receive the request.
+pub(super) const fn is_lasting(remote: Remote) -> bool {
+    matches!(remote, Remote::GrantsLeases | Remote::EndsLeases)
+}
 
-    /// Records that a session has answered.
-    pub(super) fn answered(&mut self, number: u64, session: SessionId) {
-        let pending = self.requests.iter_mut().find(|pending| pending.number == number);
-        if let Some(pending) = pending.filter(|pending| pending.answered.len() < limits::NODES) {
-            pending.answered.insert(session);
-        }
-    }
+/// Returns the time after which a request has no effect, before an agent has answered, in microseconds since the epoch. In any case it
+/// is kept while collectors forward it.
+pub(super) fn first_expiry(request: &RoutedRequest, at_us: i64) -> i64 {
+    let forwarded_us = at_us.saturating_add(limits::FORWARD_US);
+    let requested = request.duration_us.filter(|_| request.remote == Remote::GrantsLeases);
+    requested.map_or(forwarded_us, |lasts_us| at_us.saturating_add_unsigned(lasts_us).max(forwarded_us))
+}
 
-    /// Removes the requests that `which` selects, and returns the latest end among them.
-    fn remove(&mut self, which: impl Fn(&PendingRequest) -> bool) -> Option<i64> {
-        let (mut last, mut freed) = (None, 0);
-        self.requests.retain(|pending| {
-            let remove = which(pending);
-            if remove {
-                last = last.max(Some(pending.until_us));
-                freed += pending.request.line.as_str().len();
-            }
-            !remove
-        });
-        self.bytes -= freed;
-        last
+/// Returns the end of a request's leases as the agents report it; without answers, the requested end.
+pub(super) fn lease_end(request: &RoutedRequest, at_us: i64, answers: &[Option<Value>]) -> Option<i64> {
+    if request.remote != Remote::GrantsLeases {
+        return None;
     }
+    let mut answers = answers.iter().flatten().peekable();
+    if answers.peek().is_none() {
+        return request.duration_us.map(|duration_us| at_us.saturating_add_unsigned(duration_us));
+    }
+    answers.filter_map(granted_until).max()
+}
+
+/// Returns the end of the leases that an answer grants.
+pub(super) fn granted_until(answer: &Value) -> Option<i64> {
+    answer.get("until_us")?.as_i64()
+}
+
+/// Returns true if the agent has executed or refused the request, and need not receive it again.
+pub(super) fn is_final(answer: &Value) -> bool {
+    !matches!(answer.get("code").and_then(Value::as_str), Some("busy" | "stopping"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const ADA: u32 = 1000;
     const BOB: u32 = 1001;
 
-    /// Returns a request with the line `line`, whose text is also its selector.
-    fn sent(job: &str, uid: u32, remote: Remote, line: &str, until_us: i64, answered: &[u64]) -> SentRequest {
-        let is_set = remote == Remote::GrantsLeases;
-        SentRequest {
-            request: RoutedRequest {
-                job: job.try_into().unwrap(),
-                remote,
-                selectors: is_set.then(|| line.to_owned()).into_iter().collect(),
-                level: None,
-                duration_us: None,
-                line: line.try_into().unwrap(),
-            },
+    fn stored(number: i64, uid: u32, line: &str) -> StoredControlRequest {
+        StoredControlRequest {
+            number,
+            collector_id: "a".to_owned(),
+            job_id: "7".to_owned(),
             uid,
-            at_us: 7,
-            until_us: Some(until_us),
-            answered: answered.iter().copied().map(SessionId).collect(),
+            line: line.to_owned(),
+            is_lasting: true,
+            at_us: 0,
+            expires_us: 100 * number,
         }
     }
 
-    fn set(job: &str, uid: u32, selector: &str, until_us: i64, answered: &[u64]) -> SentRequest {
-        sent(job, uid, Remote::GrantsLeases, selector, until_us, answered)
+    fn set(selector: &str) -> String {
+        json!({"verb": "set", "job": "7", "plan": {selector: "10ms"}}).to_string()
     }
 
-    fn reset(job: &str, uid: u32, answered: &[u64]) -> SentRequest {
-        sent(job, uid, Remote::EndsLeases, "reset", 0, answered)
+    fn set_of(level: &str, selector: &str) -> String {
+        json!({"verb": "set", "job": "7", "plan": {selector: "10ms"}, "level": level}).to_string()
     }
 
-    fn lines(pending: &PendingRequests, session: u64, now_us: i64) -> Vec<String> {
-        let unanswered = pending.unanswered(&"7".try_into().unwrap(), SessionId(session), now_us);
-        unanswered.into_iter().map(|resend| resend.line.as_str().to_owned()).collect()
-    }
+    const RESET: &str = r#"{"verb":"reset","job":"7"}"#;
 
     #[test]
-    fn sends_requests_again_while_the_lease_lasts() {
-        let mut pending = PendingRequests::default();
-        pending.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
-        pending.add(set("8", ADA, "cpu.*", 100, &[]), 0);
-        assert_eq!(lines(&pending, 1, 50), [""; 0], "it has answered");
-        assert_eq!(lines(&pending, 2, 50), ["cpu.*"]);
-        assert_eq!(lines(&pending, 2, 100), [""; 0], "the lease has ended");
-        let resend = pending.unanswered(&"7".try_into().unwrap(), SessionId(2), 50).remove(0);
-        assert_eq!((resend.uid, resend.at_us), (ADA, 7));
-        pending.answered(resend.number, SessionId(2));
-        assert_eq!(lines(&pending, 2, 50), [""; 0]);
+    fn a_later_request_replaces_an_earlier_one() {
+        let earlier = [
+            stored(1, ADA, &set("cpu.*")),
+            stored(2, ADA, &set("memory.*")),
+            stored(3, BOB, &set("cpu.*")),
+            stored(4, ADA, r#"{"verb":"reset","job":"8"}"#),
+            stored(5, ADA, "nonsense"),
+        ];
+        let replaced = |line: &str, uid| {
+            let replaced = replaced(line, uid, &earlier);
+            (replaced.numbers, replaced.until_us)
+        };
+        assert_eq!(replaced(&set("cpu.*"), ADA), (vec![1], None));
+        let both = json!({"verb": "set", "job": "7", "plan": {"cpu.*": "1s", "memory.*": "1s"}}).to_string();
+        assert_eq!(replaced(&both, ADA), (vec![1, 2], None));
+        assert_eq!(replaced(&set("pids.*"), ADA), (vec![], None));
+        assert_eq!(replaced(RESET, ADA), (vec![1, 2], Some(200)), "Ada cannot end Bob's lease");
+        assert_eq!(replaced(RESET, 0), (vec![1, 2, 3], Some(300)));
+        assert_eq!(replaced("nonsense", 0), (vec![], None));
     }
 
     #[test]
     fn requests_for_steps_are_kept_beside_those_for_the_job() {
-        let of = |mut sent: SentRequest, level: &str, line: &str| {
-            sent.request.level = Some(level.to_owned());
-            sent.request.line = line.try_into().unwrap();
-            sent
-        };
-        let mut pending = PendingRequests::default();
-        pending.add(of(set("7", ADA, "cpu.*", 100, &[]), "step", "steps"), 0);
-        pending.add(set("7", ADA, "cpu.*", 100, &[]), 0);
-        pending.add(of(set("7", ADA, "cpu.*", 100, &[]), "task", "tasks"), 0);
-        pending.add(of(set("7", ADA, "cpu.*", 90, &[]), "step", "later steps"), 0);
-        assert_eq!(lines(&pending, 1, 50), ["cpu.*", "tasks", "later steps"]);
-        pending.add(of(reset("7", ADA, &[]), "step", "reset of steps"), 0);
-        assert_eq!(lines(&pending, 1, 50), ["cpu.*", "tasks", "reset of steps"]);
-        pending.add(reset("7", ADA, &[]), 0);
-        assert_eq!(lines(&pending, 1, 50), ["reset"]);
+        let earlier = [
+            stored(1, ADA, &set_of("step", "cpu.*")),
+            stored(2, ADA, &set("cpu.*")),
+            stored(3, ADA, &set_of("task", "cpu.*")),
+        ];
+        let numbers = |line: &str| replaced(line, ADA, &earlier).numbers;
+        assert_eq!(numbers(&set_of("step", "cpu.*")), [1]);
+        assert_eq!(numbers(&set("cpu.*")), [2]);
+        assert_eq!(numbers(r#"{"verb":"reset","job":"7","level":"step"}"#), [1]);
+        assert_eq!(numbers(RESET), [1, 2, 3]);
+    }
+
+    fn routed(remote: Remote, duration_us: Option<u64>) -> RoutedRequest {
+        RoutedRequest {
+            job: "7".try_into().unwrap(),
+            remote,
+            selectors: Vec::new(),
+            level: None,
+            duration_us,
+            line: "{}".try_into().unwrap(),
+        }
     }
 
     #[test]
-    fn a_later_request_replaces_an_earlier_one() {
-        let mut pending = PendingRequests::default();
-        pending.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
-        pending.add(set("7", ADA, "memory.*", 100, &[1]), 0);
-        pending.add(set("7", ADA, "cpu.*", 90, &[]), 0);
-        pending.add(set("7", BOB, "cpu.*", 120, &[]), 0);
-        assert_eq!(lines(&pending, 1, 50), ["cpu.*", "cpu.*"]);
-        pending.add(reset("7", ADA, &[1]), 0);
-        assert_eq!(lines(&pending, 2, 50), ["cpu.*", "reset"], "Ada cannot end Bob's lease");
-        assert_eq!(lines(&pending, 2, 101), ["cpu.*"], "Ada's leases have ended");
-        pending.add(reset("7", 0, &[1]), 0);
-        assert_eq!(lines(&pending, 2, 50), ["reset"]);
-        assert_eq!(lines(&pending, 2, 120), [""; 0]);
-        pending.add(reset("7", 0, &[]), 130);
-        assert!(pending.requests.is_empty(), "there is nothing to end");
-        assert_eq!(pending.bytes, 0);
+    fn a_lease_ends_as_the_agents_answer() {
+        let set = |duration_us| routed(Remote::GrantsLeases, duration_us);
+        let granted = |until_us| Some(json!({"answer": "granted", "until_us": until_us}));
+        let refused = Some(json!({"answer": "refused", "code": "longest_lease"}));
+        assert_eq!(lease_end(&set(None), 5, &[None, granted(100), granted(101)]), Some(101));
+        assert_eq!(lease_end(&set(Some(10)), 5, &[refused, None]), None);
+        assert_eq!(lease_end(&set(Some(10)), 5, &[None, None]), Some(15));
+        assert_eq!(lease_end(&set(None), 5, &[None]), None);
+        assert_eq!(lease_end(&routed(Remote::EndsLeases, None), 5, &[granted(100)]), None);
     }
 
     #[test]
-    fn is_bounded_and_removes_the_request_that_ends_first() {
-        let mut pending = PendingRequests::default();
-        for number in 0..=limits::PENDING_REQUESTS {
-            let until_us = 1000 + i64::try_from(number).unwrap();
-            pending.add(set("7", ADA, &format!("m{number}"), until_us, &[]), 0);
-        }
-        let left = lines(&pending, 1, 0);
-        assert_eq!(left.len(), limits::PENDING_REQUESTS);
-        assert!(!left.contains(&"m0".to_owned()));
-        let long = "x".repeat(200 * 1024);
-        for number in 0..2 * limits::PENDING_BYTES / long.len() {
-            pending.add(set("7", ADA, &format!("{long}{number}"), 10_000, &[]), 0);
-        }
-        assert!(pending.bytes <= limits::PENDING_BYTES);
+    fn a_request_is_kept_while_it_is_forwarded() {
+        let forwarded_us = 5 + limits::FORWARD_US;
+        let expiry = |remote, duration_us| first_expiry(&routed(remote, duration_us), 5);
+        assert_eq!(expiry(Remote::GrantsLeases, Some(1)), forwarded_us);
+        let long_us = 10 * limits::FORWARD_US;
+        assert_eq!(expiry(Remote::GrantsLeases, Some(long_us.cast_unsigned())), 5 + long_us);
+        assert_eq!(expiry(Remote::GrantsLeases, None), forwarded_us);
+        assert_eq!(expiry(Remote::EndsLeases, Some(u64::MAX)), forwarded_us);
+    }
+
+    #[test]
+    fn a_busy_agent_receives_a_request_again() {
+        assert!(is_final(&json!({"answer": "granted"})) && is_final(&json!({"code": "unknown_metric"})));
+        assert!(!is_final(&json!({"code": "busy"})) && !is_final(&json!({"code": "stopping"})));
     }
 }

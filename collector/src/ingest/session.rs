@@ -210,7 +210,8 @@ impl SessionState {
             };
             Ok(LossRecord { line, samples, reason, span_us: skipped.span_us })
         };
-        if reason.is_uncounted() {
+        // An agent that knows the samples of acknowledged frames states their number.
+        if reason.is_uncounted() && skipped.lost.is_empty() {
             let span_us = (now_us, now_us);
             return Ok(vec![LossRecord { line: None, samples: 0, reason, span_us }]);
         }

@@ -38,7 +38,7 @@ fn ask(uid: u32, socket: &Path, request: &TokenRequest) -> Result<Vec<TokenInfo>
     }
 }
 
-fn create(uid: u32, socket: &Path, scope: Scope) -> Result<String, Refusal> {
+pub(crate) fn create(uid: u32, socket: &Path, scope: Scope) -> Result<String, Refusal> {
     let secret = Secret::new().unwrap();
     let request =
         CreateTokenRequest { digest: secret.digest(), scope, name: Some("test".to_owned()), days: None };
@@ -47,7 +47,7 @@ fn create(uid: u32, socket: &Path, scope: Scope) -> Result<String, Refusal> {
     Ok(ApiToken { id: created.remove(0).id, secret }.to_text())
 }
 
-fn revoke(uid: u32, socket: &Path, token: &str) -> Result<usize, Refusal> {
+pub(crate) fn revoke(uid: u32, socket: &Path, token: &str) -> Result<usize, Refusal> {
     let id = Some(ApiToken::parse(token).unwrap().id);
     let request = TokenRequest::RevokeTokens(RevokeTokensRequest { id, uid: None });
     ask(uid, socket, &request).map(|revoked| revoked.len())
@@ -59,7 +59,7 @@ fn with_token(api: &Path, token: &str, request: &Request<'_>) -> Response {
     Request { headers: &headers, ..*request }.response(64_009, api)
 }
 
-fn get(api: &Path, token: &str, target: &str) -> Response {
+pub(crate) fn get(api: &Path, token: &str, target: &str) -> Response {
     with_token(api, token, &Request::get(target))
 }
 

@@ -43,6 +43,7 @@ mod rollup_tables;
 mod rollups;
 mod sample_table;
 mod schema;
+mod several_collectors;
 mod sinks;
 mod sql_administration;
 mod sql_energy;
@@ -84,6 +85,7 @@ fn main() -> std::process::ExitCode {
         rollups::TESTS,
         sample_table::TESTS,
         schema::TESTS,
+        several_collectors::TESTS,
         sinks::TESTS,
         sql_administration::TESTS,
         sql_energy::TESTS,

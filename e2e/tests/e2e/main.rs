@@ -18,6 +18,7 @@ mod capacity;
 mod compare;
 mod control;
 mod counters;
+mod database_failover;
 mod delivery;
 mod documents;
 mod ebpf;
@@ -49,6 +50,7 @@ mod sampling;
 mod security;
 mod service_manager;
 mod service_user;
+mod shared_requests;
 mod site;
 mod site_accessibility;
 mod site_health;
@@ -72,6 +74,7 @@ fn main() -> std::process::ExitCode {
         compare::TESTS,
         control::TESTS,
         counters::TESTS,
+        database_failover::TESTS,
         delivery::TESTS,
         documents::TESTS,
         ebpf::TESTS,
@@ -103,6 +106,7 @@ fn main() -> std::process::ExitCode {
         security::TESTS,
         service_manager::TESTS,
         service_user::TESTS,
+        shared_requests::TESTS,
         site::TESTS,
         site_accessibility::TESTS,
         site_health::TESTS,

@@ -32,6 +32,8 @@ pub(crate) struct Agent {
     /// The undelivered sessions of earlier runs.
     pub(crate) earlier: Vec<DeliverySession>,
     pub(crate) disk: Option<Disk>,
+    /// True if it can send all acknowledged frames again.
+    pub(crate) keeps_all: bool,
     pub(crate) outbox_bytes: usize,
     /// The number of its collector.
     pub(crate) collector: usize,
@@ -100,6 +102,10 @@ impl Agent {
         let own = shape(&mut next_id, None, 1);
         let session = SessionId(session);
         let mut delivery = DeliverySession::new(session, descriptor(), outbox_bytes, now_ns);
+        // Some agents keep nothing, some a few frames, and some all of them.
+        let kept_bytes = [0, 300, usize::MAX][(session.0 % 3) as usize];
+        delivery.keep_acknowledged(kept_bytes);
+        let keeps_all = kept_bytes == usize::MAX && disk.is_none();
         let mut earlier = Vec::new();
         if let Some(disk) = &mut disk {
             delivery.use_spool();
@@ -111,6 +117,7 @@ impl Agent {
             earlier,
             disk,
             outbox_bytes,
+            keeps_all,
             collector: 0,
             peer: peer(connection),
             samples: 0,

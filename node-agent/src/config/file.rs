@@ -8,7 +8,7 @@ use polymeter_service::document::{Faults, Reporter, Section, read_text};
 use super::key_settings;
 use super::model::{AgentConfig, EXAMPLE, Limits};
 use super::rules::{cgroup_rule, layer, patterns, rule};
-use super::values::{absolute, bytes, endpoint, order, path_or_off, period_or_off, visibility};
+use super::values::{absolute, bytes, bytes_or_off, endpoint, order, path_or_off, period_or_off, visibility};
 
 /// The most processes of one job that may have series of their own at a time: each has five.
 const BUSIEST_PROCESSES_MAX: u64 = 64;
@@ -77,6 +77,9 @@ impl AgentConfig {
         }
         if let Some(bytes) = root.parse("outbox_bytes", reporter, bytes) {
             self.outbox_bytes = bytes;
+        }
+        if let Some(bytes) = root.parse("keep_acknowledged", reporter, bytes_or_off) {
+            self.keep_acknowledged_bytes = bytes;
         }
         if let Some(spool) = root.parse("spool", reporter, absolute) {
             self.spool = Some(spool);

@@ -41,6 +41,8 @@ pub struct AgentConfig {
     pub flush_interval: Period,
     /// The memory for frames that wait for an acknowledgement, in bytes.
     pub outbox_bytes: usize,
+    /// The memory for frames that were acknowledged, in bytes; 0 for none. A database may lack them after a failover.
+    pub keep_acknowledged_bytes: usize,
     /// The directory for frames that exceed the outbox or outlive the agent; none for no spool.
     pub spool: Option<PathBuf>,
     /// The size of the spool, in bytes.
@@ -148,6 +150,7 @@ impl Default for AgentConfig {
             root: PathBuf::from("/"),
             flush_interval: Period::SECOND,
             outbox_bytes: 64 * 1024 * 1024,
+            keep_acknowledged_bytes: 1024 * 1024,
             spool: None,
             spool_bytes: 1024 * 1024 * 1024,
             realtime_priority: Some(10),

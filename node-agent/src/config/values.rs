@@ -72,6 +72,11 @@ pub(super) fn bytes(text: &str) -> Result<usize, String> {
     bytes.filter(|bytes| SIZE_BYTES.contains(bytes)).ok_or_else(invalid)
 }
 
+/// Parses a size, or `off` for 0.
+pub(super) fn bytes_or_off(text: &str) -> Result<usize, String> {
+    if text == "off" { Ok(0) } else { bytes(text).map_err(|error| format!("{error}, or \"off\"")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

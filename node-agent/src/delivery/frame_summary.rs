@@ -122,6 +122,11 @@ impl From<&FrameSummary> for LostSamples {
 }
 
 impl LostSamples {
+    /// True if it counts no samples.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
     fn add(&mut self, key: (Option<JobHandle>, Identifier), samples: u64) {
         let others = || Identifier::try_from(OTHERS).map(|others| (None, others));
         let is_full = self.samples.len() >= SOURCES && !self.samples.contains_key(&key);

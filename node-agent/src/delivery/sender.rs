@@ -65,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
+    /// The memory for acknowledged frames, in bytes.
+    pub(crate) keep_acknowledged_bytes: usize,
     pub(crate) spool: Option<SpoolConfig>,
     /// The queue to control for users' requests that come through the collector.
     pub(crate) remote_requests: RemoteRequestSender,
@@ -105,7 +107,7 @@ impl Sender {
         stats_cache: Arc<StatsCache>,
     ) -> Result<Self, ConnectError> {
         let Settings { collectors, return_after_ns, own_keys, session, descriptor, .. } = settings;
-        let Settings { outbox_bytes, spool, remote_requests, tap, .. } = settings;
+        let Settings { outbox_bytes, keep_acknowledged_bytes, spool, remote_requests, tap, .. } = settings;
         let choice = CollectorChoice::new(collectors, return_after_ns, session.0, clock::monotonic_ns());
         // A configuration names at least one collector.
         let choice = choice.ok_or(ConnectError::Socket(zmq::Error::EINVAL))?;
@@ -115,6 +117,7 @@ impl Sender {
         counters.collector.moved(&choice.current().endpoint);
         counters.collector.changed(false, clock::realtime_us());
         let mut delivery = DeliverySession::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
+        delivery.keep_acknowledged(keep_acknowledged_bytes);
         let spool_manager =
             SpoolManager::open(spool.as_ref(), &mut delivery, outbox_bytes).map_err(ConnectError::Spool)?;
         Ok(Self {

@@ -57,8 +57,8 @@ pub enum LossReason {
     UnknownId,
     /// The store refuses their frame.
     StoreRefused,
-    /// They were acknowledged, but this store does not have them: it was lost or replaced since, or another
-    /// store has them.
+    /// They were acknowledged, but this store does not have them: it was lost or replaced since, it is a standby that took over before it
+    /// had them, or another store has them.
     StoreReplaced,
 }
 
@@ -121,7 +121,7 @@ impl LossReason {
         }
     }
 
-    /// Returns true if the number of the lost samples is unknown.
+    /// Returns true if the number of the lost samples may be unknown.
     pub const fn is_uncounted(self) -> bool {
         matches!(self, Self::SpoolDamaged | Self::StoreReplaced)
     }

@@ -172,6 +172,11 @@ impl Connection for PostgresConnection {
         Ok(())
     }
 
+    fn lock_requests(&mut self) -> Result<(), DatabaseError> {
+        self.change("LOCK TABLE control_request IN SHARE ROW EXCLUSIVE MODE", &[])?;
+        Ok(())
+    }
+
     fn check(&mut self) -> Result<(), StoreError> {
         if self.table.is_some() {
             // The server guarantees the durability of commits.

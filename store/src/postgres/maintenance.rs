@@ -9,44 +9,51 @@ use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{continuous, partitions, reorder, retention, rollup_tables, timescale};
 use crate::backend::{Connection, MaintenanceSession, Task};
 use crate::error::{Context, DatabaseError};
-use crate::metadata_removal;
-use crate::{StoreError, TimescaleMode};
+use crate::{StoreError, TimescaleMode, control_requests, metadata_removal};
 
 /// The tasks for a table with partitions.
-const PARTITIONS: [Task; 7] = [
+const PARTITIONS: [Task; 8] = [
     partitions::CREATE_AHEAD,
     partitions::SUMMARISE,
     rollup_tables::COMPUTE,
     rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
     metadata_removal::REMOVE,
+    control_requests::REMOVE,
     partitions::CLOSE,
 ];
 
 /// The tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
-const DIRECT_COMPRESS: [Task; 7] = [
+const DIRECT_COMPRESS: [Task; 8] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata_removal::REMOVE,
+    control_requests::REMOVE,
     continuous::COMPRESS,
     reorder::REORDER,
     timescale::COMPRESS,
 ];
 
 /// The tasks for a hypertable with continuous aggregates.
-const HYPERTABLE: [Task; 6] = [
+const HYPERTABLE: [Task; 7] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata_removal::REMOVE,
+    control_requests::REMOVE,
     continuous::COMPRESS,
     timescale::COMPRESS,
 ];
 
 /// The tasks for a hypertable without continuous aggregates, which belong to the community license.
-const PLAIN_HYPERTABLE: [Task; 4] =
-    [rollup_tables::COMPUTE, rollup_tables::COMPUTE_LATE, retention::REMOVE, metadata_removal::REMOVE];
+const PLAIN_HYPERTABLE: [Task; 5] = [
+    rollup_tables::COMPUTE,
+    rollup_tables::COMPUTE_LATE,
+    retention::REMOVE,
+    metadata_removal::REMOVE,
+    control_requests::REMOVE,
+];
 
 /// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
 pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {

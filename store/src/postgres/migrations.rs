@@ -9,6 +9,7 @@ use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
 use super::{continuous, rollup_tables, timescale};
 use crate::error::Context;
+use crate::schema::Addition;
 use crate::{SCHEMA_VERSION, StoreError, StoreOrigin, TimescaleMode, limits};
 
 const ACTION: &str = "migrate the schema";
@@ -39,6 +40,11 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
         include_str!("../../schema/postgres/8_roles.sql")
     ),
 ];
+
+/// The additions to the current version. Earlier programs of this version do not know them, and work on beside them: new tables, and
+/// columns that may be NULL. So collectors can be updated one after the other.
+const ADDITIONS: [Addition; 1] =
+    [Addition { table: "control_request", statements: include_str!("../../schema/postgres/8_control.sql") }];
 
 /// The functions and views that manage the partitions of `samples`, in addition to these versions.
 const PARTITIONS: [(i32, &str); 2] = [
@@ -100,16 +106,32 @@ pub(super) async fn migrate(
         }
         transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.context(ACTION)?;
     }
-    if found < SCHEMA_VERSION {
+    let mut is_changed = found < SCHEMA_VERSION;
+    for addition in ADDITIONS {
+        let is_there = "SELECT to_regclass($1) IS NOT NULL";
+        let is_there: bool =
+            transaction.query_one(is_there, &[&addition.table]).await.context(ACTION)?.get(0);
+        if !is_there {
+            transaction.batch_execute(addition.statements).await.context(ACTION)?;
+            is_changed = true;
+        }
+    }
+    if is_changed {
         create_roles(&transaction).await.context("create the roles")?;
     }
     transaction.commit().await.context(ACTION)?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
     let chosen = timescale::choose_table(client, &offer, mode, is_new).await?;
-    // The object id of the table identifies the database: another database, or another table of that name,
-    // has another one.
-    let table = client.query_one("SELECT 'session'::regclass::oid", &[]).await.context(ACTION)?;
-    Ok((chosen, StoreOrigin::new((0, table.get::<_, u32>(0).into()), is_new)))
+    Ok((chosen, origin(client, is_new).await.context(ACTION)?))
+}
+
+/// Returns the identity of the database: the object id of a table, which differs in another database and for another table of that name,
+/// and the timeline of the log. A standby that took over has another timeline, and may lack the last transactions of its primary.
+async fn origin(client: &Client, is_new: bool) -> Result<StoreOrigin, Error> {
+    let select = "SELECT 'session'::regclass::oid, left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+    let row = client.query_one(select, &[]).await?;
+    let timeline = u64::from_str_radix(row.get(1), 16).unwrap_or_default();
+    Ok(StoreOrigin::new((timeline, row.get::<_, u32>(0).into()), is_new))
 }
 
 /// Creates the roles that are missing, and grants their rights on new tables.

@@ -172,6 +172,11 @@ impl Connection for SqliteConnection {
         Ok(())
     }
 
+    fn lock_requests(&mut self) -> Result<(), DatabaseError> {
+        // A transaction locks the whole file.
+        Ok(())
+    }
+
     fn check(&mut self) -> Result<(), StoreError> {
         self.check_files()
     }

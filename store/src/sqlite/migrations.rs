@@ -7,6 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::diagnosis::explain;
 use crate::error::Context;
 use crate::file_problem::FileProblem;
+use crate::schema::Addition;
 use crate::{SCHEMA_VERSION, StoreError};
 
 const ACTION: &str = "migrate the schema";
@@ -35,6 +36,10 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     ),
 ];
 
+/// The additions to the current version, which earlier programs of this version do not know.
+const ADDITIONS: [Addition; 1] =
+    [Addition { table: "control_request", statements: include_str!("../../schema/sqlite/8_control.sql") }];
+
 /// Migrates the schema to the current version, and returns true if there was none.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreError> {
     let transaction = connection
@@ -58,6 +63,12 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, 
     {
         transaction.execute_batch(migration).context(ACTION)?;
         transaction.execute("INSERT INTO schema_version VALUES (?1)", [version]).context(ACTION)?;
+    }
+    for addition in ADDITIONS {
+        let is_there = "SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = ?1";
+        if !transaction.query_row(is_there, [addition.table], |row| row.get(0)).context(ACTION)? {
+            transaction.execute_batch(addition.statements).context(ACTION)?;
+        }
     }
     transaction.commit().context(ACTION)?;
     Ok(found == 0)

@@ -37,6 +37,8 @@ pub struct Store {
     write_mode: WriteMode,
     /// The queue into which ends of jobs are put.
     queue: EndQueue,
+    /// The id of the collector that stores frames.
+    collector_id: Option<String>,
 }
 
 impl Store {
@@ -47,7 +49,7 @@ impl Store {
     pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Self, StoreError> {
         let Opened { connection, origin, write_mode } = url.open(options)?;
         let queue = if options.queues_job_ends { EndQueue::On } else { EndQueue::Off };
-        Ok(Self { connection, origin, write_mode, queue })
+        Ok(Self { connection, origin, write_mode, queue, collector_id: options.collector_id.clone() })
     }
 
     /// Returns the identity of the store.
@@ -113,10 +115,19 @@ impl Store {
         let new_jobs = jobs::assign_keys(connection, frames, self.queue).context("store jobs")?;
         ids::assign(connection, frames, &new_jobs, &last_seen(frames)).context("store series")?;
         connection.make_room(frames).context("create a partition")?;
-        let committed = write(connection, frames, &new_jobs, self.queue)?;
+        let by = CommittedBy { queue: self.queue, collector_id: self.collector_id.as_deref() };
+        let committed = write(connection, frames, &new_jobs, &by)?;
         connection.check_committed()?;
         Ok(committed)
     }
+}
+
+/// The collector that commits frames.
+struct CommittedBy<'a> {
+    /// The queue into which ends of jobs are put.
+    queue: EndQueue,
+    /// The collector's id.
+    collector_id: Option<&'a str>,
 }
 
 /// Returns the time at which the newest of `frames` arrived.
@@ -130,7 +141,7 @@ fn write(
     connection: &mut dyn Connection,
     frames: &[Accepted],
     new_jobs: &HashSet<i64>,
-    queue: EndQueue,
+    by: &CommittedBy<'_>,
 ) -> Result<Committed, StoreError> {
     const ACTION: &str = "store samples";
     let sessions = progress::sessions(frames);
@@ -153,11 +164,11 @@ fn write(
         plan_changes::insert(connection, &new)?;
         events::insert_marks(connection, &new)?;
         job_ends::lock_jobs(connection, &new)?;
-        job_ends::end_jobs(connection, &job_ends::of_frames(&new), queue)?;
+        job_ends::end_jobs(connection, &job_ends::of_frames(&new), by.queue)?;
         facts::store(connection, &new)?;
         facts::store_details(connection, &new)?;
         jobs::store_owners(connection, &new)?;
-        sessions::advance(connection, &progress, &pending, &seen)?;
+        sessions::advance(connection, &progress, &pending, &seen, by.collector_id)?;
         let is_new = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
         let reopened = known.iter().filter(|(id, known)| known.is_ended && is_new(id));
         let mut nodes = sessions::reopen(connection, reopened.map(|(id, _)| *id))?;

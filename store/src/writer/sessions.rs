@@ -37,7 +37,7 @@ const SESSION: [Column; 5] = [
     ("seen", ColumnType::Time),
 ];
 
-const ADVANCE: [Column; 8] = [
+const ADVANCE: [Column; 9] = [
     ("session_id", ColumnType::Text),
     ("seen", ColumnType::Time),
     ("last", ColumnType::Integer),
@@ -46,6 +46,7 @@ const ADVANCE: [Column; 8] = [
     ("newest", ColumnType::Time),
     ("ended", ColumnType::Time),
     ("is_new", ColumnType::Bool),
+    ("collector_id", ColumnType::Text),
 ];
 
 const END: [Column; 4] = [
@@ -131,6 +132,7 @@ pub(super) fn advance(
     progress: &BTreeMap<SessionId, Progress>,
     pending: &HashMap<SessionId, Pending>,
     seen: &Value<'_>,
+    collector_id: Option<&str>,
 ) -> Result<(), DatabaseError> {
     let row = |(id, progress): (&SessionId, &Progress)| {
         [
@@ -142,10 +144,12 @@ pub(super) fn advance(
             progress.newest_us.map(Value::time).unwrap_or(Value::Null),
             progress.ended_us.map(Value::time).unwrap_or(Value::Null),
             progress.is_new.into(),
+            collector_id.into(),
         ]
     };
     connection.execute_batch(
         "UPDATE session SET last_sequence = new.last, last_seen = new.seen, stored = session.stored + new.stored,
+             collector_id = new.collector_id,
              pending = new.pending, last_sample = greatest(session.last_sample, new.newest),
              ended = CASE WHEN NOT new.is_new OR session.end_reason = 'stopped' THEN session.ended ELSE new.ended END,
              end_reason = CASE WHEN NOT new.is_new OR session.end_reason = 'stopped' THEN session.end_reason

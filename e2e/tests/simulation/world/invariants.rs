@@ -69,6 +69,7 @@ impl World {
                 "session {session}: {stored} + {lost} + {removed}"
             );
         }
+        assert!(removed == 0 || !agent.keeps_all, "session {session} has kept its frames");
         assert!(removed == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
         let is_whole = |event| self.store.events.contains_key(event);
         let is_known = self.store.incomplete.contains(&session);

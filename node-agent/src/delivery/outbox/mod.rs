@@ -11,6 +11,7 @@
 //! back when its turn comes. The disk always holds the oldest part of the sequence, without gaps.
 
 mod entry;
+mod kept;
 mod spilling;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
 pub use self::entry::{Acknowledged, Dropped, Outgoing, Restored, Spill};
 use self::entry::{Entry, What};
+use self::kept::KeptFrames;
 use super::frame_summary::{FrameSummary, LostSamples};
 use crate::lanes::EventRecord;
 
@@ -40,11 +42,13 @@ pub struct Outbox {
     under_way_bytes: usize,
     /// The newest sequence number that was ever sent.
     sent_through: u64,
+    /// Frames that were acknowledged.
+    kept: KeptFrames,
 }
 
 impl Outbox {
     /// Creates an empty outbox for at most `limit_bytes` of frames.
-    pub const fn new(session: SessionId, limit_bytes: usize) -> Self {
+    pub fn new(session: SessionId, limit_bytes: usize) -> Self {
         Self {
             session,
             limit_bytes,
@@ -55,6 +59,7 @@ impl Outbox {
             under_way: 0,
             under_way_bytes: 0,
             sent_through: 0,
+            kept: KeptFrames::default(),
         }
     }
 
@@ -81,6 +86,21 @@ impl Outbox {
     /// Returns the number of the oldest frame without an acknowledgement, or of the next frame.
     pub fn oldest(&self) -> u64 {
         self.entries.front().map_or(self.next_sequence, |entry| entry.first)
+    }
+
+    /// Keeps up to `limit_bytes` of acknowledged frames, which a database may lack after a failover.
+    pub const fn keep_acknowledged(&mut self, limit_bytes: usize) {
+        self.kept.set_limit(limit_bytes);
+    }
+
+    /// Returns the number of the oldest frame that may be sent again.
+    pub fn oldest_kept(&self) -> u64 {
+        self.kept.oldest().unwrap_or_else(|| self.oldest())
+    }
+
+    /// Returns the bytes of acknowledged frames.
+    pub const fn kept_bytes(&self) -> usize {
+        self.kept.bytes()
     }
 
     /// True if an entry was sent and is not acknowledged.
@@ -220,34 +240,49 @@ impl Outbox {
             self.bytes -= entry.bytes();
             self.own_bytes -= entry.own_bytes();
             acknowledged.frames += u64::from(matches!(entry.what, What::Frame { .. }));
-            let is_last = self.entries.front().is_none_or(|next| next.segment != entry.segment);
-            acknowledged.segments.extend(entry.segment.filter(|_| is_last));
+            let segment = entry.segment;
+            let is_last = self.entries.front().is_none_or(|next| next.segment != segment);
+            acknowledged.segments.extend(segment.filter(|_| is_last));
+            self.kept.keep(entry);
         }
         acknowledged
     }
 
-    /// Sends everything from `from` once more. For frames that are not there any more a note states that they were
-    /// acknowledged before: by another collector, or before its database was lost.
-    pub fn resend_from(&mut self, from: u64) {
+    /// Sends everything from `from` once more, also frames that were acknowledged, as far as they are kept: the database has lost them.
+    /// For others a note states that they were acknowledged before. Returns the numbers of frames whose tallies must be repeated.
+    pub fn resend_from(&mut self, from: u64) -> Vec<u64> {
         let oldest = self.oldest();
+        let mut lost = Vec::new();
         if from < oldest {
             self.rewind(0);
-            let reason = SkipReason::AlreadyAcknowledged;
-            // Such a note counts no losses, so it may be extended although it was sent; a note on the disk may not.
-            if let Some(Entry {
-                first,
-                segment: None,
-                what: What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. },
-                ..
-            }) = self.entries.front_mut()
-            {
-                *first = from;
-            } else {
-                let what = What::Skipped { losses: LostSamples::default(), reason };
-                self.entries.push_front(Entry { first: from, last: oldest - 1, segment: None, what });
+            let (entries, noted) = self.kept.take_from(from, oldest);
+            lost = noted;
+            for entry in entries.into_iter().rev() {
+                self.push_front(entry);
             }
         }
         self.rewind(self.position(from));
+        lost
+    }
+
+    /// Puts an entry that was acknowledged before all others.
+    fn push_front(&mut self, entry: Entry) {
+        let is_uncounted = |entry: &Entry| match &entry.what {
+            What::Skipped { losses, reason: SkipReason::AlreadyAcknowledged } => {
+                entry.segment.is_none() && losses.is_empty()
+            }
+            What::Skipped { .. } | What::Frame { .. } | What::Spilled => false,
+        };
+        // A note that counts no losses may be extended although it was sent; a note on the disk may not.
+        if let Some(next) = self.entries.front_mut().filter(|next| is_uncounted(next))
+            && is_uncounted(&entry)
+        {
+            next.first = entry.first;
+            return;
+        }
+        self.bytes += entry.bytes();
+        self.own_bytes += entry.own_bytes();
+        self.entries.push_front(entry);
     }
 
     /// Sends everything that is not acknowledged once more: after a silence, or when the collector was restarted.

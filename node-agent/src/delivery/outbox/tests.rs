@@ -137,6 +137,42 @@ fn acknowledged_frames_are_replaced_by_notes() {
 }
 
 #[test]
+fn kept_frames_are_sent_again_after_a_failover() {
+    let mut outbox = Outbox::new(SESSION, 1000);
+    outbox.keep_acknowledged(25);
+    for frame in 1..=5 {
+        push(&mut outbox, frame, u64::from(frame));
+    }
+    send_all(&mut outbox);
+    outbox.acknowledge(4);
+    assert_eq!((outbox.bytes(), outbox.kept_bytes(), outbox.oldest_kept()), (10, 20, 1));
+    // There was room for the bytes of two frames; of others the losses are known.
+    assert_eq!(outbox.resend_from(2), [2]);
+    assert_eq!(send_all(&mut outbox), ["2-2:2:AlreadyAcknowledged", "3", "4", "5"]);
+    assert_eq!((outbox.bytes(), outbox.kept_bytes(), outbox.oldest_kept()), (30, 0, 1));
+    assert_eq!(outbox.acknowledge(5).frames, 3);
+    assert_eq!((outbox.bytes(), outbox.kept_bytes()), (0, 20));
+    // The note and the frames before it are lost once more.
+    outbox.resend_from(1);
+    assert_eq!(send_all(&mut outbox), ["1-3:6:AlreadyAcknowledged", "4", "5"]);
+}
+
+#[test]
+fn frames_that_are_not_kept_any_more_become_a_note_without_a_number() {
+    let mut outbox = Outbox::new(SESSION, 100_000);
+    outbox.keep_acknowledged(1);
+    for _ in 0..1030 {
+        push(&mut outbox, 0, 1);
+    }
+    send_all(&mut outbox);
+    outbox.acknowledge(1029);
+    assert_eq!(outbox.oldest_kept(), 6);
+    outbox.resend_from(1);
+    let expected = ["1-5:0:AlreadyAcknowledged", "6-1029:1024:AlreadyAcknowledged", "0"];
+    assert_eq!(send_all(&mut outbox), expected);
+}
+
+#[test]
 fn an_acknowledgement_of_unsent_frames_is_ignored() {
     let mut outbox = outbox(3, 1000);
     assert_eq!(outbox.acknowledge(u64::MAX).frames, 0);

@@ -125,6 +125,11 @@ impl DeliverySession {
         Self::with(outbox, builder, outbox_bytes, now_ns, SpoolMode::Off)
     }
 
+    /// Keeps up to `limit_bytes` of acknowledged frames, which a database may lack after a failover.
+    pub const fn keep_acknowledged(&mut self, limit_bytes: usize) {
+        self.outbox.keep_acknowledged(limit_bytes);
+    }
+
     /// Returns the next frame or message to be sent; none if there is none, or the window is full.
     pub fn next_send(&self) -> Option<NextSend<'_>> {
         if let Some(message) = self.dictionary.front() {
@@ -155,7 +160,9 @@ impl DeliverySession {
                 self.acknowledged(through, now_ns)
             }
             ToAgent::Resend { session, from } if session == self.session => {
-                self.outbox.resend_from(from.max(1));
+                let lost = self.outbox.resend_from(from.max(1));
+                // Events are not repeated: the store may have them, and would have them twice.
+                self.builder.lost(&lost, Vec::new());
             }
             ToAgent::NeedDictionary { session } if session == self.session => {
                 self.dictionary = ToCollector::dictionaries(self.session, &self.all_entries()).into();
@@ -181,7 +188,8 @@ impl DeliverySession {
         self.refusal_logged = false;
         self.resend_after_ns = RESEND_NS;
         self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
-        let oldest = self.outbox.oldest();
+        // The dictionary must define the jobs of all frames that may be sent again.
+        let oldest = self.outbox.oldest_kept();
         let builder = &mut self.builder;
         self.retiring.retain(|(job, sequence)| {
             let is_safe = *sequence < oldest;

@@ -1,0 +1,310 @@
+//! The execution of requests about whole jobs on all their nodes, also on those of other collectors.
+//!
+//! ```text
+//! user -> ask -> store -> agents of this collector -----> answers -> user
+//!                  |                                        ^
+//!                  +--> other collectors -> their agents -> store
+//! ```
+//!
+//! A request with a lasting effect is stored before it is sent: if this collector ends, another one completes it. Requests about a job
+//! are sent in the order of their numbers, by every collector.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use polymeter_proto::control::{JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest};
+use polymeter_proto::series::{Identifier, SessionId};
+use polymeter_service::clock::Clock;
+use polymeter_store::{AnswerRow, NewControlRequest, StoredJobNode};
+use serde_json::Value;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::agent_requests::AgentRequests;
+use super::gathering::{Gathering, gather};
+use super::pending_requests::{self, is_final, is_lasting, lease_end};
+use super::permission::{may, unknown_job};
+use super::request_store::RequestStore;
+use super::targets::{Target, targets};
+use crate::agents::{AgentDirectory, AgentInfo, JobNode};
+use crate::limits;
+
+/// The requests about jobs.
+#[derive(Debug)]
+pub(super) struct JobRequests {
+    pub(super) directory: AgentDirectory,
+    pub(super) requests: Arc<AgentRequests>,
+    pub(super) store: RequestStore,
+    pub(super) clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// A lock per job for requests that change its sampling. Without it, an agent could receive a late
+    /// request after the next one.
+    turns: HashMap<Identifier, Weak<AsyncMutex<()>>>,
+    /// The jobs with stored requests that agents may not have received, each with the time until which there may be some.
+    pub(super) pending_jobs: HashMap<Identifier, i64>,
+    /// The number of the last request of another collector that was found in the store.
+    pub(super) found: i64,
+    /// The number of the last forwarded request of each job, if that is greater.
+    pub(super) forwarded: HashMap<Identifier, i64>,
+    /// The time since the start at which another collector last ran.
+    pub(super) others_seen: Option<Duration>,
+    /// Requests that could not be stored yet, each with the sessions that have answered.
+    pub(super) unstored: Vec<(NewControlRequest, Vec<AnswerRow>)>,
+}
+
+impl JobRequests {
+    pub(super) fn new(
+        directory: AgentDirectory,
+        requests: Arc<AgentRequests>,
+        store: RequestStore,
+        clock: Clock,
+    ) -> Self {
+        Self { directory, requests, store, clock, state: Mutex::default() }
+    }
+
+    /// Executes a request of user `uid` on all nodes of its job.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        uid: u32,
+        request: RoutedRequest,
+    ) -> Result<JobAnswer, Refusal> {
+        let stored = self.stored_nodes(&request.job).await;
+        let own = self.directory.nodes_of(&request.job);
+        let targets = targets(uid, own, stored, self.store.collector_id());
+        if targets.is_empty() {
+            return Err(unknown_job(uid, &request.job));
+        }
+        if request.remote == Remote::Immediate {
+            return Ok(self.ask_at_once(uid, &request, &targets).await);
+        }
+        let turn = self.turn(&request.job);
+        let _turn = turn.lock().await;
+        Ok(self.ask_in_turn(uid, request, &targets).await)
+    }
+
+    /// Returns the nodes of the job that the store knows, if other collectors serve some.
+    async fn stored_nodes(&self, job: &Identifier) -> Vec<StoredJobNode> {
+        let now = self.clock.now().since_start;
+        let are_others = |seen: Duration| now.saturating_sub(seen) < limits::SESSION_TIMEOUT;
+        if !self.lock().others_seen.is_some_and(are_others) {
+            return Vec::new();
+        }
+        self.store.job_nodes(job.to_string()).await.unwrap_or_else(|| {
+            warn!(%job, "cannot find the nodes of a job at other collectors: the store does not answer");
+            Vec::new()
+        })
+    }
+
+    /// Sends a request without a lasting effect. It is stored only if other collectors must forward it.
+    async fn ask_at_once(&self, uid: u32, request: &RoutedRequest, targets: &[Target]) -> JobAnswer {
+        let at_us = self.clock.now().wall_us;
+        let number = if targets.iter().any(|target| target.other.is_some()) {
+            let new = self.new_request(uid, request, at_us, targets);
+            self.store.take(new).await.map(|taken| taken.number)
+        } else {
+            None
+        };
+        let answers = self.send(uid, at_us, request, targets, number).await;
+        if let Some(number) = number {
+            self.store.remove(number);
+        }
+        answer(request, None, targets, answers)
+    }
+
+    async fn ask_in_turn(
+        self: &Arc<Self>,
+        uid: u32,
+        request: RoutedRequest,
+        targets: &[Target],
+    ) -> JobAnswer {
+        let are_others = targets.iter().any(|target| target.other.is_some());
+        let delay_us = if are_others { limits::SHARED_EFFECT_DELAY_US } else { limits::EFFECT_DELAY_US };
+        let at_us = self.clock.now().wall_us + delay_us;
+        let new = self.new_request(uid, &request, at_us, targets);
+        self.expect(&request.job, new.expires_us.max(at_us.saturating_add(limits::PENDING_US)));
+        // A slow store delays a request only as long as it can take effect in time.
+        let (store, stored) = (self.store.clone(), new.clone());
+        let mut storing = tokio::spawn(async move { store.take(stored).await });
+        let early = timeout(limits::STORE_PATIENCE, &mut storing).await.ok();
+        let is_stored = early.is_some();
+        let taken = early.and_then(Result::ok).flatten();
+        let at_us = taken.map_or(at_us, |taken| taken.at_us);
+        if let Some(taken) = taken.filter(|_| self.store.is_shared()) {
+            self.forward_earlier(&request.job, taken.number).await;
+        }
+        let answers = self.send(uid, at_us, &request, targets, taken.map(|taken| taken.number)).await;
+        let taken = if is_stored { taken } else { storing.await.ok().flatten() };
+        let given = final_answers(targets, &answers);
+        match taken {
+            Some(taken) => {
+                // Recorded before the user reads which nodes have not answered.
+                let until_us = lease_end(&request, at_us, &answers);
+                self.store.answer(taken.number, given, None).await;
+                self.store.settle(taken.number, expiry(&request, at_us, until_us)).await;
+            }
+            None => self.keep_unstored(new, given),
+        }
+        self.catch_up_connected(&request.job, targets);
+        answer(&request, Some(at_us), targets, answers)
+    }
+
+    fn new_request(
+        &self,
+        uid: u32,
+        request: &RoutedRequest,
+        at_us: i64,
+        targets: &[Target],
+    ) -> NewControlRequest {
+        let is_lasting = is_lasting(request.remote);
+        let answers_us = i64::try_from(limits::ANSWERS_TIMEOUT.as_micros()).unwrap_or(i64::MAX);
+        NewControlRequest {
+            request_id: self.store.request_id(),
+            collector_id: self.store.collector_id().to_owned(),
+            job_id: request.job.to_string(),
+            uid,
+            line: request.line.as_str().to_owned(),
+            is_lasting,
+            at_us,
+            expires_us: if is_lasting {
+                pending_requests::first_expiry(request, at_us)
+            } else {
+                at_us.saturating_add(answers_us)
+            },
+            wanted: targets.iter().filter_map(|target| target.other.clone()).collect(),
+        }
+    }
+
+    /// Sends a request to the agents of this collector, and returns their answers and those that other collectors store.
+    async fn send(
+        &self,
+        uid: u32,
+        at_us: i64,
+        request: &RoutedRequest,
+        targets: &[Target],
+        number: Option<i64>,
+    ) -> Vec<Option<Value>> {
+        let own: Vec<JobNode> = targets.iter().filter_map(|target| target.own.clone()).collect();
+        let patience = self.requests.patience(at_us);
+        let replies = self.requests.start(&own, uid, at_us, &request.line);
+        gather(targets, replies, number.map(|number| (number, &self.store)), patience).await
+    }
+
+    /// Returns the lock of a job.
+    pub(super) fn turn(&self, job: &Identifier) -> Arc<AsyncMutex<()>> {
+        let mut state = self.lock();
+        state.turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = state.turns.get(job).and_then(Weak::upgrade).unwrap_or_default();
+        state.turns.insert(job.clone(), Arc::downgrade(&turn));
+        turn
+    }
+
+    /// Records that the store may have requests for agents that connect until a time, in microseconds since the epoch.
+    pub(super) fn expect(&self, job: &Identifier, until_us: i64) {
+        let mut state = self.lock();
+        let until = state.pending_jobs.entry(job.clone()).or_insert(until_us);
+        *until = until_us.max(*until);
+        while state.pending_jobs.len() > limits::PENDING_REQUESTS {
+            let first = state.pending_jobs.iter().min_by_key(|(_, until_us)| **until_us);
+            let Some(first) = first.map(|(job, _)| job.clone()) else { break };
+            state.pending_jobs.remove(&first);
+        }
+    }
+
+    /// Keeps a request in memory until the store answers.
+    fn keep_unstored(&self, new: NewControlRequest, answers: Vec<AnswerRow>) {
+        let effect = "until it can be stored, only agents of this collector have received it";
+        warn!(job = %new.job_id, effect, "cannot store a request");
+        let mut state = self.lock();
+        if state.unstored.len() < limits::UNSTORED_REQUESTS {
+            state.unstored.push((new, answers));
+        }
+    }
+
+    /// Sends pending requests to sessions that have connected.
+    pub(super) fn sessions_connected(self: &Arc<Self>, sessions: Vec<AgentInfo>) {
+        for agent in sessions {
+            for (job, owner_uid) in agent.jobs {
+                let (node, session, peer) = (agent.node.clone(), agent.session, agent.peer.clone());
+                self.catch_up(&job, JobNode { node, session, peer, owner_uid });
+            }
+        }
+    }
+
+    /// Sends a request to the agents that connected while it was in progress.
+    fn catch_up_connected(self: &Arc<Self>, job: &Identifier, asked: &[Target]) {
+        let asked: HashSet<SessionId> =
+            asked.iter().filter_map(|target| Some(target.own.as_ref()?.session)).collect();
+        let is_new = |node: &JobNode| !asked.contains(&node.session);
+        for node in self.directory.nodes_of(job).into_iter().filter(is_new) {
+            self.catch_up(job, node);
+        }
+    }
+
+    /// Sends the stored requests about a job to a session that has not answered them.
+    pub(super) fn catch_up(self: &Arc<Self>, job: &Identifier, node: JobNode) {
+        let now_us = self.clock.now().wall_us;
+        if self.lock().pending_jobs.get(job).is_none_or(|until_us| *until_us <= now_us) {
+            return;
+        }
+        let (requests, job) = (Arc::clone(self), job.clone());
+        tokio::spawn(async move {
+            let turn = requests.turn(&job);
+            let _turn = turn.lock().await;
+            let unanswered = requests.store.unanswered(job.to_string(), node.session).await;
+            for stored in unanswered.unwrap_or_default() {
+                let Ok(request) = RoutedRequest::parse(stored.line.as_bytes()) else { continue };
+                if !may(stored.uid, &node) {
+                    continue;
+                }
+                let nodes = std::slice::from_ref(&node);
+                let answers = requests.requests.send(nodes, stored.uid, stored.at_us, &request.line).await;
+                let Some(answer) = answers.into_iter().flatten().find(is_final) else {
+                    // The agent has disconnected again. It receives the request when it reconnects.
+                    return;
+                };
+                let until_us = pending_requests::granted_until(&answer);
+                let answer = answer_row(&node, None, true);
+                requests.store.answer(stored.number, vec![answer], until_us).await;
+            }
+        });
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent at every point where a panic could occur.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the row of a node's answer.
+pub(super) fn answer_row(node: &JobNode, answer: Option<String>, is_final: bool) -> AnswerRow {
+    AnswerRow { session: node.session, node: node.node.to_string(), answer, is_final }
+}
+
+/// Returns the rows of the final answers of this collector's agents. Their texts are not needed in the store. An agent that answered
+/// through another collector meanwhile has the same session.
+fn final_answers(targets: &[Target], answers: &[Option<Value>]) -> Vec<AnswerRow> {
+    let row = |(target, answer): (&Target, &Option<Value>)| {
+        let is_given = answer.as_ref().is_some_and(is_final);
+        target.own.as_ref().filter(|_| is_given).map(|own| answer_row(own, None, true))
+    };
+    targets.iter().zip(answers).filter_map(row).collect()
+}
+
+/// Returns the time until which a request stays stored, once all answers that came in time are known; none if that does not change.
+fn expiry(request: &RoutedRequest, at_us: i64, until_us: Option<i64>) -> Option<i64> {
+    let least_us = at_us.saturating_add(limits::FORWARD_US);
+    (request.remote == Remote::GrantsLeases)
+        .then(|| until_us.map_or(least_us, |until_us| until_us.max(least_us)))
+}
+
+fn answer(request: &RoutedRequest, at_us: Option<i64>, targets: &[Target], answers: Gathering) -> JobAnswer {
+    let nodes = targets.iter().zip(answers);
+    let nodes = nodes.map(|(target, answer)| NodeAnswer { node: target.node.clone(), answer });
+    JobAnswer { job: request.job.to_string(), at_us, nodes: nodes.collect() }
+}

@@ -1,0 +1,44 @@
+-- An addition to version 8 for PostgreSQL and TimescaleDB: requests of users that collectors share. Mirrors sqlite/8_control.sql.
+-- Collectors of version 8 that do not know these tables work on beside them.
+
+-- The running collectors. `collector_id`: one run of a program. `heard`: the time of the database at which it last wrote this row.
+CREATE TABLE collector (
+    collector_id text PRIMARY KEY,
+    host text NOT NULL,
+    version text NOT NULL,
+    started timestamptz NOT NULL,
+    heard timestamptz NOT NULL
+);
+
+-- The collector that stored the last frame of a session.
+ALTER TABLE session ADD COLUMN collector_id text;
+
+-- Requests to agents. `request_id`: the collector's name of it, so that it is stored once. `collector_id`: the collector that took it.
+-- `is_lasting`: agents that connect until `expires` receive it. `is_replaced`: a later request has the same effect.
+CREATE TABLE control_request (
+    number int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    request_id text NOT NULL UNIQUE,
+    collector_id text NOT NULL,
+    job_id text NOT NULL,
+    uid int8 NOT NULL,
+    line text NOT NULL,
+    is_lasting boolean NOT NULL,
+    is_replaced boolean NOT NULL DEFAULT false,
+    at timestamptz NOT NULL,
+    created timestamptz NOT NULL,
+    expires timestamptz NOT NULL
+);
+CREATE INDEX control_request_by_job ON control_request (job_id);
+CREATE INDEX control_request_by_expiry ON control_request (expires);
+
+-- The sessions that shall answer, and those that have. `collector_id`: the collector that forwards the request to it. `answer`: until the
+-- user has it. `answered`: the time of a final answer; such a session does not receive the request again.
+CREATE TABLE control_answer (
+    number int8 NOT NULL,
+    session_id text NOT NULL,
+    node text NOT NULL,
+    collector_id text,
+    answer text,
+    answered timestamptz,
+    PRIMARY KEY (number, session_id)
+);

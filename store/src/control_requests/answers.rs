@@ -1,0 +1,179 @@
+//! The sessions that shall answer a request, and their answers.
+
+use polymeter_proto::series::SessionId;
+
+use super::ControlTable;
+use crate::StoreError;
+use crate::backend::Connection;
+use crate::error::{Context, DatabaseError};
+use crate::value::{Batch, Column, ColumnType, Row, Value};
+
+/// A session that shall answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnsweringSession {
+    /// The session.
+    pub session: SessionId,
+    /// Its node.
+    pub node: String,
+}
+
+/// The answer of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerRow {
+    /// The session.
+    pub session: SessionId,
+    /// Its node.
+    pub node: String,
+    /// Its text; none if no user waits for it.
+    pub answer: Option<String>,
+    /// True if the session need not receive the request again.
+    pub is_final: bool,
+}
+
+const WANTED: [Column; 4] = [
+    ("number", ColumnType::Integer),
+    ("session_id", ColumnType::Text),
+    ("node", ColumnType::Text),
+    ("collector_id", ColumnType::Text),
+];
+
+const ANSWER: [Column; 5] = [
+    ("number", ColumnType::Integer),
+    ("session_id", ColumnType::Text),
+    ("node", ColumnType::Text),
+    ("answer", ColumnType::Text),
+    ("answered", ColumnType::Time),
+];
+
+/// Inserts the sessions that other collectors shall ask.
+pub(super) fn insert_wanted(
+    connection: &mut dyn Connection,
+    number: i64,
+    wanted: &[AnsweringSession],
+) -> Result<(), DatabaseError> {
+    let batch = rows(number, wanted, &Value::Null);
+    if !batch.is_empty() {
+        connection.execute_batch(
+            "INSERT INTO control_answer (number, session_id, node)
+             SELECT number, session_id, node FROM {new} WHERE true ON CONFLICT DO NOTHING",
+            &batch,
+        )?;
+    }
+    Ok(())
+}
+
+fn rows<'a>(number: i64, sessions: &'a [AnsweringSession], collector_id: &Value<'a>) -> Batch<'a> {
+    let row = |wanted: &'a AnsweringSession| {
+        [number.into(), wanted.session.to_string().into(), wanted.node.as_str().into(), collector_id.clone()]
+    };
+    Batch::new(&WANTED, sessions.iter().map(row))
+}
+
+impl ControlTable {
+    /// Returns those of the `sessions` to which this collector shall forward a request. One without a lasting effect is forwarded to the
+    /// sessions that were wanted, and by one collector only: by the first that claims them.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn claim(
+        &mut self,
+        number: i64,
+        sessions: &[AnsweringSession],
+        collector_id: &str,
+        is_lasting: bool,
+    ) -> Result<Vec<SessionId>, StoreError> {
+        const ACTION: &str = "forward a request";
+        let batch = rows(number, sessions, &collector_id.into());
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let connection = &mut *self.connection;
+        connection.begin().context(ACTION)?;
+        let statement = if is_lasting {
+            "INSERT INTO control_answer (number, session_id, node, collector_id)
+             SELECT number, session_id, node, collector_id FROM {new} WHERE true
+             ON CONFLICT (number, session_id) DO UPDATE SET collector_id = excluded.collector_id
+             WHERE control_answer.answered IS NULL"
+        } else {
+            "UPDATE control_answer SET collector_id = new.collector_id FROM {new}
+             WHERE control_answer.number = new.number AND control_answer.session_id = new.session_id
+                 AND control_answer.collector_id IS NULL"
+        };
+        connection.execute_batch(statement, &batch).context(ACTION)?;
+        let select = "SELECT session_id FROM control_answer
+             WHERE number = $1 AND collector_id = $2 AND answered IS NULL AND answer IS NULL";
+        let claimed = connection.query(select, &[number.into(), collector_id.into()]).context(ACTION)?;
+        connection.commit().context(ACTION)?;
+        Ok(claimed.into_iter().filter_map(|mut row| session_id(&mut row)).collect())
+    }
+
+    /// Stores answers at `now_us`, and keeps the request until `until_us`, the end of the granted leases, if that is later. Answers to a
+    /// request that was removed are dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn answer(
+        &mut self,
+        number: i64,
+        answers: &[AnswerRow],
+        until_us: Option<i64>,
+        now_us: i64,
+    ) -> Result<(), StoreError> {
+        const ACTION: &str = "store answers";
+        let row = |given: &AnswerRow| {
+            [
+                number.into(),
+                given.session.to_string().into(),
+                given.node.clone().into(),
+                given.answer.clone().into(),
+                if given.is_final { Value::Time(now_us) } else { Value::Null },
+            ]
+        };
+        let batch = Batch::new(&ANSWER, answers.iter().map(row));
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let connection = &mut *self.connection;
+        connection.begin().context(ACTION)?;
+        connection
+            .execute_batch(
+                "INSERT INTO control_answer (number, session_id, node, answer, answered)
+                 SELECT number, session_id, node, answer, answered FROM {new}
+                 WHERE EXISTS (SELECT 1 FROM control_request AS request WHERE request.number = new.number)
+                 ON CONFLICT (number, session_id) DO UPDATE SET
+                     answer = coalesce(excluded.answer, control_answer.answer),
+                     answered = coalesce(excluded.answered, control_answer.answered)",
+                &batch,
+            )
+            .context(ACTION)?;
+        if let Some(until_us) = until_us {
+            let update = "UPDATE control_request SET expires = greatest(expires, $2) WHERE number = $1";
+            connection.execute(update, &[number.into(), Value::time(until_us)]).context(ACTION)?;
+        }
+        connection.commit().context(ACTION)
+    }
+
+    /// Returns the answers with a text, and the time until which the request is kept, in microseconds since the epoch.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn answers(&mut self, number: i64) -> Result<Vec<AnswerRow>, StoreError> {
+        let select = "SELECT session_id, node, answer, answered IS NOT NULL FROM control_answer
+             WHERE number = $1 AND answer IS NOT NULL";
+        let rows = self.connection.query(select, &[number.into()]).context("read answers")?;
+        let answer = |mut row: Row| {
+            Some(AnswerRow {
+                session: session_id(&mut row)?,
+                node: row.text(),
+                answer: row.optional_text(),
+                is_final: row.boolean(),
+            })
+        };
+        Ok(rows.into_iter().filter_map(answer).collect())
+    }
+}
+
+/// Takes a session's id out of a row; none if it is not valid.
+pub(super) fn session_id(row: &mut Row) -> Option<SessionId> {
+    u64::from_str_radix(&row.text(), 16).ok().map(SessionId)
+}

@@ -1,0 +1,107 @@
+//! The running collectors of a store, and the nodes of a job with their sessions.
+
+use polymeter_proto::series::SessionId;
+
+use super::ControlTable;
+use super::answers::session_id;
+use crate::error::Context;
+use crate::value::{Row, Value};
+use crate::{StoreError, removal};
+
+/// The time without a heartbeat after which a collector counts as away, in microseconds.
+const AWAY_US: i64 = 10_000_000;
+
+/// The time without a heartbeat after which the row of a collector is removed, in microseconds.
+const FORGOTTEN_US: i64 = 86_400 * 1_000_000;
+
+/// A running collector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectorRow {
+    /// One run of a program.
+    pub collector_id: String,
+    /// The name of its machine.
+    pub host: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// A node on which a job runs, as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredJobNode {
+    /// The name.
+    pub node: String,
+    /// The session that tracks the job.
+    pub session: SessionId,
+    /// The numeric id of the job's owner.
+    pub owner_uid: Option<u32>,
+    /// The collector that stored the last frame of the session.
+    pub collector_id: Option<String>,
+    /// True if that collector runs.
+    pub is_served: bool,
+}
+
+impl ControlTable {
+    /// Records that a collector runs. Returns true if others run, too.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn beat(&mut self, collector: &CollectorRow) -> Result<bool, StoreError> {
+        const ACTION: &str = "record that this collector runs";
+        let connection = &mut *self.connection;
+        // The clocks of collectors may differ.
+        let now_us = removal::now_us(connection)?;
+        connection.begin().context(ACTION)?;
+        let upsert =
+            "INSERT INTO collector (collector_id, host, version, started, heard) VALUES ($1, $2, $3, $4, $4)
+             ON CONFLICT (collector_id) DO UPDATE SET heard = excluded.heard";
+        let id = || Value::from(collector.collector_id.as_str());
+        let parameters =
+            [id(), collector.host.as_str().into(), collector.version.as_str().into(), Value::Time(now_us)];
+        connection.execute(upsert, &parameters).context(ACTION)?;
+        let forgotten = [Value::Time(now_us - FORGOTTEN_US)];
+        connection.execute("DELETE FROM collector WHERE heard < $1", &forgotten).context(ACTION)?;
+        let others = "SELECT count(*) FROM collector WHERE collector_id <> $1 AND heard >= $2";
+        let others = connection.query(others, &[id(), Value::Time(now_us - AWAY_US)]).context(ACTION)?;
+        connection.commit().context(ACTION)?;
+        Ok(others.into_iter().next().is_some_and(|mut row| row.integer() > 0))
+    }
+
+    /// Records that a collector ends.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn leave(&mut self, collector_id: &str) -> Result<(), StoreError> {
+        const ACTION: &str = "record that this collector ends";
+        self.connection.begin().context(ACTION)?;
+        let delete = "DELETE FROM collector WHERE collector_id = $1";
+        self.connection.execute(delete, &[collector_id.into()]).context(ACTION)?;
+        self.connection.commit().context(ACTION)
+    }
+
+    /// Returns the nodes on which a job runs, with the sessions that have not ended.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn job_nodes(&mut self, job_id: &str) -> Result<Vec<StoredJobNode>, StoreError> {
+        let connection = &mut *self.connection;
+        let now_us = removal::now_us(connection)?;
+        let select = "SELECT job_node.node, session.session_id, job.owner_uid, session.collector_id,
+                 EXISTS (SELECT 1 FROM collector WHERE collector.collector_id = session.collector_id AND heard >= $2)
+             FROM job JOIN job_node ON job_node.job_key = job.job_key
+             JOIN session ON session.session_id = job_node.session_id
+             WHERE job.job_id = $1 AND job.ended IS NULL AND job_node.ended IS NULL AND session.ended IS NULL
+             ORDER BY job_node.node";
+        let rows = connection.query(select, &[job_id.into(), Value::Time(now_us - AWAY_US)]);
+        Ok(rows.context("read the nodes of a job")?.into_iter().filter_map(job_node).collect())
+    }
+}
+
+fn job_node(mut row: Row) -> Option<StoredJobNode> {
+    Some(StoredJobNode {
+        node: row.text(),
+        session: session_id(&mut row)?,
+        owner_uid: row.optional_integer().and_then(|uid| u32::try_from(uid).ok()),
+        collector_id: row.optional_text(),
+        is_served: row.boolean(),
+    })
+}
