@@ -70,6 +70,7 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         log_level: _,
         log_format: _,
         sinks,
+        remote_write,
         job_end,
         api,
     } = wanted;
@@ -90,6 +91,7 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         ("authorised_agents", keys.is_some() && agents(wanted) != agents(running)),
         ("bind_node_to_key", *bind_node_to_key != running.bind_node_to_key),
         ("sinks", *sinks != running.sinks),
+        ("[remote_write]", *remote_write != running.remote_write),
         ("[job_end]", *job_end != running.job_end),
         ("[api]", *api != running.api),
         ("metrics_listen", *metrics_listen != running.metrics_listen),
