@@ -22,7 +22,7 @@ pub fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, String> {
 
 /// Formats a number of bytes in the largest unit of which it is a multiple.
 fn format(bytes: u64) -> String {
-    let unit = UNITS.iter().find(|(_, shift)| bytes > 0 && bytes % (1 << shift) == 0);
+    let unit = UNITS.iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
     unit.map_or_else(|| format!("{bytes}"), |(name, shift)| format!("{}{name}", bytes >> shift))
 }
 

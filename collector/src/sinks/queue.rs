@@ -171,7 +171,7 @@ impl SinkWork {
         let mut ticked = self.clock.now().since_start;
         loop {
             let message = match self.sink.tick_interval() {
-                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => messages.recv().map_err(|_disconnected| RecvTimeoutError::Disconnected),
                 Some(interval) => {
                     let now = self.clock.now().since_start;
                     let passed = now.saturating_sub(ticked);

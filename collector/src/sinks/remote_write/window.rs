@@ -18,7 +18,6 @@ pub(super) fn is_below_millisecond(times_us: &[i64]) -> Option<bool> {
 /// The bits of a value that is sent: divided, and the same for all values that are not numbers.
 pub(super) fn bits_of(value: f64, divisor: f64) -> u64 {
     // A division by 1 changes nothing, but takes time.
-    #[expect(clippy::float_cmp, reason = "the divisor is a constant")]
     let value = if divisor == 1.0 { value } else { value / divisor };
     if value.is_nan() { NOT_A_NUMBER } else { value.to_bits() }
 }
