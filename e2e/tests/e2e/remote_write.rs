@@ -1,5 +1,5 @@
-//! remote_write to a real Prometheus and a real VictoriaMetrics: receiver and collector are killed, and afterwards
-//! the receiver has exactly the samples of the store.
+//! remote_write to a real Prometheus: receiver and collector are killed, and afterwards the receiver has exactly the
+//! samples of the store.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,7 @@ use polymeter_e2e::{Need, TestEnvironment, pause, require, stored, wait_until, w
 use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
 
-tests![
-    prometheus_has_the_samples_of_the_store_after_kills,
-    victoria_metrics_has_the_samples_of_the_store_after_kills,
-];
+tests![prometheus_has_the_samples_of_the_store_after_kills,];
 
 const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Receivers];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "10ms"), ("cpu.usage", "10ms"), ("pids.*", "50ms")];
@@ -29,10 +26,6 @@ type Stored = BTreeMap<Labels, BTreeMap<i64, Vec<f64>>>;
 
 fn prometheus_has_the_samples_of_the_store_after_kills() {
     receiver_has_the_samples_of_the_store_after_kills(ReceiverKind::Prometheus);
-}
-
-fn victoria_metrics_has_the_samples_of_the_store_after_kills() {
-    receiver_has_the_samples_of_the_store_after_kills(ReceiverKind::VictoriaMetrics);
 }
 
 fn receiver_has_the_samples_of_the_store_after_kills(kind: ReceiverKind) {

@@ -375,7 +375,8 @@ fn periods_below_a_millisecond_become_windows() {
 
 #[test]
 fn only_selected_series_are_sent_with_the_configured_labels() {
-    let selections: [(fn(&mut RemoteWriteConfig), bool); 4] = [
+    type Select = fn(&mut RemoteWriteConfig);
+    let selections: [(Select, bool); 4] = [
         (|config| config.metrics = vec!["memory.*".parse().unwrap()], false),
         (|config| config.jobs = vec!["4?".parse().unwrap()], true),
         (|config| config.jobs = Vec::new(), false),

@@ -130,7 +130,7 @@ impl Receiver {
                 drop(contents);
                 // Until the client gives up.
                 let mut byte = [0];
-                (&mut stream).read(&mut byte).ok();
+                (&mut stream).read_exact(&mut byte).ok();
                 return false;
             }
         };
