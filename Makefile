@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 chr
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -83,6 +83,19 @@ $(OAR_SCRIPT):
 	@mkdir -p $(TARGET)/oar
 	cd $(TARGET)/oar && { apt-get -qq download oar-server || { $(SUDO) apt-get -qq update && apt-get -qq download oar-server; }; }
 	cd $(TARGET)/oar && dpkg-deb -x oar-server_*.deb .
+
+# Prometheus and VictoriaMetrics are extracted from Debian's packages; they are not installed.
+RECEIVERS := $(TARGET)/receivers/usr/bin
+test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with a real receiver of remote_write, Prometheus (root)
+	$(CARGO) build --workspace --locked
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,receivers" POLYMETER_RECEIVERS=$(abspath $(RECEIVERS)) \
+	    $(CARGO) test --locked --workspace --test e2e -- remote_write::
+
+$(RECEIVERS)/prometheus:
+	@mkdir -p $(TARGET)/receivers
+	cd $(TARGET)/receivers && { apt-get -qq download prometheus victoria-metrics || \
+	    { $(SUDO) apt-get -qq update && apt-get -qq download prometheus victoria-metrics; }; }
+	cd $(TARGET)/receivers && dpkg-deb -x victoria-metrics_*.deb . && dpkg-deb -x prometheus_*.deb .
 
 test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
 	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib --test ebpf
@@ -160,6 +173,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/wire
 	$(TARGET)/debug/curve --quick
 	$(TARGET)/debug/ingest --quick
+	$(TARGET)/debug/remote_write --quick
 	$(TARGET)/debug/live --quick
 	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(TARGET)/debug/world --quick --measure

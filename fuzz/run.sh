@@ -17,7 +17,7 @@ cd "$(dirname "$0")"
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message reading sources spool)
+[ ${#targets[@]} -gt 0 ] || targets=(advice configuration connections control frame ingest kernel_text message reading remote_write sources spool)
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build

@@ -59,10 +59,11 @@ unknown_keys() { # PROGRAM TABLE: prints the keys of the table, or of the file i
 }
 unknown_keys polymeter-agent "" | grep -vx limits >"$work/agent.keys"
 unknown_keys polymeter-agent limits | sed 's/^/limits./' >>"$work/agent.keys"
-unknown_keys polymeter-collector "" | grep -vx -e api -e clock -e job_end -e retention >"$work/collector.keys"
+unknown_keys polymeter-collector "" | grep -vx -e api -e clock -e job_end -e remote_write -e retention >"$work/collector.keys"
 unknown_keys polymeter-collector api | sed 's/^/api./' >>"$work/collector.keys"
 unknown_keys polymeter-collector clock | sed 's/^/clock./' >>"$work/collector.keys"
 unknown_keys polymeter-collector job_end | sed 's/^/job_end./' >>"$work/collector.keys"
+unknown_keys polymeter-collector remote_write | sed 's/^/remote_write./' >>"$work/collector.keys"
 unknown_keys polymeter-collector retention | sed 's/^/retention./' >>"$work/collector.keys"
 for daemon in agent collector; do
     [ -s "$work/$daemon.keys" ] || failed "polymeter-$daemon does not list its keys"

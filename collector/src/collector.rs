@@ -78,7 +78,8 @@ impl Collector {
             config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let live = config.api.is_some().then(LiveValues::default);
-        let (sinks, sink_threads) = sinks::start(&config.sinks, live.clone(), &metrics, clock)
+        let remote_write = config.remote_write.clone().map(|settings| (settings, config.store.clone()));
+        let (sinks, sink_threads) = sinks::start(&config.sinks, live.clone(), remote_write, &metrics, clock)
             .map_err(CollectorStartError::Thread)?;
         let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());

@@ -280,6 +280,9 @@ pub const STORE_ANSWERS: Duration = Duration::from_secs(30);
 /// Further ones are dropped.
 pub const SINK_BATCHES: usize = 64;
 
+/// The maximum number of transactions that wait for remote_write, which reads from the store first after a restart.
+pub const REMOTE_WRITE_BATCHES: usize = 2048;
+
 /// The maximum number of rows that wait for one sink, about 32 MB. A single transaction may exceed it.
 pub const SINK_ROWS: u64 = 2_000_000;
 

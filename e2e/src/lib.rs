@@ -32,6 +32,7 @@ mod needs;
 pub mod network;
 pub mod oar;
 pub mod random;
+pub mod receivers;
 pub mod reference;
 pub mod schemathesis;
 #[path = "../../collector/tests/collector/support/server.rs"]

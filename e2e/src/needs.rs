@@ -4,7 +4,7 @@ use std::path::Path;
 
 use polymeter_test_harness::{is_required, skip};
 
-use crate::{browser, cgroup, data_frames, disk, munge, network, oar, schemathesis, slurm};
+use crate::{browser, cgroup, data_frames, disk, munge, network, oar, receivers, schemathesis, slurm};
 
 /// A feature of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub enum Need {
     Network,
     Munge,
     Chromium,
+    Receivers,
     Schemathesis,
     Oar,
     Slurm,
@@ -39,6 +40,7 @@ impl Need {
             Self::Network => "network",
             Self::Munge => "munge",
             Self::Chromium => "chromium",
+            Self::Receivers => "receivers",
             Self::Schemathesis => "schemathesis",
             Self::Oar => "oar",
             Self::Slurm => "slurm",
@@ -58,6 +60,7 @@ impl Need {
             Self::Network => network::Network::create().err(),
             Self::Munge => munge::missing(),
             Self::Chromium => browser::missing(),
+            Self::Receivers => receivers::missing(),
             Self::Schemathesis => schemathesis::missing(),
             Self::DataFrames => data_frames::missing(),
             Self::Oar => oar::missing(),

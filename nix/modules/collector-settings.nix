@@ -12,6 +12,7 @@ let
     pathOrOff
     period
     reach
+    size
     ;
 in
 logging
@@ -59,6 +60,38 @@ logging
     "10s" = optional keep "90d" "The time for which summaries of 10 s are kept.";
     "1min" = optional keep "1y" "The time for which summaries of a minute are kept.";
     "1h" = optional keep "forever" "The time for which summaries of an hour are kept.";
+  };
+  remote_write = {
+    url = optional (types.strMatching "https?://.+") "http://localhost:9090/api/v1/write" "The receiver of samples by remote_write; without it nothing is sent.";
+    ca_file = optional absolutePath "/etc/polymeter/ca.pem" "The root certificates for https.";
+    protocol = optional (types.enum [
+      "auto"
+      "1.0"
+      "2.0"
+    ]) "auto" "The version of the protocol.";
+    metrics = optional (types.listOf types.str) [ "*" ] "Globs of the metrics that are sent.";
+    jobs = optional (types.listOf types.str) [ "*" ] "Globs of the ids of jobs whose series are sent.";
+    nodes = optional (types.listOf types.str) [ "*" ] "Globs of the nodes whose series are sent.";
+    labels = optional (types.listOf types.str) [ "site=here" ] "Labels that each series gets.";
+    username = optional types.str "polymeter" "The name for basic authentication.";
+    password_file =
+      optional absolutePath "/etc/polymeter/remote-write.password"
+        "The file with the password; a path outside of the Nix store.";
+    bearer_token_file =
+      optional absolutePath "/etc/polymeter/remote-write.token"
+        "The file with a bearer token; a path outside of the Nix store.";
+    headers = optional (types.listOf types.str) [ "X-Scope-OrgID: hpc" ] "Further headers.";
+    headers_file =
+      optional absolutePath "/etc/polymeter/remote-write.headers"
+        "The file with headers that are secrets; a path outside of the Nix store.";
+    spool =
+      optional absolutePath "/var/lib/polymeter/remote-write"
+        "The directory of samples that were not sent.";
+    spool_bytes = optional size "8GiB" "The size of the spool; the oldest samples beyond it are dropped.";
+    shards = optional (types.ints.between 1 64) 4 "The number of connections.";
+    batch_samples = optional (types.ints.between 1 50000) 2000 "The most samples of a request.";
+    batch_wait = optional reach "5s" "The longest time for which samples wait for others.";
+    timeout = optional reach "30s" "The timeout of a request.";
   };
   job_end = {
     command = optional (types.listOf types.str) [

@@ -80,6 +80,10 @@ in
           lib.mkDefault "${pkgs.munge}/bin/unmunge"
         );
 
+        services.polymeter-collector.settings.remote_write.spool =
+          lib.mkIf (cfg.settings.remote_write.url != null)
+            (lib.mkDefault "/var/lib/polymeter-collector/remote-write");
+
         networking.firewall.allowedTCPPorts = lib.mkIf cfg.openFirewall (
           port cfg.settings.listen ++ port cfg.settings.control_listen
         );

@@ -111,32 +111,38 @@ impl Selector {
     /// Returns true if the pattern matches `name`. Takes at most pattern length x name length steps, for any
     /// pattern.
     pub fn matches(&self, name: &str) -> bool {
-        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
-        let (mut p, mut n) = (0, 0);
-        // The position after a mismatch: behind the last star, which matches one more character of the name.
-        let mut resume: Option<(usize, usize)> = None;
-        while let Some(&character) = name.get(n) {
-            match pattern.get(p) {
-                Some(b'*') => {
-                    resume = Some((p + 1, n));
-                    p += 1;
-                }
-                Some(&wanted) if wanted == b'?' || wanted == character => {
-                    p += 1;
-                    n += 1;
-                }
-                _ => match resume {
-                    Some((behind_star, swallowed)) => {
-                        resume = Some((behind_star, swallowed + 1));
-                        p = behind_star;
-                        n = swallowed + 1;
-                    }
-                    None => return false,
-                },
-            }
-        }
-        pattern.iter().skip(p).all(|c| *c == b'*')
+        matches_glob(&self.0, name)
     }
+}
+
+/// Returns true if `pattern`, in which `*` stands for any text and `?` for one byte, matches `name`. Takes at most pattern
+/// length x name length steps, for any pattern.
+pub fn matches_glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    // The position after a mismatch: behind the last star, which matches one more character of the name.
+    let mut resume: Option<(usize, usize)> = None;
+    while let Some(&character) = name.get(n) {
+        match pattern.get(p) {
+            Some(b'*') => {
+                resume = Some((p + 1, n));
+                p += 1;
+            }
+            Some(&wanted) if wanted == b'?' || wanted == character => {
+                p += 1;
+                n += 1;
+            }
+            _ => match resume {
+                Some((behind_star, swallowed)) => {
+                    resume = Some((behind_star, swallowed + 1));
+                    p = behind_star;
+                    n = swallowed + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.iter().skip(p).all(|c| *c == b'*')
 }
 
 impl FromStr for Selector {

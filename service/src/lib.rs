@@ -4,6 +4,7 @@
 //! The invariant: nothing here depends on an agent, a collector or a store.
 
 pub mod api_token;
+pub mod byte_size;
 pub mod cgroup_mounts;
 pub mod check;
 pub mod clock;

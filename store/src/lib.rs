@@ -53,6 +53,7 @@ pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
 pub use crate::labels::labels_json;
 pub use crate::maintenance::Maintenance;
 pub use crate::options::{OpenOptions, StoreOrigin, TimescaleMode, WriteMode};
+pub use crate::postgres::verified_tls;
 pub use crate::retention::{Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::SCHEMA_VERSION;
 pub use crate::table_thread::TableThread;

@@ -95,6 +95,7 @@ impl CollectorArguments {
             bind_node_to_key: raw.security.bind_node_to_key.unwrap_or(usual.bind_node_to_key),
             metrics_listen: raw.metrics_listen,
             sinks: raw.sinks,
+            remote_write: raw.remote_write,
             job_end: raw.job_end.and_then(RawJobEnd::resolve),
             api: raw.api.resolve(),
             keys: raw.security.resolve(),

@@ -10,6 +10,7 @@ mod endpoint;
 mod job_end;
 mod model;
 mod raw;
+mod remote_write;
 mod retention;
 mod security;
 

@@ -13,6 +13,7 @@ use crate::job_end::JobEndConfig;
 use crate::keys::CollectorKeyFiles;
 use crate::limits;
 use crate::sinks::SinkUrl;
+use crate::sinks::remote_write::RemoteWriteConfig;
 
 /// The endpoint for agents if none is configured.
 pub const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7717";
@@ -54,6 +55,8 @@ pub struct CollectorConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// The sinks of committed rows.
     pub sinks: Vec<SinkUrl>,
+    /// The receiver of samples by remote_write; none if there is none.
+    pub remote_write: Option<RemoteWriteConfig>,
     /// The command at the end of each job; none if nothing runs.
     pub job_end: Option<JobEndConfig>,
     /// The HTTP API; none if it is not served.
@@ -84,6 +87,7 @@ impl CollectorConfig {
             bind_node_to_key: true,
             metrics_listen: None,
             sinks: Vec::new(),
+            remote_write: None,
             job_end: None,
             api: None,
             collector_id: None,

@@ -15,9 +15,11 @@ use super::clock::{CoarseDuration, RawClock};
 use super::control::RawControl;
 use super::endpoint::Endpoint;
 use super::job_end::RawJobEnd;
+use super::remote_write;
 use super::retention::RawRetention;
 use super::security::RawSecurity;
 use crate::sinks::SinkUrl;
+use crate::sinks::remote_write::RemoteWriteConfig;
 
 /// The maximum number of writers; more connections do not make a server faster.
 const WRITERS_MAX: u64 = 64;
@@ -42,6 +44,7 @@ pub(super) struct RawConfig {
     pub(super) security: RawSecurity,
     pub(super) metrics_listen: Option<SocketAddr>,
     pub(super) sinks: Vec<SinkUrl>,
+    pub(super) remote_write: Option<RemoteWriteConfig>,
     pub(super) job_end: Option<RawJobEnd>,
     pub(super) api: RawApi,
     pub(super) log_level: Option<log::Filter>,
@@ -98,6 +101,7 @@ impl RawConfig {
             control: RawControl::take(&mut root, reporter_ref),
             metrics_listen: root.parse("metrics_listen", reporter_ref, address),
             sinks: sinks(&mut root, reporter_ref),
+            remote_write: remote_write::take(&mut root, reporter_ref),
             job_end: RawJobEnd::take(&mut root, reporter_ref),
             api: RawApi::take(&mut root, reporter_ref),
             log_level: root.parse("log_level", reporter_ref, str::parse),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use polymeter_api::LiveValues;
 use polymeter_service::clock::Clock;
+use polymeter_store::StoreUrl;
 use polymeter_store::accepted::Accepted;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::live::LiveQueue;
 use super::queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::registry::SinkUrl;
+use super::remote_write::{RemoteWrite, RemoteWriteConfig};
 use super::sink::AcceptedRows;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -25,6 +27,8 @@ pub(crate) struct Sinks(Arc<Queues>);
 #[derive(Debug, Default)]
 struct Queues {
     sinks: Vec<SinkQueue>,
+    /// remote_write; none where it is off.
+    remote_write: Option<SinkQueue>,
     /// The live values of the HTTP API; none where it is off.
     live: Option<LiveQueue>,
 }
@@ -32,9 +36,9 @@ struct Queues {
 impl Sinks {
     /// Offers committed frames to all sinks, which share them. Never waits, and copies nothing.
     pub(crate) fn offer(&self, frames: Vec<Accepted>, now: Duration) {
-        let Queues { sinks, live } = &*self.0;
+        let Queues { sinks, remote_write, live } = &*self.0;
         let live = live.as_ref().filter(|live| live.is_watched());
-        if sinks.is_empty() && live.is_none() {
+        if sinks.is_empty() && remote_write.is_none() && live.is_none() {
             return;
         }
         let rows = Arc::new(AcceptedRows::new(frames));
@@ -43,6 +47,10 @@ impl Sinks {
                 sink.offer(&rows, now);
             }
         }
+        // It needs ends and facts of jobs, too.
+        if let Some(sink) = remote_write {
+            sink.offer(&rows, now);
+        }
         if let Some(live) = live {
             live.offer(&rows, now);
         }
@@ -50,9 +58,17 @@ impl Sinks {
 
     /// Reports jobs that ended in the store, since their agents were lost.
     pub(crate) fn report_lost(&self, job_keys: Vec<i64>, now: Duration) {
-        let live = self.0.live.as_ref().filter(|live| live.is_watched() && !job_keys.is_empty());
+        let Queues { remote_write, live, .. } = &*self.0;
+        let live = live.as_ref().filter(|live| live.is_watched());
+        if job_keys.is_empty() || (remote_write.is_none() && live.is_none()) {
+            return;
+        }
+        let rows = Arc::new(AcceptedRows::of_lost_jobs(job_keys));
+        if let Some(sink) = remote_write {
+            sink.offer(&rows, now);
+        }
         if let Some(live) = live {
-            live.offer(&Arc::new(AcceptedRows::of_lost_jobs(job_keys)), now);
+            live.offer(&rows, now);
         }
     }
 
@@ -84,13 +100,18 @@ impl SinkThreads {
 /// The name of live values among the sinks, in their counters.
 const LIVE: &str = "live";
 
-/// Starts the sinks at `urls` and that of the `live` values, and registers their counters.
+/// The name of remote_write among the sinks, in their counters.
+const REMOTE_WRITE: &str = "remote_write";
+
+/// Starts the sinks at `urls`, that of the `live` values, and remote_write with its settings and the store whose rows
+/// it gets, and registers their counters.
 ///
 /// # Errors
 /// Returns an error if a thread cannot be created.
 pub(crate) fn start(
     urls: &[SinkUrl],
     live: Option<LiveValues>,
+    remote_write: Option<(RemoteWriteConfig, StoreUrl)>,
     metrics: &Metrics,
     clock: Clock,
 ) -> io::Result<(Sinks, SinkThreads)> {
@@ -98,7 +119,7 @@ pub(crate) fn start(
     let (accepted, dropped, errors) =
         (BySink::<Counter>::default(), BySink::<Counter>::default(), BySink::<Counter>::default());
     let queued = BySink::<Gauge>::default();
-    if !urls.is_empty() || live.is_some() {
+    if !urls.is_empty() || live.is_some() || remote_write.is_some() {
         metrics.register("sink_accepted_rows", "Rows that the sink has written", accepted.clone());
         metrics.register(
             "sink_dropped_rows",
@@ -125,8 +146,15 @@ pub(crate) fn start(
         sinks.push(queue);
         threads.push(thread);
     }
+    let remote_write = remote_write.map(|(config, store)| {
+        let sink = Box::new(RemoteWrite::new(config, store, metrics, clock));
+        let bounds = QueueBounds { batches: limits::REMOTE_WRITE_BATCHES, ..bounds };
+        queue::start(REMOTE_WRITE, sink, counters(REMOTE_WRITE), bounds, clock)
+    });
+    let (remote_write, thread) = remote_write.transpose()?.unzip();
+    threads.extend(thread);
     let live = live.map(|values| LiveQueue::start(values, counters(LIVE), bounds, clock)).transpose()?;
     let (live, thread) = live.unzip();
     threads.extend(thread);
-    Ok((Sinks(Arc::new(Queues { sinks, live })), SinkThreads(threads)))
+    Ok((Sinks(Arc::new(Queues { sinks, remote_write, live })), SinkThreads(threads)))
 }

@@ -6,6 +6,8 @@
 //!
 //! The live values of the HTTP API are such a sink, too: it gets nothing while no client watches a job.
 //!
+//! remote_write ([`remote_write`]) has a section of its own in the configuration, since it has many settings.
+//!
 //! To add a sink: write a file here that implements `Sink` of `sink.rs`, and add a line to `KINDS` in `registry.rs`.
 
 mod fan_out;
@@ -13,6 +15,7 @@ mod jsonl;
 mod live;
 mod queue;
 mod registry;
+pub mod remote_write;
 mod sink;
 #[cfg(test)]
 mod testing;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -107,7 +107,7 @@ impl SinkThread {
     /// Waits until the queue, whose senders were dropped, is empty, for at most `patience`. A blocked thread
     /// is left until the end of the process.
     pub(super) fn stop(self, patience: Duration) {
-        if self.ended.recv_timeout(patience) != Err(mpsc::RecvTimeoutError::Timeout) {
+        if self.ended.recv_timeout(patience) != Err(RecvTimeoutError::Timeout) {
             if self.thread.join().is_err() {
                 warn!(error = "its thread panicked", sink = %self.name, "cannot write to a sink");
             }
@@ -168,7 +168,26 @@ struct SinkWork {
 
 impl SinkWork {
     fn run(mut self, messages: &Receiver<Message>) {
-        for message in messages {
+        let mut ticked = self.clock.now().since_start;
+        loop {
+            let message = match self.sink.tick_interval() {
+                None => messages.recv().map_err(|_disconnected| RecvTimeoutError::Disconnected),
+                Some(interval) => {
+                    let now = self.clock.now().since_start;
+                    let passed = now.saturating_sub(ticked);
+                    if passed >= interval {
+                        ticked = now;
+                        self.sink.tick();
+                        continue;
+                    }
+                    messages.recv_timeout(interval - passed)
+                }
+            };
+            let message = match message {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             if self.reopen.swap(false, Ordering::AcqRel) {
                 self.sink.reopen();
             }
@@ -319,6 +338,33 @@ mod tests {
         }
         queue.offer(&rows(7), Duration::ZERO);
         assert_eq!(counters.dropped_rows.get(), 7);
+        drop(queue);
+        thread.stop(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_sink_without_rows_does_what_is_due() {
+        struct Ticking(SyncSender<()>);
+        impl Sink for Ticking {
+            fn accept(&mut self, _: &AcceptedRows) -> Result<(), SinkError> {
+                Ok(())
+            }
+
+            fn tick_interval(&self) -> Option<Duration> {
+                Some(Duration::from_millis(1))
+            }
+
+            fn tick(&mut self) {
+                self.0.try_send(()).ok();
+            }
+        }
+        let (sender, ticks) = mpsc::sync_channel(1);
+        let sink = Box::new(Ticking(sender));
+        let (queue, thread) =
+            start("ticking:x", sink, SinkCounters::default(), BOUNDS, Clock::start()).unwrap();
+        for _ in 0..3 {
+            ticks.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
         drop(queue);
         thread.stop(Duration::from_secs(60));
     }

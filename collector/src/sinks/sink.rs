@@ -1,5 +1,7 @@
 //! The interface of a sink.
 
+use std::time::Duration;
+
 use polymeter_store::accepted::{Accepted, SeriesRecord};
 
 /// A best-effort output of committed rows. It runs on its own thread, and may wait.
@@ -12,6 +14,14 @@ pub(crate) trait Sink: Send {
     /// # Errors
     /// Returns an error if not all rows were written.
     fn accept(&mut self, rows: &AcceptedRows) -> Result<(), SinkError>;
+
+    /// Returns the longest time between two calls of [`Self::tick`]; none if it is never called.
+    fn tick_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Does what is due without rows.
+    fn tick(&mut self) {}
 
     /// Reopens the output after log rotation. A sink without a file has nothing to do.
     fn reopen(&mut self) {}

@@ -10,49 +10,81 @@ use polymeter_store::accepted::{Accepted, JobRecord, LedgerLine, SampleBlock, Se
 
 use super::sink::AcceptedRows;
 
+/// A session of the node `n1` with the job 42.
+pub(super) struct TestSession {
+    pub(super) session: Arc<SessionRecord>,
+    pub(super) job: Arc<JobRecord>,
+    line: Arc<LedgerLine>,
+    series: Vec<Arc<SeriesRecord>>,
+    sequence: u64,
+}
+
+impl TestSession {
+    /// Returns a session whose job has the counter `cpu.usage` with a label for each of `devices`.
+    pub(super) fn new(id: u64, devices: &[&str]) -> Self {
+        let session = Arc::new(SessionRecord {
+            id: SessionId(id),
+            descriptor: SessionDescriptor {
+                node: "n1".try_into().unwrap(),
+                agent_version: "1".try_into().unwrap(),
+                started_us: 0,
+            },
+        });
+        let job = Arc::new(JobRecord {
+            session: Arc::clone(&session),
+            handle: JobHandle(1),
+            descriptor: JobDescriptor {
+                job_id: "42".try_into().unwrap(),
+                cluster: None,
+                owner_uid: None,
+                owner: None,
+                started_us: 0,
+            },
+            key: OnceLock::new(),
+        });
+        let metric = Arc::new(MetricDescriptor {
+            name: MetricName::new("cpu.usage").unwrap(),
+            unit: Unit::Count,
+            kind: Kind::Counter,
+            number: Number::Float,
+        });
+        let series = |device: &&str| {
+            Arc::new(SeriesRecord {
+                session: Arc::clone(&session),
+                metric: Arc::clone(&metric),
+                job: Some(Arc::clone(&job)),
+                labels: Labels::new(vec![("device".to_owned(), (*device).to_owned())]).unwrap(),
+                id: OnceLock::new(),
+            })
+        };
+        let series = devices.iter().map(series).collect();
+        let source = "cpu.stat".try_into().unwrap();
+        let line = LedgerLine {
+            session: Arc::clone(&session),
+            job: Some(Arc::clone(&job)),
+            source,
+            id: OnceLock::new(),
+        };
+        Self { session, job, line: Arc::new(line), series, sequence: 0 }
+    }
+
+    /// Returns the next frame, with samples of all series at `times_us`: the values 0, 1, 2, ...
+    pub(super) fn frame(&mut self, times_us: Vec<i64>) -> Accepted {
+        self.sequence += 1;
+        let mut frame = Accepted::empty(Arc::clone(&self.session), self.sequence, 0);
+        let column = (0_u32..).take(times_us.len()).map(|value| f64::from(value).to_bits());
+        frame.samples.push(SampleBlock {
+            line: Arc::clone(&self.line),
+            series: self.series.clone(),
+            values: self.series.iter().flat_map(|_| column.clone()).collect(),
+            times_us,
+        });
+        frame
+    }
+}
+
 /// Returns `count` samples of a job's series, with the values 0, 1, 2, ...
 pub(super) fn rows(count: u32) -> Arc<AcceptedRows> {
-    let session = Arc::new(SessionRecord {
-        id: SessionId(1),
-        descriptor: SessionDescriptor {
-            node: "n1".try_into().unwrap(),
-            agent_version: "1".try_into().unwrap(),
-            started_us: 0,
-        },
-    });
-    let job = Arc::new(JobRecord {
-        session: Arc::clone(&session),
-        handle: JobHandle(1),
-        descriptor: JobDescriptor {
-            job_id: "42".try_into().unwrap(),
-            cluster: None,
-            owner_uid: None,
-            owner: None,
-            started_us: 0,
-        },
-        key: OnceLock::new(),
-    });
-    let metric = Arc::new(MetricDescriptor {
-        name: MetricName::new("cpu.usage").unwrap(),
-        unit: Unit::Count,
-        kind: Kind::Counter,
-        number: Number::Float,
-    });
-    let series = Arc::new(SeriesRecord {
-        session: Arc::clone(&session),
-        metric,
-        job: Some(Arc::clone(&job)),
-        labels: Labels::new(vec![("device".to_owned(), "a=ü".to_owned())]).unwrap(),
-        id: OnceLock::new(),
-    });
-    let source = "cpu.stat".try_into().unwrap();
-    let line = LedgerLine { session: Arc::clone(&session), job: Some(job), source, id: OnceLock::new() };
-    let mut frame = Accepted::empty(session, 1, 0);
-    frame.samples.push(SampleBlock {
-        line: Arc::new(line),
-        series: vec![series],
-        times_us: (0..count.into()).collect(),
-        values: (0..count).map(|value| f64::from(value).to_bits()).collect(),
-    });
+    let frame = TestSession::new(1, &["a=ü"]).frame((0..count.into()).collect());
     Arc::new(AcceptedRows::new(vec![frame]))
 }

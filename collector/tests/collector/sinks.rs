@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::openmetrics::scrape;
 use crate::support::{Kind, TestEnvironment, now_us, wait_until};
+use polymeter_collector::sinks::remote_write::{Protocol, RemoteWriteConfig};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::SeriesScope;
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -18,6 +20,7 @@ polymeter_test_harness::tests![
     sink_gets_the_rows_of_postgres,
     blocked_sink_delays_neither_acknowledgement_nor_stop,
     sink_that_cannot_be_opened_does_not_stop_the_collector,
+    hanging_receiver_delays_neither_acknowledgement_nor_stop,
 ];
 
 /// A row: the node, the job, the metric, the time in microseconds, and the bits of the value.
@@ -142,4 +145,41 @@ fn sink_that_cannot_be_opened_does_not_stop_the_collector() {
     send(&mut agent, now_us(), 5);
     assert_eq!(collector.stop().unwrap().samples, 30);
     assert_eq!(environment.number("SELECT count(*) FROM samples"), 30);
+}
+
+fn hanging_receiver_delays_neither_acknowledgement_nor_stop() {
+    let environment = TestEnvironment::new(Kind::Sqlite);
+    let directory = tempfile::tempdir().unwrap();
+    // It accepts connections, and never reads.
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/write", receiver.local_addr().unwrap());
+    let remote_write = RemoteWriteConfig {
+        protocol: Protocol::V1,
+        spool: directory.path().join("spool"),
+        batch_wait: Duration::from_millis(10),
+        ..RemoteWriteConfig::new(url.parse().unwrap())
+    };
+    let config = CollectorConfig {
+        metrics_listen: Some("127.0.0.1:0".parse().unwrap()),
+        remote_write: Some(remote_write),
+        ..config(&environment, &[])
+    };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let begin_us = now_us();
+    for round in 0..20 {
+        send(&mut agent, begin_us + round * 100_000, 10);
+    }
+    wait_until("the samples wait in the spool", || {
+        let page = scrape(&collector);
+        let count = |name: &str| page.value(name);
+        let dropped = count("sink_dropped_rows_total{sink=\"remote_write\"}");
+        dropped == 0.0
+            && count("remote_write_pending_samples") >= 1_200.0
+            && count("remote_write_spool_bytes") > 1_000.0
+    });
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.samples, totals.given_up), (1_200, 0));
+    assert_eq!(environment.number("SELECT count(*) FROM samples"), 1_200);
+    assert!(directory.path().join("spool/shard-0").is_dir());
 }

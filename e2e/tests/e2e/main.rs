@@ -45,6 +45,7 @@ mod reading;
 mod refresh_intervals;
 mod remote;
 mod remote_steps;
+mod remote_write;
 mod run;
 mod sampling;
 mod security;
@@ -101,6 +102,7 @@ fn main() -> std::process::ExitCode {
         refresh_intervals::TESTS,
         remote::TESTS,
         remote_steps::TESTS,
+        remote_write::TESTS,
         run::TESTS,
         sampling::TESTS,
         security::TESTS,

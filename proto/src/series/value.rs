@@ -41,6 +41,26 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// All units.
+    pub const ALL: [Self; 16] = [
+        Self::Bytes,
+        Self::Nanoseconds,
+        Self::Percent,
+        Self::Pages,
+        Self::Sectors,
+        Self::Cycles,
+        Self::Count,
+        Self::Labelled,
+        Self::Celsius,
+        Self::Joules,
+        Self::Watts,
+        Self::Hertz,
+        Self::Volts,
+        Self::Amperes,
+        Self::RevolutionsPerMinute,
+        Self::BytesPerSecond,
+    ];
+
     /// Returns the unit as it is written in documents and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use tokio_postgres::error::SqlState;
 
 use self::cancellation::cancel_statement;
+pub use self::connect::verified_tls;
 use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::server::event_loop;

@@ -69,8 +69,8 @@ pub(super) struct TlsSettings {
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// Returns the connector for `settings`. Reads the files of certificates, so that a renewed certificate counts at the next
-/// connection.
+/// Returns the connector for `settings`. Reads the files of certificates, so that a renewed certificate counts at the
+/// next connection.
 ///
 /// # Errors
 /// Returns an error if a file cannot be used.
@@ -103,6 +103,17 @@ fn configuration(settings: &TlsSettings) -> Result<ClientConfig, String> {
     }
 }
 
+/// Returns the configuration of a client that verifies its server's certificate and name, with the roots of a file,
+/// or those that the operating system trusts. Reads the files, so that a renewed certificate counts at the next
+/// connection.
+///
+/// # Errors
+/// Returns an error if the certificates cannot be used.
+pub fn verified_tls(roots: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let root = Some(roots.map_or(Root::System, |path| Root::File(path.to_owned())));
+    configuration(&TlsSettings { mode: TlsMode::VerifyFull, root, client: None }).map(Arc::new)
+}
+
 /// Reads the certificates of a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let failed =
@@ -131,7 +142,7 @@ fn root_store(root: &Root) -> Result<RootCertStore, String> {
             let found = rustls_native_certs::load_native_certs();
             let (added, _) = store.add_parsable_certificates(found.certs);
             if added == 0 {
-                return Err("cannot verify the server: the operating system has no root certificates; install ca-certificates, or set sslrootcert=FILE".to_owned());
+                return Err("cannot verify the server: the operating system has no root certificates; install ca-certificates, or name a file of root certificates (sslrootcert, ca_file)".to_owned());
             }
         }
     }
@@ -160,7 +171,11 @@ impl Verifier {
                     Arc::clone(provider),
                 )
                 .build()
-                .map_err(|error| format!("cannot use the root certificates: {error}; check that `sslrootcert` names a file of PEM certificates"))?,
+                .map_err(|error| {
+                    format!(
+                        "cannot use the root certificates: {error}; check that the file has PEM certificates"
+                    )
+                })?,
             ),
         };
         let checks_name = settings.mode == TlsMode::VerifyFull;

@@ -1,0 +1,283 @@
+//! The settings of remote_write.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use hyper::Uri;
+use polymeter_proto::name::{Selector, matches_glob};
+
+/// The directory of the spool if none is configured.
+const SPOOL: &str = "/var/lib/polymeter/remote-write";
+
+/// The maximum number of shards.
+pub(crate) const SHARDS_MAX: usize = 64;
+
+/// The settings of the sink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteWriteConfig {
+    /// The receiver.
+    pub url: ReceiverUrl,
+    /// The version of the protocol.
+    pub protocol: Protocol,
+    /// The metrics that are sent.
+    pub metrics: Vec<Selector>,
+    /// The ids of the jobs whose series are sent. The series of nodes do not depend on it.
+    pub jobs: Vec<Glob>,
+    /// The nodes whose series are sent.
+    pub nodes: Vec<Glob>,
+    /// Labels that each series gets.
+    pub labels: Vec<(String, String)>,
+    /// The directory of the spool.
+    pub spool: PathBuf,
+    /// The maximum size of the spool, in bytes.
+    pub spool_bytes: u64,
+    /// The number of connections; each has a part of the series.
+    pub shards: usize,
+    /// The maximum number of samples in a request.
+    pub batch_samples: u32,
+    /// The longest time for which samples wait for others.
+    pub batch_wait: Duration,
+    /// The timeout of a request.
+    pub timeout: Duration,
+    /// The credentials.
+    pub credentials: Option<Credentials>,
+    /// Further headers that are no secrets.
+    pub headers: Vec<Header>,
+    /// The file of further headers, one in each line.
+    pub headers_file: Option<PathBuf>,
+    /// The file with the root certificates; none for those of the operating system.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl RemoteWriteConfig {
+    /// Returns the usual settings for a receiver.
+    pub fn new(url: ReceiverUrl) -> Self {
+        Self {
+            url,
+            protocol: Protocol::Auto,
+            metrics: all(),
+            jobs: all(),
+            nodes: all(),
+            labels: Vec::new(),
+            spool: SPOOL.into(),
+            spool_bytes: 8 << 30,
+            shards: 4,
+            batch_samples: 2000,
+            batch_wait: Duration::from_secs(5),
+            timeout: Duration::from_secs(30),
+            credentials: None,
+            headers: Vec::new(),
+            headers_file: None,
+            ca_file: None,
+        }
+    }
+}
+
+/// Returns the selection of everything.
+fn all<T: FromStr>() -> Vec<T> {
+    "*".parse().into_iter().collect()
+}
+
+/// The version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// 2.0 if the receiver accepts it, else 1.0.
+    Auto,
+    /// 1.0.
+    V1,
+    /// 2.0.
+    V2,
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "1.0" => Ok(Self::V1),
+            "2.0" => Ok(Self::V2),
+            _ => Err(format!("unknown protocol `{text}`: expected `auto`, `1.0` or `2.0`")),
+        }
+    }
+}
+
+/// A pattern of node names or job ids: `*` stands for any text, and `?` for one byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glob(String);
+
+impl Glob {
+    /// Returns true if it matches all of `text`.
+    pub fn matches(&self, text: &str) -> bool {
+        matches_glob(&self.0, text)
+    }
+}
+
+impl FromStr for Glob {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("a pattern is empty".to_owned()) } else { Ok(Self(text.to_owned())) }
+    }
+}
+
+/// The URL of a receiver.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReceiverUrl(Uri);
+
+impl ReceiverUrl {
+    /// Returns true for `https`.
+    pub fn is_tls(&self) -> bool {
+        self.0.scheme_str() == Some("https")
+    }
+
+    /// Returns the name or the address of the host, without brackets.
+    pub fn host(&self) -> &str {
+        self.0.host().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.0.port_u16().unwrap_or(if self.is_tls() { 443 } else { 80 })
+    }
+
+    /// Returns the header `Host`.
+    pub(super) fn authority(&self) -> &str {
+        self.0.authority().map_or("", |authority| authority.as_str())
+    }
+
+    /// Returns the target of a request: path and query.
+    pub(super) fn target(&self) -> &str {
+        self.0.path_and_query().map_or("/", |target| target.as_str())
+    }
+}
+
+impl FromStr for ReceiverUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri: Option<Uri> = text.parse().ok();
+        let is_complete = |uri: &Uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+        };
+        let Some(uri) = uri.filter(is_complete) else {
+            return Err("invalid URL: expected http://HOST:PORT/PATH or https://HOST:PORT/PATH".to_owned());
+        };
+        // The text is not repeated, since it has a password.
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err("the URL has credentials; use `username` and `password_file`".to_owned());
+        }
+        Ok(Self(uri))
+    }
+}
+
+/// Without the query, which may have a secret.
+impl fmt::Display for ReceiverUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls() { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.0.path())
+    }
+}
+
+impl fmt::Debug for ReceiverUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReceiverUrl({self})")
+    }
+}
+
+/// The credentials of requests. Secrets are read from files for each connection, so that they can be renewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// A user's name and the file with the password.
+    Basic {
+        /// The name.
+        username: String,
+        /// The file.
+        password_file: PathBuf,
+    },
+    /// The file with a bearer token.
+    Bearer {
+        /// The file.
+        token_file: PathBuf,
+    },
+}
+
+/// A header: the name in lower case, and the value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Header(pub(super) String, pub(super) String);
+
+/// The headers that the sink sets.
+const OWN_HEADERS: [&str; 8] = [
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "x-prometheus-remote-write-version",
+];
+
+impl FromStr for Header {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = || "invalid header: expected \"NAME: VALUE\"".to_owned();
+        let (name, value) = text.split_once(':').ok_or_else(invalid)?;
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
+        let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+        if name.is_empty()
+            || !name.bytes().all(is_token)
+            || !value.bytes().all(|c| c == b' ' || c.is_ascii_graphic())
+        {
+            return Err(invalid());
+        }
+        if OWN_HEADERS.contains(&name.as_str()) {
+            return Err(format!(
+                "the header `{name}` is set by the sink; for credentials use `username` and `password_file`, or `bearer_token_file`"
+            ));
+        }
+        Ok(Self(name, value.to_owned()))
+    }
+}
+
+/// Without the value, which may be a secret.
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Header({})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_complete_and_without_credentials() {
+        let url: ReceiverUrl = "https://[::1]:9009/api/v1/push?token=x".parse().unwrap();
+        assert_eq!((url.host(), url.port(), url.is_tls()), ("::1", 9009, true));
+        assert_eq!(url.target(), "/api/v1/push?token=x");
+        assert_eq!(url.to_string(), "https://[::1]:9009/api/v1/push");
+        let url: ReceiverUrl = "http://mimir".parse().unwrap();
+        assert_eq!((url.host(), url.port(), url.target()), ("mimir", 80, "/"));
+        for wrong in ["", "mimir:9009", "ftp://mimir/", "http:///x", "/api"] {
+            assert!(wrong.parse::<ReceiverUrl>().unwrap_err().contains("expected http"), "{wrong}");
+        }
+        let error = "http://user:secret@mimir/".parse::<ReceiverUrl>().unwrap_err();
+        assert!(error.contains("password_file") && !error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn headers_are_valid_and_not_those_of_the_sink() {
+        let header: Header = "X-Scope-OrgID: hpc".parse().unwrap();
+        assert_eq!((header.0.as_str(), header.1.as_str()), ("x-scope-orgid", "hpc"));
+        assert!(!format!("{header:?}").contains("hpc"));
+        for wrong in ["", "X-Scope", "a b: c", "a: b\r\nc: d", ": x"] {
+            assert!(wrong.parse::<Header>().unwrap_err().contains("NAME: VALUE"), "{wrong}");
+        }
+        assert!("Authorization: Bearer x".parse::<Header>().unwrap_err().contains("bearer_token_file"));
+    }
+}

@@ -1,0 +1,144 @@
+//! The metrics of the sink.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Unit;
+
+use crate::metrics::Metrics;
+
+/// The label `reason`.
+type Label = [(&'static str, &'static str); 1];
+
+/// The reason for which samples are not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DropReason {
+    /// The receiver refused them.
+    Refused,
+    /// The spool was full: the oldest ones.
+    SpoolFull,
+    /// The disk refused them, and the memory was full.
+    SpoolUnwritable,
+    /// Their spool file is damaged.
+    SpoolDamaged,
+    /// They are not newer than the last one of their series.
+    OutOfOrder,
+    /// Another sample of their series is in the same millisecond.
+    SameMillisecond,
+    /// There are too many series.
+    SeriesLimit,
+}
+
+impl DropReason {
+    const ALL: [Self; 7] = [
+        Self::Refused,
+        Self::SpoolFull,
+        Self::SpoolUnwritable,
+        Self::SpoolDamaged,
+        Self::OutOfOrder,
+        Self::SameMillisecond,
+        Self::SeriesLimit,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::SpoolFull => "spool_full",
+            Self::SpoolUnwritable => "spool_unwritable",
+            Self::SpoolDamaged => "spool_damaged",
+            Self::OutOfOrder => "out_of_order",
+            Self::SameMillisecond => "same_millisecond",
+            Self::SeriesLimit => "series_limit",
+        }
+    }
+}
+
+/// The metrics.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counters {
+    dropped: Family<Label, Counter>,
+    /// Samples that the receiver accepted.
+    pub(super) sent: Counter,
+    /// Samples that were read from the store after a restart.
+    pub(super) recovered: Counter,
+    /// Requests that the receiver answered with success.
+    pub(super) requests: Counter,
+    /// Requests that were repeated.
+    pub(super) retries: Counter,
+    /// Bytes of bodies that were sent, compressed.
+    pub(super) sent_bytes: Counter,
+    /// Damaged files of the spool.
+    pub(super) damaged_files: Counter,
+    /// Series that are sent.
+    pub(super) series: Gauge,
+    /// Samples in the spool and in memory.
+    pub(super) pending: Gauge,
+    /// The size of the files of the spool.
+    pub(super) spool_bytes: Gauge,
+    /// The size of requests in memory, since the disk refuses them.
+    pub(super) memory_bytes: Gauge,
+    /// The time by which the receiver's newest sample is older than the spool's.
+    pub(super) lag_seconds: Gauge<f64, AtomicU64>,
+}
+
+impl Counters {
+    /// Returns the counters, on the page of the collector's metrics.
+    pub(super) fn register(metrics: &Metrics) -> Self {
+        let counters = Self::default();
+        for reason in DropReason::ALL {
+            drop(counters.dropped.get_or_create(&[("reason", reason.as_str())]));
+        }
+        let register = |name: &str, help: &str, counter: &Counter| {
+            metrics.register(&format!("remote_write_{name}"), help, counter.clone());
+        };
+        metrics.register(
+            "remote_write_dropped_samples",
+            "Samples that are stored and were not sent, by reason",
+            counters.dropped.clone(),
+        );
+        register(
+            "sent_samples",
+            "Samples that the receiver accepted, marks of ends of series included",
+            &counters.sent,
+        );
+        register(
+            "recovered_samples",
+            "Samples that were read from the store after a restart",
+            &counters.recovered,
+        );
+        register("requests", "Requests that the receiver accepted", &counters.requests);
+        register("retries", "Requests that were repeated", &counters.retries);
+        register("damaged_files", "Damaged files of the spool", &counters.damaged_files);
+        let help = "Series that are sent";
+        metrics.register("remote_write_series", help, counters.series.clone());
+        let help = "Samples that wait in the spool or in memory";
+        metrics.register("remote_write_pending_samples", help, counters.pending.clone());
+        let bytes = [
+            ("spool", "Bytes of the files of the spool", &counters.spool_bytes),
+            ("memory", "Bytes of requests in memory, since the disk refuses them", &counters.memory_bytes),
+        ];
+        for (name, help, gauge) in bytes {
+            metrics.register_with_unit(&format!("remote_write_{name}"), help, Unit::Bytes, gauge.clone());
+        }
+        let help = "Bytes of the bodies of requests that the receiver accepted";
+        metrics.register_with_unit("remote_write_sent", help, Unit::Bytes, counters.sent_bytes.clone());
+        let help = "Time by which the newest sample at the receiver is older than the newest one that waits";
+        metrics.register_with_unit("remote_write_lag", help, Unit::Seconds, counters.lag_seconds.clone());
+        counters
+    }
+
+    /// Counts samples that are not sent.
+    pub(super) fn drop_samples(&self, reason: DropReason, samples: u64) {
+        if samples > 0 {
+            self.dropped.get_or_create(&[("reason", reason.as_str())]).inc_by(samples);
+        }
+    }
+
+    /// Returns the number of samples that were not sent for a reason.
+    #[cfg(test)]
+    pub(super) fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped.get_or_create(&[("reason", reason.as_str())]).get()
+    }
+}

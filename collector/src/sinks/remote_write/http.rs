@@ -1,0 +1,295 @@
+//! The connection to the receiver: HTTP/1.1, persistent, with or without TLS.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::config::{Credentials, Header, RemoteWriteConfig};
+
+/// The maximum size of a file with a secret or headers.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// The maximum size of an answer. A connection with a larger one is closed.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// The version of the protocol of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V1,
+    V2,
+}
+
+impl Version {
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::V1 => "application/x-protobuf",
+            Self::V2 => "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+        }
+    }
+
+    const fn header(self) -> &'static str {
+        match self {
+            Self::V1 => "0.1.0",
+            Self::V2 => "2.0.0",
+        }
+    }
+}
+
+/// The answer of a receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// The value of `Retry-After`.
+    pub(super) retry_after: Option<String>,
+    /// The number of samples that a receiver of 2.0 has written.
+    pub(super) written: Option<u64>,
+    /// The text.
+    pub(super) text: String,
+}
+
+/// A connection, which is opened when it is needed, and after an error.
+#[derive(Debug)]
+pub(super) struct Connection {
+    config: Arc<RemoteWriteConfig>,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    sender: SendRequest<Full<Bytes>>,
+    /// The headers with credentials.
+    headers: HeaderMap,
+}
+
+/// A request without an answer: the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoAnswer(String);
+
+impl From<io::Error> for NoAnswer {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<hyper::Error> for NoAnswer {
+    fn from(error: hyper::Error) -> Self {
+        Self(polymeter_service::log::chain(&error))
+    }
+}
+
+impl Connection {
+    pub(super) const fn new(config: Arc<RemoteWriteConfig>) -> Self {
+        Self { config, open: None }
+    }
+
+    /// Sends a compressed body, and returns the answer.
+    ///
+    /// # Errors
+    /// Returns an error if there is no complete answer in time. The receiver may have accepted the request
+    /// nevertheless.
+    pub(super) async fn post(&mut self, version: Version, body: Bytes) -> Result<Answer, NoAnswer> {
+        let timeout = self.config.timeout;
+        // A connection without a complete answer is closed.
+        let answer = tokio::time::timeout(timeout, self.exchange(version, body)).await;
+        answer.unwrap_or_else(|_elapsed| Err(NoAnswer(format!("no answer within {timeout:?}"))))
+    }
+
+    async fn exchange(&mut self, version: Version, body: Bytes) -> Result<Answer, NoAnswer> {
+        let mut open = match self.open.take() {
+            Some(open) if !open.sender.is_closed() => open,
+            _ => connect(&self.config).await?,
+        };
+        open.sender.ready().await?;
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self
+            .config
+            .url
+            .target()
+            .parse()
+            .map_err(|_invalid| NoAnswer("invalid path in `url`".to_owned()))?;
+        let headers = request.headers_mut();
+        headers.clone_from(&open.headers);
+        headers.insert("content-type", HeaderValue::from_static(version.content_type()));
+        headers.insert("x-prometheus-remote-write-version", HeaderValue::from_static(version.header()));
+        let response = open.sender.send_request(request).await?;
+        let header = |name: &str| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let answer = Answer {
+            status: response.status().as_u16(),
+            retry_after: header("retry-after"),
+            written: header("x-prometheus-remote-write-samples-written")
+                .and_then(|value| value.trim().parse().ok()),
+            text: String::new(),
+        };
+        let text = match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
+            Ok(body) => {
+                self.open = Some(open);
+                body.to_bytes()
+            }
+            // The status is known: an incomplete text of a refusal changes nothing. That of a success may be cut by a
+            // proxy.
+            Err(_) if !(200..300).contains(&answer.status) => Bytes::new(),
+            Err(error) => return Err(NoAnswer(format!("incomplete answer: {error}"))),
+        };
+        Ok(Answer { text: String::from_utf8_lossy(&text).trim().to_owned(), ..answer })
+    }
+}
+
+async fn connect(config: &RemoteWriteConfig) -> Result<Open, NoAnswer> {
+    let headers = headers(config)?;
+    let stream = TcpStream::connect((config.url.host(), config.url.port())).await?;
+    stream.set_nodelay(true)?;
+    let sender = if config.url.is_tls() {
+        let tls = polymeter_store::verified_tls(config.ca_file.as_deref()).map_err(NoAnswer)?;
+        let name = ServerName::try_from(config.url.host().to_owned())
+            .map_err(|_invalid| NoAnswer("the host of `url` is no name of a server".to_owned()))?;
+        handshake(TlsConnector::from(tls).connect(name, stream).await?).await?
+    } else {
+        handshake(stream).await?
+    };
+    Ok(Open { sender, headers })
+}
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Full<Bytes>>, NoAnswer> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // It ends with the sender. Its errors are those of requests.
+    drop(tokio::spawn(connection));
+    Ok(sender)
+}
+
+/// Returns the headers of all requests of a connection. Reads the files with secrets.
+fn headers(config: &RemoteWriteConfig) -> Result<HeaderMap, NoAnswer> {
+    let mut headers = HeaderMap::new();
+    let mut add = |name: &str, value: &str, is_secret: bool| {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_invalid| NoAnswer("invalid header".to_owned()))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_invalid| {
+            // Without the value, which may be a secret.
+            NoAnswer(format!("the value of the header `{name}` has invalid characters"))
+        })?;
+        value.set_sensitive(is_secret);
+        headers.insert(name, value);
+        Ok::<_, NoAnswer>(())
+    };
+    add("host", config.url.authority(), false)?;
+    add("content-encoding", "snappy", false)?;
+    add("user-agent", concat!("polymeter-collector/", env!("CARGO_PKG_VERSION")), false)?;
+    for Header(name, value) in &config.headers {
+        add(name, value, false)?;
+    }
+    if let Some(path) = &config.headers_file {
+        for line in
+            secret(path)?.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            let Header(name, value) = line
+                .parse()
+                .map_err(|reason| NoAnswer(format!("cannot use {}: {reason}", path.display())))?;
+            add(&name, &value, true)?;
+        }
+    }
+    match &config.credentials {
+        Some(Credentials::Basic { username, password_file }) => {
+            let password = secret(password_file)?;
+            let pair = STANDARD.encode(format!("{username}:{}", password.trim_end_matches(['\r', '\n'])));
+            add("authorization", &format!("Basic {pair}"), true)?;
+        }
+        Some(Credentials::Bearer { token_file }) => {
+            add("authorization", &format!("Bearer {}", secret(token_file)?.trim()), true)?;
+        }
+        None => {}
+    }
+    Ok(headers)
+}
+
+/// Reads a file with a secret.
+fn secret(path: &Path) -> Result<String, NoAnswer> {
+    let failed = |cause: String| NoAnswer(format!("cannot read {}: {cause}", path.display()));
+    let metadata = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if metadata.permissions().mode() & 0o004 != 0 {
+        return Err(failed(format!("every user can read it; run chmod o= {}", path.display())));
+    }
+    if metadata.len() > SECRET_BYTES_MAX {
+        return Err(failed("it is too large".to_owned()));
+    }
+    fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+}
+
+/// Returns the delay of a `Retry-After`: seconds, or a date; none if it is neither.
+pub(super) fn retry_delay(value: &str, now: Duration) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(value).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(at.saturating_sub(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_seconds_or_a_date() {
+        let now = Duration::from_secs(784_111_770);
+        assert_eq!(retry_delay(" 120 ", now), Some(Duration::from_secs(120)));
+        assert_eq!(retry_delay("Sun, 06 Nov 1994 08:49:37 GMT", now), Some(Duration::from_secs(7)));
+        assert_eq!(retry_delay("Sun, 06 Nov 1994 08:49:20 GMT", now), Some(Duration::ZERO));
+        assert_eq!(retry_delay("soon", now), None);
+    }
+
+    #[test]
+    fn secrets_come_from_private_files_and_are_not_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, more) = (directory.path().join("token"), directory.path().join("headers"));
+        fs::write(&file, "s3cret\n").unwrap();
+        fs::write(&more, "# the tenant\n\nX-Scope-OrgID: t3nant\n").unwrap();
+        let private =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        private(&file, 0o644);
+        private(&more, 0o600);
+        let config = RemoteWriteConfig {
+            credentials: Some(Credentials::Bearer { token_file: file.clone() }),
+            headers: vec!["X-A: b".parse().unwrap()],
+            headers_file: Some(more.clone()),
+            ..RemoteWriteConfig::new("http://h:1/".parse().unwrap())
+        };
+        let error = headers(&config).unwrap_err().to_string();
+        assert!(error.contains("chmod o=") && !error.contains("s3cret"), "{error}");
+        private(&file, 0o640);
+        let found = headers(&config).unwrap();
+        assert_eq!(found["authorization"], "Bearer s3cret");
+        assert_eq!(
+            (&found["x-scope-orgid"], &found["x-a"], &found["host"]),
+            (&"t3nant".parse().unwrap(), &"b".parse().unwrap(), &"h:1".parse().unwrap())
+        );
+        let shown = format!("{found:?}{config:?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("t3nant"), "{shown}");
+        let credentials = Some(Credentials::Basic { username: "u".to_owned(), password_file: file });
+        let found = headers(&RemoteWriteConfig { credentials, ..config.clone() }).unwrap();
+        assert_eq!(found["authorization"], "Basic dTpzM2NyZXQ=");
+        fs::write(&more, "X-Secret t3nant").unwrap();
+        let error = headers(&config).unwrap_err().to_string();
+        assert!(error.contains("NAME: VALUE") && !error.contains("t3nant"), "{error}");
+    }
+}

@@ -1,0 +1,37 @@
+//! A sink of remote_write, the protocol by which Prometheus, VictoriaMetrics, Mimir and Thanos accept samples.
+//!
+//! ```text
+//! rows -> series (selection, labels, windows of 1 ms) -> batches -> spool -> sender -> receiver
+//!                                                                    ^
+//!                         store -> catch_up (after a restart) -------+
+//! ```
+//!
+//! Each series belongs to a shard, which has batches, a spool and a connection of its own, so that its samples stay
+//! in order. Every request passes through the spool: a receiver that fails or hangs, and a restart of the collector,
+//! cost no sample as long as the spool has room. Samples that were committed and did not reach the spool, since the
+//! collector was killed, are read from the store.
+
+mod catch_up;
+mod config;
+mod counters;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod http;
+mod job_facts;
+mod names;
+mod pipeline;
+mod protobuf;
+mod request;
+mod sender;
+mod series;
+mod shards;
+mod sink;
+mod spool;
+pub mod standalone;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub(crate) use self::config::SHARDS_MAX;
+pub use self::config::{Credentials, Glob, Header, Protocol, ReceiverUrl, RemoteWriteConfig};
+pub(super) use self::sink::RemoteWrite;

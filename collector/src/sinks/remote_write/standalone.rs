@@ -1,0 +1,60 @@
+//! The sink without a collector, to measure it.
+
+use std::fmt;
+
+use polymeter_service::clock::Clock;
+use polymeter_store::StoreUrl;
+use polymeter_store::accepted::Accepted;
+
+use super::config::RemoteWriteConfig;
+use super::counters::Counters;
+use super::sink::RemoteWrite;
+use crate::sinks::sink::{AcceptedRows, Sink};
+
+/// A sink that is called directly.
+pub struct Standalone {
+    sink: RemoteWrite,
+    counters: Counters,
+}
+
+impl fmt::Debug for Standalone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standalone").finish_non_exhaustive()
+    }
+}
+
+impl Standalone {
+    /// Returns a sink. Nothing is opened yet.
+    pub fn new(config: RemoteWriteConfig, store: StoreUrl) -> Self {
+        let counters = Counters::default();
+        Self { sink: RemoteWrite::with_counters(config, store, counters.clone(), Clock::start()), counters }
+    }
+
+    /// Passes the frames of a transaction to the sink.
+    ///
+    /// # Errors
+    /// Returns an error if the spool cannot be opened.
+    pub fn accept(&mut self, frames: Vec<Accepted>) -> Result<(), String> {
+        self.sink.accept(&AcceptedRows::new(frames)).map_err(|error| error.to_string())
+    }
+
+    /// Writes batches that have waited long enough, and updates the metrics.
+    pub fn tick(&mut self) {
+        self.sink.tick();
+    }
+
+    /// Returns the number of samples that the receiver has accepted.
+    pub fn sent(&self) -> u64 {
+        self.counters.sent.get()
+    }
+
+    /// Returns the bytes of the bodies that the receiver has accepted.
+    pub fn sent_bytes(&self) -> u64 {
+        self.counters.sent_bytes.get()
+    }
+
+    /// Returns the number of samples that wait.
+    pub fn pending(&self) -> i64 {
+        self.counters.pending.get()
+    }
+}

@@ -1,0 +1,182 @@
+//! A receiver of remote_write for tests: a small HTTP server that answers as the test orders.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::super::request::{Sample, decode_v2, decompress, series};
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// Stores the samples, as a receiver of 1.0 that ignores the content type.
+    V1,
+    /// Stores the samples of 2.0 and reports their number.
+    V2,
+    /// Stores nothing.
+    Status(u16, &'static str),
+    /// Stores the samples, and closes the connection within the answer.
+    Cut,
+    /// Closes the connection without an answer.
+    Close,
+    /// Never answers.
+    Hang,
+}
+
+pub(super) type Name = Vec<(String, String)>;
+
+/// What a receiver has.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// The answers to the next requests.
+    pub(super) replies: VecDeque<Reply>,
+    /// The answer to others.
+    pub(super) usual: Option<Reply>,
+    /// The samples of each series, in the order of their arrival.
+    pub(super) samples: BTreeMap<Name, Vec<Sample>>,
+    /// The heads of all requests, in lower case.
+    pub(super) heads: Vec<String>,
+    pub(super) connections: usize,
+}
+
+/// A running receiver.
+#[derive(Debug, Clone)]
+pub(super) struct Receiver {
+    pub(super) address: SocketAddr,
+    contents: Arc<(Mutex<Contents>, Condvar)>,
+}
+
+impl Receiver {
+    /// Starts a receiver that gives `replies`, and then the usual one.
+    pub(super) fn start(replies: impl IntoIterator<Item = Reply>, usual: Reply) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let contents =
+            Contents { replies: replies.into_iter().collect(), usual: Some(usual), ..Contents::default() };
+        let receiver = Self {
+            address: listener.local_addr().unwrap(),
+            contents: Arc::new((Mutex::new(contents), Condvar::new())),
+        };
+        let serving = receiver.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let serving = serving.clone();
+                std::thread::spawn(move || serving.serve(&stream.unwrap()));
+            }
+        });
+        receiver
+    }
+
+    /// Waits until `is_done`, and returns its result.
+    pub(super) fn wait_for<T>(&self, mut is_done: impl FnMut(&mut Contents) -> Option<T>) -> T {
+        let (contents, changed) = &*self.contents;
+        let mut contents = contents.lock().unwrap();
+        loop {
+            if let Some(done) = is_done(&mut contents) {
+                return done;
+            }
+            contents = changed.wait(contents).unwrap();
+        }
+    }
+
+    fn serve(&self, stream: &TcpStream) {
+        self.contents.0.lock().unwrap().connections += 1;
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                match reader.read_line(&mut head) {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+            }
+            let head = head.to_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            let mut body = vec![0; length.parse().unwrap()];
+            reader.read_exact(&mut body).unwrap();
+            if !self.answer(stream, &head, &body) {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, mut stream: &TcpStream, head: &str, body: &[u8]) -> bool {
+        let is_v2 = head.contains("proto=io.prometheus.write.v2.request");
+        assert!(
+            head.contains("content-encoding: snappy") && head.starts_with("post /write http/1.1"),
+            "{head}"
+        );
+        assert!(head.contains(if is_v2 { "version: 2.0.0" } else { "version: 0.1.0" }), "{head}");
+        let (contents, changed) = &*self.contents;
+        let mut contents = contents.lock().unwrap();
+        contents.heads.push(head.to_owned());
+        let reply = contents.replies.pop_front().or_else(|| contents.usual.clone()).unwrap();
+        let (status, more, text) = match reply {
+            Reply::V1 | Reply::Cut if is_v2 => ("204 No Content".to_owned(), String::new(), String::new()),
+            Reply::V1 | Reply::V2 | Reply::Cut => match store(&mut contents, &parse(is_v2, body)) {
+                Ok(written) if reply == Reply::V2 => {
+                    let header = format!("X-Prometheus-Remote-Write-Samples-Written: {written}\r\n");
+                    ("200 OK".to_owned(), header, String::new())
+                }
+                Ok(_) => ("204 No Content".to_owned(), String::new(), String::new()),
+                Err(text) => ("400 Bad Request".to_owned(), String::new(), text),
+            },
+            Reply::Status(status, more) => {
+                (format!("{status} X"), more.to_owned(), "ordered by the test".to_owned())
+            }
+            Reply::Close => return false,
+            Reply::Hang => {
+                changed.notify_all();
+                drop(contents);
+                // Until the client gives up.
+                let mut byte = [0];
+                (&mut stream).read_exact(&mut byte).ok();
+                return false;
+            }
+        };
+        changed.notify_all();
+        drop(contents);
+        if reply == Reply::Cut {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-le").unwrap();
+            return false;
+        }
+        let answer = format!("HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\n\r\n{text}", text.len());
+        stream.write_all(answer.as_bytes()).is_ok()
+    }
+}
+
+fn parse(is_v2: bool, body: &[u8]) -> Vec<(Name, Vec<Sample>)> {
+    let body = decompress(body).unwrap();
+    if is_v2 {
+        return decode_v2(&body).unwrap().into_iter().map(|(name, samples, _)| (name, samples)).collect();
+    }
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let of = |series: super::super::request::Series<'_>| {
+        let name = series.labels().map(|label| label.map(|(name, value)| (text(name), text(value))).unwrap());
+        (name.collect(), series.samples().map(Result::unwrap).collect())
+    };
+    series(&body).map(|series| of(series.unwrap())).collect()
+}
+
+/// Stores all samples of a request, or none as Prometheus does, if one is not newer than the last one of its series.
+/// The last one may be repeated.
+fn store(contents: &mut Contents, request: &[(Name, Vec<Sample>)]) -> Result<usize, String> {
+    let before = contents.samples.clone();
+    let mut written = 0;
+    for (name, samples) in request {
+        assert!(name.is_sorted(), "{name:?}");
+        let series = contents.samples.entry(name.clone()).or_default();
+        for sample in samples {
+            match series.last() {
+                Some(last) if last == sample => {}
+                Some(last) if last.0 >= sample.0 => {
+                    contents.samples = before;
+                    return Err("out of order sample".to_owned());
+                }
+                _ => series.push(*sample),
+            }
+            written += 1;
+        }
+    }
+    Ok(written)
+}
