@@ -9,7 +9,6 @@ use bytes::Bytes;
 use polymeter_proto::control::CollectorAnswer;
 use polymeter_store::reader::{Access, Read};
 use serde_json::Value;
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
@@ -64,7 +63,7 @@ impl Call {
         work: impl FnOnce(&mut dyn Read, Access, &mut Chunks) -> Result<(), Failure> + Send + 'static,
     ) -> Result<Response, Problem> {
         let Self { services, principal, format, permit, close, .. } = self;
-        let (mut writer, mut chunks) = Chunks::new(Handle::current(), close);
+        let (mut writer, mut chunks) = Chunks::new(close);
         let write = move |reader: &mut dyn Read, access: Access| {
             work(reader, access, &mut writer)?;
             writer.flush()
@@ -117,7 +116,7 @@ pub(crate) fn json(text: impl Into<Body>) -> Response {
 
 /// Returns the next chunk of a body. An error ends the connection, so that the client notices that the answer is incomplete.
 async fn next_chunk(mut sending: Sending) -> Option<(Result<Bytes, std::io::Error>, Sending)> {
-    if let Some(chunk) = sending.chunks.chunks.recv().await {
+    if let Some(chunk) = sending.chunks.next().await {
         sending.permit.charge(chunk.len());
         return Some((Ok(chunk), sending));
     }

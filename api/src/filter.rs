@@ -20,6 +20,11 @@ impl SeriesFilter {
         Self { metrics: metrics.map(<[Selector]>::to_vec), node: node.map(str::to_owned), ids }
     }
 
+    /// Returns the selectors of metrics; none for all.
+    pub(crate) fn metrics(&self) -> Option<&[Selector]> {
+        self.metrics.as_deref()
+    }
+
     /// Returns true for a node whose series may be selected.
     pub(crate) fn has_node(&self, node: &str) -> bool {
         self.node.as_deref().is_none_or(|of| of == node)

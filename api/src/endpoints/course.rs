@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, find_job, key};
 use super::parts::{self, POINTS, Wanted};
-use super::series::is_selected;
+use super::series::{is_selected, series_of_job};
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::Failure;
 use crate::endpoint::{Endpoint, Method, OBJECT};
@@ -96,7 +96,11 @@ struct Request {
 impl Request {
     fn new(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Self, Failure> {
         let node = arguments.text(NODE.name);
-        let all = reader.series(SeriesScope::Job(job.job_key))?;
+        let selectors = arguments.selectors(METRIC.name).map(|wanted| {
+            let minus = arguments.selectors(MINUS.name).into_iter().flatten();
+            wanted.iter().chain(minus).cloned().collect::<Vec<_>>()
+        });
+        let all = series_of_job(reader, job.job_key, selectors.as_deref())?;
         let of_node: Vec<SeriesRow> =
             all.into_iter().filter(|row| node.is_none_or(|node| node == row.node)).collect();
         let terms = terms(of_node, arguments);

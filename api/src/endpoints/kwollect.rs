@@ -9,7 +9,7 @@ use polymeter_store::reader::{Access, JobFilter, JobRow, Read, Rollup, SeriesOwn
 use serde_json::{Value, json};
 
 use super::parameters::METRICS;
-use super::series::{is_selected, series_of_nodes};
+use super::series::{is_selected, series_of_job, series_of_nodes};
 use crate::arguments::{Arguments, Kind, Parameter};
 use crate::body::{Chunks, Failure};
 use crate::endpoint::{Endpoint, Method, TABLE};
@@ -170,7 +170,7 @@ impl Request {
         let key = job.job_key;
         let ended_ns = job.ended_ns.unwrap_or(i64::MAX);
         let (first_ns, last_ns) = (job.started_ns.saturating_sub(HOUR_NS), ended_ns.saturating_add(HOUR_NS));
-        let rows = reader.series(SeriesScope::Job(key))?;
+        let rows = series_of_job(reader, key, self.arguments.selectors(METRICS.name))?;
         self.add(SeriesOwner::Job(key), rows, self.within(first_ns, last_ns), sources)?;
         let rows = series_of_nodes(reader, access, key, self.arguments.selectors(METRICS.name))?;
         self.add(SeriesOwner::NodesOf(key), rows, self.within(job.started_ns, ended_ns), sources)

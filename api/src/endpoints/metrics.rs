@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_store::reader::{SeriesRow, SeriesScope};
+use polymeter_store::reader::SeriesRow;
 use serde_json::{Value, json};
 
 use super::parameters::{KEY, METRIC, NODE, find_job, key};
-use super::series::is_wanted;
+use super::series::{is_wanted, series_of_job};
 use crate::endpoint::{Endpoint, Method, TABLE};
 use crate::rows::{level, rate};
 use crate::table::{Column, Table, Type};
@@ -51,7 +51,7 @@ pub(super) static METRICS: Endpoint = Endpoint {
         let (format, arguments) = (call.format, call.arguments.clone());
         Box::pin(call.stream(move |reader, _, chunks| {
             let job = find_job(reader, key(&arguments))?;
-            let rows = reader.series(SeriesScope::Job(job.job_key))?;
+            let rows = series_of_job(reader, job.job_key, arguments.selectors(METRIC.name))?;
             let mut out = JOB_METRICS.writer(format, chunks)?;
             let wanted = rows.into_iter().filter(|row| is_wanted(row, &arguments));
             job_metrics(wanted).iter().try_for_each(|row| out.push(row))?;

@@ -28,6 +28,22 @@ pub(super) fn is_selected(metric: &str, selectors: Option<&[Selector]>) -> bool 
     selectors.is_none_or(|selectors| selectors.iter().any(|selector| selector.matches(metric)))
 }
 
+/// Returns the series of a job, at least those that the selectors select. If these are names, no others are read: a job on many nodes has
+/// tens of thousands.
+pub(super) fn series_of_job(
+    reader: &mut dyn Read,
+    key: i64,
+    selectors: Option<&[Selector]>,
+) -> Result<Vec<SeriesRow>, StoreError> {
+    match selectors {
+        Some(selectors) if selectors.iter().all(Selector::is_exact) => {
+            let names: Vec<&str> = selectors.iter().map(Selector::as_str).collect();
+            reader.job_series(key, &names)
+        }
+        Some(_) | None => reader.series(SeriesScope::Job(key)),
+    }
+}
+
 /// Returns the series of the nodes of a job that the selectors select.
 pub(super) fn series_of_nodes(
     reader: &mut dyn Read,
@@ -75,7 +91,8 @@ pub(super) fn wanted_series(
 ) -> Result<Vec<SeriesRow>, Failure> {
     let rows = match of {
         SeriesOwner::NodesOf(key) => series_of_nodes(reader, access, *key, arguments.selectors(METRIC.name))?,
-        SeriesOwner::Job(_) | SeriesOwner::Node(_) => reader.series(of.into())?,
+        SeriesOwner::Job(key) => series_of_job(reader, *key, arguments.selectors(METRIC.name))?,
+        SeriesOwner::Node(_) => reader.series(of.into())?,
     };
     Ok(rows.into_iter().filter(|row| is_wanted(row, arguments)).collect())
 }

@@ -158,6 +158,7 @@ impl Read for RemoteReader {
             | Query::Marks { .. }
             | Query::Losses { .. }
             | Query::NodeSeries { .. }
+            | Query::JobSeries { .. }
             | Query::JobNodes { .. }
             | Query::FinestRollup { .. } => vec![query.clone()],
         };

@@ -143,6 +143,7 @@ fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
         Query::Cpus { job_key },
         Query::JobNodes { job_key },
         Query::NodeSeries { job_key, metrics: vec!["node.load1".to_owned()] },
+        Query::JobSeries { job_key, metrics: vec!["cpu.usage".to_owned(), "unknown".to_owned()] },
         Query::Samples { of: SeriesOwner::NodesOf(job_key), series: series.clone(), span_ns: 0..i64::MAX },
     ];
     let is_asked = |name: &&str| queries.iter().any(|query| query.name() == *name);
@@ -182,7 +183,7 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                         Query::Jobs(_) | Query::Marks { .. } | Query::CandidateIds { .. } => Some(1),
                         Query::Series { of: SeriesOwner::Job(_) } => Some(3),
                         Query::Samples { of: SeriesOwner::Job(_), .. } => Some(60),
-                        Query::JobNodes { .. } => Some(1),
+                        Query::JobNodes { .. } | Query::JobSeries { .. } => Some(1),
                         Query::Series { .. }
                         | Query::Samples { .. }
                         | Query::LastLosses { .. }

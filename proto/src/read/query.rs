@@ -121,6 +121,13 @@ pub enum Query {
         /// The metrics.
         metrics: Vec<String>,
     },
+    /// The series of a job that have one of these metrics, sorted by node and metric.
+    JobSeries {
+        /// The job.
+        job_key: i64,
+        /// The metrics.
+        metrics: Vec<String>,
+    },
     /// The times of a job on its nodes.
     JobNodes {
         /// The job.
@@ -197,11 +204,12 @@ pub enum Query {
 
 impl Query {
     /// The names of all queries.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 17] = [
         "jobs",
         "candidate_ids",
         "series",
         "node_series",
+        "job_series",
         "job_nodes",
         "samples",
         "buckets",
@@ -223,6 +231,7 @@ impl Query {
             Self::CandidateIds { .. } => "candidate_ids",
             Self::Series { .. } => "series",
             Self::NodeSeries { .. } => "node_series",
+            Self::JobSeries { .. } => "job_series",
             Self::JobNodes { .. } => "job_nodes",
             Self::Samples { .. } => "samples",
             Self::Buckets { .. } => "buckets",
@@ -264,7 +273,9 @@ impl Query {
                 let limit = limits::QUERY_JOBS;
                 Err(invalid("limit", &format!("at most {limit} jobs; read the next page with `before`")))
             }
-            Self::NodeSeries { metrics, .. } if metrics.len() > limits::QUERY_METRICS => {
+            Self::NodeSeries { metrics, .. } | Self::JobSeries { metrics, .. }
+                if metrics.len() > limits::QUERY_METRICS =>
+            {
                 Err(invalid("metrics", &format!("at most {} metrics", limits::QUERY_METRICS)))
             }
             Self::LastLosses { limit } if *limit > limits::QUERY_LOSSES => {
@@ -278,6 +289,7 @@ impl Query {
             | Self::CandidateIds { .. }
             | Self::Series { .. }
             | Self::NodeSeries { .. }
+            | Self::JobSeries { .. }
             | Self::JobNodes { .. }
             | Self::Cpus { .. }
             | Self::Ledger { .. }

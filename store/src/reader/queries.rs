@@ -31,6 +31,9 @@ impl Read for Reader {
             Query::NodeSeries { job_key, metrics } => {
                 return self.blocks(&series::node_series_of(*job_key, metrics), each);
             }
+            Query::JobSeries { job_key, metrics } => {
+                return self.blocks(&series::job_series_of(*job_key, metrics), each);
+            }
             Query::Series { of } => return self.blocks(&series::series_of(SeriesScope::from(of)), each),
             Query::Ledger { job_key } => return self.blocks(&history::ledger_of(*job_key), each),
             Query::PlanChanges { job_key } => return self.blocks(&history::plan_changes_of(*job_key), each),

@@ -143,6 +143,15 @@ impl dyn Read + '_ {
         self.collect(&Query::NodeSeries { job_key, metrics })
     }
 
+    /// Returns those series of a job that have one of `metrics`, sorted by node and metric.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn job_series(&mut self, job_key: i64, metrics: &[&str]) -> Result<Vec<SeriesRow>, StoreError> {
+        let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
+        self.collect(&Query::JobSeries { job_key, metrics })
+    }
+
     /// Returns the times of a job on its nodes, sorted by node.
     ///
     /// # Errors

@@ -63,20 +63,38 @@ impl Reader {
     }
 }
 
-/// Selects the series of a job's nodes that have one of `metrics`.
-pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
+/// Selects the series of a job that have one of `metrics`.
+pub(super) fn job_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
+    let statement = format!(
+        "SELECT series_id, node, metric, unit, kind, CAST(labels AS text) FROM series JOIN metric USING (metric)
+         WHERE series.job_key = $1 AND metric IN ({}) ORDER BY node, metric, series_id",
+        places(metrics)
+    );
+    Selection { statement, parameters: parameters(job_key, metrics), read: read_series }
+}
+
+/// Returns the places of `metrics` after the first parameter.
+fn places(metrics: &[String]) -> String {
     let places: Vec<String> = (2..metrics.len() + 2).map(|number| format!("${number}")).collect();
     // An empty list is not valid SQL.
-    let places = if places.is_empty() { "NULL".to_owned() } else { places.join(", ") };
+    if places.is_empty() { "NULL".to_owned() } else { places.join(", ") }
+}
+
+fn parameters(job_key: i64, metrics: &[String]) -> Vec<Value<'_>> {
+    let metrics = metrics.iter().map(|metric| metric.as_str().into());
+    [Value::Integer(job_key)].into_iter().chain(metrics).collect()
+}
+
+/// Selects the series of a job's nodes that have one of `metrics`.
+pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
     let statement = format!(
         "SELECT series_id, series.node, metric, unit, kind, CAST(labels AS text)
          FROM (SELECT node FROM job_node WHERE job_key = $1) AS own
          JOIN series ON series.node = own.node AND series.job_key IS NULL JOIN metric USING (metric)
-         WHERE metric IN ({places}) ORDER BY series.node, metric, series_id"
+         WHERE metric IN ({}) ORDER BY series.node, metric, series_id",
+        places(metrics)
     );
-    let mut parameters = vec![Value::Integer(job_key)];
-    parameters.extend(metrics.iter().map(|metric| metric.as_str().into()));
-    Selection { statement, parameters, read: read_series }
+    Selection { statement, parameters: parameters(job_key, metrics), read: read_series }
 }
 
 fn read_series(row: &mut Row) -> SeriesRow {

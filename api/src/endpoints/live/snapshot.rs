@@ -3,10 +3,11 @@
 use axum::http::StatusCode;
 use bytes::Bytes;
 use polymeter_service::clock;
-use polymeter_store::reader::{JobNodeRow, JobRow, Read, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobNodeRow, JobRow, Read, SeriesRow};
 use serde_json::{Value, json};
 
 use super::super::parameters::{SERIES_IDS, find_job};
+use super::super::series::series_of_job;
 use crate::body::Failure;
 use crate::limits;
 use crate::live::{FeedRequest, LiveValues, Periods, Subscription, describe, event};
@@ -47,7 +48,7 @@ impl Snapshot {
         let job = find_job(reader, request.job_key)?;
         let nodes = reader.job_nodes(request.job_key)?;
         let periods = Periods::of(&reader.plan_changes(request.job_key)?);
-        let mut series = reader.series(SeriesScope::Job(request.job_key))?;
+        let mut series = series_of_job(reader, request.job_key, request.filter.metrics())?;
         series.retain(|row| request.filter.has(row));
         if series.len() > limits::SERIES {
             let detail = format!("{} series match; ask for at most {}", series.len(), limits::SERIES);

@@ -24,8 +24,8 @@ pub enum Access {
 #[derive(Debug)]
 struct CurrentJob {
     job_key: i64,
-    /// The ids of its series, once they are known.
-    series: Option<IdRanges>,
+    /// The ids of those of its series that were read.
+    series: IdRanges,
     /// The times in which the series of its nodes may be read, once they are known: by the ids of those that were asked for.
     node_series: HashMap<i64, Range<i64>>,
 }
@@ -75,24 +75,23 @@ impl<R: Read> GuardedReader<R> {
             ControlFlow::Continue(())
         })?;
         if is_found {
-            self.current = Some(CurrentJob { job_key, series: None, node_series: HashMap::new() });
+            self.current =
+                Some(CurrentJob { job_key, series: IdRanges::default(), node_series: HashMap::new() });
         }
         Ok(is_found)
     }
 
-    /// Passes the series of the user's job on, and remembers their ids.
-    fn read_series(&mut self, job_key: i64, each: Each<'_>) -> Result<(), StoreError> {
-        let (mut ids, mut is_complete) = (Vec::new(), true);
-        self.reader.read(&Query::Series { of: SeriesOwner::Job(job_key) }, &mut |block| {
+    /// Passes series of the user's job on, all or those of some metrics, and remembers their ids.
+    fn read_series(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+        let mut ids = Vec::new();
+        self.reader.read(query, &mut |block| {
             if let RowBlock::Series(rows) = &block {
                 ids.extend(rows.iter().map(|row| row.series_id));
             }
-            let flow = each(block);
-            is_complete &= flow.is_continue();
-            flow
+            each(block)
         })?;
         if let Some(current) = self.current.as_mut().filter(|current| current.job_key == job_key) {
-            current.series = is_complete.then(|| ids.into_iter().collect());
+            current.series = current.series.ids().chain(ids).collect();
         }
         Ok(())
     }
@@ -100,15 +99,16 @@ impl<R: Read> GuardedReader<R> {
     /// Returns those of the ids that are series of the user's job.
     fn series_of_job(&mut self, job_key: i64, wanted: &IdRanges) -> Result<IdRanges, StoreError> {
         let permitted = |guard: &Self| {
-            let series = guard.current.as_ref().and_then(|current| current.series.as_ref());
-            series.map(|series| series.intersection(wanted))
+            guard.current.as_ref().map(|current| current.series.intersection(wanted)).unwrap_or_default()
         };
-        // A running job may have got further series since its series were read.
-        if let Some(found) = permitted(self).filter(|found| found == wanted) {
+        // Only some may have been read, and a running job may have got further ones since.
+        let found = permitted(self);
+        if found == *wanted {
             return Ok(found);
         }
-        self.read_series(job_key, &mut |_| ControlFlow::Continue(()))?;
-        Ok(permitted(self).unwrap_or_default())
+        let all = Query::Series { of: SeriesOwner::Job(job_key) };
+        self.read_series(job_key, &all, &mut |_| ControlFlow::Continue(()))?;
+        Ok(permitted(self))
     }
 
     fn read_as_owner(&mut self, uid: u32, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
@@ -136,6 +136,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::Samples { of: SeriesOwner::NodesOf(job_key), .. }
             | Query::Buckets { of: SeriesOwner::NodesOf(job_key), .. }
             | Query::NodeSeries { job_key, .. }
+            | Query::JobSeries { job_key, .. }
             | Query::JobNodes { job_key }
             | Query::Cpus { job_key }
             | Query::Ledger { job_key }
@@ -213,7 +214,7 @@ impl<R: Read> GuardedReader<R> {
     fn read_own_job(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         let of = SeriesOwner::Job(job_key);
         match query {
-            Query::Series { .. } => self.read_series(job_key, each),
+            Query::Series { .. } | Query::JobSeries { .. } => self.read_series(job_key, query, each),
             Query::NodeSeries { .. } => self.read_node_series(job_key, query, each),
             Query::Samples { of: of @ SeriesOwner::NodesOf(_), series, span_ns } => {
                 let (series, span_ns) = self.readable(series, span_ns);

@@ -84,7 +84,7 @@ impl Read for Everything {
                 RowBlock::Jobs(all.into_iter().filter(is_selected).collect())
             }
             Query::CandidateIds { owner_uid, .. } => RowBlock::JobIds(vec![format!("{owner_uid:?}")]),
-            Query::Series { of: SeriesOwner::Job(key) } => {
+            Query::Series { of: SeriesOwner::Job(key) } | Query::JobSeries { job_key: key, .. } => {
                 RowBlock::Series(vec![series(key * 10), series(key * 10 + 1)])
             }
             Query::Series { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_) }
@@ -119,6 +119,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::Jobs(JobFilter { job_key: Some(job_key), ..JobFilter::default() }),
         Query::Series { of: of.clone() },
         Query::NodeSeries { job_key, metrics: vec!["m".to_owned()] },
+        Query::JobSeries { job_key, metrics: vec!["m".to_owned()] },
         Query::JobNodes { job_key },
         Query::Samples { of: of.clone(), series: series.clone(), span_ns: 0..9 },
         Query::Buckets { rollup: Rollup::Hour, of, series, span_ns: 0..9 },
@@ -199,7 +200,7 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
     assert!(answer(owner, &of_node).0.is_empty());
     let others = Query::Jobs(JobFilter { owner_uid: Some(1001), ..JobFilter::default() });
     assert!(answer(owner, &others).0.is_empty());
-    let (candidates, _) = answer(owner, &queries(OWN)[12]);
+    let (candidates, _) = answer(owner, &queries(OWN)[13]);
     assert_eq!(candidates, [RowBlock::JobIds(vec!["Some(1000)".to_owned()])]);
 }
 
