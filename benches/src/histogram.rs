@@ -53,11 +53,6 @@ impl Histogram {
         self.most
     }
 
-    /// Returns the number of values above `value`, without those of its bucket.
-    pub fn above(&self, value: u64) -> u64 {
-        self.counts.iter().skip(bucket(value) + 1).sum()
-    }
-
     /// Returns the quantile `part` (0 to 1) of all values: the upper end of its bucket, at most 1/32 above the exact value.
     /// Returns 0 if there is no value.
     pub fn quantile(&self, part: f64) -> u64 {
@@ -138,7 +133,6 @@ mod tests {
             assert!((truth..=truth + truth / 32).contains(&found), "{part}: {found}");
         }
         assert_eq!(histogram.quantile(0.0), 1);
-        assert_eq!((histogram.above(0), histogram.above(100_000), histogram.above(10)), (100_000, 0, 99_990));
         assert_eq!(Histogram::default().quantile(0.5), 0);
     }
 

@@ -81,30 +81,6 @@ impl LaidOut {
         lay_out_group(&self.root().join(RESCTRL).join("mon_groups").join(format!("polymeter-{job}")))
     }
 
-    /// Adds a GPU of amdgpu that a process uses, both for graphics (`fdinfo`) and for computations (amdkfd).
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be written, or if the process has ended.
-    pub fn add_gpu_process(&self, pid: u32) -> io::Result<()> {
-        let (proc, sys) = (self.root().join(format!("proc/{pid}")), self.root().join("sys"));
-        fs::create_dir_all(sys.join("class/drm/renderD128"))?;
-        // The process is this machine's, with other descriptors.
-        fs::remove_file(&proc)?;
-        fs::create_dir_all(proc.join("fd"))?;
-        fs::create_dir_all(proc.join("fdinfo"))?;
-        for entry in fs::read_dir(format!("/proc/{pid}"))? {
-            let entry = entry?;
-            if !["fd", "fdinfo"].iter().any(|own| entry.file_name() == *own) {
-                symlink(entry.path(), proc.join(entry.file_name()))?;
-            }
-        }
-        symlink("/dev/dri/renderD128", proc.join("fd/3"))?;
-        fs::write(proc.join("fdinfo/3"), texts::GPU_CLIENT)?;
-        let used = sys.join(format!("class/kfd/kfd/proc/{pid}"));
-        fs::create_dir_all(used.join("stats_51140"))?;
-        texts::COMPUTATIONS.iter().try_for_each(|(name, text)| fs::write(used.join(name), text))
-    }
-
     /// Lets the calls for the power of the first GPU hang, or answer again.
     ///
     /// # Errors

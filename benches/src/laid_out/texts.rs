@@ -83,17 +83,6 @@ pub(super) const GPU_METRICS: [u8; 120] = {
     table
 };
 
-/// What amdgpu of Linux 6.13 states about a client of a GPU.
-pub(super) const GPU_CLIENT: &str = include_str!("../../../node-agent/tests/drm/amdgpu-6.13");
-
-/// What amdkfd states about a process and a GPU, by the name of the file.
-pub(super) const COMPUTATIONS: [(&str, &str); 4] = [
-    ("vram_51140", "2013265920\n"),
-    ("sdma_51140", "1500\n"),
-    ("stats_51140/evicted_ms", "12\n"),
-    ("stats_51140/cu_occupancy", "228\n"),
-];
-
 /// Returns the statistics of jobs on a target of a server of Lustre 2.12.
 pub(super) fn job_stats(jobs: usize) -> String {
     let job = |id: usize| {

@@ -1,5 +1,5 @@
 //! The deadlines that the agent keeps at 1 ms on a busy node: alone, with all sources of the slow lane, and while one
-//! of them hangs. A timer of the same policy without reads, and bare reads of the job's files, show the part of the machine.
+//! of them hangs.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -8,11 +8,9 @@ use std::process::Stdio;
 
 use polymeter_agent::sources::{KINDS, Lane, online_cpus};
 use polymeter_benches::agent::Running;
-use polymeter_benches::bare::Bare;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::laid_out::{Hardware, LaidOut};
 use polymeter_benches::plan;
-use polymeter_benches::process::steal_s;
 use polymeter_benches::statistics::Random;
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::catalogue;
@@ -29,9 +27,6 @@ const HANG_S: u64 = 10;
 /// The GPUs and adapters of the node.
 const GPUS: usize = 8;
 const ADAPTERS: usize = 4;
-
-/// The lateness from which on a read of 1 ms is late, in microseconds: a tenth of the period, as in the agent.
-const LATE_US: u64 = 100;
 
 /// The names of the sources that are read at 1 ms begin with one of these.
 const FAST: [&str; 3] = ["v1/", "v2/", "perf/"];
@@ -52,17 +47,9 @@ pub(super) struct Runs {
     pub(super) slow_period: Period,
 }
 
-/// The number of subjects.
-const SUBJECTS: usize = 5;
-
-/// The subject of a run.
+/// The sources that the agent reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
-    /// A thread of the same policy that wakes at each deadline and reads nothing.
-    Timer,
-    /// The same with bare reads of the job's files and events.
-    Bare,
-    /// The agent with the job's files and events.
     Alone,
     WithSlow,
     Hanging,
@@ -75,8 +62,6 @@ struct Kept {
     slow: Tally,
     hanging: Tally,
     cpu_s: f64,
-    /// The CPU time that the hypervisor took from all CPUs, in seconds.
-    steal_s: f64,
     slow_sources: usize,
 }
 
@@ -88,8 +73,8 @@ pub(super) fn compare(runs: Runs) -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let job = Job::make_for("hanging", 0)?;
     let hardware = Hardware { cpus: online_cpus(Path::new("/"))?.len(), gpus: GPUS, adapters: ADAPTERS };
-    let subjects = [Subject::Timer, Subject::Bare, Subject::Alone, Subject::WithSlow, Subject::Hanging];
-    let mut sums: [(Subject, Kept); SUBJECTS] = subjects.map(|subject| (subject, Kept::default()));
+    let mut sums: [(Subject, Kept); 3] =
+        [Subject::Alone, Subject::WithSlow, Subject::Hanging].map(|subject| (subject, Kept::default()));
     let mut random = Random::new(runs.seed);
     for _ in 0..runs.rounds {
         let mut turns: Vec<_> = sums.iter_mut().collect();
@@ -116,18 +101,12 @@ impl Kept {
         let seconds = runs.seconds + u64::try_from(SETTLE_NS / 1_000_000_000)? + 1;
         busy.args(["--measure", &seconds.to_string()]).env("SLURM_JOB_GPUS", "0,1").stdout(Stdio::null());
         let mut busy = busy.spawn()?;
-        if matches!(subject, Subject::Timer | Subject::Bare) {
-            let done = self.run_bare(subject, runs, job);
-            busy.kill().ok();
-            busy.wait()?;
-            return done;
-        }
         // It has the processes that exist when it is laid out.
         let node = LaidOut::new(hardware)?;
         let config = config(subject, runs.slow_period, &node, job);
         let running = Running::start(scratch, &config)?;
         pause(SETTLE_NS);
-        let (before, cpu_s, stolen_s) = (tallies(&running)?, running.cpu_s()?, steal_s());
+        let (before, cpu_s) = (tallies(&running)?, running.cpu_s()?);
         let hang_s = if subject == Subject::Hanging { HANG_S.min(runs.seconds.div_ceil(2)) } else { 0 };
         if hang_s > 0 {
             node.set_hanging(true)?;
@@ -137,7 +116,6 @@ impl Kept {
         pause(i64::try_from(runs.seconds - hang_s)? * 1_000_000_000);
         let after = tallies(&running)?;
         self.cpu_s += running.cpu_s()? - cpu_s;
-        self.steal_s += steal_s() - stolen_s;
         // It may have ended already.
         busy.kill().ok();
         busy.wait()?;
@@ -145,21 +123,6 @@ impl Kept {
             return Err("no read has hung".into());
         }
         self.add(&before, &after)
-    }
-
-    /// Runs the timer or the bare reads for as long as an agent is measured, and adds their deadlines.
-    fn run_bare(&mut self, subject: Subject, runs: Runs, job: &Job) -> Result<(), Box<dyn Error>> {
-        let jobs = if subject == Subject::Bare { std::slice::from_ref(job) } else { &[] };
-        pause(SETTLE_NS);
-        let stolen_s = steal_s();
-        let outcome = Bare::of(Period::MILLISECOND, runs.seconds, true, jobs).start()?.outcome()?;
-        self.steal_s += steal_s() - stolen_s;
-        self.cpu_s += outcome.cpu_s;
-        self.fast.due += outcome.due;
-        self.fast.taken += outcome.kept;
-        self.fast.missed += outcome.due.saturating_sub(outcome.kept);
-        self.fast.late += outcome.lateness_us().above(LATE_US);
-        Ok(())
     }
 
     /// Adds the deadlines between two times.
@@ -225,9 +188,6 @@ fn report(runs: Runs, sums: &[(Subject, Kept)]) {
         0 => "-".to_owned(),
         due => format!("{:.3} %", 100.0 - 100.0 * to_f64(tally.missed) / to_f64(due)),
     };
-    let missed_of = |tally: &Tally| to_f64(tally.missed) / to_f64(tally.due.max(1));
-    let bare = sums.iter().find(|(subject, _)| *subject == Subject::Bare);
-    let of_bare = bare.map_or(0.0, |(_, kept)| missed_of(&kept.fast));
     let rows: Vec<_> = sums
         .iter()
         .map(|(subject, kept)| {
@@ -235,44 +195,34 @@ fn report(runs: Runs, sums: &[(Subject, Kept)]) {
             all.add(&kept.slow);
             all.add(&kept.hanging);
             let name = match subject {
-                Subject::Timer => "a timer, no reads",
-                Subject::Bare => "bare reads of the job at 1 ms",
-                Subject::Alone => "agent: the job at 1 ms",
+                Subject::Alone => "the job at 1 ms",
                 Subject::WithSlow => "and all slow sources",
                 Subject::Hanging => "and one of them hangs",
             };
             let seconds = to_f64(runs.seconds * u64::from(runs.rounds));
-            let ratio = match of_bare {
-                0.0 => "-".to_owned(),
-                of_bare => format!("{:.2}", missed_of(&kept.fast) / of_bare),
-            };
             vec![
                 name.to_owned(),
                 kept.slow_sources.to_string(),
                 all.due.to_string(),
                 percent(&all),
                 percent(&kept.fast),
-                ratio,
                 percent(&kept.slow),
                 percent(&kept.hanging),
                 format!("{:.3} %", 100.0 * to_f64(kept.fast.late) / to_f64(kept.fast.due.max(1))),
                 format!("{:.2} %", 100.0 * kept.cpu_s / seconds),
-                format!("{:.2} %", 100.0 * kept.steal_s / seconds),
             ]
         })
         .collect();
     let head = [
-        "subject",
+        "sources",
         "others than the job's files",
         "samples due",
         "kept of all",
         "of those at 1 ms",
-        "missed at 1 ms / by bare reads",
         "of the slow lane",
         "of the hanging GPU",
         "late at 1 ms",
-        "its CPU",
-        "hypervisor",
+        "agent CPU",
     ];
     table::table(&head, &rows);
 }

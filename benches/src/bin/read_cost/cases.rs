@@ -17,7 +17,6 @@ use polymeter_benches::job::Job;
 use polymeter_benches::laid_out::{Hardware, LaidOut};
 use polymeter_benches::plan::EVENTS;
 use polymeter_proto::catalogue::{self, Definition, PERF_KIND, TEXT_FILE_KIND};
-use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
 /// The machine that has the sources of a case.
@@ -48,11 +47,6 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Returns the time between two reads of a source that otherwise repeats the values of the last one; none for the others.
-    pub(crate) fn pause_ns(&self) -> Option<u64> {
-        (self.kind == "job_cpus").then_some(Period::HALF_SECOND.as_nanos())
-    }
-
     fn lane(&self) -> Option<Lane> {
         KINDS.iter().find(|kind| kind.name() == self.kind).map(|kind| kind.lane())
     }
@@ -102,22 +96,19 @@ pub(crate) static CASES: [Case; 25] = [
     case("nvidia", Place::LaidOut, Subject::Node, &["node.gpu.*"]),
     case("nvidia_job", Place::LaidOut, Subject::Job, &["gpu.*"]),
     case("drm", Place::LaidOut, Subject::Job, &["gpu.drm.*"]),
-    case("kfd", Place::LaidOut, Subject::Job, &["gpu.amd.*"]),
+    case("kfd", Place::Here, Subject::Job, &["gpu.amd.*"]),
     case("amdgpu", Place::LaidOut, Subject::Node, &["node.gpu.amd.*"]),
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
 ];
 
 /// The kinds whose sources appear only some time after the first opening.
-const LATER: [&str; 5] = ["busiest", "lustre_jobs", "nvidia", "nvidia_job", "drm"];
+const LATER: [&str; 4] = ["busiest", "lustre_jobs", "nvidia", "nvidia_job"];
 
 /// The longest wait for them, in nanoseconds.
 const LATER_NS: u64 = 60_000_000_000;
 
 /// The processes of the job, beside the one that has used CPU time.
 const PROCESSES: usize = 10;
-
-/// Those of them that use a GPU on the laid-out machine.
-const GPU_PROCESSES: usize = 4;
 
 /// The default plan.
 const CONFIG: &str = include_str!("../../../../deploy/agent.toml");
@@ -168,9 +159,6 @@ impl Machines {
         let cpus = online_cpus(Path::new("/"))?.len();
         let node = LaidOut::new(Hardware { cpus, gpus: 1, adapters: 1 })?;
         node.add_monitoring_group(job.id())?;
-        for process in processes.0.iter().take(GPU_PROCESSES) {
-            node.add_gpu_process(process.id())?;
-        }
         Ok(Self {
             here: Mounts::read(Path::new("/"))?,
             laid_out: Mounts::read(node.root())?,

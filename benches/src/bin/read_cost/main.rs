@@ -56,9 +56,7 @@ fn measure_all(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         for mut opened in opened {
             let path = machines.path_of(case, &opened.name).unwrap_or_else(|| PathBuf::from("/proc/loadavg"));
             let mut bare = Bare::open(&path)?;
-            let pause_ns = case.pause_ns();
-            let cost =
-                Cost::measure(&mut opened.source, &mut bare, arguments.rounds, arguments.reads, pause_ns)?;
+            let cost = Cost::measure(&mut opened.source, &mut bare, arguments.rounds, arguments.reads)?;
             rows.push(Row::new(case, &opened, &cost, &path));
         }
     }

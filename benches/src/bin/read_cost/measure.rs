@@ -54,13 +54,12 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Measures a source in turns with the bare read: `reads` of each in a round, or one of the source after a pause of `pause_ns`.
+    /// Measures a source in turns with the bare read.
     pub(crate) fn measure(
         source: &mut Source,
         bare: &mut Bare,
         rounds: usize,
         reads: u64,
-        pause_ns: Option<u64>,
     ) -> Result<Self, Box<dyn Error>> {
         let mut buffer = ReadBuffer::default();
         let mut reading = Reading::absent(source.slots().len());
@@ -71,10 +70,6 @@ impl Cost {
         let (mut costs, mut bares, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds {
             let bare_ns = bare.read(reads)?;
-            if let Some(pause_ns) = pause_ns {
-                sleep_until(now_ns() + pause_ns);
-            }
-            let reads = if pause_ns.is_some() { 1 } else { reads };
             let ns = read(source, &mut buffer, &mut reading, reads)?;
             costs.push(ns);
             bares.push(bare_ns);
