@@ -84,11 +84,15 @@ impl Authenticator {
         }
     }
 
-    /// Returns the user of a request.
-    pub(crate) async fn authenticate(&self, peer: Peer, headers: &HeaderMap) -> Result<Principal, Problem> {
+    /// Returns the user of a request, and the token that names the user, if there is one.
+    pub(crate) async fn authenticate(
+        &self,
+        peer: Peer,
+        headers: &HeaderMap,
+    ) -> Result<(Principal, Option<ApiToken>), Problem> {
         let claim = self.claim(peer, headers).map_err(|problem| self.failures.failed(peer, problem))?;
         let uid = match claim {
-            Claim::Token(token) => return self.verify(peer, &token).await,
+            Claim::Token(token) => return Ok((self.verify(peer, &token).await?, Some(token))),
             Claim::Uid(uid) => uid,
             Claim::User(user) => {
                 // The name service may be slow.
@@ -104,7 +108,7 @@ impl Authenticator {
                 }
             }
         };
-        Ok(Principal::with_all_rights(uid))
+        Ok((Principal::with_all_rights(uid), None))
     }
 
     /// Returns the user of a token.

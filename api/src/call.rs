@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use polymeter_proto::control::CollectorAnswer;
+use polymeter_service::api_token::ApiToken;
 use polymeter_store::reader::{Access, Read};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
@@ -39,6 +40,8 @@ pub(crate) struct Services {
 pub(crate) struct Call {
     pub(crate) services: Arc<Services>,
     pub(crate) principal: Principal,
+    /// The token that names the user, if there is one.
+    pub(crate) token: Option<ApiToken>,
     pub(crate) arguments: Arguments,
     pub(crate) format: Format,
     /// The body of a request that changes something.

@@ -106,6 +106,9 @@ pub(crate) const TEXT_CHARACTERS: usize = 256;
 /// same.
 pub(crate) const PAGE_JOBS: i64 = 100;
 
+/// Agents on a page, unless the request says otherwise, and at most.
+pub(crate) const PAGE_AGENTS: i64 = 1000;
+
 /// Selectors of metrics of one request.
 pub(crate) const SELECTORS: usize = 64;
 
@@ -145,7 +148,8 @@ pub(crate) const EVENT_SERIES: usize = 100;
 /// Seconds of a stream. The client connects again, and its rights are checked anew.
 pub(crate) const STREAM_SECONDS: i64 = 600;
 
-/// The interval at which a stream reads whether its job has ended, and whether the user may still see it.
+/// The interval at which a stream reads whether its job has ended, whether the user may still see it, and whether its token
+/// is valid.
 pub(crate) const STREAM_REFRESH: Duration = Duration::from_secs(30);
 
 /// The silence after which a stream sends a comment: proxies give up after a minute.
@@ -185,6 +189,8 @@ pub struct ApiLimits {
     pub user_streams: usize,
     /// The time without progress after which a stream whose client does not read is closed.
     pub stream_stall: Duration,
+    /// The interval at which a stream checks its rights.
+    pub stream_refresh: Duration,
 }
 
 impl Default for ApiLimits {
@@ -198,6 +204,7 @@ impl Default for ApiLimits {
             streams: 256,
             user_streams: 16,
             stream_stall: STALL_TIMEOUT,
+            stream_refresh: STREAM_REFRESH,
         }
     }
 }

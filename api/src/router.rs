@@ -108,7 +108,7 @@ async fn serve(
     let Some(client) = head.extensions.get::<Client>() else {
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "unknown client"));
     };
-    let principal = shared.authenticator.authenticate(client.peer, &head.headers).await?;
+    let (principal, token) = shared.authenticator.authenticate(client.peer, &head.headers).await?;
     let permit = shared.quota.acquire(principal.uid)?;
     let path = path.map_err(|_invalid| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid", "the path is not valid UTF-8")
@@ -128,7 +128,7 @@ async fn serve(
         }
     };
     let (services, close) = (Arc::clone(&shared.services), Arc::clone(&client.close));
-    (endpoint.handler)(Call { services, principal, arguments, format, body, permit, close }).await
+    (endpoint.handler)(Call { services, principal, token, arguments, format, body, permit, close }).await
 }
 
 /// Takes the parameter `format`, which every endpoint has, out of a query.

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polymeter_proto::series::{Identifier, SessionId};
+use polymeter_store::accepted::Accepted;
 use tokio::sync::Notify;
 
 use crate::limits;
@@ -40,6 +41,26 @@ pub struct JobNode {
     pub owner_uid: Option<u32>,
 }
 
+/// An agent in the directory.
+#[derive(Debug)]
+struct Entry {
+    info: AgentInfo,
+    /// The number of its last change.
+    change: u64,
+    /// The time of its newest committed frame, in microseconds since the epoch; none before the first.
+    heard_us: Option<i64>,
+    /// True if its session has ended.
+    has_ended: bool,
+}
+
+impl Entry {
+    /// Returns true if its frames arrive here.
+    fn is_connected(&self, now_us: i64) -> bool {
+        let is_recent = |heard_us: i64| now_us.saturating_sub(heard_us) <= limits::AGENT_SILENCE_US;
+        !self.has_ended && self.heard_us.is_none_or(is_recent)
+    }
+}
+
 /// The connected agents, shared by the writers and control.
 #[derive(Debug, Clone, Default)]
 pub struct AgentDirectory(Arc<Shared>);
@@ -52,8 +73,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The agents by node, each with the number of its last change.
-    nodes: HashMap<Identifier, (AgentInfo, u64)>,
+    /// The agents by node.
+    nodes: HashMap<Identifier, Entry>,
     /// The total number of their jobs.
     jobs: usize,
     changes: u64,
@@ -73,17 +94,32 @@ impl AgentDirectory {
     pub fn nodes_of(&self, job: &Identifier) -> Vec<JobNode> {
         // This takes some microseconds per thousand nodes, and requests are rare.
         let state = self.lock();
-        let mut nodes: Vec<_> = state.nodes.values().filter_map(|(agent, _)| agent.job_node(job)).collect();
+        let mut nodes: Vec<_> = state.nodes.values().filter_map(|entry| entry.info.job_node(job)).collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
         nodes
     }
 
-    /// Returns all agents.
-    pub fn all(&self) -> Vec<AgentInfo> {
-        self.lock().nodes.values().map(|(agent, _)| agent.clone()).collect()
+    /// Returns the agents whose sessions have not ended and of which a frame was committed recently.
+    pub fn connected(&self, now_us: i64) -> Vec<AgentInfo> {
+        let state = self.lock();
+        let connected = state.nodes.values().filter(|entry| entry.is_connected(now_us));
+        connected.map(|entry| entry.info.clone()).collect()
     }
 
-    /// Returns the connections of all agents, as nodes of no job.
+    /// Records that frames were committed: their sessions send, or end.
+    pub(crate) fn heard(&self, frames: &[Accepted]) {
+        let mut state = self.lock();
+        for frame in frames {
+            let Some(entry) = state.nodes.get_mut(&frame.session.descriptor.node) else { continue };
+            if entry.info.session == frame.session.id {
+                entry.heard_us = entry.heard_us.max(Some(frame.received_us));
+                // A session that sends after its end continues.
+                entry.has_ended = frame.session_end_us.is_some();
+            }
+        }
+    }
+
+    /// Returns the connections of the agents whose sessions have not ended, as nodes of no job.
     pub(crate) fn connections(&self) -> Vec<JobNode> {
         let connection = |agent: &AgentInfo| JobNode {
             node: agent.node.clone(),
@@ -91,14 +127,16 @@ impl AgentDirectory {
             peer: agent.peer.clone(),
             owner_uid: None,
         };
-        self.lock().nodes.values().map(|(agent, _)| connection(agent)).collect()
+        let state = self.lock();
+        let agents = state.nodes.values().filter(|entry| !entry.has_ended);
+        agents.map(|entry| connection(&entry.info)).collect()
     }
 
     /// Takes the agents with jobs that have changed since the last call.
     pub fn take_changes(&self) -> Vec<AgentInfo> {
         let mut state = self.lock();
         let changed = std::mem::take(&mut state.changed);
-        changed.iter().filter_map(|node| Some(state.nodes.get(node)?.0.clone())).collect()
+        changed.iter().filter_map(|node| Some(state.nodes.get(node)?.info.clone())).collect()
     }
 
     /// Waits until an agent may have changed.
@@ -127,30 +165,33 @@ impl AgentInfo {
 impl State {
     /// Updates an agent. Returns true if control must be notified.
     fn update(&mut self, agent: AgentInfo) -> bool {
-        if self.nodes.get(&agent.node).is_some_and(|(known, _)| known.started_us > agent.started_us) {
+        if self.nodes.get(&agent.node).is_some_and(|known| known.info.started_us > agent.started_us) {
             return false;
         }
-        self.forget(&agent.node);
+        let of_session = self.forget(&agent.node).filter(|known| known.info.session == agent.session);
+        let (heard_us, has_ended) =
+            of_session.map_or((None, false), |known| (known.heard_us, known.has_ended));
         let has_jobs = !agent.jobs.is_empty();
         if has_jobs {
             self.changed.insert(agent.node.clone());
         }
         self.changes += 1;
         self.jobs += agent.jobs.len();
-        self.nodes.insert(agent.node.clone(), (agent, self.changes));
+        let entry = Entry { info: agent, change: self.changes, heard_us, has_ended };
+        self.nodes.insert(entry.info.node.clone(), entry);
         while self.nodes.len() > limits::NODES || self.jobs > limits::JOBS {
-            let oldest = self.nodes.iter().min_by_key(|(_, (_, change))| *change);
+            let oldest = self.nodes.iter().min_by_key(|(_, entry)| entry.change);
             let Some(oldest) = oldest.map(|(node, _)| node.clone()) else { break };
             self.forget(&oldest);
         }
         has_jobs
     }
 
-    fn forget(&mut self, node: &Identifier) {
-        if let Some((agent, _)) = self.nodes.remove(node) {
-            self.jobs -= agent.jobs.len();
-            self.changed.remove(node);
-        }
+    fn forget(&mut self, node: &Identifier) -> Option<Entry> {
+        let entry = self.nodes.remove(node)?;
+        self.jobs -= entry.info.jobs.len();
+        self.changed.remove(node);
+        Some(entry)
     }
 }
 

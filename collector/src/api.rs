@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polymeter_analysis::advice;
 use polymeter_api::{AccessOf, AgentStatus, Api, ApiListener, ApiMetrics, Links, LiveValues, TokenService};
+use polymeter_service::clock;
 use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
 
@@ -42,7 +43,13 @@ pub(crate) fn start_api(
     let links = Links {
         store: config.store.clone(),
         access,
-        agents: Arc::new(move || directory.all().into_iter().map(|agent| status(agent, &clocks)).collect()),
+        agents: Arc::new(move || {
+            directory
+                .connected(clock::realtime_us())
+                .into_iter()
+                .map(|agent| status(agent, &clocks))
+                .collect()
+        }),
         live,
         control,
         metrics: registered(metrics),

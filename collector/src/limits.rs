@@ -108,6 +108,10 @@ pub const DICTIONARIES_PER_FRAME: u32 = 3;
 /// up to a minute before they retry.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// The silence after which the HTTP API no longer calls an agent connected, in microseconds: two and a half of the intervals at which
+/// an agent sends at least.
+pub const AGENT_SILENCE_US: i64 = 75_000_000;
+
 /// The longest interval between two checks for silent sessions.
 pub const SILENCE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 

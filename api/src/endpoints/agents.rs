@@ -7,7 +7,9 @@ use polymeter_store::reader::AgentRow;
 use serde_json::json;
 
 use super::parameters::{FROM_US, NODE, time_ns};
+use crate::arguments::{Kind, Parameter};
 use crate::endpoint::{Endpoint, Method, TABLE};
+use crate::limits;
 use crate::links::{AgentStatus, ClockOffset};
 use crate::table::{Column, Table, Type, micros};
 
@@ -33,9 +35,12 @@ static AGENTS_TABLE: Table<Health> = Table {
         Column::new("node", Type::Text, "The node.", |of| json!(of.row.node)),
         Column::new("session", Type::Text, "Its newest session.", |of| json!(of.row.session_id)),
         Column::new("version", Type::Text, "The version of the agent.", |of| json!(of.row.version)),
-        Column::new("is_connected", Type::Boolean, "True if this collector has its connection.", |of| {
-            json!(of.connected.is_some())
-        }),
+        Column::new(
+            "is_connected",
+            Type::Boolean,
+            "True if this collector gets its frames: the session has not ended, and the last one came at most 75 s ago.",
+            |of| json!(of.connected.is_some()),
+        ),
         Column::new(
             "started_us",
             Type::Integer,
@@ -107,30 +112,48 @@ pub(super) static AGENTS: Endpoint = Endpoint {
     method: Method::Get,
     path: "/api/v1/agents",
     id: "agents",
-    summary: "The agents that sent something since `from_us`, by default in the last day; for administrators, others have an empty list.",
-    parameters: &[NODE, FROM_US],
+    summary: "The agents that sent something since `from_us`, by default in the last day, sorted by node; for administrators, others have an empty list.",
+    parameters: &[
+        NODE,
+        FROM_US,
+        Parameter::query("limit", Kind::Integer(1, limits::PAGE_AGENTS), "The number of agents on a page."),
+        Parameter::query("cursor", Kind::Text, "The member `next` of the previous page."),
+    ],
     formats: TABLE,
     answer: || {
         let now = json!({"type": "integer", "description": "The time of the answer, by the clock of the collector."});
-        AGENTS_TABLE.schema(&[("now_us", now)])
+        let next = json!({"type": ["string", "null"], "description": "The cursor of the next page."});
+        AGENTS_TABLE.schema(&[("now_us", now), ("next", next)])
     },
     body: None,
     handler: |call| {
         let (format, agents) = (call.format, call.services.links.agents.clone());
-        let node = call.arguments.owned(NODE.name);
+        let (node, after) = (call.arguments.owned(NODE.name), call.arguments.owned("cursor"));
+        let limit = call.arguments.integer("limit").unwrap_or(limits::PAGE_AGENTS);
+        let limit = usize::try_from(limit).unwrap_or(1);
         let since_ns = time_ns(&call.arguments, FROM_US.name)
             .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000).saturating_sub(DAY_NS));
         Box::pin(call.stream(move |reader, _, chunks| {
-            let rows = reader.agents(since_ns)?;
+            let mut rows = reader.agents(since_ns)?;
+            let is_on_page = |row: &AgentRow| {
+                node.as_ref().is_none_or(|node| *node == row.node)
+                    && after.as_ref().is_none_or(|after| row.node > *after)
+            };
+            rows.retain(is_on_page);
+            // The order of the database may be that of a language.
+            rows.sort_by(|one, other| one.node.cmp(&other.node));
+            let has_more = rows.len() > limit;
+            rows.truncate(limit);
+            let next = rows.last().filter(|_| has_more).map(|row| row.node.clone());
             let mut connected: HashMap<String, AgentStatus> =
                 agents().into_iter().map(|agent| (agent.node.clone(), agent)).collect();
             let mut out = AGENTS_TABLE.writer(format, chunks)?;
-            for row in rows.into_iter().filter(|row| node.as_ref().is_none_or(|node| *node == row.node)) {
+            for row in rows {
                 let is_session = |agent: &AgentStatus| agent.started_us == micros(row.started_ns);
                 let connected = connected.remove(&row.node).filter(is_session);
                 out.push(&Health { row, connected })?;
             }
-            out.end(&[("now_us", json!(clock::realtime_us()))])
+            out.end(&[("now_us", json!(clock::realtime_us())), ("next", json!(next))])
         }))
     },
 };

@@ -159,6 +159,7 @@ fn limits(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> ApiLimits {
         streams: streams.map_or(usual.streams, size),
         user_streams: user_streams.map_or(usual.user_streams, size),
         stream_stall: usual.stream_stall,
+        stream_refresh: usual.stream_refresh,
     }
 }
 

@@ -139,6 +139,7 @@ impl Writer {
         let duration = self.clock.now().since_start.saturating_sub(begun);
         self.commit_duration = duration;
         self.metrics.commit_duration.observe(duration.as_secs_f64());
+        self.directory.heard(frames);
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;
         self.totals.quarantined += committed.quarantined;

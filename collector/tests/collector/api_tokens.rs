@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use polymeter_api::{ApiConfig, Listen};
 use polymeter_collector::Collector;
@@ -14,6 +15,7 @@ use polymeter_proto::control::{
 use polymeter_service::api_token::{ApiToken, Secret};
 
 use crate::reading::{Fixture, USERS};
+use crate::support::events::Client;
 use crate::support::http::{Request, Response};
 use crate::support::reading::connect_as;
 use crate::support::{Kind, TestEnvironment, wait_until};
@@ -21,6 +23,7 @@ use crate::support::{Kind, TestEnvironment, wait_until};
 scenarios! {
     a_token_has_the_rights_of_its_user_within_its_scope,
     a_revoked_or_expired_token_is_refused,
+    a_revoked_token_ends_its_streams,
     users_have_no_part_in_tokens_of_others,
     guessed_tokens_are_limited,
 }
@@ -69,6 +72,25 @@ fn jobs(api: &Path, token: &str) -> Vec<String> {
     let mut ids: Vec<String> = jobs.map(|job| job["id"].as_str().unwrap().to_owned()).collect();
     ids.sort();
     ids
+}
+
+fn a_revoked_token_ends_its_streams(environment: &TestEnvironment) {
+    let fixture = Fixture::with(environment, |config| {
+        config.api.as_mut().unwrap().limits.stream_refresh = Duration::from_millis(100);
+    });
+    let (control, api) = (&fixture.socket, &fixture.api);
+    let tokens = [(); 2].map(|()| create(USERS[0], control, Scope::Read).unwrap());
+    let key = get(api, &tokens[0], "/api/v1/jobs").json()["jobs"][0]["key"].as_i64().unwrap();
+    let target = format!("/api/v1/jobs/{key}/live");
+    let [mut revoked, mut other] = tokens.each_ref().map(|token| {
+        Client::with_header(64_009, api, &target, &format!("Authorization: Bearer {token}\r\n"))
+    });
+    assert_eq!((revoked.status, other.status), (200, 200));
+    assert_eq!(revoke(USERS[0], control, &tokens[0]), Ok(1));
+    assert_eq!(revoked.next_of("end")["reason"], "revoked");
+    assert_eq!(revoked.next(), None);
+    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
+    assert_eq!(other.next_of("end")["reason"], "stopping", "the other token is valid");
 }
 
 fn a_token_has_the_rights_of_its_user_within_its_scope(environment: &TestEnvironment) {

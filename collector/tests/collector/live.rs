@@ -1,9 +1,6 @@
-//! Tests of live values over HTTP: users see the values of their own jobs as they are committed, and no client delays anything.
+//! Tests of live values over HTTP: users see the values and events of their own jobs as they are committed.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +14,10 @@ use polymeter_proto::wire::message::{Lost, SkipReason, ToCollector};
 use serde_json::{Value, json};
 
 use crate::api::{get, key};
-use crate::reading::{ADMINISTRATOR, Fixture, USERS};
+use crate::reading::{Fixture, USERS};
 use crate::support::agent::{Agent, shape, values};
-use crate::support::reading::connect_as;
-use crate::support::{TestEnvironment, now_us, wait_until};
+use crate::support::events::Client;
+use crate::support::{TestEnvironment, now_us};
 
 scenarios! {
     users_see_the_values_of_their_own_jobs,
@@ -28,138 +25,14 @@ scenarios! {
     values_are_reduced_to_points_a_second,
     events_of_a_job_are_streamed_until_its_end,
     a_lost_agent_ends_its_jobs,
-    a_client_that_does_not_read_is_told_what_it_missed,
-    a_client_that_never_reads_is_disconnected,
-    streams_are_limited_and_released,
-    hundred_streams_get_the_same_values,
-    a_stopping_collector_ends_its_streams,
 }
 
-/// Points, each with its time and value, by the id of their series.
-type Points = BTreeMap<i64, Vec<(i64, Value)>>;
-
-/// A client that reads a stream of events.
-struct Client {
-    stream: UnixStream,
-    status: u16,
-    /// Bytes of the body in chunks that are not complete yet.
-    raw: Vec<u8>,
-    /// The text of events that are not complete yet.
-    text: String,
-    is_complete: bool,
-}
-
-impl Client {
-    /// Asks for a stream, and waits for the head of the answer.
-    fn open(uid: u32, socket: &Path, target: &str) -> Self {
-        Self::with_header(uid, socket, target, "")
-    }
-
-    fn with_header(uid: u32, socket: &Path, target: &str, header: &str) -> Self {
-        let mut stream = connect_as(uid, socket);
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let request =
-            format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{header}\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut client = Self { stream, status: 0, raw: Vec::new(), text: String::new(), is_complete: false };
-        let end = loop {
-            if let Some(end) = client.raw.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-                break end;
-            }
-            assert!(client.receive(), "no head: {:?}", client.raw);
-        };
-        let head = String::from_utf8(client.raw.drain(..end + 4).collect()).unwrap().to_ascii_lowercase();
-        client.status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        if client.status == 200 {
-            for line in ["content-type: text/event-stream\r\n", "x-accel-buffering: no\r\n", "no-store"] {
-                assert!(head.contains(line), "{head}");
-            }
-        }
-        client
-    }
-
-    /// Receives bytes. Returns false at the end of the connection.
-    fn receive(&mut self) -> bool {
-        let mut bytes = [0; 64 * 1024];
-        let length = self.stream.read(&mut bytes).unwrap();
-        self.raw.extend_from_slice(&bytes[..length]);
-        length > 0
-    }
-
-    /// Decodes the chunks that have arrived.
-    fn decode(&mut self) {
-        while let Some(end) = self.raw.windows(2).position(|bytes| bytes == b"\r\n") {
-            let length = usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
-            if self.raw.len() < end + 4 + length {
-                return;
-            }
-            self.text.push_str(std::str::from_utf8(&self.raw[end + 2..end + 2 + length]).unwrap());
-            self.raw.drain(..end + 4 + length);
-            self.is_complete |= length == 0;
-        }
-    }
-
-    /// Returns the next event; none at the end of the stream, or of the connection.
-    fn next(&mut self) -> Option<(String, Value)> {
-        loop {
-            self.decode();
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let (event, rest) = (event.to_owned(), rest.to_owned());
-                self.text = rest;
-                let Some(named) = event.strip_prefix("event: ") else {
-                    assert!(event == ":" || event == "retry: 5000", "{event:?}");
-                    continue;
-                };
-                let (name, data) = named.split_once("\ndata: ").unwrap();
-                assert!(!data.contains(['\n', '\r']), "{event:?}");
-                return Some((name.to_owned(), serde_json::from_str(data).unwrap()));
-            }
-            if self.is_complete || !self.receive() {
-                return None;
-            }
-        }
-    }
-
-    /// Returns the data of the next event of a name. Others are skipped.
-    fn next_of(&mut self, name: &str) -> Value {
-        let mut skipped = Vec::new();
-        while let Some((next, data)) = self.next() {
-            if next == name {
-                return data;
-            }
-            skipped.push((next, data));
-        }
-        panic!("the stream ended without `{name}`: {skipped:?}");
-    }
-
-    /// Returns the next `count` points, by series, and the names of the other events among them.
-    fn points(&mut self, count: usize) -> (Points, Vec<String>) {
-        let (mut points, mut others, mut found): (BTreeMap<_, Vec<_>>, _, _) =
-            (BTreeMap::new(), Vec::new(), 0);
-        while found < count {
-            let (name, data) = self.next().expect("more points");
-            if name != "values" {
-                others.push(name);
-                continue;
-            }
-            let [ids, times, values] =
-                ["id", "time_us", "value"].map(|column| data[column].as_array().unwrap().clone());
-            assert!(ids.len() == times.len() && ids.len() == values.len(), "{data}");
-            for ((id, time_us), value) in ids.iter().zip(times).zip(values) {
-                points.entry(id.as_i64().unwrap()).or_default().push((time_us.as_i64().unwrap(), value));
-                found += 1;
-            }
-        }
-        (points, others)
-    }
-}
-
-fn target(key: i64, query: &str) -> String {
+pub(crate) fn target(key: i64, query: &str) -> String {
     format!("/api/v1/jobs/{key}/live{query}")
 }
 
 /// Sends a frame with one row, and waits until it is committed.
-fn send(agent: &mut Agent, shape: &Arc<Shape>, at_us: i64, seed: i64, events: &[Event]) {
+pub(crate) fn send(agent: &mut Agent, shape: &Arc<Shape>, at_us: i64, seed: i64, events: &[Event]) {
     let values = values(seed).0;
     let number = agent.frame(&[(shape, at_us, &values)], &[], events);
     agent.send(number);
@@ -173,14 +46,14 @@ fn send_events(agent: &mut Agent, events: &[Event]) {
 }
 
 /// Returns the number of stored samples of a job.
-fn rows_of(environment: &TestEnvironment, job_key: i64) -> i64 {
+pub(crate) fn rows_of(environment: &TestEnvironment, job_key: i64) -> i64 {
     environment.number(&format!(
         "SELECT count(*) FROM samples JOIN series USING (series_id) WHERE job_key = {job_key}"
     ))
 }
 
 /// The time after the samples that the fixture has sent.
-fn later_us() -> i64 {
+pub(crate) fn later_us() -> i64 {
     now_us() + 60_000_000
 }
 
@@ -403,146 +276,4 @@ fn a_lost_agent_ends_its_jobs(environment: &mut TestEnvironment) {
     assert_eq!(client.next_of("end"), json!({"reason": "ended"}));
     assert_eq!(client.next(), None);
     assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
-}
-
-/// The times in a frame of [`flood`]: its 6000 points fit into what may wait for a client that reads.
-const FLOOD_TIMES: i64 = 2000;
-
-/// Sends frames with many samples until a condition holds.
-fn flood(fixture: &mut Fixture, what: &str, mut is_enough: impl FnMut(&Fixture) -> bool) {
-    let (shape, mut at_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
-    wait_until(what, || {
-        let sent: Vec<_> = (0..FLOOD_TIMES).map(|number| (at_us + number, values(number).0)).collect();
-        let rows: Vec<_> = sent.iter().map(|(at_us, values)| (&shape, *at_us, values.as_slice())).collect();
-        let number = fixture.agent.frame(&rows, &[], &[]);
-        fixture.agent.send(number);
-        fixture.agent.wait_until_acknowledged();
-        at_us += FLOOD_TIMES;
-        is_enough(fixture)
-    });
-}
-
-fn a_client_that_does_not_read_is_told_what_it_missed(environment: &mut TestEnvironment) {
-    // No client is disconnected, however long the test takes.
-    let mut fixture = Fixture::with(environment, |config| {
-        config.api.as_mut().unwrap().limits.stream_stall = Duration::from_secs(600);
-    });
-    let key = key(&fixture, "1");
-    let mut slow = Client::open(USERS[0], &fixture.api, &target(key, ""));
-    slow.next_of("series");
-    // A client that reads gets all of them meanwhile.
-    let mut reader = Client::open(0, &fixture.api, &target(key, ""));
-    reader.next_of("series");
-    // The mailbox and the buffers of the socket hold about a MiB: 180,000 points are some seven times as much.
-    let mut frames = 0;
-    flood(&mut fixture, "the slow client has missed events", |_| {
-        let (points, others) = reader.points(6000);
-        assert_eq!((points.len(), others), (3, Vec::<String>::new()), "the reader misses nothing");
-        frames += 1;
-        frames == 30
-    });
-    assert_eq!(rows_of(environment, key), 180_060);
-    let missed = slow.next_of("missed");
-    assert!(missed["events"].as_u64().unwrap() > 0);
-    let names: Vec<String> = (0..2).map(|_| slow.next().unwrap().0).collect();
-    assert_eq!(names, ["job", "series"], "it is described anew");
-    let at_us = later_us() + 100_000_000;
-    send(&mut fixture.agent, &shape(1, Some(&fixture.jobs[0])), at_us, 3, &[]);
-    let (points, others) = slow.points(3);
-    assert_eq!(others, [""; 0]);
-    assert!(points.values().all(|points| points[0].0 == at_us), "{points:?}");
-    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
-}
-
-fn a_client_that_never_reads_is_disconnected(environment: &mut TestEnvironment) {
-    let mut fixture = Fixture::with(environment, |config| {
-        let limits = &mut config.api.as_mut().unwrap().limits;
-        (limits.stream_stall, limits.user_streams) = (Duration::from_millis(500), 1);
-    });
-    let target = target(key(&fixture, "1"), "");
-    let mut client = Client::open(USERS[0], &fixture.api, &target);
-    flood(&mut fixture, "its place is free", |fixture| {
-        Client::open(USERS[0], &fixture.api, &format!("{target}?seconds=1")).status == 200
-    });
-    while client.next().is_some() {}
-    assert!(!client.is_complete, "the connection was closed in the middle");
-    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
-}
-
-fn streams_are_limited_and_released(environment: &mut TestEnvironment) {
-    let fixture = Fixture::with(environment, |config| {
-        let limits = &mut config.api.as_mut().unwrap().limits;
-        (limits.user_streams, limits.streams, limits.user_requests) = (2, 3, 1);
-    });
-    let target = target(key(&fixture, "1"), "");
-    let open = |uid| Client::open(uid, &fixture.api, &target);
-    let mut held: Vec<Client> = (0..2).map(|_| open(USERS[0])).collect();
-    assert!(held.iter().all(|client| client.status == 200));
-    assert_eq!(open(USERS[0]).status, 429);
-    assert_eq!(
-        get(USERS[0], &fixture.api, "/api/v1/jobs").status,
-        200,
-        "other requests have places of their own"
-    );
-    let of_root = open(0);
-    assert_eq!((of_root.status, open(0).status), (200, 503));
-    held.pop();
-    drop(of_root);
-    wait_until("places are free", || open(USERS[0]).status == 200 && open(0).status == 200);
-    // A stream that ends by itself releases its place, too.
-    drop(held);
-    wait_until("places are free", || {
-        let mut short = Client::open(USERS[0], &fixture.api, &format!("{target}?seconds=1"));
-        short.status == 200 && short.next_of("end") == json!({"reason": "renew"}) && short.next().is_none()
-    });
-    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
-}
-
-fn hundred_streams_get_the_same_values(environment: &mut TestEnvironment) {
-    // A proxy may have any number of connections.
-    const PROXY: &str = "nobody";
-    let mut fixture = Fixture::with(environment, |config| {
-        let api = config.api.as_mut().unwrap();
-        api.trusted_proxies = vec![format!("user:{PROXY}").parse().unwrap()];
-        api.limits.user_streams = 100;
-    });
-    let key = key(&fixture, "1");
-    let (uid, header) =
-        (polymeter_service::users::uid_of(PROXY).unwrap(), format!("X-Remote-User: {ADMINISTRATOR}\r\n"));
-    let mut clients: Vec<Client> = (0..100)
-        .map(|number| {
-            let query = if number % 2 == 0 { "?per_second=1" } else { "?metric=memory.*" };
-            Client::with_header(uid, &fixture.api, &target(key, query), &header)
-        })
-        .collect();
-    clients.iter_mut().for_each(|client| drop(client.next_of("series")));
-    let (shape, begin_us) = (shape(1, Some(&fixture.jobs[0])), later_us());
-    for second in 0..5 {
-        send(&mut fixture.agent, &shape, begin_us + second * 1_000_000, second, &[]);
-    }
-    for (number, client) in clients.iter_mut().enumerate() {
-        // The counter has no rate at its first sample.
-        let (points, others) = client.points(if number % 2 == 0 { 14 } else { 5 });
-        assert_eq!((points.len(), others), (if number % 2 == 0 { 3 } else { 1 }, Vec::<String>::new()));
-    }
-    drop(clients);
-    wait_until("all places are free", || {
-        let probe = Client::with_header(uid, &fixture.api, &target(key, "?seconds=1"), &header);
-        probe.status == 200
-    });
-    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
-}
-
-fn a_stopping_collector_ends_its_streams(environment: &mut TestEnvironment) {
-    let fixture = Fixture::new(environment);
-    let key = key(&fixture, "1");
-    let mut clients: Vec<Client> =
-        (0..10).map(|_| Client::open(USERS[0], &fixture.api, &target(key, ""))).collect();
-    clients.iter_mut().for_each(|client| drop(client.next_of("series")));
-    assert!(fixture.collector.stop().is_ok(), "no thread has panicked");
-    for client in &mut clients {
-        assert_eq!(client.next(), Some(("end".to_owned(), json!({"reason": "stopping"}))));
-        assert_eq!(client.next(), None);
-        assert!(client.is_complete, "the answer is complete");
-    }
 }

@@ -17,6 +17,9 @@
 mod support;
 
 mod api;
+mod api_agents;
+mod api_hostile;
+mod api_samples;
 mod api_tokens;
 mod connections;
 mod displaced_store;
@@ -27,6 +30,7 @@ mod job_end;
 mod job_facts;
 mod ledger;
 mod live;
+mod live_clients;
 mod metadata;
 mod metrics;
 mod operations;
@@ -59,6 +63,9 @@ const TESTS_PER_CPU: usize = 2;
 fn main() -> std::process::ExitCode {
     let tests = [
         api::TESTS,
+        api_agents::TESTS,
+        api_hostile::TESTS,
+        api_samples::TESTS,
         api_tokens::TESTS,
         connections::TESTS,
         displaced_store::TESTS,
@@ -69,6 +76,7 @@ fn main() -> std::process::ExitCode {
         job_facts::TESTS,
         ledger::TESTS,
         live::TESTS,
+        live_clients::TESTS,
         metadata::TESTS,
         metrics::TESTS,
         operations::TESTS,

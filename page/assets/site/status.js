@@ -50,6 +50,18 @@ function section(id, title, ...contents) {
     return place;
 }
 
+/** Returns all agents, and the time of the answer. */
+async function allAgents() {
+    const agents = [];
+    let cursor = null;
+    for (;;) {
+        const page = await get("agents", { cursor });
+        agents.push(...page.agents);
+        cursor = page.next;
+        if (cursor === null) return { agents, now_us: page.now_us };
+    }
+}
+
 run(async () => {
     const { main, user } = await openPage();
     const collector = element("dl");
@@ -66,7 +78,7 @@ run(async () => {
 
     await repeat(REFRESH_S, async () => {
         const [{ nodes }, health, answer] = await Promise.all([
-            get("nodes"), user.is_administrator ? get("agents") : null, get("jobs", { state: "running", limit: JOBS_MAX }),
+            get("nodes"), user.is_administrator ? allAgents() : null, get("jobs", { state: "running", limit: JOBS_MAX }),
         ]);
         const store = await send("ready").then(() => "can be read", (error) => error.message);
         const facts = [["Version", info.version], ["Store", store], ["Connected agents", String(nodes.length)],

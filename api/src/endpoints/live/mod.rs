@@ -50,7 +50,7 @@ pub(super) static LIVE: Endpoint = Endpoint {
 
 /// Begins a stream.
 async fn begin(call: Call) -> Result<Response, Problem> {
-    let Call { services, principal, arguments, format, permit, close, .. } = call;
+    let Call { services, principal, token, arguments, format, permit, close, .. } = call;
     let request = FeedRequest {
         job_key: key(&arguments),
         filter: series_filter(&arguments),
@@ -69,7 +69,7 @@ async fn begin(call: Call) -> Result<Response, Problem> {
     let (sender, chunks) = mpsc::channel(1);
     let lifetime = Duration::from_secs(seconds.unsigned_abs());
     let of_task = Arc::clone(&permit);
-    let stream = Stream { services, principal, permit: of_task, close, request, subscription, sender };
+    let stream = Stream { services, principal, token, permit: of_task, close, request, subscription, sender };
     tokio::spawn(stream.run(snapshot, lifetime));
     let body = unfold((chunks, permit), async |(mut chunks, permit)| {
         let chunk = mpsc::Receiver::recv(&mut chunks).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polymeter_service::api_token::ApiToken;
 use polymeter_service::clock;
 use polymeter_store::reader::JobRow;
 use serde_json::json;
@@ -19,12 +20,15 @@ use crate::live::{FeedRequest, HEARTBEAT, RETRY, Step, Subscription, event};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::quota::Permit;
+use crate::tokens::Unverified;
 
 /// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) services: Arc<Services>,
     pub(super) principal: Principal,
+    /// The token that names the user, if there is one.
+    pub(super) token: Option<ApiToken>,
     /// The place of the stream, which is held until the last event is sent.
     pub(super) permit: Arc<Permit>,
     /// Closes the connection of a client that does not read.
@@ -41,6 +45,8 @@ enum End {
     Ended,
     /// The user may not see the job any more, or it was removed.
     Gone,
+    /// The token was revoked, or has expired.
+    Revoked,
     /// The stream has its maximum length.
     Renew,
     /// The collector stops.
@@ -55,6 +61,7 @@ impl End {
         match self {
             Self::Ended => Some("ended"),
             Self::Gone => Some("gone"),
+            Self::Revoked => Some("revoked"),
             Self::Renew => Some("renew"),
             Self::Stopping => Some("stopping"),
             Self::Disconnected => None,
@@ -80,7 +87,8 @@ impl Stream {
         self.send(RETRY).await?;
         let mut lost: BTreeSet<String> = BTreeSet::new();
         self.describe(snapshot, &mut lost).await?;
-        let mut refresh = Instant::now() + limits::STREAM_REFRESH;
+        let interval = self.services.limits.stream_refresh;
+        let mut refresh = Instant::now() + interval;
         let mut heartbeat = Instant::now() + limits::HEARTBEAT;
         loop {
             tokio::select! {
@@ -94,8 +102,9 @@ impl Stream {
                     Step::Stop => return Err(End::Stopping),
                 },
                 () = sleep_until(refresh) => {
+                    self.check_token().await?;
                     self.check(&mut lost).await?;
-                    refresh = Instant::now() + limits::STREAM_REFRESH;
+                    refresh = Instant::now() + interval;
                     // A check usually sends nothing, so that the comment stays due.
                     continue;
                 }
@@ -148,6 +157,17 @@ impl Stream {
             Err(problem) if problem == Problem::unknown_job() => Err(End::Gone),
             // The store is busy or away. Values of series that the client does not know are useless to it.
             Err(_) => Err(End::Renew),
+        }
+    }
+
+    /// Checks that the token still names the user.
+    async fn check_token(&self) -> Result<(), End> {
+        let Some(token) = &self.token else { return Ok(()) };
+        // Its holder may look it up at any time. If the store is away, the next check decides.
+        match self.services.links.tokens.verify(token, || true).await {
+            Ok(principal) if principal == self.principal => Ok(()),
+            Ok(_) | Err(Unverified::Invalid) => Err(End::Revoked),
+            Err(Unverified::NotLookedUp | Unverified::Unavailable) => Ok(()),
         }
     }
 

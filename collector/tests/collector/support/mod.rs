@@ -27,6 +27,7 @@ macro_rules! scenarios {
 }
 
 pub(crate) mod agent;
+pub(crate) mod events;
 pub(crate) mod grafana;
 pub(crate) mod http;
 mod inserts;
