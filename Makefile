@@ -173,7 +173,6 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/wire
 	$(TARGET)/debug/curve --quick
 	$(TARGET)/debug/ingest --quick
-	$(TARGET)/debug/remote_write --quick
 	$(TARGET)/debug/live --quick
 	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(TARGET)/debug/world --quick --measure
