@@ -237,7 +237,8 @@ fn a_killed_collector_sends_the_rest_from_the_spool_and_the_store() {
     let begin_ms = realtime_us() / 1000 - 60_000;
     for killed_at in [1, 4, 9] {
         let fixture = Fixture::new(Receiver::start([], Reply::V1), Protocol::V1);
-        let options = OpenOptions { timescale: TimescaleMode::Off, may_create: true, queues_job_ends: false };
+        let options =
+            OpenOptions { timescale: TimescaleMode::Off, may_create: true, ..OpenOptions::default() };
         let mut store = Store::open(&fixture.store(), &options).unwrap();
         let mut session = TestSession::new(1, &["a", "b"]);
         let mut sink = fixture.sink();
