@@ -173,7 +173,7 @@ impl TwoNodes {
 
     /// Returns the time of the nodes, in microseconds since the epoch.
     pub fn now_us(&self) -> i64 {
-        self.nodes[0].agent.status()["now_us"].as_i64().unwrap()
+        self.nodes[0].agent.status()["collector"]["now_us"].as_i64().unwrap()
     }
 
     pub fn end(self) {

@@ -30,6 +30,7 @@ mod postgres;
 mod quarantine_removal;
 pub mod reader;
 mod removal;
+mod request_removal;
 mod retention;
 mod schema;
 mod sqlite;

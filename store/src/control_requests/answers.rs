@@ -1,41 +1,13 @@
-//! The sessions that shall answer a request, and their answers.
+//! The answers of sessions to a request.
 
 use polymeter_proto::series::SessionId;
 
-use super::ControlTable;
+use super::rows::{AnswerRow, AnsweringSession, session_id};
+use super::table::ControlTable;
+use super::wanted::rows;
 use crate::StoreError;
-use crate::backend::Connection;
-use crate::error::{Context, DatabaseError};
+use crate::error::Context;
 use crate::value::{Batch, Column, ColumnType, Row, Value};
-
-/// A session that shall answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnsweringSession {
-    /// The session.
-    pub session: SessionId,
-    /// Its node.
-    pub node: String,
-}
-
-/// The answer of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnswerRow {
-    /// The session.
-    pub session: SessionId,
-    /// Its node.
-    pub node: String,
-    /// Its text; none if no user waits for it.
-    pub answer: Option<String>,
-    /// True if the session need not receive the request again.
-    pub is_final: bool,
-}
-
-const WANTED: [Column; 4] = [
-    ("number", ColumnType::Integer),
-    ("session_id", ColumnType::Text),
-    ("node", ColumnType::Text),
-    ("collector_id", ColumnType::Text),
-];
 
 const ANSWER: [Column; 5] = [
     ("number", ColumnType::Integer),
@@ -44,30 +16,6 @@ const ANSWER: [Column; 5] = [
     ("answer", ColumnType::Text),
     ("answered", ColumnType::Time),
 ];
-
-/// Inserts the sessions that other collectors shall ask.
-pub(super) fn insert_wanted(
-    connection: &mut dyn Connection,
-    number: i64,
-    wanted: &[AnsweringSession],
-) -> Result<(), DatabaseError> {
-    let batch = rows(number, wanted, &Value::Null);
-    if !batch.is_empty() {
-        connection.execute_batch(
-            "INSERT INTO control_answer (number, session_id, node)
-             SELECT number, session_id, node FROM {new} WHERE true ON CONFLICT DO NOTHING",
-            &batch,
-        )?;
-    }
-    Ok(())
-}
-
-fn rows<'a>(number: i64, sessions: &'a [AnsweringSession], collector_id: &Value<'a>) -> Batch<'a> {
-    let row = |wanted: &'a AnsweringSession| {
-        [number.into(), wanted.session.to_string().into(), wanted.node.as_str().into(), collector_id.clone()]
-    };
-    Batch::new(&WANTED, sessions.iter().map(row))
-}
 
 impl ControlTable {
     /// Returns those of the `sessions` to which this collector shall forward a request. One without a lasting effect is forwarded to the
@@ -147,7 +95,7 @@ impl ControlTable {
             )
             .context(ACTION)?;
         if let Some(until_us) = until_us {
-            let update = "UPDATE control_request SET expires = greatest(expires, $2) WHERE number = $1";
+            let update = "UPDATE control_request SET expires = $2 WHERE number = $1 AND expires < $2";
             connection.execute(update, &[number.into(), Value::time(until_us)]).context(ACTION)?;
         }
         connection.commit().context(ACTION)
@@ -171,9 +119,4 @@ impl ControlTable {
         };
         Ok(rows.into_iter().filter_map(answer).collect())
     }
-}
-
-/// Takes a session's id out of a row; none if it is not valid.
-pub(super) fn session_id(row: &mut Row) -> Option<SessionId> {
-    u64::from_str_radix(&row.text(), 16).ok().map(SessionId)
 }

@@ -1,9 +1,7 @@
 //! The running collectors of a store, and the nodes of a job with their sessions.
 
-use polymeter_proto::series::SessionId;
-
-use super::ControlTable;
-use super::answers::session_id;
+use super::rows::{CollectorRow, StoredJobNode, session_id};
+use super::table::ControlTable;
 use crate::error::Context;
 use crate::value::{Row, Value};
 use crate::{StoreError, removal};
@@ -13,32 +11,6 @@ const AWAY_US: i64 = 10_000_000;
 
 /// The time without a heartbeat after which the row of a collector is removed, in microseconds.
 const FORGOTTEN_US: i64 = 86_400 * 1_000_000;
-
-/// A running collector.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CollectorRow {
-    /// One run of a program.
-    pub collector_id: String,
-    /// The name of its machine.
-    pub host: String,
-    /// Its version.
-    pub version: String,
-}
-
-/// A node on which a job runs, as the store knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredJobNode {
-    /// The name.
-    pub node: String,
-    /// The session that tracks the job.
-    pub session: SessionId,
-    /// The numeric id of the job's owner.
-    pub owner_uid: Option<u32>,
-    /// The collector that stored the last frame of the session.
-    pub collector_id: Option<String>,
-    /// True if that collector runs.
-    pub is_served: bool,
-}
 
 impl ControlTable {
     /// Records that a collector runs. Returns true if others run, too.

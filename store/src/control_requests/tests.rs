@@ -1,7 +1,9 @@
 //! Tests of the tables on SQLite. Those with several collectors are in the tests of the collector.
 
+use polymeter_proto::series::SessionId;
+
 use super::*;
-use crate::sqlite;
+use crate::{request_removal, sqlite};
 
 const NOW_US: i64 = 1_790_000_000_000_000;
 
@@ -124,9 +126,9 @@ fn the_table_is_bounded() {
         table.take(&new(&number.to_string(), true, 1000 + number), NOW_US, nothing).unwrap();
     }
     let connection = &mut *table.connection;
-    removal::bound(connection, NOW_US, 4, u64::MAX).unwrap();
+    request_removal::bound(connection, NOW_US, 4, u64::MAX).unwrap();
     assert_eq!(lines(table.after(0, NOW_US).unwrap()), ["line 2", "line 3", "line 4", "line 5"]);
-    removal::bound(&mut *table.connection, NOW_US, 4, 2 * "line 5".len() as u64).unwrap();
+    request_removal::bound(&mut *table.connection, NOW_US, 4, 2 * "line 5".len() as u64).unwrap();
     assert_eq!(lines(table.after(0, NOW_US).unwrap()), ["line 4", "line 5"]);
 }
 

@@ -9,7 +9,7 @@ use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{continuous, partitions, reorder, retention, rollup_tables, timescale};
 use crate::backend::{Connection, MaintenanceSession, Task};
 use crate::error::{Context, DatabaseError};
-use crate::{StoreError, TimescaleMode, control_requests, metadata_removal};
+use crate::{StoreError, TimescaleMode, metadata_removal, request_removal};
 
 /// The tasks for a table with partitions.
 const PARTITIONS: [Task; 8] = [
@@ -19,7 +19,7 @@ const PARTITIONS: [Task; 8] = [
     rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
     metadata_removal::REMOVE,
-    control_requests::REMOVE,
+    request_removal::REMOVE,
     partitions::CLOSE,
 ];
 
@@ -29,7 +29,7 @@ const DIRECT_COMPRESS: [Task; 8] = [
     continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata_removal::REMOVE,
-    control_requests::REMOVE,
+    request_removal::REMOVE,
     continuous::COMPRESS,
     reorder::REORDER,
     timescale::COMPRESS,
@@ -41,7 +41,7 @@ const HYPERTABLE: [Task; 7] = [
     continuous::REFRESH_RECENT,
     retention::REMOVE,
     metadata_removal::REMOVE,
-    control_requests::REMOVE,
+    request_removal::REMOVE,
     continuous::COMPRESS,
     timescale::COMPRESS,
 ];
@@ -52,7 +52,7 @@ const PLAIN_HYPERTABLE: [Task; 5] = [
     rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
     metadata_removal::REMOVE,
-    control_requests::REMOVE,
+    request_removal::REMOVE,
 ];
 
 /// Connects to maintain the database of `settings`. Returns none while another connection maintains it.

@@ -7,10 +7,10 @@ use rusqlite::{Connection, OpenFlags};
 use super::connection::SqliteConnection;
 use super::{retention, rollups};
 use crate::backend::{MaintenanceSession, Task};
-use crate::{SCHEMA_VERSION, StoreError, control_requests, limits, metadata_removal};
+use crate::{SCHEMA_VERSION, StoreError, limits, metadata_removal, request_removal};
 
 const TASKS: [Task; 5] =
-    [rollups::ADD, retention::REMOVE, metadata_removal::REMOVE, control_requests::REMOVE, retention::SHRINK];
+    [rollups::ADD, retention::REMOVE, metadata_removal::REMOVE, request_removal::REMOVE, retention::SHRINK];
 
 /// Connects to maintain the store at `path`. Returns none if it is not there, or not of this version: the
 /// writer reports that.

@@ -84,7 +84,7 @@ fn skipped_frames_advance_the_session() {
     ));
     let stored = accepted(ingest.message(&peer(), skipped(5, 9, SkipReason::AlreadyAcknowledged), at(0)));
     assert_eq!((stored.sequence, stored.follows, stored.losses.len()), (9, 4, 1));
-    assert_eq!((stored.losses[0].reason, stored.losses[0].samples), (LossReason::StoreReplaced, 0));
+    assert_eq!((stored.losses[0].reason, stored.losses[0].samples), (LossReason::StoreReplaced, 5));
     assert!(matches!(
         ingest.message(&peer(), skipped(10, u64::MAX, SkipReason::OutboxFull), at(0)),
         Verdict::Refused(_)

@@ -29,7 +29,7 @@ fn remove(connection: &mut dyn Connection, _stop: &Stop) -> Result<(), StoreErro
 }
 
 /// Removes requests without an effect at `now_us` and then those that expire first, until the others are within both limits.
-pub(super) fn bound(
+pub(crate) fn bound(
     connection: &mut dyn Connection,
     now_us: i64,
     requests_max: usize,
@@ -66,7 +66,7 @@ fn numbers(
 }
 
 /// Deletes requests and their answers.
-pub(super) fn delete(connection: &mut dyn Connection, numbers: &[i64]) -> Result<(), DatabaseError> {
+pub(crate) fn delete(connection: &mut dyn Connection, numbers: &[i64]) -> Result<(), DatabaseError> {
     let batch = Batch::new(&NUMBER, numbers.iter().map(|number| [(*number).into()]));
     if batch.is_empty() {
         return Ok(());

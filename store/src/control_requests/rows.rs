@@ -1,0 +1,120 @@
+//! The rows of the tables.
+
+use polymeter_proto::series::SessionId;
+
+use crate::value::Row;
+
+/// A request to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewControlRequest {
+    /// The collector's name of the request. A request whose name is stored already is not stored again.
+    pub request_id: String,
+    /// The collector that took it.
+    pub collector_id: String,
+    /// The job.
+    pub job_id: String,
+    /// The numeric id of the user, as the collector authenticated it.
+    pub uid: u32,
+    /// The request, in the form of the control socket.
+    pub line: String,
+    /// True if agents that connect later receive it.
+    pub is_lasting: bool,
+    /// The common time at which it takes effect, in microseconds since the epoch.
+    pub at_us: i64,
+    /// The time after which it has no effect, in microseconds since the epoch.
+    pub expires_us: i64,
+    /// The sessions that other collectors shall ask.
+    pub wanted: Vec<AnsweringSession>,
+}
+
+/// A stored request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredControlRequest {
+    /// Its number. Later requests have greater ones.
+    pub number: i64,
+    /// The collector that took it.
+    pub collector_id: String,
+    /// The job.
+    pub job_id: String,
+    /// The numeric id of the user.
+    pub uid: u32,
+    /// The request, in the form of the control socket.
+    pub line: String,
+    /// True if agents that connect later receive it.
+    pub is_lasting: bool,
+    /// The common time at which it takes effect, in microseconds since the epoch.
+    pub at_us: i64,
+    /// The time after which it has no effect, in microseconds since the epoch.
+    pub expires_us: i64,
+}
+
+/// The requests that a new one replaces.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// Their numbers.
+    pub numbers: Vec<i64>,
+    /// The time until which the new request is kept because of them, in microseconds since the epoch.
+    pub until_us: Option<i64>,
+}
+
+/// The place of a request among those of its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// Its number.
+    pub number: i64,
+    /// The time at which it takes effect, in microseconds since the epoch: after all earlier requests of the job.
+    pub at_us: i64,
+}
+
+/// A session that shall answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnsweringSession {
+    /// The session.
+    pub session: SessionId,
+    /// Its node.
+    pub node: String,
+}
+
+/// The answer of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerRow {
+    /// The session.
+    pub session: SessionId,
+    /// Its node.
+    pub node: String,
+    /// Its text; none if no user waits for it.
+    pub answer: Option<String>,
+    /// True if the session need not receive the request again.
+    pub is_final: bool,
+}
+
+/// A running collector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectorRow {
+    /// One run of a program.
+    pub collector_id: String,
+    /// The name of its machine.
+    pub host: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// A node on which a job runs, as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredJobNode {
+    /// The name.
+    pub node: String,
+    /// The session that tracks the job.
+    pub session: SessionId,
+    /// The numeric id of the job's owner.
+    pub owner_uid: Option<u32>,
+    /// The collector that stored the last frame of the session.
+    pub collector_id: Option<String>,
+    /// True if that collector runs.
+    pub is_served: bool,
+}
+
+/// Takes a session's id out of a row; none if it is not valid.
+pub(super) fn session_id(row: &mut Row) -> Option<SessionId> {
+    u64::from_str_radix(&row.text(), 16).ok().map(SessionId)
+}

@@ -1,0 +1,204 @@
+//! The connection to the tables, and the requests.
+
+use polymeter_proto::series::SessionId;
+
+use super::rows::{NewControlRequest, Replaced, StoredControlRequest, Taken};
+use super::wanted;
+use crate::backend::Connection;
+use crate::error::{Context, DatabaseError};
+use crate::reader::Reader;
+use crate::value::{Row, Value};
+use crate::{StoreError, StoreUrl, request_removal};
+
+/// The number of stored requests that still have an effect, and the number of their bytes. Beyond that those that expire first are
+/// removed.
+const REQUESTS_MAX: usize = 4096;
+
+/// The number of bytes for [`REQUESTS_MAX`].
+const BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The time for which a replaced request stays, in microseconds: longer than its user waits for answers.
+const REPLACED_US: i64 = 60_000_000;
+
+/// The number of requests that are read at once.
+const ROWS: usize = 256;
+
+const COLUMNS: &str =
+    "old.number, old.collector_id, old.job_id, old.uid, old.line, old.is_lasting, old.at, old.expires";
+
+/// A connection to the tables. After an error its state is unknown, and it must be dropped.
+#[derive(Debug)]
+pub struct ControlTable {
+    pub(super) connection: Box<dyn Connection>,
+}
+
+impl ControlTable {
+    /// Connects. Nothing is created, and the schema is not migrated.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be reached, or has another version.
+    pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        drop(Reader::open(url)?);
+        Ok(Self { connection: url.open_to_administer()?.connection })
+    }
+
+    /// Stores a request at `now_us`. `replaces` selects those of the lasting requests of the job, the oldest first, that it replaces.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn take(
+        &mut self,
+        new: &NewControlRequest,
+        now_us: i64,
+        replaces: impl FnOnce(&[StoredControlRequest]) -> Replaced,
+    ) -> Result<Taken, StoreError> {
+        const ACTION: &str = "store a request";
+        let connection = &mut *self.connection;
+        connection.begin().context(ACTION)?;
+        connection.lock_requests().context(ACTION)?;
+        let find = "SELECT number, at FROM control_request WHERE request_id = $1";
+        let stored = connection.query(find, &[new.request_id.as_str().into()]).context(ACTION)?;
+        if let Some(row) = stored.into_iter().next() {
+            connection.commit().context(ACTION)?;
+            return Ok(taken(row));
+        }
+        let earlier = pending(connection, &new.job_id, now_us).context(ACTION)?;
+        let replaced = if new.is_lasting { replaces(&earlier) } else { Replaced::default() };
+        for number in &replaced.numbers {
+            // Its user may still wait for answers.
+            let update = "UPDATE control_request SET is_replaced = true,
+                     expires = CASE WHEN expires > $2 THEN $2 ELSE expires END WHERE number = $1";
+            let expires = Value::Time(now_us.saturating_add(REPLACED_US));
+            connection.execute(update, &[(*number).into(), expires]).context(ACTION)?;
+        }
+        let after_us = earlier.iter().map(|earlier| earlier.at_us.saturating_add(1)).max();
+        let at_us = after_us.filter(|_| new.is_lasting).unwrap_or(i64::MIN).max(new.at_us);
+        let expires_us = replaced.until_us.unwrap_or(i64::MIN).max(new.expires_us);
+        insert(connection, new, (at_us, expires_us), now_us).context(ACTION)?;
+        let inserted = connection.query(find, &[new.request_id.as_str().into()]).context(ACTION)?;
+        let taken = inserted.into_iter().next().map_or(Taken { number: 0, at_us }, taken);
+        wanted::insert_wanted(connection, taken.number, &new.wanted).context(ACTION)?;
+        request_removal::bound(connection, now_us, REQUESTS_MAX, BYTES_MAX).context(ACTION)?;
+        connection.commit().context(ACTION)?;
+        Ok(taken)
+    }
+
+    /// Returns the requests after `number` that have an effect at `now_us`, in their order: at most some hundreds.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn after(&mut self, number: i64, now_us: i64) -> Result<Vec<StoredControlRequest>, StoreError> {
+        let select = format!(
+            "SELECT {COLUMNS} FROM control_request AS old
+             WHERE old.number > $1 AND old.expires > $2 AND NOT old.is_replaced ORDER BY old.number LIMIT {ROWS}"
+        );
+        let rows = self.connection.query(&select, &[number.into(), Value::Time(now_us)]);
+        Ok(rows.context("read requests")?.into_iter().map(request).collect())
+    }
+
+    /// Returns the lasting requests about a job that a session has not answered finally, in their order.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn unanswered(
+        &mut self,
+        job_id: &str,
+        session: SessionId,
+        now_us: i64,
+    ) -> Result<Vec<StoredControlRequest>, StoreError> {
+        let select = format!(
+            "SELECT {COLUMNS} FROM control_request AS old
+             WHERE old.job_id = $1 AND old.expires > $2 AND old.is_lasting AND NOT old.is_replaced
+                 AND NOT EXISTS (SELECT 1 FROM control_answer AS given WHERE given.number = old.number
+                                 AND given.session_id = $3 AND given.answered IS NOT NULL)
+             ORDER BY old.number"
+        );
+        let parameters = [job_id.into(), Value::Time(now_us), session.to_string().into()];
+        let rows = self.connection.query(&select, &parameters);
+        Ok(rows.context("read requests")?.into_iter().map(request).collect())
+    }
+
+    /// Forgets the texts of a request's answers, since the user has them. Sets the time after which it has no effect, if there is a new one.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn settle(&mut self, number: i64, expires_us: Option<i64>) -> Result<(), StoreError> {
+        const ACTION: &str = "store the end of a request";
+        let connection = &mut *self.connection;
+        connection.begin().context(ACTION)?;
+        if let Some(expires_us) = expires_us {
+            let update = "UPDATE control_request SET expires = $2 WHERE number = $1";
+            connection.execute(update, &[number.into(), Value::time(expires_us)]).context(ACTION)?;
+        }
+        let forget = "UPDATE control_answer SET answer = NULL WHERE number = $1 AND answer IS NOT NULL";
+        connection.execute(forget, &[number.into()]).context(ACTION)?;
+        connection.commit().context(ACTION)
+    }
+
+    /// Removes a request without a lasting effect, and its answers.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn remove(&mut self, number: i64) -> Result<(), StoreError> {
+        const ACTION: &str = "remove a request";
+        let connection = &mut *self.connection;
+        connection.begin().context(ACTION)?;
+        request_removal::delete(connection, &[number]).context(ACTION)?;
+        connection.commit().context(ACTION)
+    }
+}
+
+/// Returns the lasting requests about a job that have an effect at `now_us`, the oldest first.
+fn pending(
+    connection: &mut dyn Connection,
+    job_id: &str,
+    now_us: i64,
+) -> Result<Vec<StoredControlRequest>, DatabaseError> {
+    let select = format!(
+        "SELECT {COLUMNS} FROM control_request AS old
+         WHERE old.job_id = $1 AND old.expires > $2 AND old.is_lasting AND NOT old.is_replaced ORDER BY old.number"
+    );
+    let rows = connection.query(&select, &[job_id.into(), Value::Time(now_us)])?;
+    Ok(rows.into_iter().map(request).collect())
+}
+
+fn insert(
+    connection: &mut dyn Connection,
+    new: &NewControlRequest,
+    (at_us, expires_us): (i64, i64),
+    now_us: i64,
+) -> Result<(), DatabaseError> {
+    let statement = "INSERT INTO control_request
+             (request_id, collector_id, job_id, uid, line, is_lasting, at, created, expires)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let parameters = [
+        new.request_id.as_str().into(),
+        new.collector_id.as_str().into(),
+        new.job_id.as_str().into(),
+        i64::from(new.uid).into(),
+        new.line.as_str().into(),
+        new.is_lasting.into(),
+        Value::time(at_us),
+        Value::Time(now_us),
+        Value::time(expires_us),
+    ];
+    connection.execute(statement, &parameters).map(drop)
+}
+
+fn taken(mut row: Row) -> Taken {
+    Taken { number: row.integer(), at_us: row.time_ns() / 1000 }
+}
+
+fn request(mut row: Row) -> StoredControlRequest {
+    StoredControlRequest {
+        number: row.integer(),
+        collector_id: row.text(),
+        job_id: row.text(),
+        // A value that is no user has no rights.
+        uid: u32::try_from(row.integer()).unwrap_or(u32::MAX),
+        line: row.text(),
+        is_lasting: row.boolean(),
+        at_us: row.time_ns() / 1000,
+        expires_us: row.time_ns() / 1000,
+    }
+}
