@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::error::chain;
 use crate::{StoreError, StoreUrl};
@@ -107,8 +107,10 @@ fn work<T>(tables: &str, store: &StoreUrl, open: Open<T>, queue: &Receiver<Task<
                 table = Some(connected);
                 is_failing = false;
             }
-            // The writers report the outage, and its end.
-            Err(_) if is_failing => {}
+            // The writers report that the server is away, and its return.
+            Err(error) if is_failing || error.is_unreachable() => {
+                debug!(error = %chain(&error), "cannot use the {tables} of the store");
+            }
             Err(error) => {
                 warn!(error = %chain(&error), "cannot use the {tables} of the store");
                 is_failing = true;

@@ -264,10 +264,12 @@ fn deleted_store_is_not_acknowledged() {
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
     let rows = all_rows(&env);
-    assert!(dropped == 0 && 0 < rows && rows < taken, "{rows} of {taken}");
+    assert!(dropped == 0 && 0 < rows && rows <= taken, "{rows} of {taken}");
     let losses = env.reader().last_losses(u32::MAX).unwrap();
     let reasons: Vec<_> = losses.iter().map(|loss| loss.reason.as_str()).collect();
-    assert_eq!(reasons, ["store_replaced"]);
+    // The agent sends acknowledged frames again, as far as it keeps them.
+    let expected: &[&str] = if rows < taken { &["store_replaced"] } else { &[] };
+    assert_eq!(reasons, expected, "{rows} of {taken}");
     let log = collector_daemon.terminate();
     let why =
         format!("error: cannot acknowledge the samples written to {}: the file was deleted", store.display());

@@ -1,6 +1,6 @@
 //! A client of the HTTP API.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -81,7 +81,11 @@ fn decoded(mut rest: &[u8]) -> Vec<u8> {
 /// Reads a response to its end.
 pub(crate) fn receive(stream: &mut impl Read) -> Response {
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
+    match stream.read_to_end(&mut bytes) {
+        // A server that refuses a request may close the connection before it has read the body.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset && !bytes.is_empty() => {}
+        read => drop(read.unwrap()),
+    }
     let end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head");
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
