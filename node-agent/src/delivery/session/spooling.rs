@@ -23,8 +23,10 @@ impl DeliverySession {
         Self::with(outbox, FrameBuilder::default(), outbox_bytes, now_ns, SpoolMode::Replay(Vec::new()))
     }
 
-    /// Enables the spool: frames without room are not dropped, but returned by [`DeliverySession::spill`].
+    /// Enables the spool: frames without room are not dropped, but returned by [`DeliverySession::spill`]. Acknowledged frames
+    /// are not kept any more: one that is sent again could be spilled to the segment that its acknowledgement removes.
     pub fn use_spool(&mut self) {
+        self.outbox.keep_acknowledged(0);
         self.spool_mode = SpoolMode::On { written: None };
     }
 
