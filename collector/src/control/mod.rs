@@ -7,7 +7,7 @@
 //!                                             +------- answers --------+
 //! ```
 //!
-//! Requests about jobs are in the store ([`request_store`]), so that they reach the agents of all collectors, and survive this one.
+//! Requests about jobs are in the store (`request_store`), so that they reach the agents of all collectors, and survive this one.
 //!
 //! The kernel authenticates users of this machine, munged those of other machines. Control has its own
 //! thread, so that no request delays a sample.
