@@ -170,25 +170,21 @@ fn attack_all(subject: Subject) {
 }
 
 #[test]
-#[ignore = "reports values that are to be judged; run it with --ignored"]
 fn a_node_with_damaged_files() {
     attack_all(Subject::Node);
 }
 
 #[test]
-#[ignore = "reports values that are to be judged; run it with --ignored"]
 fn a_job_in_cgroups_of_version_1_with_damaged_files() {
     attack_all(Subject::V1);
 }
 
 #[test]
-#[ignore = "reports values that are to be judged; run it with --ignored"]
 fn a_job_in_cgroups_of_version_2_with_damaged_files() {
     attack_all(Subject::V2);
 }
 
 #[test]
-#[ignore = "reports values that are to be judged; run it with --ignored"]
 fn a_job_of_processes_with_damaged_files() {
     attack_all(Subject::Processes);
 }
