@@ -11,8 +11,8 @@ release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 POLYMETER_PACKAGE_VERSION=0.0.1 "$test/../deb.sh" "$programs" "$work/first" >/dev/null
 "$test/../deb.sh" "$programs" "$work/second" >/dev/null
 [ -e "$work/base.tar" ] || {
-    mmdebstrap --quiet --variant=minbase "$release" "$work/base.tar.new"
-    mv "$work/base.tar.new" "$work/base.tar"
+    mmdebstrap --quiet --variant=minbase "$release" "$work/base.new.tar"
+    mv "$work/base.new.tar" "$work/base.tar"
 }
 rm -rf --one-file-system "$work/tree"
 mkdir "$work/tree"
