@@ -1,17 +1,15 @@
 //! The section `[api]`: the HTTP API.
 
-use std::time::Duration;
-
 use polymeter_api::{ApiConfig, ApiLimits, Listen, Proxy};
 use polymeter_service::document::{Reporter, Section, Span};
 
-use super::clock::CoarseDuration;
+use super::values::duration_up_to;
 
 /// The maximum number of connections to the store.
 const READERS_MAX: u64 = 64;
 
 /// The longest time for an answer.
-const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+const LONGEST: &str = "1h";
 
 /// The maximum number of requests of a user, in progress and a second.
 const REQUESTS_MAX: u64 = 10_000;
@@ -142,7 +140,7 @@ fn limits(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> ApiLimits {
     let usual = ApiLimits::default();
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let readers = section.integer("readers", reporter, 1..=READERS_MAX);
-    let query_timeout = section.parse("query_timeout", reporter, duration);
+    let query_timeout = section.parse("query_timeout", reporter, |text| duration_up_to(text, LONGEST));
     let requests = section.integer("user_requests", reporter, 1..=REQUESTS_MAX);
     let per_second = section.integer("user_requests_per_second", reporter, 1..=REQUESTS_MAX);
     let bytes = section.integer("user_bytes_per_second", reporter, BYTES_RANGE.0..=BYTES_RANGE.1);
@@ -161,11 +159,4 @@ fn limits(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> ApiLimits {
         stream_stall: usual.stream_stall,
         stream_refresh: usual.stream_refresh,
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = text.parse::<CoarseDuration>().ok().map(|duration| duration.0);
-    duration.filter(|duration| *duration <= TIMEOUT_MAX).ok_or_else(|| {
-        format!("invalid duration `{text}`: expected a whole number of s or min, from 1s to 1h")
-    })
 }

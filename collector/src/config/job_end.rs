@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polymeter_service::document::{Reporter, Section};
 
-use super::clock::CoarseDuration;
+use super::values::{absolute, duration_up_to};
 use crate::job_end::JobEndConfig;
 
 /// The maximum number of commands that run at the same time: each has a thread, a connection to the store, and a report in memory.
@@ -15,7 +15,7 @@ const CONCURRENT_MAX: u64 = 64;
 const QUEUE_MAX: u64 = 1_000_000;
 
 /// The longest timeout and delay. A command that runs longer blocks those of other jobs.
-const DURATION_MAX: Duration = Duration::from_secs(3600);
+const LONGEST: &str = "1h";
 
 /// The raw section.
 #[derive(Debug, Default)]
@@ -35,10 +35,10 @@ impl RawJobEnd {
         let mut section = root.section("job_end", reporter)?;
         let raw = Self {
             command: command(&mut section, reporter),
-            timeout: section.parse("timeout", reporter, duration),
+            timeout: section.parse("timeout", reporter, |text| duration_up_to(text, LONGEST)),
             concurrent: section.integer("concurrent", reporter, 1..=CONCURRENT_MAX),
             queue: section.integer("queue", reporter, 1..=QUEUE_MAX),
-            delay: section.parse("delay", reporter, duration),
+            delay: section.parse("delay", reporter, |text| duration_up_to(text, LONGEST)),
             advice: section.parse("advice", reporter, absolute),
         };
         if let (None, Some(place)) = (&raw.command, &place) {
@@ -85,16 +85,4 @@ fn command(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<Vec
         reporter.fault(&place, format_args!("`command` in [job_end]: an argument contains a NUL character"));
     }
     Some(words)
-}
-
-fn absolute(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = text.parse::<CoarseDuration>().ok().map(|duration| duration.0);
-    duration.filter(|duration| *duration <= DURATION_MAX).ok_or_else(|| {
-        format!("invalid duration `{text}`: expected a whole number of s or min, from 1s to 1h")
-    })
 }

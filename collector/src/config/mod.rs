@@ -13,6 +13,7 @@ mod raw;
 mod remote_write;
 mod retention;
 mod security;
+mod values;
 
 pub use self::arguments::CollectorArguments;
 pub use self::endpoint::Endpoint;

@@ -1,20 +1,18 @@
 //! The section `[remote_write]`: the receiver of samples, and the selection.
 
 use std::fmt::Display;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use polymeter_service::byte_size;
 use polymeter_service::document::{Reporter, Section, Span};
 
-use super::clock::CoarseDuration;
+use super::values::{absolute, duration_up_to};
 use crate::sinks::remote_write::{Credentials, ReceiverUrl, RemoteWriteConfig, SHARDS_MAX};
 
 /// The maximum number of samples in a request: its body has some 20 bytes for each, and the labels.
 const BATCH_SAMPLES_MAX: u64 = 50_000;
 
 /// The longest time for which samples wait, and the longest timeout.
-const DURATION_MAX: Duration = Duration::from_secs(600);
+const LONGEST: &str = "10min";
 
 /// The least and the greatest size of the spool.
 const SPOOL_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=16 << 40;
@@ -79,8 +77,8 @@ fn read_delivery(config: &mut RemoteWriteConfig, section: &mut Section<'_>, repo
     set(&mut config.shards, shards.and_then(|shards| usize::try_from(shards).ok()));
     let samples = section.integer("batch_samples", reporter, 1..=BATCH_SAMPLES_MAX);
     set(&mut config.batch_samples, samples.and_then(|samples| u32::try_from(samples).ok()));
-    set(&mut config.batch_wait, section.parse("batch_wait", reporter, duration));
-    set(&mut config.timeout, section.parse("timeout", reporter, duration));
+    set(&mut config.batch_wait, section.parse("batch_wait", reporter, |text| duration_up_to(text, LONGEST)));
+    set(&mut config.timeout, section.parse("timeout", reporter, |text| duration_up_to(text, LONGEST)));
 }
 
 fn read_requests(config: &mut RemoteWriteConfig, section: &mut Section<'_>, reporter: &mut Reporter<'_>) {
@@ -156,21 +154,10 @@ fn user_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn absolute(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = text.parse::<CoarseDuration>().ok().map(|duration| duration.0);
-    duration.filter(|duration| *duration <= DURATION_MAX).ok_or_else(|| {
-        format!("invalid duration `{text}`: expected a whole number of s or min, from 1s to 10min")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
     use clap::Parser;
 

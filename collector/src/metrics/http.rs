@@ -106,9 +106,9 @@ enum Response {
 enum ServedPage {
     /// The collector's own metrics.
     Metrics,
-    /// Whether the process runs.
+    /// The state of the process: it runs.
     Health,
-    /// Whether samples can be stored.
+    /// The state of the store: it answers or not.
     Ready,
 }
 

@@ -174,7 +174,7 @@ impl FromStr for ReceiverUrl {
     }
 }
 
-/// Without the query, which may have a secret.
+/// Writes the URL without its query, which may have a secret.
 impl fmt::Display for ReceiverUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls() { "https" } else { "http" };
@@ -244,7 +244,7 @@ impl FromStr for Header {
     }
 }
 
-/// Without the value, which may be a secret.
+/// Writes the name alone: the value may be a secret.
 impl fmt::Debug for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Header({})", self.0)

@@ -47,7 +47,7 @@ const SEARCH_AFTER_FAILURE: u32 = 4;
 struct Shared {
     config: Arc<RemoteWriteConfig>,
     counters: Counters,
-    /// What is known about the receiver, a [`Negotiation`].
+    /// The knowledge about the receiver, a [`Negotiation`].
     negotiation: AtomicU8,
     throttle: Mutex<LogThrottle>,
     clock: Clock,

@@ -23,7 +23,7 @@ pub(super) fn shard_of(hash: u64, shards: usize) -> usize {
     usize::try_from((hash >> 32) % shards.max(1) as u64).unwrap_or_default()
 }
 
-/// What distinguishes a series from others.
+/// The identity of a series.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity<'a> {
     pub(super) node: &'a str,

@@ -51,7 +51,7 @@ pub(super) fn create(path: &Path, contents: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// What a file has, as its heads state.
+/// The content of a file, as its heads state.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The length of its complete records, in bytes.

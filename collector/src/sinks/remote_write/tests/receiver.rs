@@ -26,7 +26,7 @@ pub(super) enum Reply {
 
 pub(super) type Name = Vec<(String, String)>;
 
-/// What a receiver has.
+/// The state of a receiver.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// The answers to the next requests.
