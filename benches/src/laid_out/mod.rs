@@ -1,6 +1,7 @@
 //! A laid-out node: a directory that an agent takes for the root of its machine. It has devices and file systems that
 //! this machine lacks, with the texts of the agent's tests, and this machine's own processes and cgroups.
 
+mod clients;
 mod gpus;
 mod texts;
 
@@ -81,6 +82,14 @@ impl LaidOut {
         lay_out_group(&self.root().join(RESCTRL).join("mon_groups").join(format!("polymeter-{job}")))
     }
 
+    /// Lets a process of this machine use an AMD GPU, which the node then has.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written, or if the process did not exist when the node was laid out.
+    pub fn add_gpu_client(&self, pid: u32) -> io::Result<()> {
+        clients::add(self.root(), pid)
+    }
+
     /// Lets the calls for the power of the first GPU hang, or answer again.
     ///
     /// # Errors
@@ -143,7 +152,7 @@ fn lay_out_sys(root: &Path, hardware: Hardware) -> io::Result<()> {
     fs::write(sys.join("class/drm/card0/device/gpu_metrics"), texts::GPU_METRICS)?;
     let node = sys.join("class/kfd/kfd/topology/nodes/1");
     fs::create_dir_all(&node)?;
-    fs::write(node.join("gpu_id"), "51140\n")?;
+    fs::write(node.join("gpu_id"), format!("{}\n", clients::GPU_ID))?;
     fs::write(node.join("properties"), "simd_count 304\ndrm_render_minor 128\n")?;
     for (zone, name) in texts::ZONES {
         let zone = sys.join("class/powercap").join(zone);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{IoSlice, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::thread;
 
 use clap::ValueEnum;
 use polymeter_benches::clock::{now_ns, process_cpu_ns};
@@ -20,6 +22,9 @@ use crate::counting::Counted;
 pub(crate) enum Kind {
     /// Datagrams over the loopback interface, 64 of them in one system call. Each is sent and received by the job.
     Packets,
+    /// Datagrams that a thread on each CPU sends, and which the loopback interface of a network namespace of its own discards: the
+    /// most that this machine can send.
+    Sends,
     /// Two threads on one CPU that wake each other.
     Switches,
     /// Reads of one byte of a file in the page cache.
@@ -30,6 +35,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Packets => "packets",
+            Self::Sends => "sends",
             Self::Switches => "switches",
             Self::Reads => "reads",
         })
@@ -40,7 +46,7 @@ impl Kind {
     /// Returns the metrics whose program is measured.
     pub(crate) const fn metrics(self) -> &'static str {
         match self {
-            Self::Packets => "network.*",
+            Self::Packets | Self::Sends => "network.*",
             Self::Switches => "runqueue.*",
             Self::Reads => "vfs.*",
         }
@@ -49,7 +55,7 @@ impl Kind {
     /// Returns the metric that counts the events.
     pub(crate) const fn counter(self) -> &'static str {
         match self {
-            Self::Packets => "network.transmit.packets",
+            Self::Packets | Self::Sends => "network.transmit.packets",
             Self::Switches => "runqueue.wait.count",
             Self::Reads => "vfs.read.count",
         }
@@ -59,7 +65,7 @@ impl Kind {
     /// other jobs.
     pub(crate) fn variants(self) -> Vec<Counted> {
         match self {
-            Self::Packets => vec![Counted::Nothing, Counted::Job],
+            Self::Packets | Self::Sends => vec![Counted::Nothing, Counted::Job],
             Self::Switches | Self::Reads => vec![Counted::Nothing, Counted::OtherJob, Counted::Job],
         }
     }
@@ -84,6 +90,9 @@ impl Measured {
 /// The number of datagrams in one system call.
 const BATCH: usize = 64;
 
+/// The number of batches that a thread sends before it ends: some tens of milliseconds.
+const BATCHES: usize = 512;
+
 /// Causes events for as many milliseconds as each line of the standard input says, and prints what was measured.
 pub(crate) fn execute(kind: Kind) -> Result<(), Failure> {
     let mut cause: Option<Box<dyn FnMut() -> Result<u64, Failure>>> = None;
@@ -93,6 +102,7 @@ pub(crate) fn execute(kind: Kind) -> Result<(), Failure> {
             Some(cause) => cause,
             None => cause.insert(match kind {
                 Kind::Packets => packets()?,
+                Kind::Sends => sends()?,
                 Kind::Switches => switches()?,
                 Kind::Reads => reads()?,
             }),
@@ -117,12 +127,43 @@ fn packets() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
     Ok(Box::new(move || {
         // The receiver lives as long as the sender.
         let _receiver = &to;
-        let payload = [IoSlice::new(&[7; 16])];
-        let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
-            (0..BATCH).map(|_| SendAncillaryBuffer::default()).collect();
-        let mut messages: Vec<MMsgHdr<'_>> =
-            controls.iter_mut().map(|control| MMsgHdr::new(&payload, control)).collect();
-        Ok(sendmmsg(&from, &mut messages, SendFlags::empty())? as u64)
+        Ok(send_batch(&from)?)
+    }))
+}
+
+/// Sends a batch of datagrams. Returns their number.
+fn send_batch(from: &UdpSocket) -> std::io::Result<u64> {
+    let payload = [IoSlice::new(&[7; 16])];
+    let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+        (0..BATCH).map(|_| SendAncillaryBuffer::default()).collect();
+    let mut messages: Vec<MMsgHdr<'_>> =
+        controls.iter_mut().map(|control| MMsgHdr::new(&payload, control)).collect();
+    Ok(sendmmsg(from, &mut messages, SendFlags::empty())? as u64)
+}
+
+/// Returns the sending of batches by a thread on each CPU, in the network namespace of this process.
+fn sends() -> Result<Box<dyn FnMut() -> Result<u64, Failure>>, Failure> {
+    for command in ["ip link set lo up", "tc qdisc replace dev lo root blackhole"] {
+        let mut words = command.split(' ');
+        let status = Command::new(words.next().unwrap_or_default()).args(words).status();
+        if !status.map_err(|error| format!("{command}: {error}; install iproute2"))?.success() {
+            return Err(format!("{command} failed").into());
+        }
+    }
+    let socket = |_: usize| -> std::io::Result<UdpSocket> {
+        let from = UdpSocket::bind("127.0.0.1:0")?;
+        from.connect("127.0.0.2:9")?;
+        Ok(from)
+    };
+    let cpus = thread::available_parallelism()?.get();
+    let sockets: Vec<UdpSocket> = (0..cpus).map(socket).collect::<std::io::Result<_>>()?;
+    Ok(Box::new(move || {
+        thread::scope(|scope| {
+            let send = |from| (0..BATCHES).map(|_| send_batch(from)).sum::<std::io::Result<u64>>();
+            let threads: Vec<_> = sockets.iter().map(|from| scope.spawn(move || send(from))).collect();
+            let sent = threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(0)));
+            Ok(sent.sum::<std::io::Result<u64>>()?)
+        })
     }))
 }
 

@@ -2,7 +2,7 @@
 //! and without the programs alternate.
 //!
 //! `cargo run --release -p polymeter-benches --features ebpf --bin ebpf -- [--quick] [--rounds 15] [--ms 500]`.
-//! Needs root, for the cgroups and the programs.
+//! Needs root, for the cgroups and the programs, and iproute2 and util-linux for a network namespace.
 
 mod counting;
 mod load;
@@ -46,7 +46,14 @@ struct Load {
 
 impl Load {
     fn start(kind: Kind, job: &Job) -> Result<Self, Failure> {
-        let mut command = job.command(&std::env::current_exe()?);
+        let program = std::env::current_exe()?;
+        let mut command = if kind == Kind::Sends {
+            let mut command = job.command(Path::new("unshare"));
+            command.arg("--net").arg(program);
+            command
+        } else {
+            job.command(&program)
+        };
         command.arg("--load").arg(kind.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let input = child.stdin.take().ok_or("no input")?;
@@ -83,7 +90,7 @@ fn main() -> Result<(), Failure> {
     }
     table::machine();
     table::head(&["load", "counted", "events/s", "ns/event", "more, ns/event", "ratio", "counted of 100"]);
-    for kind in [Kind::Packets, Kind::Switches, Kind::Reads] {
+    for kind in [Kind::Packets, Kind::Sends, Kind::Switches, Kind::Reads] {
         measure(kind, &arguments)?;
     }
     Ok(())

@@ -1,13 +1,14 @@
 //! The deadlines that the agent keeps at 1 ms on a busy node: alone, with all sources of the slow lane, and while one
-//! of them hangs.
+//! of them hangs. Beside it those that a timer without reads and the bare reads keep: what the machine allows.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use polymeter_agent::sources::{KINDS, Lane, online_cpus};
 use polymeter_benches::agent::Running;
+use polymeter_benches::bare::Bare;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::laid_out::{Hardware, LaidOut};
 use polymeter_benches::plan;
@@ -47,13 +48,18 @@ pub(super) struct Runs {
     pub(super) slow_period: Period,
 }
 
-/// The sources that the agent reads.
+/// What runs at 1 ms: a timer alone, the bare reads, or an agent with some of its sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
+    Timer,
+    Bare,
     Alone,
     WithSlow,
     Hanging,
 }
+
+const SUBJECTS: [Subject; 5] =
+    [Subject::Timer, Subject::Bare, Subject::Alone, Subject::WithSlow, Subject::Hanging];
 
 /// The deadlines of a run, or the sums over several.
 #[derive(Debug, Default)]
@@ -71,25 +77,62 @@ type Tallies = BTreeMap<(Option<String>, String), Tally>;
 /// Runs the subjects in random order, and prints the deadlines that each has kept.
 pub(super) fn compare(runs: Runs) -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
-    let job = Job::make_for("hanging", 0)?;
+    let jobs = [Job::make_for("hanging", 0)?];
     let hardware = Hardware { cpus: online_cpus(Path::new("/"))?.len(), gpus: GPUS, adapters: ADAPTERS };
-    let mut sums: [(Subject, Kept); 3] =
-        [Subject::Alone, Subject::WithSlow, Subject::Hanging].map(|subject| (subject, Kept::default()));
+    let mut sums = SUBJECTS.map(|subject| (subject, Kept::default()));
     let mut random = Random::new(runs.seed);
     for _ in 0..runs.rounds {
         let mut turns: Vec<_> = sums.iter_mut().collect();
         random.shuffle(&mut turns);
         for (subject, kept) in turns {
-            kept.run(*subject, runs, hardware, &job, scratch.path())?;
+            let busy = Busy::start(&jobs[0], runs.seconds)?;
+            match subject {
+                Subject::Timer => kept.run_bare(runs, &[])?,
+                Subject::Bare => kept.run_bare(runs, &jobs)?,
+                Subject::Alone | Subject::WithSlow | Subject::Hanging => {
+                    kept.run_agent(*subject, runs, hardware, &jobs[0], scratch.path())?
+                }
+            }
+            drop(busy);
         }
     }
     report(runs, &sums);
     Ok(())
 }
 
+/// A thread of the job on each CPU that reads the clock. Dropping it ends them.
+struct Busy(Child);
+
+impl Busy {
+    fn start(job: &Job, seconds: u64) -> Result<Self, Box<dyn Error>> {
+        let mut command = job.command(&std::env::current_exe()?);
+        let seconds = seconds + u64::try_from(SETTLE_NS / 1_000_000_000)? + 1;
+        command.args(["--measure", &seconds.to_string()]).env("SLURM_JOB_GPUS", "0,1").stdout(Stdio::null());
+        Ok(Self(command.spawn()?))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 impl Kept {
-    /// Runs an agent while a thread on each CPU reads the clock, and adds its deadlines.
-    fn run(
+    /// Runs the bare reads of the jobs' files and perf events, or without jobs a timer alone, and adds their deadlines.
+    fn run_bare(&mut self, runs: Runs, jobs: &[Job]) -> Result<(), Box<dyn Error>> {
+        let outcome = Bare::of(Period::MILLISECOND, runs.seconds, true, jobs).start()?.outcome()?;
+        self.fast.due += outcome.due;
+        self.fast.missed += outcome.due.saturating_sub(outcome.kept);
+        self.fast.taken += outcome.kept;
+        self.cpu_s += outcome.cpu_s;
+        Ok(())
+    }
+
+    /// Runs an agent, and adds its deadlines.
+    fn run_agent(
         &mut self,
         subject: Subject,
         runs: Runs,
@@ -97,10 +140,6 @@ impl Kept {
         job: &Job,
         scratch: &Path,
     ) -> Result<(), Box<dyn Error>> {
-        let mut busy = job.command(&std::env::current_exe()?);
-        let seconds = runs.seconds + u64::try_from(SETTLE_NS / 1_000_000_000)? + 1;
-        busy.args(["--measure", &seconds.to_string()]).env("SLURM_JOB_GPUS", "0,1").stdout(Stdio::null());
-        let mut busy = busy.spawn()?;
         // It has the processes that exist when it is laid out.
         let node = LaidOut::new(hardware)?;
         let config = config(subject, runs.slow_period, &node, job);
@@ -116,9 +155,6 @@ impl Kept {
         pause(i64::try_from(runs.seconds - hang_s)? * 1_000_000_000);
         let after = tallies(&running)?;
         self.cpu_s += running.cpu_s()? - cpu_s;
-        // It may have ended already.
-        busy.kill().ok();
-        busy.wait()?;
         if hang_s > 0 && !node.has_hung() {
             return Err("no read has hung".into());
         }
@@ -195,11 +231,19 @@ fn report(runs: Runs, sums: &[(Subject, Kept)]) {
             all.add(&kept.slow);
             all.add(&kept.hanging);
             let name = match subject {
+                Subject::Timer => "none: a timer of 1 ms",
+                Subject::Bare => "the job's files: bare reads",
                 Subject::Alone => "the job at 1 ms",
                 Subject::WithSlow => "and all slow sources",
                 Subject::Hanging => "and one of them hangs",
             };
             let seconds = to_f64(runs.seconds * u64::from(runs.rounds));
+            let late = match subject {
+                Subject::Timer | Subject::Bare => "-".to_owned(),
+                Subject::Alone | Subject::WithSlow | Subject::Hanging => {
+                    format!("{:.3} %", 100.0 * to_f64(kept.fast.late) / to_f64(kept.fast.due.max(1)))
+                }
+            };
             vec![
                 name.to_owned(),
                 kept.slow_sources.to_string(),
@@ -208,7 +252,7 @@ fn report(runs: Runs, sums: &[(Subject, Kept)]) {
                 percent(&kept.fast),
                 percent(&kept.slow),
                 percent(&kept.hanging),
-                format!("{:.3} %", 100.0 * to_f64(kept.fast.late) / to_f64(kept.fast.due.max(1))),
+                late,
                 format!("{:.2} %", 100.0 * kept.cpu_s / seconds),
             ]
         })
@@ -216,7 +260,7 @@ fn report(runs: Runs, sums: &[(Subject, Kept)]) {
     let head = [
         "sources",
         "others than the job's files",
-        "samples due",
+        "deadlines due",
         "kept of all",
         "of those at 1 ms",
         "of the slow lane",

@@ -96,13 +96,13 @@ pub(crate) static CASES: [Case; 25] = [
     case("nvidia", Place::LaidOut, Subject::Node, &["node.gpu.*"]),
     case("nvidia_job", Place::LaidOut, Subject::Job, &["gpu.*"]),
     case("drm", Place::LaidOut, Subject::Job, &["gpu.drm.*"]),
-    case("kfd", Place::Here, Subject::Job, &["gpu.amd.*"]),
+    case("kfd", Place::LaidOut, Subject::Job, &["gpu.amd.*"]),
     case("amdgpu", Place::LaidOut, Subject::Node, &["node.gpu.amd.*"]),
     case("agent", Place::Here, Subject::Node, &["agent.*"]),
 ];
 
 /// The kinds whose sources appear only some time after the first opening.
-const LATER: [&str; 4] = ["busiest", "lustre_jobs", "nvidia", "nvidia_job"];
+const LATER: [&str; 5] = ["busiest", "drm", "lustre_jobs", "nvidia", "nvidia_job"];
 
 /// The longest wait for them, in nanoseconds.
 const LATER_NS: u64 = 60_000_000_000;
@@ -159,6 +159,7 @@ impl Machines {
         let cpus = online_cpus(Path::new("/"))?.len();
         let node = LaidOut::new(Hardware { cpus, gpus: 1, adapters: 1 })?;
         node.add_monitoring_group(job.id())?;
+        processes.0.first().map_or(Ok(()), |process| node.add_gpu_client(process.id()))?;
         Ok(Self {
             here: Mounts::read(Path::new("/"))?,
             laid_out: Mounts::read(node.root())?,
