@@ -4,7 +4,7 @@ use polymeter_proto::control::{Request, StatusReport, StatusRequest, SubjectStat
 
 use crate::client::agent::{AgentOptions, ask_status};
 use crate::failure::Failure;
-use crate::output::layout::width;
+use crate::output::layout::{width, wrapped};
 use crate::output::table::{head, table_within};
 use crate::output::{terminal, units};
 
@@ -39,10 +39,13 @@ fn text(status: &StatusReport, columns: usize) -> String {
     let mut text = summary(status, columns);
     text.push('\n');
     text.push_str(&table_within(&source_rows(&status.subjects), Some(columns)));
-    let unavailable = unavailable_rows(&status.subjects);
+    let unavailable = unavailable_lines(&status.subjects, columns);
     if !unavailable.is_empty() {
         text.push_str("\nnot available:\n");
-        text.push_str(&table_within(&unavailable, Some(columns)));
+        unavailable.iter().for_each(|line| {
+            text.push_str(line);
+            text.push('\n');
+        });
     }
     text
 }
@@ -151,15 +154,21 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Returns a row for each reason for which metrics of a target are unavailable.
-fn unavailable_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
-    let of_subject = |subject: &SubjectStatus| {
-        let target = target_name(subject);
-        let row =
-            |group: UnavailableGroup| vec![target.clone(), group.metrics_text(), group.reason.to_string()];
-        UnavailableGroup::by_reason(&subject.unavailable).into_iter().map(row).collect::<Vec<_>>()
-    };
-    subjects.iter().flat_map(of_subject).collect()
+/// Returns the metrics that the node and each job lack, with the reasons below them, in lines of at most `columns`.
+fn unavailable_lines(subjects: &[SubjectStatus], columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for subject in subjects.iter().filter(|subject| !subject.unavailable.is_empty()) {
+        lines.push(target_name(subject));
+        for group in UnavailableGroup::by_reason(&subject.unavailable) {
+            let mut push = |text: &str, indent: usize| {
+                let parts = wrapped(text, columns.saturating_sub(indent));
+                lines.extend(parts.iter().map(|part| format!("{:indent$}{part}", "")));
+            };
+            push(&group.metrics_text(), 2);
+            push(&group.reason.to_string(), 6);
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -225,11 +234,12 @@ mod tests {
                 .map(|number| (format!("node.vm.m{number}"), "/proc/vmstat: No such file".to_owned()))
                 .collect(),
         };
-        let rows = unavailable_rows(&[subject(None), subject(Some("7"))]);
-        let row = |name: &str| {
-            [name, "node.vm.m0, node.vm.m1, node.vm.m2 and 77 more", "/proc/vmstat: No such file"]
-                .map(str::to_owned)
+        let lines = unavailable_lines(&[subject(None), subject(Some("7"))], 48);
+        let of = |name| {
+            [name, "  node.vm.m0, node.vm.m1, node.vm.m2 and 77 more", "      /proc/vmstat: No such file"]
         };
-        assert_eq!(rows, [row("node").to_vec(), row("job 7").to_vec()]);
+        assert_eq!(lines, [of("node"), of("job 7")].concat());
+        let narrow = unavailable_lines(&[subject(None)], 20);
+        assert!(narrow.len() > 4 && narrow.iter().all(|line| width(line) <= 20), "{narrow:?}");
     }
 }
