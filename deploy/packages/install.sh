@@ -61,7 +61,7 @@ done
 # The keys of the agents that may connect; see docs/how-to/keys.md.
 install -d "$root$SYSCONFDIR/polymeter/agents.d"
 
-for scheduler in slurm oar; do
+for scheduler in slurm oar pbs flux lsf; do
     for script in "$deploy/$scheduler"/*; do
         put 755 "$script" "$PREFIX/libexec/polymeter/$scheduler/${script##*/}"
     done

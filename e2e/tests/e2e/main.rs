@@ -38,6 +38,7 @@ mod measuring;
 mod oar;
 mod oar_states;
 mod operation;
+mod other_schedulers;
 mod outcomes;
 mod output;
 mod page;
@@ -95,6 +96,7 @@ fn main() -> std::process::ExitCode {
         oar::TESTS,
         oar_states::TESTS,
         operation::TESTS,
+        other_schedulers::TESTS,
         outcomes::TESTS,
         output::TESTS,
         page::TESTS,

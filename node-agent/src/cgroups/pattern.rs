@@ -203,6 +203,23 @@ mod tests {
         assert_eq!(slice.job.as_deref(), Some("5"));
     }
 
+    /// The patterns of docs/how-to/other-schedulers.md.
+    #[test]
+    fn captures_jobs_of_other_schedulers() {
+        for (pattern, path, job) in [
+            ("pbs_jobs.service/jobid/{job}", "pbs_jobs.service/jobid/123[4].server", "123[4].server"),
+            ("pbs_jobs.service/jobs/{job}", "pbs_jobs.service/jobs/123.server", "123.server"),
+            (
+                "user.slice/user-*.slice/user@*.service/*.slice/*shell-*-{job}.service",
+                "user.slice/user-980.slice/user@980.service/app.slice/imp-shell-0-f2oGS1ZzMs3.service",
+                "f2oGS1ZzMs3",
+            ),
+            ("lsf/*/job.{job}.*.*", "lsf/cluster1/job.123.4567.1700000000", "123"),
+        ] {
+            assert_eq!(capture(pattern, path).unwrap().job.as_deref(), Some(job), "{pattern}");
+        }
+    }
+
     #[test]
     fn sluids_are_distinguished_from_other_names() {
         let pattern = "*.slice/*slurmstepd.scope/{sluid}";
