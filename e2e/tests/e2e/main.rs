@@ -20,6 +20,7 @@ mod control;
 mod counters;
 mod database_failover;
 mod delivery;
+mod doctor;
 mod documents;
 mod ebpf;
 mod everyday;
@@ -51,6 +52,7 @@ mod sampling;
 mod security;
 mod service_manager;
 mod service_user;
+mod setup;
 mod shared_requests;
 mod site;
 mod site_accessibility;
@@ -77,6 +79,7 @@ fn main() -> std::process::ExitCode {
         counters::TESTS,
         database_failover::TESTS,
         delivery::TESTS,
+        doctor::TESTS,
         documents::TESTS,
         ebpf::TESTS,
         everyday::TESTS,
@@ -108,6 +111,7 @@ fn main() -> std::process::ExitCode {
         security::TESTS,
         service_manager::TESTS,
         service_user::TESTS,
+        setup::TESTS,
         shared_requests::TESTS,
         site::TESTS,
         site_accessibility::TESTS,
