@@ -210,6 +210,7 @@ fn doctor_compares_clock_and_version_with_the_collector() {
     cluster.machine.shell(
         "sed -i -e 's/^auth = .*/auth = \"munge\"/' -e '1i control_listen = \"tcp://127.0.0.1:7719\"' \
              -e '1i unmunge_path = \"/bin/true\"' /etc/polymeter/collector.toml
+         printf '[api]\\nlisten = \"/run/polymeter/api.sock\"\\n' >>/etc/polymeter/collector.toml
          printf 'collector = \"tcp://127.0.0.1:7719\"\\n' >/etc/polymeter/client.toml",
     );
     cluster.collector.take().unwrap().terminate();
@@ -221,6 +222,12 @@ fn doctor_compares_clock_and_version_with_the_collector() {
     let (report, found) = cluster.machine.doctor(&["--role", "login"]);
     assert_eq!(found, ["problem munge"], "there is no munged: {report:#}");
     assert!(ok(&report, "clock") && ok(&report, "versions") && ok(&report, "connection"), "{report:#}");
+
+    // On its machine the collector tells the clocks of agents.
+    wait_until("the clock of the agent is measured", || {
+        let (report, _) = cluster.machine.doctor(&["--role", "collector"]);
+        report.to_string().contains("the clocks of 1 agents differ from the collector's by less than 0.1 s")
+    });
 
     // A collector with another version, whose clock is 5 s behind.
     cluster.machine.greet_at("127.0.0.1:7720", || {
