@@ -226,7 +226,7 @@ fn doctor_compares_clock_and_version_with_the_collector() {
     // On its machine the collector tells the clocks of agents.
     wait_until("the clock of the agent is measured", || {
         let (report, _) = cluster.machine.doctor(&["--role", "collector"]);
-        report.to_string().contains("the clocks of 1 agents differ from the collector's by less than 0.1 s")
+        report.to_string().contains("the clocks of 1 agent differ from the collector's by less than 0.1 s")
     });
 
     // A collector with another version, whose clock is 5 s behind.

@@ -84,7 +84,7 @@ impl Report {
 }
 
 /// Returns a number with its noun.
-fn plural(count: usize, noun: &str) -> String {
+pub(super) fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 

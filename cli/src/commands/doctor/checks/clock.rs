@@ -13,6 +13,7 @@ use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
+use crate::commands::doctor::report::plural;
 use crate::commands::doctor::role::Role;
 
 /// The offset that is a problem, in microseconds: reports of several nodes are wrong by as much.
@@ -112,8 +113,8 @@ fn of_agents(machine: &Machine, findings: &mut Findings) {
                 findings.not_checked("no agent has told its time yet: the collector asks once a minute");
             } else if !is_wrong {
                 findings.ok(format!(
-                    "the clocks of {} agents differ from the collector's by less than 0.1 s",
-                    measured.len()
+                    "the clocks of {} differ from the collector's by less than 0.1 s",
+                    plural(measured.len(), "agent")
                 ));
             }
         }

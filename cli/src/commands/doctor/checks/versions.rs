@@ -7,7 +7,7 @@ use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
-use crate::commands::doctor::report::listed;
+use crate::commands::doctor::report::{listed, plural};
 use crate::commands::doctor::role::Role;
 
 const OWN: &str = env!("CARGO_PKG_VERSION");
@@ -41,7 +41,7 @@ fn agents(machine: &Machine, findings: &mut Findings) {
         );
     }
     if others.is_empty() {
-        findings.ok(format!("{OWN}, as the {} agents of the last day", agents.len()));
+        findings.ok(format!("{OWN}, as {} of the last day", plural(agents.len(), "agent")));
     }
 }
 
