@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use polymeter_proto::series::Identifier;
@@ -19,6 +19,14 @@ pub enum Listen {
 }
 
 impl Listen {
+    /// Returns the path of a Unix socket; none for a TCP address.
+    pub fn unix_path(&self) -> Option<&Path> {
+        match self {
+            Self::Unix(path) => Some(path),
+            Self::Tcp(_) => None,
+        }
+    }
+
     /// Returns true if other machines can reach the address.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Tcp(address) if !address.ip().is_loopback())

@@ -5,6 +5,8 @@ mod calendar;
 mod client;
 mod commands;
 mod control_view;
+#[cfg(feature = "local")]
+mod disk;
 mod failure;
 mod output;
 mod own_cgroups;

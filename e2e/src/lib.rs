@@ -27,6 +27,7 @@ pub mod data_frames;
 pub mod disk;
 mod environment;
 pub mod fixture;
+pub mod installed;
 pub mod munge;
 mod needs;
 pub mod network;

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use polymeter_proto::control::{CollectorAnswer, JobAnswer, Request, TokenInfo, TokenRequest, sign};
+use polymeter_proto::control::{CollectorAnswer, Greeting, JobAnswer, Request, TokenInfo, TokenRequest};
 #[cfg(feature = "local")]
 use polymeter_proto::control::{ReadAccess, ReadRequest, ReadSession};
 
@@ -111,6 +111,18 @@ impl Collector {
         }
     }
 
+    /// Returns the endpoints of the collectors.
+    #[cfg(feature = "local")]
+    pub(crate) fn endpoints(&self) -> &[CollectorEndpoint] {
+        &self.config.endpoints
+    }
+
+    /// Returns the socket of munged, if it is not munge's default.
+    #[cfg(feature = "local")]
+    pub(crate) fn munge_socket(&self) -> Option<&Path> {
+        self.config.munge_socket.as_deref()
+    }
+
     /// Returns the addresses of the collectors.
     #[cfg(feature = "local")]
     pub(super) fn name(&self) -> String {
@@ -167,15 +179,22 @@ impl Collector {
     }
 
     fn connect_tcp(&self, address: SocketAddr, line: &str) -> io::Result<Connected> {
-        let stream = Stream::Tcp(TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?);
-        stream.set_read_timeout(GREETING_TIMEOUT)?;
-        stream.set_write_timeout(ANSWER_TIMEOUT)?;
-        let mut stream = BufReader::new(stream);
-        let greeting = read_greeting(&mut stream)?;
-        let signed = sign(&greeting, line).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
+        let (stream, greeting) = greeted(address)?;
+        let signed = greeting.sign(line);
         let request = munge::credential(self.config.munge_socket.as_deref(), &signed)?;
         Ok(Connected { stream, request })
     }
+}
+
+/// Connects to a collector, and reads its greeting.
+pub(super) fn greeted(address: SocketAddr) -> io::Result<(BufReader<Stream>, Greeting)> {
+    let stream = Stream::Tcp(TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?);
+    stream.set_read_timeout(GREETING_TIMEOUT)?;
+    stream.set_write_timeout(ANSWER_TIMEOUT)?;
+    let mut stream = BufReader::new(stream);
+    let greeting = read_greeting(&mut stream)?;
+    let greeting = Greeting::parse(&greeting).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
+    Ok((stream, greeting))
 }
 
 /// A connection to a collector, and the request that is to be sent.

@@ -4,6 +4,8 @@
 pub(crate) mod agent;
 pub(crate) mod collector;
 pub(crate) mod configuration;
+#[cfg(feature = "local")]
+pub(crate) mod greeting;
 pub(crate) mod job_choice;
 pub(crate) mod level_choice;
 pub(crate) mod munge;

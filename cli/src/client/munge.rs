@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Returns a credential that signs `payload`, as one line.
-pub(super) fn credential(socket: Option<&Path>, payload: &str) -> io::Result<Vec<u8>> {
+pub(crate) fn credential(socket: Option<&Path>, payload: &str) -> io::Result<Vec<u8>> {
     let mut command = Command::new("munge");
     if let Some(socket) = socket {
         command.arg("--socket").arg(socket);

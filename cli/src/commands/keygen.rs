@@ -44,7 +44,27 @@ impl KeygenArguments {
 }
 
 pub(crate) fn execute(arguments: &KeygenArguments) -> Result<(), Failure> {
-    let name = name(arguments)?;
+    let name = key_name(arguments.name.as_deref())?;
+    let KeyFiles { secret, public, key } = make(&arguments.out, &name)?;
+    if arguments.json {
+        terminal::print_json(&CreatedKeys { name: &name, key: &secret, public_file: &public, public: key })
+    } else {
+        terminal::print(&text(&name, &secret, &public))
+    }
+}
+
+/// The files of a pair of keys.
+pub(crate) struct KeyFiles {
+    /// The file of both keys.
+    pub(crate) secret: PathBuf,
+    /// The file of the public key.
+    public: PathBuf,
+    /// The public key.
+    key: String,
+}
+
+/// Makes a pair of keys, and writes its files into a directory.
+pub(crate) fn make(directory: &Path, name: &str) -> Result<KeyFiles, Failure> {
     if zmq::has("curve") != Some(true) {
         return Err(Failure::Failed(
             "cannot create keys: this libzmq does not support CURVE; install a libzmq built with libsodium"
@@ -53,29 +73,20 @@ pub(crate) fn execute(arguments: &KeygenArguments) -> Result<(), Failure> {
     }
     let pair = new_pair().map_err(|error| Failure::because("cannot create keys", &error))?;
     // The absolute path, for use in configurations.
-    let out = arguments.out.canonicalize().map_err(|error| {
-        let out = arguments.out.display();
+    let out = directory.canonicalize().map_err(|error| {
+        let out = directory.display();
         Failure::Failed(format!(
             "cannot write into {out}: {error}; create the directory, or name another with --out"
         ))
     })?;
     let (secret, public) = (out.join(format!("{name}.key")), out.join(format!("{name}.pub")));
-    write(&secret, &pair.to_text(&name), SECRET_MODE)?;
-    if let Err(failure) = write(&public, &pair.public.to_text(&name), PUBLIC_MODE) {
+    write(&secret, &pair.to_text(name), SECRET_MODE)?;
+    if let Err(failure) = write(&public, &pair.public.to_text(name), PUBLIC_MODE) {
         // A remaining half would make the next attempt fail.
         fs::remove_file(&secret).ok();
         return Err(failure);
     }
-    if arguments.json {
-        terminal::print_json(&CreatedKeys {
-            name: &name,
-            key: &secret,
-            public_file: &public,
-            public: pair.public.to_string(),
-        })
-    } else {
-        terminal::print(&text(&name, &secret, &public))
-    }
+    Ok(KeyFiles { secret, public, key: pair.public.to_string() })
 }
 
 /// The created files as JSON.
@@ -88,10 +99,10 @@ struct CreatedKeys<'a> {
     public: String,
 }
 
-/// Returns the name of the key pair.
-fn name(arguments: &KeygenArguments) -> Result<String, Failure> {
-    let name = match &arguments.name {
-        Some(name) => name.clone(),
+/// Returns the name of a key pair: the one that is given, else the host's.
+pub(crate) fn key_name(given: Option<&str>) -> Result<String, Failure> {
+    let name = match given {
+        Some(name) => name.to_owned(),
         None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
     let is_usable = Identifier::try_from(name.as_str()).is_ok()

@@ -24,6 +24,10 @@ pub(crate) enum LeftOutCommand {
     Store(IgnoredArguments),
     #[command(hide = true, disable_help_flag = true)]
     Keep(IgnoredArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Setup(IgnoredArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Doctor(IgnoredArguments),
 }
 
 /// The arguments of a command that this build does not contain.
@@ -41,14 +45,15 @@ impl LeftOutCommand {
         };
         match self {
             Self::Run(arguments) if has_json(arguments) => ErrorFormat::JsonOnStderr,
-            Self::Run(_) => ErrorFormat::Text,
+            Self::Run(_) | Self::Setup(_) => ErrorFormat::Text,
             Self::Report(arguments)
             | Self::Bundle(arguments)
             | Self::Export(arguments)
             | Self::Compare(arguments)
             | Self::Keygen(arguments)
             | Self::Store(arguments)
-            | Self::Keep(arguments) => ErrorFormat::of(has_json(arguments)),
+            | Self::Keep(arguments)
+            | Self::Doctor(arguments) => ErrorFormat::of(has_json(arguments)),
         }
     }
 
@@ -62,6 +67,8 @@ impl LeftOutCommand {
             Self::Compare(_) => ("compare the jobs", "this build has no store access"),
             Self::Store(_) => ("examine the store", "this build has no store access"),
             Self::Keep(_) => ("keep the job", "this build has no store access"),
+            Self::Setup(_) => ("set up this machine", "this build contains no agent and no collector"),
+            Self::Doctor(_) => ("examine this machine", "this build contains no agent and no collector"),
             Self::Keygen(_) => ("create keys", "this build contains no libzmq"),
         };
         Failure::Failed(format!("cannot {command}: {cause}; use the full build of polymeter"))

@@ -6,6 +6,8 @@ mod bundle;
 mod compare;
 mod completions;
 #[cfg(feature = "local")]
+mod doctor;
+#[cfg(feature = "local")]
 mod export;
 mod job;
 mod jobs;
@@ -26,6 +28,8 @@ mod reset;
 #[cfg(feature = "local")]
 mod run;
 mod set;
+#[cfg(feature = "local")]
+mod setup;
 mod status;
 #[cfg(feature = "local")]
 mod store;
@@ -96,6 +100,12 @@ enum Command {
     Watch(watch::WatchArguments),
     /// Create, list and revoke tokens of the HTTP API.
     Token(token::TokenArguments),
+    /// Set up a collector, a node or a login node: configuration, keys, database.
+    #[cfg(feature = "local")]
+    Setup(setup::SetupArguments),
+    /// Examine this machine's installation, and state a remedy for each problem.
+    #[cfg(feature = "local")]
+    Doctor(doctor::DoctorArguments),
     /// Print the completion script for a shell.
     Completions(completions::CompletionsArguments),
     /// Print the manual page of this command, or write the pages of all commands.
@@ -149,7 +159,9 @@ impl Command {
             #[cfg(feature = "local")]
             Self::Keep(arguments) => ErrorFormat::of(arguments.is_json()),
             #[cfg(feature = "local")]
-            Self::Run(_) | Self::Bundle(_) | Self::Export(_) => ErrorFormat::Text,
+            Self::Doctor(arguments) => ErrorFormat::of(arguments.is_json()),
+            #[cfg(feature = "local")]
+            Self::Run(_) | Self::Bundle(_) | Self::Export(_) | Self::Setup(_) => ErrorFormat::Text,
             #[cfg(not(feature = "local"))]
             Self::LeftOut(command) => command.error_format(),
             Self::Metrics(arguments) => ErrorFormat::of(arguments.is_json()),
@@ -172,6 +184,8 @@ impl Command {
             #[cfg(feature = "local")]
             Self::Run(arguments) => return run::execute(&arguments),
             Self::Watch(arguments) => return watch::execute(&arguments),
+            #[cfg(feature = "local")]
+            Self::Doctor(arguments) => return doctor::execute(&arguments),
             Self::Job(arguments) => return Ok(job::execute(&arguments)),
             #[cfg(feature = "local")]
             Self::Report(arguments) => report::execute(&arguments)?,
@@ -187,6 +201,8 @@ impl Command {
             Self::Store(arguments) => store::execute(&arguments)?,
             #[cfg(feature = "local")]
             Self::Keep(arguments) => keep::execute(&arguments)?,
+            #[cfg(feature = "local")]
+            Self::Setup(arguments) => setup::execute(&arguments)?,
             #[cfg(not(feature = "local"))]
             Self::LeftOut(command) => return Err(command.failure()),
             Self::Metrics(arguments) => metrics::execute(&arguments)?,

@@ -8,7 +8,8 @@ use std::io;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 
-use polymeter_proto::control::{CollectorAnswer, ReadRequest, Refusal, greeting, signed_request};
+use polymeter_proto::control::{CollectorAnswer, Greeting, ReadRequest, Refusal, signed_request};
+use polymeter_service::clock;
 use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -61,7 +62,8 @@ async fn serve_connection(
 ) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let nonce = nonce()?;
-    line_io::write(&mut stream, greeting(&nonce).as_bytes()).await?;
+    let greeting = Greeting::new(nonce.clone(), env!("CARGO_PKG_VERSION"), clock::realtime_us());
+    line_io::write(&mut stream, greeting.to_line().as_bytes()).await?;
     let answer = match line_io::read(&mut stream, limits::CREDENTIAL_BYTES).await? {
         Ok(None) => return Ok(()),
         Err(refusal) => CollectorAnswer::Refused(refusal),

@@ -35,6 +35,36 @@ polymeter-collector --check 2>/tmp/check.log || fail "the default configuration 
 dpkg -L polymeter | grep -q '/usr/share/man/man1/polymeter-report.1.gz' || fail "no manual page"
 bash -c '. /usr/share/bash-completion/completions/polymeter' || fail "the completion is no script of bash"
 
+start() {
+    install -d -o polymeter -g polymeter /run/polymeter
+    setpriv --reuid polymeter --regid polymeter --clear-groups polymeter-collector 2>>/tmp/collector.log &
+    collector=$!
+    setpriv --reuid polymeter --regid polymeter --clear-groups polymeter-agent 2>>/tmp/agent.log &
+    agent=$!
+    wait_for 20 polymeter status
+}
+stop() {
+    kill "$agent" && wait "$agent" || fail "the agent"
+    kill "$collector" && wait "$collector" || fail "the collector"
+}
+echo "setting up, and examining the result"
+polymeter setup collector --keys --yes >/tmp/setup.log 2>&1 || fail "setup collector"
+polymeter setup node --keys --name package --yes >>/tmp/setup.log 2>&1 || fail "setup node"
+polymeter setup node --keys --name package --yes | grep -q '^nothing to do' || fail "the second setup finds something to do"
+expect "owner and mode of a key" "polymeter 600" "$(stat -c '%U %a' /etc/polymeter/package.key)"
+cp /etc/polymeter/package.pub /etc/polymeter/agents.d/
+start
+connected() { polymeter status --json | grep -q '"connected": *true'; }
+wait_for 20 connected
+# The agent has no capabilities here, and the disk may be small: warnings are no problems.
+polymeter doctor >/tmp/doctor.log 2>&1 || fail "the doctor finds a problem"
+chown root: /etc/polymeter/package.key
+polymeter doctor >/tmp/doctor.log 2>&1 && fail "the doctor does not find the wrong owner of a key"
+grep -q 'chown polymeter: /etc/polymeter/package.key' /tmp/doctor.log || fail "the doctor names no remedy"
+stop
+rm -f /etc/polymeter/*.key /etc/polymeter/*.pub /etc/polymeter/agents.d/*
+rm -rf /var/lib/polymeter/*
+
 echo "sampling a job with both daemons as their user"
 cat >/etc/polymeter/collector.toml <<'C'
 # The administrator's own.
@@ -49,18 +79,6 @@ C
 for daemon in agent collector; do
     polymeter-$daemon --check --user polymeter 2>/tmp/check.log || fail "the configuration of the $daemon has faults"
 done
-start() {
-    install -d -o polymeter -g polymeter /run/polymeter
-    setpriv --reuid polymeter --regid polymeter --clear-groups polymeter-collector 2>>/tmp/collector.log &
-    collector=$!
-    setpriv --reuid polymeter --regid polymeter --clear-groups polymeter-agent 2>>/tmp/agent.log &
-    agent=$!
-    wait_for 20 polymeter status
-}
-stop() {
-    kill "$agent" && wait "$agent" || fail "the agent"
-    kill "$collector" && wait "$collector" || fail "the collector"
-}
 start
 entrances=""
 for root in $(awk '$3 == "cgroup2" || $3 == "cgroup" && $4 ~ /(^|,)(memory|cpuacct|pids)(,|$)/ { print $2 }' /proc/mounts); do

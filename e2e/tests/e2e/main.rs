@@ -20,6 +20,7 @@ mod control;
 mod counters;
 mod database_failover;
 mod delivery;
+mod doctor;
 mod documents;
 mod ebpf;
 mod everyday;
@@ -52,6 +53,7 @@ mod sampling;
 mod security;
 mod service_manager;
 mod service_user;
+mod setup;
 mod shared_requests;
 mod site;
 mod site_accessibility;
@@ -78,6 +80,7 @@ fn main() -> std::process::ExitCode {
         counters::TESTS,
         database_failover::TESTS,
         delivery::TESTS,
+        doctor::TESTS,
         documents::TESTS,
         ebpf::TESTS,
         everyday::TESTS,
@@ -110,6 +113,7 @@ fn main() -> std::process::ExitCode {
         security::TESTS,
         service_manager::TESTS,
         service_user::TESTS,
+        setup::TESTS,
         shared_requests::TESTS,
         site::TESTS,
         site_accessibility::TESTS,

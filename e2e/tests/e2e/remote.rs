@@ -10,7 +10,7 @@ use polymeter_e2e::munge::Munged;
 use polymeter_e2e::tests;
 use polymeter_e2e::two_nodes::{TrackedNode, TwoNodes};
 use polymeter_e2e::{Need, as_user, pause, require, wait_until};
-use polymeter_proto::control::sign;
+use polymeter_proto::control::Greeting;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ fn ask_signed(address: &str, line: &str, credential: impl FnOnce(&str) -> String
     let mut read = BufReader::new(stream.try_clone().unwrap());
     let mut greeting = String::new();
     read.read_line(&mut greeting).unwrap();
-    let sent = credential(&sign(&greeting, line).unwrap());
+    let sent = credential(&Greeting::parse(&greeting).unwrap().sign(line));
     stream.write_all(sent.as_bytes()).unwrap();
     let mut answer = String::new();
     read.read_line(&mut answer).unwrap();
@@ -193,7 +193,7 @@ fn munge_authenticates_remote_users() {
     });
     assert_eq!(expired["code"], "expired", "{expired}");
     let for_other_connection = ask_signed(address, line, |_| {
-        munge(&[], &sign("{\"polymeter_control\":1,\"nonce\":\"00\"}", line).unwrap())
+        munge(&[], &Greeting::parse("{\"polymeter_control\":1,\"nonce\":\"00\"}").unwrap().sign(line))
     });
     assert_eq!(
         for_other_connection["code"], "credential",

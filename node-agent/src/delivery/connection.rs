@@ -58,7 +58,7 @@ pub(crate) struct Connection {
 
 /// An event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ConnectionEvent {
+pub(super) enum ConnectionEvent {
     /// It was established.
     Connected,
     /// It was closed.
@@ -69,7 +69,7 @@ enum ConnectionEvent {
 
 /// The cause of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RefusalCause {
+pub(super) enum RefusalCause {
     /// The collector does not know the agent's key.
     Key,
     /// Only one side has keys.
@@ -78,6 +78,40 @@ enum RefusalCause {
     Ended,
     /// The peer is not a collector.
     Protocol,
+}
+
+impl RefusalCause {
+    /// Returns the cause in words, and its remedy. `own` is the key of an agent that encrypts.
+    pub(super) fn explain(self, own: Option<&KeyPair>) -> (&'static str, String) {
+        match (self, own) {
+            (RefusalCause::Key, Some(own)) => (
+                "the collector refuses this agent's key",
+                format!(
+                    "its administrator can accept the agent with a file NODE.pub that has the line `public {}`",
+                    own.public
+                ),
+            ),
+            (RefusalCause::Mechanism, Some(_)) => (
+                "the collector does not use encryption, but this agent has keys",
+                "set `key` and `authorised_agents` in the collector's configuration".to_owned(),
+            ),
+            (RefusalCause::Key | RefusalCause::Mechanism, None) => (
+                "the collector requires encryption, but this agent has no keys",
+                "set `key` and `collector_key` in the agent's configuration".to_owned(),
+            ),
+            (RefusalCause::Ended, Some(_)) => (
+                "the collector closed the connection during the handshake",
+                "check that `collector_key` is the collector's public key".to_owned(),
+            ),
+            (RefusalCause::Ended, None) => (
+                "the collector closed the connection during the handshake",
+                "check that a polymeter-collector listens there".to_owned(),
+            ),
+            (RefusalCause::Protocol, _) => {
+                ("the peer is not a polymeter-collector", "check `collector` in the configuration".to_owned())
+            }
+        }
+    }
 }
 
 /// The changes of the connection since the last call.
@@ -194,34 +228,7 @@ impl Connection {
     fn warn(&self, refused: RefusalCause) {
         let Destination { collector, own, .. } = &self.destination;
         let own = own.as_ref().filter(|_| collector.key.is_some());
-        let (error, remedy) = match (refused, own) {
-            (RefusalCause::Key, Some(own)) => (
-                "the collector refuses this agent's key",
-                format!(
-                    "its administrator can accept the agent with a file NODE.pub that has the line `public {}`",
-                    own.public
-                ),
-            ),
-            (RefusalCause::Mechanism, Some(_)) => (
-                "the collector does not use encryption, but this agent has keys",
-                "set `key` and `authorised_agents` in the collector's configuration".to_owned(),
-            ),
-            (RefusalCause::Key | RefusalCause::Mechanism, None) => (
-                "the collector requires encryption, but this agent has no keys",
-                "set `key` and `collector_key` in the agent's configuration".to_owned(),
-            ),
-            (RefusalCause::Ended, Some(_)) => (
-                "the collector closed the connection during the handshake",
-                "check that `collector_key` is the collector's public key".to_owned(),
-            ),
-            (RefusalCause::Ended, None) => (
-                "the collector closed the connection during the handshake",
-                "check that a polymeter-collector listens there".to_owned(),
-            ),
-            (RefusalCause::Protocol, _) => {
-                ("the peer is not a polymeter-collector", "check `collector` in the configuration".to_owned())
-            }
-        };
+        let (error, remedy) = refused.explain(own);
         warn!(
             error,
             remedy = %format_args!("{remedy}; samples are buffered until then, up to `outbox_bytes`"),
@@ -232,7 +239,7 @@ impl Connection {
 }
 
 /// Parses the first part of an event: its number and its value, in the machine's byte order.
-fn parse(part: &[u8]) -> Option<ConnectionEvent> {
+pub(super) fn parse(part: &[u8]) -> Option<ConnectionEvent> {
     let (event, value) = part.split_first_chunk::<2>()?;
     let (event, value) = (u16::from_ne_bytes(*event), u32::from_ne_bytes(*value.first_chunk()?));
     let refused = |cause| Some(ConnectionEvent::Refused(cause));
@@ -266,7 +273,11 @@ fn is_stopped(monitor: &Socket) -> bool {
 }
 
 /// Creates a socket that connects, and its monitor.
-fn connect(context: &Context, to: &Destination, generation: u64) -> Result<(Socket, Socket), zmq::Error> {
+pub(super) fn connect(
+    context: &Context,
+    to: &Destination,
+    generation: u64,
+) -> Result<(Socket, Socket), zmq::Error> {
     let socket = context.socket(zmq::DEALER)?;
     socket.set_linger(0)?;
     // Frames wait in the outbox, which tracks them, and not in the socket.

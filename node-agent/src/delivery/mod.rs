@@ -7,6 +7,7 @@ pub(crate) mod connection;
 mod failover;
 mod frame_builder;
 pub mod frame_summary;
+pub mod handshake;
 mod loss_ledger;
 pub(crate) mod mix;
 mod name_service;

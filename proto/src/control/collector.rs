@@ -202,22 +202,47 @@ impl StateRequest {
 const CONTEXT: &str = "polymeter control 1";
 
 /// The greeting: the first line that the collector sends on a connection.
-#[derive(Debug, Deserialize)]
-struct Greeting {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
     polymeter_control: u32,
     nonce: String,
+    /// The version of the collector; none from an older one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The time of the collector's clock, in microseconds since the epoch; none from an older one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now_us: Option<i64>,
 }
 
-/// Returns the greeting with this nonce, with its newline.
-pub fn greeting(nonce: &str) -> String {
-    format!("{{\"polymeter_control\":1,\"nonce\":\"{nonce}\"}}\n")
-}
+impl Greeting {
+    /// The version of the dialogue.
+    const DIALOGUE: u32 = 1;
 
-/// Returns the text that a user's credential must sign for the request `line`, given the collector's
-/// greeting. None if the greeting has another version.
-pub fn sign(greeting: &str, line: &str) -> Option<String> {
-    let greeting: Greeting = serde_json::from_str(greeting).ok()?;
-    (greeting.polymeter_control == 1).then(|| format!("{CONTEXT} {}\n{line}", greeting.nonce))
+    /// Returns the greeting of a collector with a version and a clock.
+    pub fn new(nonce: String, version: &str, now_us: i64) -> Self {
+        Self {
+            polymeter_control: Self::DIALOGUE,
+            nonce,
+            version: Some(version.to_owned()),
+            now_us: Some(now_us),
+        }
+    }
+
+    /// Parses a line. None if it is no greeting, or one of another dialogue.
+    pub fn parse(line: &str) -> Option<Self> {
+        let greeting: Self = serde_json::from_str(line).ok()?;
+        (greeting.polymeter_control == Self::DIALOGUE).then_some(greeting)
+    }
+
+    /// Returns the line, with its newline.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default() + "\n"
+    }
+
+    /// Returns the text that a user's credential must sign for the request `line` on this connection.
+    pub fn sign(&self, line: &str) -> String {
+        format!("{CONTEXT} {}\n{line}", self.nonce)
+    }
 }
 
 /// Returns the request in a signed text. None if it was signed for another purpose or connection.
@@ -313,12 +338,16 @@ mod tests {
 
     #[test]
     fn a_signature_is_for_one_connection() {
-        let signed = sign(&greeting("one"), "{}").unwrap();
+        let line = Greeting::new("one".to_owned(), "1.2.3", 7).to_line();
+        assert_eq!(line, "{\"polymeter_control\":1,\"nonce\":\"one\",\"version\":\"1.2.3\",\"now_us\":7}\n");
+        let signed = Greeting::parse(&line).unwrap().sign("{}");
         assert_eq!(signed_request(signed.as_bytes(), "one"), Some(&b"{}"[..]));
         assert_eq!(signed_request(signed.as_bytes(), "other"), None);
         assert_eq!(signed_request(b"{}", "one"), None);
-        assert_eq!(sign("{\"polymeter_control\":2,\"nonce\":\"0\"}", "{}"), None);
-        assert_eq!(sign("SSH-2.0", "{}"), None);
+        let older = Greeting::parse("{\"polymeter_control\":1,\"nonce\":\"0\"}").unwrap();
+        assert_eq!((older.version, older.now_us), (None, None));
+        assert_eq!(Greeting::parse("{\"polymeter_control\":2,\"nonce\":\"0\"}"), None);
+        assert_eq!(Greeting::parse("SSH-2.0"), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod verb;
 mod verbs;
 
 pub use self::collector::{
-    CollectorAnswer, JobAnswer, NodeAnswer, RoutedRequest, StateRequest, greeting, sign, signed_request,
+    CollectorAnswer, Greeting, JobAnswer, NodeAnswer, RoutedRequest, StateRequest, signed_request,
 };
 pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_identifier, selectors};
 pub use self::reading::{ReadAccess, ReadRequest, ReadSession};

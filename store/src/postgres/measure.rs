@@ -6,6 +6,7 @@ use crate::error::{Context, DatabaseError};
 use crate::retention::{Level, LevelSize, Storage, level_sizes};
 use crate::value::Row;
 
+use super::sample_table::SampleTable;
 use super::{parts, rollup_tables};
 
 /// Returns the space of the database. Sizes are from the catalogue, numbers of rows are those of the last analysis.
@@ -21,7 +22,12 @@ fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, 
         levels.push(LevelSize { level: Level::Hour, bytes, growth_bytes: 0.0 });
     }
     let is_partitioned = "SELECT (relkind = 'p')::int4 FROM pg_class WHERE oid = 'samples'::regclass";
-    let samples = if number(connection, is_partitioned)? == 1 {
+    let table = if number(connection, is_partitioned)? == 1 {
+        SampleTable::Partitions
+    } else {
+        SampleTable::Hypertable
+    };
+    let samples = if table == SampleTable::Partitions {
         "SELECT coalesce(sum(greatest(reltuples, 0)), 0)::int8 FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
          WHERE inhparent = 'samples'::regclass"
     } else {
@@ -30,6 +36,8 @@ fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, 
     let jobs = "SELECT CASE WHEN reltuples > 1000000 THEN reltuples::int8 ELSE (SELECT count(*) FROM job) END
          FROM pg_class WHERE oid = 'job'::regclass";
     Ok(Storage {
+        form: table.name(),
+        is_timescale: table != SampleTable::Partitions,
         bytes: number(connection, "SELECT pg_database_size(current_database())")?,
         free_bytes: 0,
         samples: number(connection, samples)?,

@@ -13,6 +13,17 @@ pub(super) enum SampleTable {
     Partitions,
 }
 
+impl SampleTable {
+    /// Returns its name for users.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::DirectCompress => "TimescaleDB hypertable with direct compression",
+            Self::Hypertable => "TimescaleDB hypertable",
+            Self::Partitions => "PostgreSQL with a partition per day",
+        }
+    }
+}
+
 /// The form of the table of samples, and the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChosenTable {
@@ -22,11 +33,6 @@ pub(super) struct ChosenTable {
 
 impl From<ChosenTable> for WriteMode {
     fn from(ChosenTable { table, reason }: ChosenTable) -> Self {
-        let name = match table {
-            SampleTable::DirectCompress => "TimescaleDB hypertable with direct compression",
-            SampleTable::Hypertable => "TimescaleDB hypertable",
-            SampleTable::Partitions => "PostgreSQL with a partition per day",
-        };
-        Self { name, reason }
+        Self { name: table.name(), reason }
     }
 }

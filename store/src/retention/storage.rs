@@ -17,6 +17,10 @@ const FORECAST_DAYS: u32 = 3650;
 /// The space that a store takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Storage {
+    /// The form of the table of samples.
+    pub form: &'static str,
+    /// True if TimescaleDB stores the samples.
+    pub is_timescale: bool,
     /// The size of the store on disk.
     pub bytes: u64,
     /// The part of it that is free, and used by the next samples.
@@ -134,6 +138,8 @@ mod tests {
 
     fn storage(parts: Vec<Part>) -> Storage {
         Storage {
+            form: "a test",
+            is_timescale: false,
             bytes: parts.iter().filter_map(|part| part.bytes).sum(),
             free_bytes: 0,
             samples: 0,

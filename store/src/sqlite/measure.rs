@@ -48,6 +48,8 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok(Storage {
+        form: "SQLite",
+        is_timescale: false,
         bytes,
         free_bytes,
         samples,

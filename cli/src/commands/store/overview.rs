@@ -1,13 +1,12 @@
 //! The overview of a store.
 
-use std::path::Path;
-
 use polymeter_store::{
     Administration, Keep, KeptJob, Level, LevelState, Part, Storage, StoreError, StoreUrl,
 };
 use serde::Serialize;
 
 use crate::calendar::{DAY_US, date};
+use crate::disk::disk;
 use crate::output::table::{head, table_within};
 use crate::output::units;
 
@@ -71,8 +70,13 @@ impl Overview {
     pub(super) fn gather(store: &mut Administration, url: &StoreUrl) -> Result<Self, StoreError> {
         let (storage, states, kept) = (store.storage()?, store.retention()?, store.kept_jobs()?);
         let now_us = store.now_us()?;
-        let disk = storage.directory.clone().map_err(str::to_owned).and_then(|path| free_bytes(&path));
-        Ok(Self::new(url.to_string(), &storage, &states, kept, disk, now_us))
+        let free_bytes = storage
+            .directory
+            .clone()
+            .map_err(str::to_owned)
+            .and_then(|path| disk(&path))
+            .map(|disk| disk.free_bytes);
+        Ok(Self::new(url.to_string(), &storage, &states, kept, free_bytes, now_us))
     }
 
     fn new(
@@ -220,14 +224,6 @@ impl From<KeptJob> for KeptLine {
     }
 }
 
-/// Returns the free space of the file system that contains `path`, as far as users may fill it.
-fn free_bytes(path: &Path) -> Result<u64, String> {
-    match rustix::fs::statvfs(path) {
-        Ok(system) => Ok(system.f_bavail.saturating_mul(system.f_frsize)),
-        Err(error) => Err(format!("cannot examine {}: {error}", path.display())),
-    }
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -249,6 +245,8 @@ mod tests {
     fn storage(growth_bytes: f64) -> Storage {
         let level = |level, bytes, growth_bytes| LevelSize { level, bytes, growth_bytes };
         Storage {
+            form: "PostgreSQL with a partition per day",
+            is_timescale: false,
             bytes: 310_000_000_000,
             free_bytes: 0,
             samples: 90_000_000_000,

@@ -1,0 +1,45 @@
+//! The store: the collector's user can connect, and its schema fits.
+
+use polymeter_collector::{CollectorConfig, check};
+
+use crate::commands::doctor::finding::Findings;
+use crate::commands::doctor::machine::{Machine, user_name};
+use crate::commands::doctor::role::Role;
+
+pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
+    let Some(config) = machine.collector.valid() else { return };
+    let uid = match machine.collector_uid() {
+        Ok(uid) => uid,
+        Err(error) => return findings.problem(error, "systemd-sysusers"),
+    };
+    let examine = |mut config: CollectorConfig| {
+        // Keys and the command at the ends of jobs have checks of their own.
+        (config.keys, config.job_end) = (None, None);
+        check::faults(&config, true, true)
+    };
+    let faults = match machine.as_collector("connect to the store", examine) {
+        Ok(faults) => faults,
+        Err(reason) => return findings.not_checked(reason),
+    };
+    let store = &config.store;
+    for fault in &faults {
+        findings.problem_of(
+            fault,
+            "check `store` in collector.toml: polymeter setup collector creates a database",
+        );
+    }
+    if !faults.is_empty() {
+        return;
+    }
+    match (machine.store(), store.file()) {
+        (Ok(state), _) => {
+            findings.ok(format!("{store} answers the user {}, {} jobs", user_name(uid), state.storage.jobs))
+        }
+        (Err(_), Some(path)) if !path.exists() => {
+            findings.ok(format!("the collector creates {} when it starts", path.display()));
+        }
+        (Err(reason), _) => {
+            findings.not_checked(format!("{store} can be reached, but not examined: {reason}"))
+        }
+    }
+}

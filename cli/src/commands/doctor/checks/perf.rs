@@ -1,0 +1,50 @@
+//! The right to count perf events of jobs.
+
+use std::fs;
+
+use crate::commands::doctor::finding::Findings;
+use crate::commands::doctor::machine::Machine;
+use crate::commands::doctor::role::Role;
+
+/// The numbers of `CAP_SYS_ADMIN` and `CAP_PERFMON`, capabilities(7). The first was needed before Linux 5.8.
+const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (21, "CAP_SYS_ADMIN")];
+
+/// The level up to which a user without capabilities may count events of a whole CPU, as those of a cgroup are.
+const UNPRIVILEGED: i32 = 0;
+
+pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
+    let path = machine.mounts.proc.join("sys/kernel/perf_event_paranoid");
+    let paranoid = match fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse().unwrap_or(i32::MAX),
+        Err(_) => {
+            findings.warning(
+                "this kernel has no perf events: perf.* are unavailable",
+                "use a kernel with CONFIG_PERF_EVENTS",
+            );
+            return;
+        }
+    };
+    let capable = match (machine.agent_daemon(), &machine.agent_unit) {
+        (Some(daemon), _) => CAPABILITIES.iter().any(|(number, _)| daemon.has_capability(*number)),
+        (None, Some(unit)) => {
+            let has = |name: &str| unit.capabilities.iter().any(|known| known == name);
+            unit.user.is_none() || CAPABILITIES.iter().any(|(_, name)| has(name))
+        }
+        // Root, by a prolog.
+        (None, None) => true,
+    };
+    if capable {
+        findings.ok(format!(
+            "perf_event_paranoid is {paranoid}, and the agent has the capability for perf events"
+        ));
+    } else if paranoid <= UNPRIVILEGED {
+        findings.ok(format!("perf_event_paranoid is {paranoid}, which lets the agent count events"));
+    } else {
+        findings.warning(
+            format!(
+                "perf_event_paranoid is {paranoid}, and the agent has no capability: perf.* are unavailable"
+            ),
+            "give the service CAP_PERFMON as the packaged unit does, or: sysctl kernel.perf_event_paranoid=0",
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! The findings of checks.
+
+use serde::Serialize;
+
+use super::role::Role;
+
+/// The level of a finding, the most serious first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Level {
+    /// Something does not work.
+    Problem,
+    /// Something works worse than it could, or will not work for long.
+    Warning,
+    /// The check could not run.
+    NotChecked,
+    /// There is nothing to do.
+    Ok,
+}
+
+impl Level {
+    /// All levels.
+    pub(super) const ALL: [Self; 4] = [Self::Problem, Self::Warning, Self::NotChecked, Self::Ok];
+
+    /// Its name for users.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Warning => "warning",
+            Self::NotChecked => "not checked",
+            Self::Ok => "ok",
+        }
+    }
+}
+
+/// A finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// The check.
+    pub(super) check: &'static str,
+    /// The role of the machine to which it belongs.
+    pub(super) role: Role,
+    /// Its level.
+    pub(super) level: Level,
+    /// The state that was found, in one line.
+    pub(super) text: String,
+    /// The remedy in one line, a command where possible; none if there is nothing to do.
+    pub(super) remedy: Option<String>,
+}
+
+/// Collects the findings of one check.
+#[derive(Debug)]
+pub(super) struct Findings {
+    check: &'static str,
+    role: Role,
+    list: Vec<Finding>,
+}
+
+impl Findings {
+    /// Returns an empty collection.
+    pub(super) const fn new(check: &'static str, role: Role) -> Self {
+        Self { check, role, list: Vec::new() }
+    }
+
+    /// Adds a state that needs nothing.
+    pub(super) fn ok(&mut self, text: impl Into<String>) {
+        self.add(Level::Ok, text.into(), None);
+    }
+
+    /// Adds the reason for which something was not examined.
+    pub(super) fn not_checked(&mut self, reason: impl Into<String>) {
+        self.add(Level::NotChecked, reason.into(), None);
+    }
+
+    /// Adds something that works worse than it could.
+    pub(super) fn warning(&mut self, text: impl Into<String>, remedy: impl Into<String>) {
+        self.add(Level::Warning, text.into(), Some(remedy.into()));
+    }
+
+    /// Adds something that does not work.
+    pub(super) fn problem(&mut self, text: impl Into<String>, remedy: impl Into<String>) {
+        self.add(Level::Problem, text.into(), Some(remedy.into()));
+    }
+
+    /// Adds the problem that a message of the form `cannot VERB OBJECT: CAUSE; REMEDY` states.
+    pub(super) fn problem_of(&mut self, message: &str, otherwise: &str) {
+        let (text, remedy) = split_remedy(message);
+        self.problem(text, remedy.unwrap_or(otherwise));
+    }
+
+    /// Returns true if there is a problem or a warning.
+    pub(super) fn has_any(&self) -> bool {
+        self.list.iter().any(|finding| finding.level <= Level::Warning)
+    }
+
+    /// Adds the problems and warnings of another collection.
+    pub(super) fn append_serious(&mut self, other: Self) {
+        self.list.extend(other.list.into_iter().filter(|finding| finding.level <= Level::Warning));
+    }
+
+    /// Returns the findings.
+    pub(super) fn into_list(self) -> Vec<Finding> {
+        self.list
+    }
+
+    fn add(&mut self, level: Level, text: String, remedy: Option<String>) {
+        let one_line = |text: String| text.replace(['\n', '\r'], " ");
+        let remedy = remedy.map(one_line);
+        self.list.push(Finding { check: self.check, role: self.role, level, text: one_line(text), remedy });
+    }
+}
+
+/// Splits a message behind its cause.
+fn split_remedy(message: &str) -> (&str, Option<&str>) {
+    let parts = message.split_once("; type: ").or_else(|| message.rsplit_once("; "));
+    parts.map_or((message, None), |(text, remedy)| (text, Some(remedy)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_contains_its_remedy() {
+        assert_eq!(split_remedy("cannot x: y"), ("cannot x: y", None));
+        assert_eq!(split_remedy("cannot x: y; type: chmod 600 /k"), ("cannot x: y", Some("chmod 600 /k")));
+        assert_eq!(split_remedy("cannot x: a; b; check c"), ("cannot x: a; b", Some("check c")));
+    }
+
+    #[test]
+    fn a_finding_has_one_line() {
+        let mut findings = Findings::new("keys", Role::Node);
+        findings.problem("one\ntwo", "do\nit");
+        assert!(findings.has_any());
+        let list = findings.into_list();
+        assert_eq!((list[0].text.as_str(), list[0].remedy.as_deref()), ("one two", Some("do it")));
+    }
+}

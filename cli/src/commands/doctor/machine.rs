@@ -1,0 +1,170 @@
+//! The machine under examination: its roles, its configurations and its running daemons. What several checks need is read once.
+
+use std::cell::OnceCell;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use polymeter_agent::config::AgentConfig;
+use polymeter_collector::CollectorConfig;
+use polymeter_collector::config::CollectorArguments;
+use polymeter_proto::control::{Answer, MetricLine, MetricsRequest, Request, StatusReport, StatusRequest};
+use polymeter_service::cgroup_mounts::Mounts;
+use polymeter_service::document::Faults;
+use polymeter_service::users;
+
+use super::process::Daemon;
+use super::role::Role;
+use super::store_state::StoreState;
+use super::unit::Unit;
+use crate::client::agent::{ask, ask_status, unexpected};
+use crate::failure::Failure;
+
+/// The unit of the agent.
+pub(super) const AGENT_UNIT: &str = "polymeter-agent";
+
+/// The unit of the collector.
+pub(super) const COLLECTOR_UNIT: &str = "polymeter-collector";
+
+/// The machine.
+pub(super) struct Machine {
+    pub(super) roles: Vec<Role>,
+    pub(super) is_root: bool,
+    pub(super) mounts: Mounts,
+    pub(super) agent: Configured<AgentConfig>,
+    pub(super) collector: Configured<CollectorConfig>,
+    pub(super) agent_unit: Option<Unit>,
+    pub(super) collector_unit: Option<Unit>,
+    daemon: OnceCell<Option<Daemon>>,
+    status: OnceCell<Result<StatusReport, Failure>>,
+    metrics: OnceCell<Result<Vec<MetricLine>, Failure>>,
+    store: OnceCell<Result<StoreState, String>>,
+}
+
+/// A configuration file, and its content or its faults.
+pub(super) struct Configured<T> {
+    pub(super) path: PathBuf,
+    pub(super) content: Result<T, Faults>,
+}
+
+impl<T> Configured<T> {
+    /// Returns the configuration if it is valid.
+    pub(super) fn valid(&self) -> Option<&T> {
+        self.content.as_ref().ok()
+    }
+}
+
+impl Machine {
+    /// Reads the configurations.
+    pub(super) fn new(roles: Vec<Role>, agent: &Path, collector: &Path) -> io::Result<Self> {
+        let root = Path::new("/");
+        Ok(Self {
+            roles,
+            is_root: rustix::process::geteuid().is_root(),
+            mounts: Mounts::read(root)?,
+            agent: Configured { path: agent.to_owned(), content: agent_config(agent) },
+            collector: Configured { path: collector.to_owned(), content: collector_config(collector) },
+            agent_unit: Unit::read(root, AGENT_UNIT),
+            collector_unit: Unit::read(root, COLLECTOR_UNIT),
+            daemon: OnceCell::new(),
+            status: OnceCell::new(),
+            metrics: OnceCell::new(),
+            store: OnceCell::new(),
+        })
+    }
+
+    /// Returns the agent's control socket; none if it has none, or its configuration is invalid.
+    pub(super) fn agent_socket(&self) -> Option<&Path> {
+        self.agent.valid()?.control_socket.as_deref()
+    }
+
+    /// Returns the running agent.
+    pub(super) fn agent_daemon(&self) -> Option<&Daemon> {
+        self.daemon.get_or_init(|| Daemon::at(self.agent_socket()?)).as_ref()
+    }
+
+    /// Returns the status of the running agent.
+    pub(super) fn status(&self) -> Option<Result<&StatusReport, &Failure>> {
+        let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
+        let status = || ask_status(socket, &Request::Status(StatusRequest {}));
+        Some(self.status.get_or_init(status).as_ref())
+    }
+
+    /// Returns the metrics of the node, with their availability, as the running agent lists them.
+    pub(super) fn metrics(&self) -> Option<Result<&[MetricLine], &Failure>> {
+        let socket = self.agent_socket().filter(|_| self.agent_daemon().is_some())?;
+        let metrics = || {
+            let answer = ask(socket, &Request::Metrics(MetricsRequest { job: None }))?;
+            if let Answer::Metrics(answer) = answer { Ok(answer.metrics) } else { Err(unexpected(answer)) }
+        };
+        Some(self.metrics.get_or_init(metrics).as_deref())
+    }
+
+    /// Returns the user of the agent: that of the running one, else that of its unit, else root, as which prologs start it.
+    pub(super) fn agent_uid(&self) -> Result<u32, String> {
+        self.agent_daemon().map_or_else(|| uid_of_unit(self.agent_unit.as_ref()), |daemon| Ok(daemon.uid))
+    }
+
+    /// Returns the user of the collector, as its unit names it, else root.
+    pub(super) fn collector_uid(&self) -> Result<u32, String> {
+        uid_of_unit(self.collector_unit.as_ref())
+    }
+
+    /// Calls `act` with the rights of the collector's user, and with the configuration as that user reads it: the password file of a
+    /// database is that of the user.
+    ///
+    /// # Errors
+    /// Returns the reason if this user may not do that, or the configuration has faults.
+    pub(super) fn as_collector<T: Send>(
+        &self,
+        action: &str,
+        act: impl FnOnce(CollectorConfig) -> T + Send,
+    ) -> Result<T, String> {
+        let (uid, path) = (self.collector_uid()?, self.collector.path.as_path());
+        let result = users::act_as(uid, || collector_config(path).map(act));
+        let result = result.map_err(|_denied| needs_root(action, uid))?;
+        result.map_err(|faults| format!("the configuration has faults for {}: {faults}", user_name(uid)))
+    }
+
+    /// Returns the state of the collector's store, read with the rights of the collector's user.
+    pub(super) fn store(&self) -> Result<&StoreState, &str> {
+        let read = || self.as_collector("examine the store", |config| StoreState::read(&config.store))?;
+        self.store.get_or_init(read).as_ref().map_err(String::as_str)
+    }
+}
+
+/// Returns the name of a user, else the number.
+pub(super) fn user_name(uid: u32) -> String {
+    users::name_of(uid).unwrap_or_else(|| uid.to_string())
+}
+
+/// Returns the reason for which this user cannot do what root and a daemon's user can.
+pub(super) fn needs_root(action: &str, uid: u32) -> String {
+    match uid {
+        0 => format!("only root may {action}"),
+        uid => format!("only root and the user {} may {action}", user_name(uid)),
+    }
+}
+
+fn uid_of_unit(unit: Option<&Unit>) -> Result<u32, String> {
+    let Some(user) = unit.and_then(|unit| unit.user.as_deref()) else { return Ok(0) };
+    users::uid_of(user).ok_or_else(|| format!("this system has no user {user}"))
+}
+
+/// Loads the agent's configuration; without a file, the agent's defaults.
+fn agent_config(path: &Path) -> Result<AgentConfig, Faults> {
+    if path.exists() { AgentConfig::load(path) } else { Ok(AgentConfig::standard()) }
+}
+
+/// Loads the collector's configuration; without a file, the collector's defaults.
+fn collector_config(path: &Path) -> Result<CollectorConfig, Faults> {
+    let file = path.exists().then(|| ["--config".into(), path.as_os_str().to_owned()]);
+    let words = std::iter::once("polymeter-collector".into()).chain(file.into_iter().flatten());
+    CollectorArguments::try_parse_from(words)
+        .map_err(|error| {
+            let mut faults = Faults::default();
+            faults.add(path.display().to_string(), error);
+            faults
+        })
+        .and_then(|arguments| arguments.resolve())
+}

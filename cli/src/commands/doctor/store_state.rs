@@ -1,0 +1,46 @@
+//! The state of a store, as several checks need it.
+
+use polymeter_proto::read::AgentRow;
+use polymeter_service::clock;
+use polymeter_service::log::chain;
+use polymeter_store::reader::{Read, Reader};
+use polymeter_store::{Administration, LevelState, Storage, StoreError, StoreUrl};
+
+use crate::disk::{Disk, disk};
+
+/// The time in which an agent must have sent something to be examined.
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// The state of a store.
+#[derive(Debug)]
+pub(super) struct StoreState {
+    pub(super) storage: Storage,
+    pub(super) retention: Vec<LevelState>,
+    /// The agents that sent something in the last day.
+    pub(super) agents: Vec<AgentRow>,
+    /// The disk that contains it, or the reason for which it is not known.
+    pub(super) disk: Result<Disk, String>,
+    /// The days until the disk is full; none if it lasts for years, or the growth is not known.
+    pub(super) days_until_full: Option<u32>,
+}
+
+impl StoreState {
+    /// Reads the state with the rights of the calling thread.
+    pub(super) fn read(url: &StoreUrl) -> Result<Self, String> {
+        Self::of(url).map_err(|error| chain(&error))
+    }
+
+    fn of(url: &StoreUrl) -> Result<Self, StoreError> {
+        let mut store = Administration::open(url)?;
+        let (storage, retention, now_us) = (store.storage()?, store.retention()?, store.now_us()?);
+        drop(store);
+        let since_ns = clock::realtime_us().saturating_mul(1000).saturating_sub(DAY_NS);
+        let agents = <dyn Read>::agents(&mut Reader::open(url)?, since_ns)?;
+        let disk = storage.directory.clone().map_err(str::to_owned).and_then(|path| disk(&path));
+        let free_bytes = disk.as_ref().ok().map(|disk| disk.free_bytes);
+        let days_until_full = free_bytes
+            .filter(|_| storage.growth_bytes() > 0.0)
+            .and_then(|free| storage.days_until_full(&retention, free, now_us));
+        Ok(Self { storage, retention, agents, disk, days_until_full })
+    }
+}

@@ -1,0 +1,19 @@
+//! What all roles have in common.
+
+/// The directory of configurations and keys.
+pub(super) const CONFIGURATION: &str = "/etc/polymeter";
+
+/// The state directory of the daemons.
+pub(super) const STATE: &str = "/var/lib/polymeter";
+
+/// Options of every role.
+#[derive(Debug, clap::Args)]
+pub(super) struct Common {
+    /// Print the plan and change nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    /// Do not ask.
+    #[arg(long)]
+    pub(super) yes: bool,
+}

@@ -1,0 +1,135 @@
+//! Configuration files: the packaged example with some settings, unless the file was changed by hand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::actions::{Change, Plan, Step};
+use crate::failure::Failure;
+
+/// The prefix that `make install` writes into the packaged files.
+const LOCAL: &str = "/usr/local/";
+
+/// A setting: its key, and its value as TOML.
+pub(super) type Setting = (&'static str, String);
+
+/// Adds the step that writes the file at `path` with `settings` into `example`, which packages install. A file that was changed by hand is
+/// compared instead.
+pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Setting]) -> Result<(), Failure> {
+    let path = PathBuf::from(path);
+    let list: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    let text = format!("write {} with {}", path.display(), list.join(", "));
+    let existing = match fs::read_to_string(&path) {
+        Ok(existing) => Some(existing),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Failure::Failed(format!("cannot read {}: {error}", path.display()))),
+    };
+    let is_ours = existing.as_ref().is_none_or(|existing| existing.replace(LOCAL, "/usr/") == example);
+    let base = existing.as_deref().filter(|_| is_ours).unwrap_or(example).to_owned();
+    let wanted = settings.iter().fold(base.clone(), |text, (key, value)| with(&text, key, value));
+    let differences =
+        existing.filter(|_| !is_ours).map(|existing| compare(&path, &existing, settings)).transpose()?;
+    match differences {
+        Some(lines) if !lines.is_empty() => plan.differences.push((path, lines)),
+        // An existing file that has all the settings is done; so is an example that needs none.
+        found => {
+            let is_done = found.is_some() || (path.exists() && wanted == base);
+            plan.steps.push(Step { text, is_done, change: Change::File { path, text: wanted } });
+        }
+    }
+    Ok(())
+}
+
+/// Returns `example` with a setting in place of the first line that sets it, also behind a `#`, before the first section.
+fn with(example: &str, key: &str, value: &str) -> String {
+    let is_setting = |line: &str| {
+        let line = line.strip_prefix("# ").unwrap_or(line);
+        line.strip_prefix(key).is_some_and(|rest| rest.starts_with(" = "))
+    };
+    let place = example.lines().take_while(|line| !line.starts_with('[')).position(is_setting);
+    let setting = format!("{key} = {value}");
+    let mut lines: Vec<&str> = example.lines().collect();
+    match place.and_then(|place| lines.get_mut(place)) {
+        Some(line) => *line = &setting,
+        None => lines.insert(0, &setting),
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Returns a line for each setting that the file at `path` does not have.
+fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>, Failure> {
+    let invalid =
+        |error| Failure::Failed(format!("cannot read {}: {error}; correct it first", path.display()));
+    let table: toml::Table = text.parse().map_err(invalid)?;
+    let differs = |(key, wanted): &Setting| {
+        let found = table.get(*key);
+        let expected =
+            format!("x = {wanted}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("x"));
+        if found == expected.as_ref() {
+            return None;
+        }
+        let found = found.map_or_else(|| "is not set".to_owned(), |value| format!("is {}", json(value)));
+        Some(format!("`{key}` {found}, this command would set {wanted}"))
+    };
+    Ok(settings.iter().filter_map(differs).collect())
+}
+
+/// Returns a text as a TOML string.
+pub(super) fn quoted(text: &str) -> String {
+    json(text)
+}
+
+/// Returns a value as JSON, whose strings are also strings of TOML.
+fn json(value: &(impl serde::Serialize + ?Sized)) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_agent::config::{AgentConfig, EXAMPLE};
+
+    use super::*;
+
+    #[test]
+    fn settings_take_the_places_of_their_comments() {
+        let text =
+            with(&with(EXAMPLE, "collector", "\"tcp://head:7717\""), "spool", "\"/var/lib/polymeter/spool\"");
+        assert_eq!(text.lines().count(), EXAMPLE.lines().count());
+        let config = AgentConfig::parse(Path::new("agent.toml"), &text).unwrap();
+        assert_eq!(config.collectors, ["tcp://head:7717"]);
+        assert_eq!(config.spool, Some("/var/lib/polymeter/spool".into()));
+        assert!(text.contains("\n# collector_order = "), "a key that begins like another one stays");
+        assert!(
+            with("[a]\nx = 1\n", "x", "2").starts_with("x = 2\n[a]\n"),
+            "a key of a section is another one"
+        );
+    }
+
+    #[test]
+    fn a_changed_file_is_compared_and_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.toml");
+        let name = path.to_str().unwrap();
+        let settings = [("collector", quoted("tcp://head:7717"))];
+        let plan = |settings: &[Setting]| {
+            let mut plan = Plan::default();
+            add(&mut plan, name, EXAMPLE, settings).unwrap();
+            plan
+        };
+        assert!(plan(&settings).has_changes(), "there is no file");
+        fs::write(&path, EXAMPLE).unwrap();
+        assert!(plan(&settings).has_changes(), "the packaged file");
+        assert!(!plan(&[]).has_changes());
+        let made = plan(&settings);
+        made.steps[0].execute().unwrap();
+        assert!(!plan(&settings).has_changes(), "the second run");
+        fs::write(&path, "# mine\ncollector = \"tcp://other:1\"\n").unwrap();
+        let left = plan(&settings);
+        assert!(!left.has_changes());
+        assert_eq!(
+            left.differences[0].1,
+            ["`collector` is \"tcp://other:1\", this command would set \"tcp://head:7717\""]
+        );
+        fs::write(&path, "# mine\ncollector = \"tcp://head:7717\"\n").unwrap();
+        assert!(!plan(&settings).has_changes() && plan(&settings).differences.is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! `polymeter setup` on a machine without configuration: it shows a plan, executes it, and finds nothing to do then.
+
+use std::process::Output;
+
+use polymeter_e2e::installed::{InstalledMachine, SERVICE_UID};
+use polymeter_e2e::{Need, TestEnvironment, require, tests};
+
+tests![
+    setup_makes_what_the_daemons_need_once,
+    setup_leaves_files_that_were_changed,
+    setup_creates_role_and_database,
+];
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Mounts, Need::Network];
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs `polymeter setup`, which must end with a status, and returns its output.
+fn setup(machine: &InstalledMachine, words: &[&str], status: i32) -> String {
+    let output = machine.polymeter(&[&["setup"], words].concat());
+    assert_eq!(output.status.code(), Some(status), "{words:?}: {}", text(&output));
+    text(&output)
+}
+
+fn setup_makes_what_the_daemons_need_once() {
+    require(&NEEDS);
+    let machine = InstalledMachine::new();
+    let list = || {
+        machine.shell("find /etc/polymeter /var/lib/polymeter -printf '%p %U %m %T@\\n' 2>/dev/null | sort")
+    };
+    let roles: [&[&str]; 3] = [
+        &["collector", "--keys", "--munge", "--scheduler-user", "slurm"],
+        &["node", "--keys", "--name", "n1", "--collector", "tcp://head:7717"],
+        &["login", "--collector", "tcp://head:7718"],
+    ];
+    for role in roles {
+        let before = list();
+        let plan = setup(&machine, &[role, &["--dry-run"]].concat(), 0);
+        assert!(plan.contains("[    ] "), "{plan}");
+        let refused = setup(&machine, role, 2);
+        assert!(refused.contains("use --yes or --dry-run"), "{refused}");
+        assert_eq!(list(), before, "neither changes anything");
+        let made = setup(&machine, &[role, &["--yes"]].concat(), 0);
+        assert!(made.contains("done\n") && made.contains("polymeter doctor"), "{made}");
+        let after = list();
+        let again = setup(&machine, &[role, &["--yes"]].concat(), 0);
+        assert!(again.contains("nothing to do") && !again.contains("[    ]"), "{again}");
+        assert_eq!(list(), after, "the second run changes nothing");
+    }
+    let owner_and_mode = |path: &str| machine.shell(&format!("stat -c '%u %a' {path}"));
+    for (path, expected) in [
+        ("/etc/polymeter/collector.key", format!("{SERVICE_UID} 600\n")),
+        ("/etc/polymeter/n1.key", format!("{SERVICE_UID} 600\n")),
+        ("/etc/polymeter/collector.pub", "0 644\n".to_owned()),
+        ("/etc/polymeter/agents.d", "0 755\n".to_owned()),
+        ("/etc/polymeter/agent.toml", "0 644\n".to_owned()),
+        ("/var/lib/polymeter", format!("{SERVICE_UID} 755\n")),
+    ] {
+        assert_eq!(owner_and_mode(path), expected, "{path}");
+    }
+    let programs = std::env::current_exe().unwrap();
+    let programs = programs.ancestors().nth(2).unwrap().display();
+    machine.shell(&format!("{programs}/polymeter-collector --check --user polymeter"));
+    machine.shell(&format!("{programs}/polymeter-agent --check --user polymeter"));
+}
+
+fn setup_leaves_files_that_were_changed() {
+    require(&NEEDS);
+    let machine = InstalledMachine::new();
+    machine
+        .shell("mkdir /etc/polymeter; printf 'collector = \"tcp://other:1\"\\n' >/etc/polymeter/agent.toml");
+    let words = ["node", "--no-spool", "--collector", "tcp://head:7717", "--yes"];
+    let left = setup(&machine, &words, 1);
+    assert!(
+        left.contains("`collector` is \"tcp://other:1\", this command would set \"tcp://head:7717\""),
+        "{left}"
+    );
+    assert_eq!(machine.shell("cat /etc/polymeter/agent.toml"), "collector = \"tcp://other:1\"\n");
+    // The packaged file was not changed by hand.
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/agent.toml");
+    machine.shell(&format!("cp {example} /etc/polymeter/agent.toml"));
+    setup(&machine, &words, 0);
+    let written = machine.shell("cat /etc/polymeter/agent.toml");
+    assert!(
+        written.contains("\ncollector = \"tcp://head:7717\"\n") && written.contains("[baseline]"),
+        "{written}"
+    );
+}
+
+fn setup_creates_role_and_database() {
+    require(&NEEDS);
+    let mut database = TestEnvironment::postgres();
+    let sockets = database.server().data().parent().unwrap().display().to_string();
+    let machine = InstalledMachine::new();
+    machine.shell(&format!("mkdir /run/postgresql; mount --bind {sockets} /run/postgresql"));
+    let words = ["collector", "--store", "postgres", "--yes"];
+    setup(&machine, &words, 0);
+    let again = setup(&machine, &words, 0);
+    assert!(again.contains("nothing to do"), "{again}");
+    let owner =
+        "SELECT rolname FROM pg_database JOIN pg_roles ON pg_roles.oid = datdba WHERE datname = 'polymeter'";
+    assert_eq!(database.server().query(owner), "polymeter");
+    let collector = machine.start("polymeter-collector", "");
+    polymeter_e2e::wait_until("the collector listens", || collector.log().contains("listening for users"));
+    let (report, found) = machine.doctor(&["--role", "collector"]);
+    assert_eq!(found, ["warning connection"], "without keys it listens to this machine only: {report:#}");
+    collector.terminate();
+}
