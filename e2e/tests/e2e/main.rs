@@ -35,6 +35,7 @@ mod leases;
 mod ledger;
 mod live;
 mod measuring;
+mod munge_tokens;
 mod oar;
 mod oar_states;
 mod operation;
@@ -54,7 +55,10 @@ mod service_user;
 mod shared_requests;
 mod site;
 mod site_accessibility;
+mod site_fixture;
 mod site_health;
+mod site_interruptions;
+mod site_keyboard;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
@@ -94,6 +98,7 @@ fn main() -> std::process::ExitCode {
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,
+        munge_tokens::TESTS,
         operation::TESTS,
         outcomes::TESTS,
         output::TESTS,
@@ -112,6 +117,8 @@ fn main() -> std::process::ExitCode {
         site::TESTS,
         site_accessibility::TESTS,
         site_health::TESTS,
+        site_interruptions::TESTS,
+        site_keyboard::TESTS,
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,
