@@ -152,8 +152,8 @@ pub(crate) const STREAM_SECONDS: i64 = 600;
 /// is valid.
 pub(crate) const STREAM_REFRESH: Duration = Duration::from_secs(30);
 
-/// The silence after which a stream sends a comment: proxies give up after a minute.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The silence after which a stream sends a comment: proxies give up after a minute, and pages after 15 s (page/assets/site/live.js).
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The time for the last values of a job that has ended, which may still be on their way from the writers.
 pub(crate) const STREAM_DRAIN: Duration = Duration::from_secs(1);

@@ -30,7 +30,12 @@ pub(crate) fn labels(row: &SeriesRow) -> Value {
 
 /// Returns the unit of the rates of a counter, and the factor from its increase per second; none for a gauge.
 pub(crate) fn rate(row: &SeriesRow) -> Option<(&'static str, f64)> {
-    (row.kind == "counter").then(|| units::rate_unit(&row.metric, &row.unit))
+    rate_of(&row.metric, &row.unit, &row.kind)
+}
+
+/// Returns the unit of the rates of a metric, and the factor, as [`rate`].
+pub(crate) fn rate_of(metric: &str, unit: &str, kind: &str) -> Option<(&'static str, f64)> {
+    (kind == "counter").then(|| units::rate_unit(metric, unit))
 }
 
 /// Returns the level of a series: `step` or `task`; none for one of the whole job.

@@ -97,6 +97,14 @@ mod tests {
     }
 
     #[test]
+    fn the_first_request_for_values_is_that_of_the_first_quantity() {
+        let first = MAIN_QUANTITIES.first().unwrap().id();
+        let files = site::files("[]");
+        let script = files.iter().find(|file| file.path.ends_with("/site/first_requests.js")).unwrap();
+        assert!(script.body.contains(&format!("course?quantity={first}`")), "{first}");
+    }
+
+    #[test]
     fn documents_are_asked_for_again_and_all_files_have_the_policy() {
         let cache = |is_immutable| {
             served(is_immutable).response(&HeaderMap::new()).headers()[header::CACHE_CONTROL].clone()

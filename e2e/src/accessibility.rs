@@ -116,8 +116,8 @@ pub fn chart_faults(browser: &mut Browser) -> Vec<String> {
     faults
 }
 
-/// Moves the focus with the Tab key through the whole page. Returns the faults: an element without a visible focus, or one that comes before its
-/// predecessor in the document.
+/// Moves the focus with the Tab key through the whole page. Returns the faults: an element without a visible focus, one that comes before its
+/// predecessor in the document, or a control that is not reached.
 pub fn focus_faults(browser: &mut Browser) -> Vec<String> {
     browser.eval("(() => { document.activeElement?.blur(); scrollTo(0, 0); window.focusSteps = []; })()");
     let mut faults = Vec::new();
@@ -144,5 +144,12 @@ pub fn focus_faults(browser: &mut Browser) -> Vec<String> {
             faults.push(format!("the focus is invisible or out of order: {at}"));
         }
     }
+    let missed = browser.eval(
+        "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')] \
+             .filter((element) => !element.disabled && element.checkVisibility() && !window.focusSteps.includes(element)) \
+             .map((element) => element.outerHTML.slice(0, 120))",
+    );
+    let missed = missed.as_array().unwrap();
+    faults.extend(missed.iter().map(|element| format!("the Tab key does not reach {element}")));
     faults
 }

@@ -166,10 +166,13 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression is true. Fails with the text of the page if it stays false.
     pub fn wait_until(&mut self, expression: &str) {
         let frames = format!(
-            "(async () => {{ while (!({expression})) await new Promise((next) => setTimeout(next, 20)); return true; }})()"
+            "(async () => {{ const end = performance.now() + {}; while (!({expression})) {{ \
+                 if (performance.now() > end) return document.body.innerText.slice(0, 3000); \
+                 await new Promise((next) => setTimeout(next, 20)); }} return true; }})()",
+            ANSWER_MAX.as_millis() * 3 / 4
         );
         assert_eq!(self.eval(&frames), true, "{expression}");
     }
@@ -217,6 +220,21 @@ impl Browser {
             let event = json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
             self.call("Input.dispatchKeyEvent", event);
         }
+    }
+
+    /// Presses the Enter key, which operates the element with the focus.
+    pub fn enter(&mut self) {
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// Presses the Enter key on a link, and waits until its page is loaded.
+    pub fn enter_link(&mut self) {
+        self.events.retain(|event| event["method"] != "Page.loadEventFired");
+        self.enter();
+        self.wait_for("Page.loadEventFired");
     }
 
     /// Sets features of the medium, such as the colour scheme that the user prefers.

@@ -7,6 +7,14 @@ use crate::modules;
 /// The directory of modules that stay files of their own, since several pages import them.
 const SHARED_LIBRARY: &str = "uplot/";
 
+/// The module of each document that is loaded by itself, before all others.
+pub(crate) const FIRST: &str = "site/first_requests.js";
+
+/// Returns true if a module is a file of its own, which the scripts of pages import.
+fn is_own_file(path: &str) -> bool {
+    path.starts_with(SHARED_LIBRARY) || path == FIRST
+}
+
 /// Modules by path, and the paths that they import.
 type Modules = BTreeMap<String, String>;
 
@@ -36,7 +44,7 @@ pub(crate) fn libraries(entry: &str, modules: &Modules) -> Vec<String> {
 /// Returns the script of the page whose module is `entry`.
 pub(crate) fn bundle(entry: &str, modules: &Modules) -> String {
     let part = |path: &String| match modules.get(path) {
-        Some(_) if path.starts_with(SHARED_LIBRARY) => {
+        Some(_) if is_own_file(path) => {
             format!(
                 "import * as {} from \"{}{path}\";\n",
                 variable(path),
@@ -102,13 +110,14 @@ mod tests {
         BTreeMap::from([
             text(
                 "site/page.js",
-                "// A page.\nimport { a, f } from \"../shared/a.js\";\nimport P from \"../uplot/m.js\";\nf(a, P);\n",
+                "// A page.\nimport { g } from \"./first_requests.js\";\nimport { a, f } from \"../shared/a.js\";\nimport P from \"../uplot/m.js\";\nf(a, P);\n",
             ),
             text(
                 "shared/a.js",
                 "import { b } from \"./b.js\";\nexport const a = b;\nexport async function f() {}\n",
             ),
             text("shared/b.js", "export const b = 1;\nconst c = 2;\n"),
+            text("site/first_requests.js", "export const g = 1;\n"),
             text("uplot/m.js", "export default 1;\n"),
             text("site/other.js", ""),
         ])
@@ -116,10 +125,11 @@ mod tests {
 
     #[test]
     fn modules_precede_those_that_import_them_and_keep_their_own_names() {
-        let expected = "// shared/b.js\nconst m_shared_b_js = (() => {\nconst b = 1;\nconst c = 2;\nreturn { b };\n})();\n\
+        let expected = "import * as m_site_first_requests_js from \"../site/first_requests.js\";\n\
+            // shared/b.js\nconst m_shared_b_js = (() => {\nconst b = 1;\nconst c = 2;\nreturn { b };\n})();\n\
             // shared/a.js\nconst m_shared_a_js = (() => {\nconst { b } = m_shared_b_js;\nconst a = b;\nasync function f() {}\nreturn { a, f };\n})();\n\
             import * as m_uplot_m_js from \"../uplot/m.js\";\n\
-            // site/page.js\nconst m_site_page_js = (() => {\n// A page.\nconst { a, f } = m_shared_a_js;\nconst P = m_uplot_m_js.default;\nf(a, P);\nreturn {  };\n})();\n";
+            // site/page.js\nconst m_site_page_js = (() => {\n// A page.\nconst { g } = m_site_first_requests_js;\nconst { a, f } = m_shared_a_js;\nconst P = m_uplot_m_js.default;\nf(a, P);\nreturn {  };\n})();\n";
         assert_eq!(bundle("site/page.js", &modules()), expected);
         assert_eq!(libraries("site/page.js", &modules()), ["uplot/m.js"]);
     }

@@ -64,6 +64,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/figure_tables.js"
     "site/filters.js"
     "site/findings.js"
+    "site/first_requests.js"
     "site/frame.js"
     "site/heat_rows.js"
     "site/job.js"
@@ -145,7 +146,8 @@ fn all_modules(quantities: &str) -> BTreeMap<String, String> {
     modules
 }
 
-/// Writes a document, which lists the libraries that its script imports, so that they are loaded at once.
+/// Writes a document, which lists the libraries that its script imports, so that they are loaded at once, and the module with the first
+/// requests.
 fn document(directory: &str, title: &str, entry: &str, modules: &BTreeMap<String, String>) -> String {
     let preloads: String = bundle::libraries(entry, modules)
         .iter()
@@ -155,6 +157,7 @@ fn document(directory: &str, title: &str, entry: &str, modules: &BTreeMap<String
         .replace("{title}", title)
         .replace("{assets}", directory)
         .replace("{entry}", entry)
+        .replace("{first}", bundle::FIRST)
         .replace("{preloads}", preloads.trim_end())
 }
 
@@ -269,7 +272,7 @@ mod tests {
                 assert!(paths.contains(format!("assets/{reference}").as_str()), "{reference}");
                 count += 1;
             }
-            assert!(count > 2 && !document.body.contains('{'), "{}", document.body);
+            assert!(count > 3 && !document.body.contains('{'), "{}", document.body);
         }
     }
 }

@@ -8,7 +8,7 @@ use polymeter_proto::units;
 use super::model::{Heat, HeatRow};
 
 /// The maximum number of rows: more are thinner than a few pixels.
-const ROWS_MAX: usize = 200;
+pub const ROWS_MAX: usize = 200;
 
 /// The positions of the successive nodes of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,6 +24,7 @@ use crate::model::{Report, SeriesReport};
 
 use cells::{NodeCells, Span};
 pub use courses::{Course, Grid, NodeMean, NodeSums};
+pub use heat::ROWS_MAX as HEAT_ROWS_MAX;
 pub use model::{Band, Chart, Charts, Extent, Heat, HeatRow, Histogram, Lines, MarkedTime, Spread};
 pub use packed::{Packed, PackedChart, PackedCharts, pack};
 use quantities::Quantity;

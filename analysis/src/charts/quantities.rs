@@ -16,6 +16,28 @@ pub struct Main {
     choices: &'static [Choice],
 }
 
+impl Main {
+    /// Returns the id, as pages and requests have it.
+    pub const fn id(&self) -> &'static str {
+        self.id
+    }
+
+    /// Returns the metrics whose sum the quantity is, and those that are subtracted, of the first choice that was sampled; none if the job
+    /// lacks the quantity.
+    pub fn metrics(
+        &self,
+        is_sampled: impl Fn(&str) -> bool,
+    ) -> Option<(Vec<&'static str>, Vec<&'static str>)> {
+        let choice = self.choices.iter().find(|choice| is_sampled(choice.metric))?;
+        let sampled =
+            |metrics: &'static [&'static str]| metrics.iter().copied().filter(|metric| is_sampled(metric));
+        Some((
+            std::iter::once(choice.metric).chain(sampled(choice.plus)).collect(),
+            sampled(choice.minus).collect(),
+        ))
+    }
+}
+
 /// A title, a metric, metrics that are added to it, and metrics that are subtracted.
 #[derive(Debug, Serialize)]
 struct Choice {

@@ -57,6 +57,23 @@ fn one_node_has_the_range_of_its_values_and_no_heat_map() {
 }
 
 #[test]
+fn a_quantity_is_measured_by_the_first_choice_that_was_sampled() {
+    let metrics = |id: &str, sampled: &[&str]| {
+        let quantity = MAIN_QUANTITIES.iter().find(|quantity| quantity.id() == id).unwrap();
+        quantity.metrics(|metric| sampled.contains(&metric))
+    };
+    assert_eq!(
+        metrics("cores", &["perf.task_clock", "process.cpu.usage"]),
+        Some((vec!["process.cpu.usage"], vec![]))
+    );
+    assert_eq!(metrics("cores", &["memory.anon"]), None);
+    let all = ["memory.anon", "memory.shmem", "memory.file", "memory.current"];
+    assert_eq!(metrics("memory", &all), Some((vec!["memory.anon", "memory.shmem"], vec![])));
+    assert_eq!(metrics("memory", &["memory.anon"]), Some((vec!["memory.anon"], vec![])));
+    assert_eq!(metrics("cache", &all), Some((vec!["memory.file"], vec!["memory.shmem"])));
+}
+
+#[test]
 fn quantities_are_computed_from_several_metrics() {
     let job = report(
         3,

@@ -4,7 +4,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use polymeter_analysis::charts::{Course, Grid, NodeSums};
+use polymeter_analysis::charts::{Course, Grid, HEAT_ROWS_MAX, MAIN_QUANTITIES, MainQuantity, NodeSums};
+use polymeter_proto::name::Selector;
 use polymeter_proto::units;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
@@ -24,12 +25,27 @@ use crate::table::{micros, number};
 const MINUS: Parameter =
     Parameter::query("minus", Kind::Selectors, "Metrics that are subtracted: names or globs.");
 
-/// The number of parts of the time.
-const PARTS: Parameter =
-    Parameter { help: "The number of parts of the time, at most; without it, 600.", ..POINTS };
+/// A quantity in place of metrics.
+const QUANTITY: Parameter = Parameter::query(
+    "quantity",
+    Kind::Text,
+    "An important quantity of jobs in place of metrics, such as `cores` or `memory`: the metrics of the job that measure it.",
+);
 
-/// The number of parts without the parameter.
-const USUAL_POINTS: i64 = 600;
+/// The number of parts of the time.
+const PARTS: Parameter = Parameter {
+    help: "The number of parts of the time, at most; without it, 600, or fewer with more than 50 rows.",
+    ..POINTS
+};
+
+/// The number of parts without the parameter, and of those of all rows together.
+const USUAL_POINTS: usize = 600;
+const USUAL_CELLS: usize = 30_000;
+
+/// Returns the number of parts without the parameter.
+fn usual_points(nodes: usize) -> usize {
+    (USUAL_CELLS / nodes.clamp(1, HEAT_ROWS_MAX)).min(USUAL_POINTS)
+}
 
 /// Units whose values are not added up over the series of a node.
 const MEANS: [&str; 2] = ["percent", "celsius"];
@@ -40,7 +56,7 @@ pub(super) static COURSE: Endpoint = Endpoint {
     id: "course",
     summary: "The sum of metrics on each node of a job in equal parts of the time: over all nodes, and by groups of nodes. Counters as \
         rates. Series of steps and tasks count only for metrics without series of the whole job.",
-    parameters: &[KEY, METRIC, MINUS, NODE, FROM_US, UNTIL_US, PARTS],
+    parameters: &[KEY, METRIC, MINUS, QUANTITY, NODE, FROM_US, UNTIL_US, PARTS],
     formats: OBJECT,
     answer: schema,
     body: None,
@@ -80,6 +96,43 @@ fn schema() -> Value {
     })
 }
 
+/// The metrics of a request.
+#[derive(Debug)]
+struct Metrics {
+    /// The metrics whose sum is asked for; none for all.
+    added: Option<Vec<Selector>>,
+    subtracted: Vec<Selector>,
+}
+
+impl Metrics {
+    fn of(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Self, Failure> {
+        let (metrics, minus) = (arguments.selectors(METRIC.name), arguments.selectors(MINUS.name));
+        let Some(id) = arguments.text(QUANTITY.name) else {
+            let subtracted = minus.unwrap_or_default().to_vec();
+            return Ok(Self { added: metrics.map(<[Selector]>::to_vec), subtracted });
+        };
+        if metrics.is_some() || minus.is_some() {
+            return Err(Problem::invalid(QUANTITY.name, "expected metrics or a quantity, not both").into());
+        }
+        let known = MAIN_QUANTITIES.iter().find(|quantity| quantity.id() == id);
+        let Some(quantity) = known else {
+            let ids: Vec<&str> = MAIN_QUANTITIES.iter().map(MainQuantity::id).collect();
+            return Err(Problem::invalid(QUANTITY.name, format!("expected one of {}", ids.join(", "))).into());
+        };
+        let sampled = reader.job_metrics(job.job_key, arguments.text(NODE.name))?;
+        let is_sampled = |metric: &str| sampled.iter().any(|row| row.metric == metric);
+        let (added, subtracted) = quantity.metrics(is_sampled).unwrap_or_default();
+        let selectors = |names: Vec<&str>| names.iter().filter_map(|name| name.parse().ok()).collect();
+        Ok(Self { added: Some(selectors(added)), subtracted: selectors(subtracted) })
+    }
+
+    /// Returns all metrics whose series are read; none for all of the job.
+    fn all(&self) -> Option<Vec<Selector>> {
+        Some(self.added.iter().flatten().chain(&self.subtracted).cloned().collect())
+            .filter(|_| self.added.is_some())
+    }
+}
+
 /// A request for a course.
 struct Request {
     job_key: i64,
@@ -96,14 +149,11 @@ struct Request {
 impl Request {
     fn new(reader: &mut dyn Read, job: &JobRow, arguments: &Arguments) -> Result<Self, Failure> {
         let node = arguments.text(NODE.name);
-        let selectors = arguments.selectors(METRIC.name).map(|wanted| {
-            let minus = arguments.selectors(MINUS.name).into_iter().flatten();
-            wanted.iter().chain(minus).cloned().collect::<Vec<_>>()
-        });
-        let all = series_of_job(reader, job.job_key, selectors.as_deref())?;
+        let metrics = Metrics::of(reader, job, arguments)?;
+        let all = series_of_job(reader, job.job_key, metrics.all().as_deref())?;
         let of_node: Vec<SeriesRow> =
             all.into_iter().filter(|row| node.is_none_or(|node| node == row.node)).collect();
-        let terms = terms(of_node, arguments);
+        let terms = terms(of_node, &metrics);
         if terms.len() > limits::COURSE_SERIES {
             let detail = format!("{} series match; ask for at most {}", terms.len(), limits::COURSE_SERIES);
             return Err(Problem::invalid(METRIC.name, detail).into());
@@ -119,7 +169,8 @@ impl Request {
             None => job.nodes.iter().cloned().chain(of_series).collect(),
         };
         let span_ns = parts::span_ns(arguments, Some(job))?;
-        let points = arguments.integer(POINTS.name).unwrap_or(USUAL_POINTS);
+        let usual = || i64::try_from(usual_points(nodes.len())).unwrap_or(i64::MAX);
+        let points = arguments.integer(POINTS.name).unwrap_or_else(usual);
         let fitting = (limits::COURSE_CELLS / nodes.len().max(1)).max(limits::COURSE_POINTS_MIN);
         let width_ns = parts::width_ns(&span_ns, points.min(i64::try_from(fitting).unwrap_or(points)));
         let left = reader.finest_rollup(job)?;
@@ -188,7 +239,7 @@ impl Request {
 
 /// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those of the job, and series of tasks in those of
 /// their step: they count only for a metric without the former.
-fn terms(rows: Vec<SeriesRow>, arguments: &Arguments) -> Vec<(SeriesRow, bool)> {
+fn terms(rows: Vec<SeriesRow>, metrics: &Metrics) -> Vec<(SeriesRow, bool)> {
     let depth = |row: &SeriesRow| match level(row) {
         None => 0,
         Some("step") => 1,
@@ -199,10 +250,9 @@ fn terms(rows: Vec<SeriesRow>, arguments: &Arguments) -> Vec<(SeriesRow, bool)> 
         let known = depths.entry(row.metric.clone()).or_insert(u8::MAX);
         *known = (*known).min(depth(row));
     }
-    let minus = arguments.selectors(MINUS.name);
     let is_subtracted = |row: &SeriesRow| {
-        let is_of_minus = minus.is_some() && is_selected(&row.metric, minus);
-        let is_wanted = is_of_minus || is_selected(&row.metric, arguments.selectors(METRIC.name));
+        let is_of_minus = is_selected(&row.metric, Some(&metrics.subtracted));
+        let is_wanted = is_of_minus || is_selected(&row.metric, metrics.added.as_deref());
         is_wanted.then_some(is_of_minus)
     };
     let is_counted = |row: &SeriesRow| depths.get(&row.metric) == Some(&depth(row));

@@ -68,7 +68,7 @@ async fn summary(call: Call) -> Result<Response, Problem> {
         }
         let report = report(reader, &job, &services.links.advice)?;
         let text: Arc<str> =
-            summary_of(&report).map_err(|_unwritable| Failure::internal())?.to_string().into();
+            summary_of(report).map_err(|_unwritable| Failure::internal())?.to_string().into();
         if job.ended_ns.is_none() {
             services.recent.put(access, key, &text, clock::monotonic_ns());
         }
@@ -79,14 +79,28 @@ async fn summary(call: Call) -> Result<Response, Problem> {
     Ok(json_response(text.to_string()))
 }
 
-fn summary_of(report: &Report) -> serde_json::Result<Value> {
+fn summary_of(mut report: Report) -> serde_json::Result<Value> {
+    let meters = serde_json::to_value(meters(&report, &Facts::of(&report)))?;
+    clear_long(&mut report);
     let mut value = serde_json::to_value(report)?;
     if let Value::Object(members) = &mut value {
         without_long(members);
-        let meters = serde_json::to_value(meters(report, &Facts::of(report)))?;
         members.insert("meters".to_owned(), meters);
     }
     Ok(value)
+}
+
+/// Empties the lists of a report that are long: their JSON form would take longer than the rest of the summary.
+fn clear_long(report: &mut Report) {
+    report.by_node.clear();
+    report.steps.clear();
+    report.tasks.clear();
+    report.series.clear();
+    report.sources.clear();
+    report.losses.clear();
+    report.marks.clear();
+    report.plan_changes.clear();
+    report.refused_requests.clear();
 }
 
 fn without_long(members: &mut Map<String, Value>) {

@@ -159,6 +159,7 @@ impl Read for RemoteReader {
             | Query::Losses { .. }
             | Query::NodeSeries { .. }
             | Query::JobSeries { .. }
+            | Query::JobMetrics { .. }
             | Query::JobNodes { .. }
             | Query::FinestRollup { .. } => vec![query.clone()],
         };

@@ -88,6 +88,22 @@ fn assert_course(fixture: &Fixture, key: i64, from_us: i64) {
         let unit = if row["kind"] == "counter" { &row["rate_unit"] } else { &row["unit"] };
         assert_eq!(&all["unit"], unit);
     }
+    // A quantity stands for the metrics of the job that measure it.
+    let course = |query: &str| {
+        let target =
+            format!("/api/v1/jobs/{key}/course?{query}&from_us={from_us}&until_us={}", from_us + 20_000_000);
+        get(USERS[0], &fixture.api, &target)
+    };
+    let quantity = course("quantity=cores").json();
+    assert_eq!(quantity, course("metric=cpu.usage").json());
+    assert!(
+        known(&quantity["middle"]) > 0 && quantity["middle"].as_array().unwrap().len() == 600,
+        "{quantity}"
+    );
+    assert_eq!(known(&course("quantity=gpu_power").json()["middle"]), 0, "the job lacks it");
+    for refused in ["quantity=cores&metric=cpu.usage", "quantity=cores&minus=cpu.usage", "quantity=none"] {
+        assert_eq!(course(refused).status, 400, "{refused}");
+    }
 }
 
 fn long_answers_wait_for_their_client(environment: &TestEnvironment) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use polymeter_proto::read::IdRanges;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobFilter, JobRow, Reader, Rollup, SeriesScope};
+use polymeter_store::reader::{JobFilter, JobRow, Read, Reader, Rollup, SeriesScope};
 
 use crate::support::{Kind, TestEnvironment};
 
@@ -264,6 +264,11 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
         reader.series(SeriesScope::NodesOf(NOON)).unwrap().into_iter().map(|row| row.metric).collect();
     assert_eq!(reader.node_series(NOON, &metrics).unwrap().len(), 2);
     assert_eq!(reader.node_series(NOON, &metrics[..1]).unwrap().len(), 1);
+    let read: &mut dyn Read = &mut reader;
+    let metrics = read.job_metrics(NOON, None).unwrap();
+    assert_eq!(metrics.iter().map(|row| (row.series, row.nodes)).collect::<Vec<_>>(), [(1, 1), (1, 1)]);
+    assert_eq!(read.job_metrics(NOON, Some(&job.nodes[0])).unwrap(), metrics);
+    assert_eq!(read.job_metrics(NOON, Some("n99")).unwrap(), []);
     assert_eq!(reader.job_nodes(NOON).unwrap().len(), 1);
     assert_eq!(reader.ledger(NOON).unwrap().len(), 1);
     assert_eq!(reader.plan_changes(NOON).unwrap().len(), 1);

@@ -142,6 +142,7 @@ fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
         Query::CandidateIds { job_id: job_id.to_owned(), owner_uid: None },
         Query::Cpus { job_key },
         Query::JobNodes { job_key },
+        Query::JobMetrics { job_key, node: None },
         Query::NodeSeries { job_key, metrics: vec!["node.load1".to_owned()] },
         Query::JobSeries { job_key, metrics: vec!["cpu.usage".to_owned(), "unknown".to_owned()] },
         Query::Samples { of: SeriesOwner::NodesOf(job_key), series: series.clone(), span_ns: 0..i64::MAX },

@@ -36,6 +36,7 @@ mod leases;
 mod ledger;
 mod live;
 mod measuring;
+mod munge_tokens;
 mod oar;
 mod oar_states;
 mod operation;
@@ -57,7 +58,10 @@ mod setup;
 mod shared_requests;
 mod site;
 mod site_accessibility;
+mod site_fixture;
 mod site_health;
+mod site_interruptions;
+mod site_keyboard;
 mod slurm;
 mod slurm_comment;
 mod slurm_findings;
@@ -98,6 +102,7 @@ fn main() -> std::process::ExitCode {
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,
+        munge_tokens::TESTS,
         operation::TESTS,
         other_schedulers::TESTS,
         outcomes::TESTS,
@@ -118,6 +123,8 @@ fn main() -> std::process::ExitCode {
         site::TESTS,
         site_accessibility::TESTS,
         site_health::TESTS,
+        site_interruptions::TESTS,
+        site_keyboard::TESTS,
         slurm::TESTS,
         slurm_comment::TESTS,
         slurm_findings::TESTS,

@@ -4,7 +4,7 @@ use polymeter_e2e::accessibility::{Tree, chart_faults, faults, focus_faults};
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::tests;
 
-use crate::site::{ADMINISTRATOR, Ended, OWNER, Site};
+use crate::site_fixture::{ADMINISTRATOR, Ended, OWNER, Site};
 
 tests![
     pages_have_names_headings_landmarks_and_contrast,

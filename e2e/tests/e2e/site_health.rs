@@ -3,7 +3,7 @@
 use polymeter_e2e::{tests, wait_until};
 use serde_json::{Value, json};
 
-use crate::site::{ADMINISTRATOR, Ended, OWNER, Site, assert_calm};
+use crate::site_fixture::{ADMINISTRATOR, Ended, OWNER, Site, assert_calm};
 
 tests![
     a_node_shows_its_own_series_with_its_jobs,
@@ -152,7 +152,7 @@ fn a_thousand_agents_are_sorted_filtered_and_bounded() {
 fn modules_compute_the_health_of_agents_and_quantities_of_nodes() {
     let site = Ended::new("job");
     let mut browser = site.proxy.open(OWNER.0, "");
-    let base = "document.querySelector('script[type=module]').src.replace('overview.js', '')";
+    let base = "document.querySelector('script[type=module]:not([async])').src.replace('overview.js', '')";
     let mut result = |module: &str, expression: &str| -> Value {
         browser.eval(&format!("import({base} + '{module}.js').then((m) => ({expression}))"))
     };

@@ -2,7 +2,7 @@
 
 import { baseOptions, bindKeys, drawPhases, phasesAt } from "./axis.js";
 import { element, tickText, valueText } from "./text.js";
-import { colours, isPrinting, onPaper, plotWidth } from "./theme.js";
+import { colours, isPrinting, onPaper, plotWidth, resizePlot } from "./theme.js";
 import uPlot from "../uplot/module.js";
 
 const CHART_HEIGHT = 190;
@@ -100,7 +100,7 @@ export function chartFigure(data, axis, chart) {
         axis.plots.add(plot);
         rest();
     };
-    figure.resize = () => plot?.setSize({ width: plotWidth(place), height: plot.height });
+    figure.resize = () => resizePlot(plot, place);
     /** Shows another quantity. */
     figure.show = (next) => {
         chart = next;
@@ -119,7 +119,7 @@ export function chartFigure(data, axis, chart) {
         hover();
     };
     bindKeys(place, axis);
-    figure.begin = () => figure.show(chart);
+    figure.begin = () => { if (!plot) figure.show(chart); };
     return figure;
 }
 

@@ -3,7 +3,7 @@
 import { baseOptions, bindKeys } from "./axis.js";
 import { summaryText } from "./course.js";
 import { element, valueText } from "./text.js";
-import { colours, plotWidth, viridis } from "./theme.js";
+import { colours, plotWidth, resizePlot, viridis } from "./theme.js";
 import uPlot from "../uplot/module.js";
 
 /** Returns the name of a row of a heat map. */
@@ -96,7 +96,8 @@ export function heatFigure(data, axis) {
         ctx.clip();
         ctx.fillStyle = paint.missing;
         ctx.fillRect(bbox.left, bbox.top, bbox.width, bbox.height);
-        const edge = (column) => Math.round(drawn.valToPos(timeOf(column), "x", true));
+        const edges = Array.from({ length: cells.columns + 1 }, (_, column) => Math.round(drawn.valToPos(timeOf(column), "x", true)));
+        const edge = (column) => edges[column];
         const height = bbox.height / order.length;
         order.forEach((row, position) => {
             const top = Math.round(bbox.top + position * height);
@@ -165,8 +166,8 @@ export function heatFigure(data, axis) {
         axis.plots.add(plot);
         rest();
     };
-    figure.resize = () => plot?.setSize({ width: plotWidth(place), height: plot.height });
-    figure.begin = () => { load(); figure.draw(); };
+    figure.resize = () => resizePlot(plot, place);
+    figure.begin = () => { if (!plot) figure.refresh(); };
     /** Shows the quantity's present values. */
     figure.refresh = () => {
         load();

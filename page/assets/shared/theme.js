@@ -25,6 +25,13 @@ export function colours() {
 /** The width of a chart on paper, in pixels: that of A4 and of a letter without margins. */
 const PAPER_WIDTH = 670;
 
+/** Adapts a plot to the width of its place. */
+export function resizePlot(plot, place) {
+    const width = plotWidth(place);
+    // Drawing takes time.
+    if (plot && plot.width !== width) plot.setSize({ width, height: plot.height });
+}
+
 /** Returns the width of a chart in its place. */
 export function plotWidth(place) {
     const isPaper = printing || onPaper.matches;
@@ -40,9 +47,19 @@ const VIRIDIS = [
     [30, 155, 138], [42, 176, 127], [82, 197, 105], [134, 213, 73], [194, 223, 35], [253, 231, 37],
 ];
 
+/** The colours of the colour map, since a heat map has tens of thousands of cells. */
+const STEPS_OF_COLOUR = 255;
+const COLOURS = [];
+
 /** Returns the colour of a share between 0 and 1. */
 export function viridis(share) {
-    const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+    const step = Math.round(Math.min(Math.max(share, 0), 1) * STEPS_OF_COLOUR);
+    COLOURS[step] ??= mixedColour(step / STEPS_OF_COLOUR);
+    return COLOURS[step];
+}
+
+function mixedColour(share) {
+    const position = share * (VIRIDIS.length - 1);
     const low = Math.min(Math.floor(position), VIRIDIS.length - 2);
     const part = position - low;
     const mixed = VIRIDIS[low].map((value, channel) => Math.round(value + part * (VIRIDIS[low + 1][channel] - value)));

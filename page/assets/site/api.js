@@ -1,6 +1,7 @@
 // Requests to the HTTP API of the server that sent the page.
 
-import { authenticate, credentials } from "./session.js";
+import { request, takeFirst } from "./first_requests.js";
+import { authenticate } from "./session.js";
 
 const TRIES = 3;
 
@@ -34,8 +35,7 @@ async function problemOf(response) {
 /** Sends a request, and returns its response. A user without valid credentials is asked for a token. */
 export async function send(url, options = {}) {
     for (let attempt = 1; ; attempt += 1) {
-        const headers = { Accept: "application/json", ...options.headers, ...credentials() };
-        const response = await fetch(url, { ...options, headers, cache: "no-store", redirect: "error" });
+        const response = await (takeFirst(url) ?? request(url, options));
         if (response.ok) return response;
         const problem = await problemOf(response);
         if (response.status === 401) {

@@ -19,6 +19,17 @@ const SETTLED_MS = 120;
 /** Live points of a chart, after which it is loaded anew, in equal parts of the time. */
 const LIVE_POINTS_MAX = 300;
 
+/** The time for which a frame is waited for, in milliseconds: hidden pages have none. */
+const FRAME_MS = 100;
+
+/** Returns a promise that ends when the present contents of the page are visible. */
+function painted() {
+    return new Promise((done) => {
+        setTimeout(done, FRAME_MS);
+        requestAnimationFrame(() => setTimeout(done));
+    });
+}
+
 const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [], extent: { min: null, mean: null, max: null }, isRaw: false };
 
 /**
@@ -73,6 +84,7 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
 
     let stop = new AbortController();
     let isZoomed = false;
+    let isClosed = false;
     const refresh = (chart) => entries.filter(({ chosen }) => chosen() === chart).forEach(({ figure }) => {
         figure.refresh();
         if (figure.contains(ends)) ends.show(chart);
@@ -168,12 +180,17 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     place.dataset.busy = "false";
     place.data = data;
     place.axis = axis;
-    /** Draws the empty charts, and loads those that are visible. */
+    /** Loads and draws the first chart. The others follow when it is visible. */
     place.begin = async () => {
         grow(((subject.ended_us ?? Date.now() * 1000) - subject.started_us) / 1e6);
-        entries.forEach(({ figure }) => figure.begin());
         axis.changed();
-        const first = load();
+        // The first chart has its values before any other is drawn.
+        await load();
+        painted().then(beginAll);
+    };
+    const beginAll = () => {
+        if (isClosed) return;
+        entries.forEach(({ figure }) => figure.begin());
         entries.forEach(({ figure }) => observer.observe(figure));
         new ResizeObserver(() => entries.forEach(({ figure }) => figure.resize())).observe(place);
         const print = (printing) => { setPrinting(printing); redraw(); };
@@ -181,10 +198,10 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         addEventListener("afterprint", () => print(false));
         prefersDark.addEventListener("change", redraw);
         onPaper.addEventListener("change", () => print(onPaper.matches));
-        await first;
     };
     /** Stops loading, since the charts are replaced. */
     place.close = () => {
+        isClosed = true;
         observer.disconnect();
         stop.abort();
     };

@@ -65,7 +65,7 @@ export async function loadCourse(subject, quantity, nodes, range, signal) {
     if (quantity.terms) {
         return turn(() => {
             signal?.throwIfAborted();
-            return loadJobCourse(subject, quantity, nodes, times, signal);
+            return loadJobCourse(subject, quantity, times, signal);
         });
     }
     const parameters = { ...quantity.query, series: [...quantity.factors.keys()].join(","), points, ...times };

@@ -17,13 +17,14 @@ export function splitEvents(text) {
     return { events, rest };
 }
 
-/** Calls `handle` with each event of a response until it ends. */
-export async function readEvents(response, handle) {
+/** Calls `handle` with each event of a response until it ends, and `heard` whenever something arrives, be it a comment. */
+export async function readEvents(response, handle, heard = () => {}) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
         const { value, done } = await reader.read();
         if (done) return;
+        heard();
         const { events, rest } = splitEvents(text + value);
         text = rest;
         events.forEach(handle);

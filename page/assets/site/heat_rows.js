@@ -1,7 +1,7 @@
 // The rows of the heat map of a job: one for each node, or for several where there are many.
 
 /** The number of rows at most, as of those that the server returns. */
-export const ROWS_MAX = 200;
+const ROWS_MAX = 200;
 
 /** Groups nodes, which are sorted, into rows. */
 export function rowsOf(nodes) {

@@ -1,6 +1,6 @@
 // The page of a job.
 
-import { element } from "../shared/text.js";
+import { clockText, element } from "../shared/text.js";
 import { get } from "./api.js";
 import { subjectCharts } from "./charts.js";
 import { completenessSection } from "./completeness.js";
@@ -13,7 +13,7 @@ import { liveValues } from "./live_values.js";
 import { bandsOf } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
-import { repeat } from "./repeat.js";
+import { repeat, repeatFailed } from "./repeat.js";
 import { samplingSection } from "./sampling.js";
 
 /** Seconds between requests for new values: those of a part of the charts, within these bounds. */
@@ -21,6 +21,8 @@ const REFRESH_S = [2, 60];
 const SUMMARY_S = 30;
 /** While a stream brings the values, only what it lacks is asked for. */
 const WITH_STREAM_S = 60;
+/** After an interruption, the values that the agents have kept follow within some seconds. */
+const KEPT_S = 15;
 
 /** Draws the values of the job's stream, and tells what else has changed. Returns true from `isConnected` while they arrive. */
 function followValues(job, charts, changed) {
@@ -41,6 +43,14 @@ function followValues(job, charts, changed) {
         // What was missed between two streams is in the store.
         else if (!isFirst) charts.update();
         if (name === "job") isFirst = false;
+    }, (isThere) => {
+        if (!isThere) {
+            const since = clockText(Date.now() / 1000, 1);
+            return notice("connection", `No connection to the collector since ${since}. These are the last values that arrived; the page tries to connect again.`);
+        }
+        notice("connection", "");
+        repeatFailed();
+        return setTimeout(() => charts.update(), KEPT_S * 1000);
     });
     charts.onChoice = stream.renew;
     return stream;
@@ -91,7 +101,7 @@ run(async () => {
     };
     sampling.describe(metrics);
     const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);
-    await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails) : loadDetails()]);
+    await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails, { isVital: false }) : loadDetails()]);
     isComplete();
     if (!isRunning) return;
     const hasEnded = () => notice("ended", "The job has ended. Load the page anew for its final state.");
@@ -110,5 +120,5 @@ run(async () => {
             return null;
         }
         return stream.isConnected() ? null : Promise.all([charts.update(), loadMarks()]);
-    });
+    }, { isVital: false });
 });

@@ -19,6 +19,18 @@ function nodeLinks(job) {
     return more > 0 ? [...links, `and ${more} more`] : links;
 }
 
+/** Shows names and values. What has not changed stays in the page, with its focus. */
+function showFacts(facts, rows) {
+    const made = rows.map(([name, value]) =>
+        element("div", {}, element("dt", {}, name), element("dd", {}, ...(Array.isArray(value) ? value : [element("bdi", {}, String(value))]))));
+    const names = (lines) => lines.map((line) => line.firstChild.textContent).join("\n");
+    const shown = [...facts.children];
+    if (names(shown) !== names(made)) return facts.replaceChildren(...made);
+    return shown.forEach((line, row) => {
+        if (line.textContent !== made[row].textContent) line.lastChild.replaceWith(made[row].lastChild);
+    });
+}
+
 /** Creates the header of a job's page. */
 export function jobHead(job) {
     const state = element("span", { className: "job-state" });
@@ -37,8 +49,7 @@ export function jobHead(job) {
             ["End", next.ended_us === null ? null : time(next.ended_us)], ["Elapsed", elapsedText(next)],
             ["Agent lost on", next.lost_nodes.join(" ") || null], ["Restarts", next.restarts || null],
         ];
-        facts.replaceChildren(...rows.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) =>
-            element("div", {}, element("dt", {}, name), element("dd", {}, ...(Array.isArray(value) ? value : [element("bdi", {}, String(value))])))));
+        showFacts(facts, rows.filter(([, value]) => value !== null && value !== undefined));
         document.title = `Job ${idText(next)}${next.name ? `: ${next.name}` : ""} · Polymeter`;
     };
     place.show(job);

@@ -38,5 +38,5 @@ run(async () => {
     await repeat(REFRESH_S, async () => {
         await load();
         await charts.update();
-    });
+    }, { isVital: false });
 });

@@ -82,5 +82,5 @@ run(async () => {
         const { nodes } = await get("nodes");
         map.show(nodes, await nodeValues(nodes, jobs));
         document.documentElement.dataset.nodes = String(nodes.length);
-    });
+    }, { isVital: false });
 });

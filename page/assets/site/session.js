@@ -1,26 +1,21 @@
 // The token of the user: kept for this tab only, and sent as a header, never as a cookie.
 
-const KEY = "polymeter-token";
-let asked = null;
+import { TOKEN_KEY } from "./first_requests.js";
 
-/** Returns the headers that authenticate a request. Without a token the connection or a proxy names the user. */
-export function credentials() {
-    const token = sessionStorage.getItem(KEY);
-    return token ? { Authorization: `Bearer ${token}` } : {};
-}
+let asked = null;
 
 /** Returns true if the user has signed in with a token. */
 export function hasToken() {
-    return sessionStorage.getItem(KEY) !== null;
+    return sessionStorage.getItem(TOKEN_KEY) !== null;
 }
 
 export function keepToken(token) {
-    sessionStorage.setItem(KEY, token);
+    sessionStorage.setItem(TOKEN_KEY, token);
 }
 
 /** Forgets the token, and loads the page anew. */
 export function signOut() {
-    sessionStorage.removeItem(KEY);
+    sessionStorage.removeItem(TOKEN_KEY);
     location.reload();
 }
 

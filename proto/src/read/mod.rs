@@ -17,6 +17,6 @@ pub use self::frame::{Frame, FrameTooLong, LENGTH_BYTES, ReadError, frame_length
 pub use self::id_ranges::IdRanges;
 pub use self::query::{JobFilter, Query, SeriesOwner};
 pub use self::rows::{
-    AgentRow, BucketRow, CpusRow, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, ReadRow,
-    RefusedRow, Rollup, RowBlock, SampleRow, SeriesRow,
+    AgentRow, BucketRow, CpusRow, JobMetricRow, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow,
+    PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesRow,
 };

@@ -128,6 +128,14 @@ pub enum Query {
         /// The metrics.
         metrics: Vec<String>,
     },
+    /// The metrics of a job, sorted by name and level, with the numbers of their series and nodes.
+    JobMetrics {
+        /// The job.
+        job_key: i64,
+        /// The node whose series count; none for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+    },
     /// The times of a job on its nodes.
     JobNodes {
         /// The job.
@@ -204,12 +212,13 @@ pub enum Query {
 
 impl Query {
     /// The names of all queries.
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 18] = [
         "jobs",
         "candidate_ids",
         "series",
         "node_series",
         "job_series",
+        "job_metrics",
         "job_nodes",
         "samples",
         "buckets",
@@ -232,6 +241,7 @@ impl Query {
             Self::Series { .. } => "series",
             Self::NodeSeries { .. } => "node_series",
             Self::JobSeries { .. } => "job_series",
+            Self::JobMetrics { .. } => "job_metrics",
             Self::JobNodes { .. } => "job_nodes",
             Self::Samples { .. } => "samples",
             Self::Buckets { .. } => "buckets",
@@ -290,6 +300,7 @@ impl Query {
             | Self::Series { .. }
             | Self::NodeSeries { .. }
             | Self::JobSeries { .. }
+            | Self::JobMetrics { .. }
             | Self::JobNodes { .. }
             | Self::Cpus { .. }
             | Self::Ledger { .. }

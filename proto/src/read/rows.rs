@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::Tally;
 use crate::series::Labels;
+use crate::step_level::StepLevel;
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +145,23 @@ pub struct CpusRow {
     pub node: String,
     /// The number of its CPUs.
     pub cpus: u64,
+}
+
+/// A metric of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobMetricRow {
+    /// The metric's name.
+    pub metric: String,
+    /// The level of its series; none for those of the whole job.
+    pub level: Option<StepLevel>,
+    /// The metric's unit.
+    pub unit: String,
+    /// The metric's kind: `counter` or `gauge`.
+    pub kind: String,
+    /// The number of its series.
+    pub series: u64,
+    /// The number of nodes that have some.
+    pub nodes: u64,
 }
 
 /// The time of a job on a node.
@@ -322,6 +340,8 @@ pub enum RowBlock {
     JobNodes(Vec<JobNodeRow>),
     /// Sessions of agents.
     Agents(Vec<AgentRow>),
+    /// Metrics of a job.
+    JobMetrics(Vec<JobMetricRow>),
 }
 
 /// A type of row, which has one form of block.
@@ -362,6 +382,7 @@ read_rows! {
     String => JobIds,
     JobNodeRow => JobNodes,
     AgentRow => Agents,
+    JobMetricRow => JobMetrics,
 }
 
 impl RowBlock {
@@ -382,6 +403,7 @@ impl RowBlock {
             Self::JobIds(rows) => rows.len(),
             Self::JobNodes(rows) => rows.len(),
             Self::Agents(rows) => rows.len(),
+            Self::JobMetrics(rows) => rows.len(),
         }
     }
 

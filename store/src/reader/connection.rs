@@ -23,7 +23,7 @@ pub(crate) fn check_version(version: i64) -> Result<(), StoreError> {
 }
 
 /// The number of rows with text in a block.
-const BLOCK_ROWS: usize = 256;
+pub(super) const TEXT_ROWS: usize = 256;
 
 /// A statement, and the conversion of its rows.
 pub(super) struct Selection<'a, T> {
@@ -153,7 +153,7 @@ impl Reader {
         let mut flow = ControlFlow::Continue(());
         self.connection.read(&selection.statement, &selection.parameters, &mut |mut row| {
             rows.push((selection.read)(&mut row));
-            if rows.len() >= BLOCK_ROWS {
+            if rows.len() >= TEXT_ROWS {
                 flow = each(T::block(std::mem::take(&mut rows)));
             }
             flow

@@ -1,7 +1,7 @@
-//! The ledger, losses, changes of plan, refused requests and marks.
+//! The ledger, losses, refused requests and marks.
 
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::read::{LedgerRow, LossRow, MarkRow, PlanChangeRow, RefusedRow};
+use polymeter_proto::read::{LedgerRow, LossRow, MarkRow, RefusedRow};
 
 use super::connection::{Reader, Selection};
 use crate::StoreError;
@@ -15,14 +15,6 @@ impl Reader {
     /// Returns an error if the store fails.
     pub fn ledger(&mut self, job_key: i64) -> Result<Vec<LedgerRow>, StoreError> {
         self.collect(&ledger_of(job_key))
-    }
-
-    /// Returns the changes of the sampling plan of a job, in the order of their times.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
-    pub fn plan_changes(&mut self, job_key: i64) -> Result<Vec<PlanChangeRow>, StoreError> {
-        self.collect(&plan_changes_of(job_key))
     }
 
     /// Returns the refused requests of a job's submission, in the order of their times.
@@ -91,25 +83,6 @@ pub(super) fn ledger_of(job_key: i64) -> Selection<'static, LedgerRow> {
         quarantined: row.count(),
         stored: row.count(),
         unknown: row.count(),
-    })
-}
-
-/// Selects the changes of the sampling plan of a job.
-pub(super) fn plan_changes_of(job_key: i64) -> Selection<'static, PlanChangeRow> {
-    let select = format!(
-        "SELECT time, node, metric, old_period_us, new_period_us, cause, actor, until, level FROM plan_change
-         WHERE job_key = $1 AND cause <> '{REFUSED}' ORDER BY time, node, level IS NOT NULL, level, metric"
-    );
-    of_job(select, job_key, |row| PlanChangeRow {
-        time_ns: row.time_ns(),
-        node: row.text(),
-        metric: row.text(),
-        old_period_us: row.optional_integer(),
-        new_period_us: row.optional_integer(),
-        cause: row.text(),
-        actor: row.optional_text(),
-        until_ns: row.optional_time_ns(),
-        level: row.optional_text(),
     })
 }
 

@@ -9,15 +9,17 @@ mod connection;
 mod cover;
 mod history;
 mod jobs;
+mod plan_changes;
 mod queries;
 mod read;
 mod retention;
 mod samples;
 mod series;
+mod shapes;
 
 pub use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow,
-    Query, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow,
+    PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 
 pub use self::access::{Access, GuardedReader};

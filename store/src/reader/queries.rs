@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use polymeter_proto::read::{Query, ReadRow, RowBlock};
 
-use super::connection::Reader;
+use super::connection::{Reader, TEXT_ROWS};
 use super::read::{Read, SeriesScope};
 use super::{agents, history, series};
 use crate::StoreError;
@@ -34,9 +34,13 @@ impl Read for Reader {
             Query::JobSeries { job_key, metrics } => {
                 return self.blocks(&series::job_series_of(*job_key, metrics), each);
             }
-            Query::Series { of } => return self.blocks(&series::series_of(SeriesScope::from(of)), each),
+            Query::Series { of } => pass_all(self.shaped_series(SeriesScope::from(of), None)?.rows(), each),
+            Query::JobMetrics { job_key, node } => {
+                let series = self.shaped_series(SeriesScope::Job(*job_key), node.as_deref())?;
+                pass_all(series.metrics().into_iter(), each);
+            }
             Query::Ledger { job_key } => return self.blocks(&history::ledger_of(*job_key), each),
-            Query::PlanChanges { job_key } => return self.blocks(&history::plan_changes_of(*job_key), each),
+            Query::PlanChanges { job_key } => pass_all(self.plan_change_events(*job_key)?.rows(), each),
             Query::RefusedRequests { job_key } => {
                 return self.blocks(&history::refused_requests_of(*job_key), each);
             }
@@ -62,6 +66,16 @@ fn pass<T: ReadRow>(rows: Vec<T>, each: &mut dyn FnMut(RowBlock) -> ControlFlow<
     if !rows.is_empty() {
         // There are no further rows that could be left out.
         let _last = each(T::block(rows));
+    }
+}
+
+/// Passes rows with text on in blocks, until the receiver wants no further ones.
+fn pass_all<T: ReadRow>(rows: impl Iterator<Item = T>, each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>) {
+    let mut rows = rows.peekable();
+    while rows.peek().is_some() {
+        if each(T::block(rows.by_ref().take(TEXT_ROWS).collect())).is_break() {
+            return;
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow,
-    PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, LedgerRow, LossRow,
+    MarkRow, PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 
 use crate::StoreError;
@@ -150,6 +150,14 @@ impl dyn Read + '_ {
     pub fn job_series(&mut self, job_key: i64, metrics: &[&str]) -> Result<Vec<SeriesRow>, StoreError> {
         let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
         self.collect(&Query::JobSeries { job_key, metrics })
+    }
+
+    /// Returns the metrics of a job, or those of the job on one node, sorted by name and level, with the numbers of their series and nodes.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn job_metrics(&mut self, job_key: i64, node: Option<&str>) -> Result<Vec<JobMetricRow>, StoreError> {
+        self.collect(&Query::JobMetrics { job_key, node: node.map(str::to_owned) })
     }
 
     /// Returns the times of a job on its nodes, sorted by node.

@@ -14,7 +14,7 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn series(&mut self, scope: SeriesScope<'_>) -> Result<Vec<SeriesRow>, StoreError> {
-        self.collect(&series_of(scope))
+        Ok(self.shaped_series(scope, None)?.rows().collect())
     }
 
     /// Returns the numbers of CPUs of a job's nodes, counted by their per-CPU series; no row for a node without such series. The
@@ -106,21 +106,4 @@ fn read_series(row: &mut Row) -> SeriesRow {
         kind: row.text(),
         labels: parse_labels(&row.text()),
     }
-}
-
-/// Selects the series of a job, of a node, or of a job's nodes.
-pub(super) fn series_of(scope: SeriesScope<'_>) -> Selection<'_, SeriesRow> {
-    let (condition, parameter) = match scope {
-        SeriesScope::Job(key) => ("series.job_key = $1", Value::Integer(key)),
-        SeriesScope::Node(node) => ("series.job_key IS NULL AND series.node = $1", node.into()),
-        SeriesScope::NodesOf(key) => (
-            "series.job_key IS NULL AND series.node IN (SELECT node FROM job_node WHERE job_node.job_key = $1)",
-            Value::Integer(key),
-        ),
-    };
-    let statement = format!(
-        "SELECT series_id, node, metric, unit, kind, CAST(labels AS text) FROM series JOIN metric USING (metric)
-         WHERE {condition} ORDER BY node, metric, series_id"
-    );
-    Selection { statement, parameters: vec![parameter], read: read_series }
 }

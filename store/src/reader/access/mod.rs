@@ -137,6 +137,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::Buckets { of: SeriesOwner::NodesOf(job_key), .. }
             | Query::NodeSeries { job_key, .. }
             | Query::JobSeries { job_key, .. }
+            | Query::JobMetrics { job_key, .. }
             | Query::JobNodes { job_key }
             | Query::Cpus { job_key }
             | Query::Ledger { job_key }
@@ -249,6 +250,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::RefusedRequests { .. }
             | Query::Marks { .. }
             | Query::JobNodes { .. }
+            | Query::JobMetrics { .. }
             | Query::FinestRollup { .. } => self.reader.read(query, each),
         }
     }

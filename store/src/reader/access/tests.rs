@@ -98,6 +98,7 @@ impl Read for Everything {
             Query::LastLosses { .. } => RowBlock::Losses(vec![loss(2)]),
             Query::Agents { .. } => RowBlock::Agents(vec![agent()]),
             Query::Cpus { .. }
+            | Query::JobMetrics { .. }
             | Query::Ledger { .. }
             | Query::PlanChanges { .. }
             | Query::RefusedRequests { .. }
@@ -133,6 +134,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::Cpus { job_key },
         Query::LastLosses { limit: 9 },
         Query::Agents { since_ns: 0 },
+        Query::JobMetrics { job_key, node: None },
     ];
     let names: Vec<&str> = queries.iter().map(Query::name).collect();
     assert!(Query::NAMES.iter().all(|name| names.contains(name)), "a query of each kind");

@@ -1,0 +1,250 @@
+//! Series as the store keeps them: blocks of series of one node, each with a shape, whose members nodes of a kind share. Shapes are read
+//! once, whatever the number of nodes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use polymeter_proto::read::{JobMetricRow, SeriesRow};
+use polymeter_proto::series::Labels;
+use polymeter_proto::step_level::StepLevel;
+
+use super::connection::{Reader, Selection};
+use super::read::SeriesScope;
+use crate::StoreError;
+use crate::labels::parse_labels;
+use crate::value::{Row, Value};
+
+/// The series of a node that were registered together.
+#[derive(Debug)]
+struct Block {
+    node: String,
+    first_id: i64,
+    shape_id: i64,
+}
+
+/// A series of each block with the shape.
+#[derive(Debug)]
+struct Member {
+    shape_id: i64,
+    /// The difference between the id of the series and that of the block's first one.
+    position: i64,
+    metric: String,
+    unit: String,
+    kind: String,
+    labels: Labels,
+}
+
+impl Member {
+    fn level(&self) -> Option<StepLevel> {
+        StepLevel::of_labels(|label| self.labels.get(label).is_some())
+    }
+}
+
+/// Blocks of series, sorted by node, with the members of their shapes.
+#[derive(Debug)]
+pub(super) struct ShapedSeries {
+    blocks: Vec<Block>,
+    members: HashMap<i64, Vec<Member>>,
+}
+
+/// Returns the condition for the blocks of an owner, and its parameter.
+fn condition(of: SeriesScope<'_>) -> (&'static str, Value<'_>) {
+    match of {
+        SeriesScope::Job(key) => ("series_block.job_key = $1", Value::Integer(key)),
+        SeriesScope::Node(node) => ("series_block.job_key IS NULL AND series_block.node = $1", node.into()),
+        SeriesScope::NodesOf(key) => (
+            "series_block.job_key IS NULL
+             AND series_block.node IN (SELECT node FROM job_node WHERE job_node.job_key = $1)",
+            Value::Integer(key),
+        ),
+    }
+}
+
+impl Reader {
+    /// Returns the blocks of an owner, of one of its nodes if it is given, with their shapes.
+    pub(super) fn shaped_series(
+        &mut self,
+        of: SeriesScope<'_>,
+        node: Option<&str>,
+    ) -> Result<ShapedSeries, StoreError> {
+        let (condition, parameter) = condition(of);
+        let mut parameters = vec![parameter];
+        let of_node = if node.is_some() { " AND series_block.node = $2" } else { "" };
+        parameters.extend(node.map(Value::from));
+        let blocks = self.collect(&Selection {
+            statement: format!(
+                "SELECT node, first_id, shape_id FROM series_block WHERE {condition}{of_node}"
+            ),
+            parameters,
+            read: |row: &mut Row| Block {
+                node: row.text(),
+                first_id: row.integer(),
+                shape_id: row.integer(),
+            },
+        })?;
+        let shapes: BTreeSet<i64> = blocks.iter().map(|block| block.shape_id).collect();
+        let members = self.members_of_shapes(&shapes.into_iter().collect::<Vec<_>>())?;
+        Ok(ShapedSeries::new(blocks, members))
+    }
+
+    /// Returns the members of shapes. They are named, since a planner might look for the blocks of each member, which all jobs share.
+    fn members_of_shapes(&mut self, shapes: &[i64]) -> Result<Vec<Member>, StoreError> {
+        if shapes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let statement = format!(
+            "SELECT shape_id, CAST(position AS bigint), metric, unit, kind, CAST(labels AS text)
+             FROM series_shape_member JOIN metric USING (metric) WHERE shape_id {}",
+            (self.dialect().is_one_of)(shapes)
+        );
+        self.rows(&statement, &[], |row| Member {
+            shape_id: row.integer(),
+            position: row.integer(),
+            metric: row.text(),
+            unit: row.text(),
+            kind: row.text(),
+            labels: parse_labels(&row.text()),
+        })
+    }
+}
+
+impl ShapedSeries {
+    fn new(mut blocks: Vec<Block>, members: Vec<Member>) -> Self {
+        blocks.sort_unstable_by(|one, other| (&one.node, one.first_id).cmp(&(&other.node, other.first_id)));
+        let mut of_shape: HashMap<i64, Vec<Member>> = HashMap::new();
+        for member in members {
+            of_shape.entry(member.shape_id).or_default().push(member);
+        }
+        Self { blocks, members: of_shape }
+    }
+
+    /// Returns the blocks of each node.
+    fn nodes(&self) -> impl Iterator<Item = &[Block]> {
+        self.blocks.chunk_by(|one, next| one.node == next.node)
+    }
+
+    fn members(&self, block: &Block) -> &[Member] {
+        self.members.get(&block.shape_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the series, sorted by node, metric and id.
+    pub(super) fn rows(&self) -> impl Iterator<Item = SeriesRow> {
+        self.nodes().flat_map(|blocks| {
+            let of_block = |block| self.members(block).iter().map(move |member| (block, member));
+            let mut series: Vec<(&Block, &Member)> = blocks.iter().flat_map(of_block).collect();
+            let key = |(block, member): &(&Block, &Member)| block.first_id.saturating_add(member.position);
+            series
+                .sort_unstable_by(|one, other| (&one.1.metric, key(one)).cmp(&(&other.1.metric, key(other))));
+            series.into_iter().map(move |(block, member)| SeriesRow {
+                series_id: block.first_id.saturating_add(member.position),
+                node: block.node.clone(),
+                metric: member.metric.clone(),
+                unit: member.unit.clone(),
+                kind: member.kind.clone(),
+                labels: member.labels.clone(),
+            })
+        })
+    }
+
+    /// Returns the metrics, sorted by name and level, with the numbers of their series and nodes. Nodes with the same shapes are counted
+    /// together.
+    pub(super) fn metrics(&self) -> Vec<JobMetricRow> {
+        let mut nodes_with: BTreeMap<Vec<i64>, u64> = BTreeMap::new();
+        for blocks in self.nodes() {
+            let mut shapes: Vec<i64> = blocks.iter().map(|block| block.shape_id).collect();
+            shapes.sort_unstable();
+            *nodes_with.entry(shapes).or_default() += 1;
+        }
+        let mut found: BTreeMap<(&str, Option<StepLevel>), JobMetricRow> = BTreeMap::new();
+        for (shapes, nodes) in nodes_with {
+            let mut seen = BTreeSet::new();
+            for member in shapes.iter().filter_map(|shape| self.members.get(shape)).flatten() {
+                let key = (member.metric.as_str(), member.level());
+                let row = found.entry(key).or_insert_with(|| JobMetricRow {
+                    metric: member.metric.clone(),
+                    level: member.level(),
+                    unit: member.unit.clone(),
+                    kind: member.kind.clone(),
+                    series: 0,
+                    nodes: 0,
+                });
+                row.series = row.series.saturating_add(nodes);
+                if seen.insert(key) {
+                    row.nodes = row.nodes.saturating_add(nodes);
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(shape_id: i64, position: i64, metric: &str, labels: &[(&str, &str)]) -> Member {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Member {
+            shape_id,
+            position,
+            metric: metric.to_owned(),
+            unit: "bytes".to_owned(),
+            kind: "gauge".to_owned(),
+            labels: Labels::new(labels).unwrap(),
+        }
+    }
+
+    fn block(node: &str, first_id: i64, shape_id: i64) -> Block {
+        Block { node: node.to_owned(), first_id, shape_id }
+    }
+
+    /// Two nodes with the series of the job, one of which has a step with two tasks and twice the same shape, and one without series.
+    fn series() -> ShapedSeries {
+        let members = vec![
+            member(1, 0, "y", &[("device", "1")]),
+            member(1, 1, "x", &[]),
+            member(2, 0, "x", &[("step", "0")]),
+            member(2, 1, "x", &[("step", "0"), ("task", "0")]),
+            member(2, 2, "x", &[("step", "0"), ("task", "1")]),
+        ];
+        let blocks = vec![
+            block("b", 10, 1),
+            block("a", 30, 2),
+            block("a", 20, 1),
+            block("a", 40, 2),
+            block("c", 50, 3),
+        ];
+        ShapedSeries::new(blocks, members)
+    }
+
+    #[test]
+    fn series_are_sorted_by_node_metric_and_id() {
+        let rows: Vec<_> = series().rows().map(|row| (row.node, row.metric, row.series_id)).collect();
+        let expected = [
+            ("a", "x", 21),
+            ("a", "x", 30),
+            ("a", "x", 31),
+            ("a", "x", 32),
+            ("a", "x", 40),
+            ("a", "x", 41),
+            ("a", "x", 42),
+            ("a", "y", 20),
+            ("b", "x", 11),
+            ("b", "y", 10),
+        ];
+        assert_eq!(rows, expected.map(|(node, metric, id)| (node.to_owned(), metric.to_owned(), id)));
+    }
+
+    #[test]
+    fn series_are_counted_by_metric_and_level() {
+        let rows = series().metrics();
+        let found: Vec<_> =
+            rows.iter().map(|row| (row.metric.as_str(), row.level, row.series, row.nodes)).collect();
+        let expected = [
+            ("x", None, 2, 2),
+            ("x", Some(StepLevel::Step), 2, 1),
+            ("x", Some(StepLevel::Task), 4, 1),
+            ("y", None, 2, 2),
+        ];
+        assert_eq!(found, expected);
+    }
+}
