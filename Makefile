@@ -86,7 +86,7 @@ $(OAR_SCRIPT):
 
 # Prometheus and VictoriaMetrics are extracted from Debian's packages; they are not installed.
 RECEIVERS := $(TARGET)/receivers/usr/bin
-test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with a real receiver of remote_write, Prometheus (root)
+test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with real receivers of remote_write, Prometheus and VictoriaMetrics (root)
 	$(CARGO) build --workspace --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,receivers" POLYMETER_RECEIVERS=$(abspath $(RECEIVERS)) \
 	    $(CARGO) test --locked --workspace --test e2e -- remote_write::

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::super::request::{Sample, decode_v2, decompress, series};
@@ -14,6 +14,10 @@ pub(super) enum Reply {
     V1,
     /// Stores the samples of 2.0 and reports their number.
     V2,
+    /// Stores the samples in any order, and each once, as VictoriaMetrics.
+    Unordered,
+    /// The same for 2.0.
+    UnorderedV2,
     /// Stores nothing.
     Status(u16, &'static str),
     /// Stores the samples, and closes the connection within the answer.
@@ -38,6 +42,7 @@ pub(super) struct Contents {
     /// The heads of all requests, in lower case.
     pub(super) heads: Vec<String>,
     pub(super) connections: usize,
+    open: Vec<TcpStream>,
 }
 
 /// A running receiver.
@@ -79,8 +84,19 @@ impl Receiver {
         }
     }
 
+    /// Closes all connections and forgets all samples.
+    pub(super) fn restart(&self) {
+        let mut contents = self.contents.0.lock().unwrap();
+        contents.samples.clear();
+        contents.open.drain(..).for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or_default());
+    }
+
     fn serve(&self, stream: &TcpStream) {
-        self.contents.0.lock().unwrap().connections += 1;
+        {
+            let mut contents = self.contents.0.lock().unwrap();
+            contents.connections += 1;
+            contents.open.push(stream.try_clone().unwrap());
+        }
         let mut reader = BufReader::new(stream);
         loop {
             let mut head = String::new();
@@ -93,7 +109,9 @@ impl Receiver {
             let head = head.to_lowercase();
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
             let mut body = vec![0; length.parse().unwrap()];
-            reader.read_exact(&mut body).unwrap();
+            if reader.read_exact(&mut body).is_err() {
+                return;
+            }
             if !self.answer(stream, &head, &body) {
                 return;
             }
@@ -112,11 +130,16 @@ impl Receiver {
         contents.heads.push(head.to_owned());
         let reply = contents.replies.pop_front().or_else(|| contents.usual.clone()).unwrap();
         let (status, more, text) = match reply {
-            Reply::V1 | Reply::Cut if is_v2 => ("204 No Content".to_owned(), String::new(), String::new()),
+            Reply::V1 | Reply::Unordered | Reply::Cut if is_v2 => {
+                ("204 No Content".to_owned(), String::new(), String::new())
+            }
+            Reply::Unordered | Reply::UnorderedV2 => {
+                let written = store_unordered(&mut contents, parse(is_v2, body));
+                ("200 OK".to_owned(), written_header(written), String::new())
+            }
             Reply::V1 | Reply::V2 | Reply::Cut => match store(&mut contents, &parse(is_v2, body)) {
                 Ok(written) if reply == Reply::V2 => {
-                    let header = format!("X-Prometheus-Remote-Write-Samples-Written: {written}\r\n");
-                    ("200 OK".to_owned(), header, String::new())
+                    ("200 OK".to_owned(), written_header(written), String::new())
                 }
                 Ok(_) => ("204 No Content".to_owned(), String::new(), String::new()),
                 Err(text) => ("400 Bad Request".to_owned(), String::new(), text),
@@ -156,6 +179,23 @@ fn parse(is_v2: bool, body: &[u8]) -> Vec<(Name, Vec<Sample>)> {
         (name.collect(), series.samples().map(Result::unwrap).collect())
     };
     series(&body).map(|series| of(series.unwrap())).collect()
+}
+
+fn written_header(written: usize) -> String {
+    format!("X-Prometheus-Remote-Write-Samples-Written: {written}\r\n")
+}
+
+/// Stores all samples of a request, each once.
+fn store_unordered(contents: &mut Contents, request: Vec<(Name, Vec<Sample>)>) -> usize {
+    let mut written = 0;
+    for (name, samples) in request {
+        written += samples.len();
+        let series = contents.samples.entry(name).or_default();
+        series.extend(samples);
+        series.sort_unstable();
+        series.dedup();
+    }
+    written
 }
 
 /// Stores all samples of a request, or none as Prometheus does, if one is not newer than the last one of its series.
