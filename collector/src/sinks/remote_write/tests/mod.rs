@@ -5,3 +5,4 @@ mod fixture;
 mod receiver;
 mod restarts;
 mod selection;
+mod tls;

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 use super::super::request::{Sample, decode_v2, decompress, series};
 
 /// An answer.
@@ -55,6 +57,19 @@ pub(super) struct Receiver {
 impl Receiver {
     /// Starts a receiver that gives `replies`, and then the usual one.
     pub(super) fn start(replies: impl IntoIterator<Item = Reply>, usual: Reply) -> Self {
+        Self::start_with(replies, usual, None)
+    }
+
+    /// Starts a receiver that accepts TLS only.
+    pub(super) fn start_tls(usual: Reply, tls: ServerConfig) -> Self {
+        Self::start_with([], usual, Some(Arc::new(tls)))
+    }
+
+    fn start_with(
+        replies: impl IntoIterator<Item = Reply>,
+        usual: Reply,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let contents =
             Contents { replies: replies.into_iter().collect(), usual: Some(usual), ..Contents::default() };
@@ -65,8 +80,16 @@ impl Receiver {
         let serving = receiver.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let serving = serving.clone();
-                std::thread::spawn(move || serving.serve(&stream.unwrap()));
+                let (serving, tls, stream) = (serving.clone(), tls.clone(), stream.unwrap());
+                std::thread::spawn(move || {
+                    serving.add_connection(&stream);
+                    match tls {
+                        Some(tls) => {
+                            serving.serve(StreamOwned::new(ServerConnection::new(tls).unwrap(), stream))
+                        }
+                        None => serving.serve(stream),
+                    }
+                });
             }
         });
         receiver
@@ -91,12 +114,13 @@ impl Receiver {
         contents.open.drain(..).for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or_default());
     }
 
-    fn serve(&self, stream: &TcpStream) {
-        {
-            let mut contents = self.contents.0.lock().unwrap();
-            contents.connections += 1;
-            contents.open.push(stream.try_clone().unwrap());
-        }
+    fn add_connection(&self, stream: &TcpStream) {
+        let mut contents = self.contents.0.lock().unwrap();
+        contents.connections += 1;
+        contents.open.push(stream.try_clone().unwrap());
+    }
+
+    fn serve(&self, stream: impl Read + Write) {
         let mut reader = BufReader::new(stream);
         loop {
             let mut head = String::new();
@@ -112,13 +136,13 @@ impl Receiver {
             if reader.read_exact(&mut body).is_err() {
                 return;
             }
-            if !self.answer(stream, &head, &body) {
+            if !self.answer(reader.get_mut(), &head, &body) {
                 return;
             }
         }
     }
 
-    fn answer(&self, mut stream: &TcpStream, head: &str, body: &[u8]) -> bool {
+    fn answer(&self, stream: &mut (impl Read + Write), head: &str, body: &[u8]) -> bool {
         let is_v2 = head.contains("proto=io.prometheus.write.v2.request");
         assert!(
             head.contains("content-encoding: snappy") && head.starts_with("post /write http/1.1"),
@@ -153,7 +177,7 @@ impl Receiver {
                 drop(contents);
                 // Until the client gives up.
                 let mut byte = [0];
-                (&mut stream).read_exact(&mut byte).ok();
+                stream.read_exact(&mut byte).ok();
                 return false;
             }
         };
@@ -164,7 +188,7 @@ impl Receiver {
             return false;
         }
         let answer = format!("HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\n\r\n{text}", text.len());
-        stream.write_all(answer.as_bytes()).is_ok()
+        stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_ok()
     }
 }
 
