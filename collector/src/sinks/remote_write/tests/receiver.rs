@@ -82,13 +82,14 @@ impl Receiver {
             for stream in listener.incoming() {
                 let (serving, tls, stream) = (serving.clone(), tls.clone(), stream.unwrap());
                 std::thread::spawn(move || {
-                    serving.add_connection(&stream);
+                    let connection = serving.add_connection(&stream);
                     match tls {
                         Some(tls) => {
                             serving.serve(StreamOwned::new(ServerConnection::new(tls).unwrap(), stream))
                         }
                         None => serving.serve(stream),
                     }
+                    connection.shutdown(Shutdown::Both).unwrap_or_default();
                 });
             }
         });
@@ -114,10 +115,12 @@ impl Receiver {
         contents.open.drain(..).for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or_default());
     }
 
-    fn add_connection(&self, stream: &TcpStream) {
+    /// Counts a connection, and keeps it for [`Self::restart`]. Returns it, to be shut down at its end.
+    fn add_connection(&self, stream: &TcpStream) -> TcpStream {
         let mut contents = self.contents.0.lock().unwrap();
         contents.connections += 1;
         contents.open.push(stream.try_clone().unwrap());
+        stream.try_clone().unwrap()
     }
 
     fn serve(&self, stream: impl Read + Write) {

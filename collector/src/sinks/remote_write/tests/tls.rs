@@ -90,5 +90,6 @@ fn nothing_is_sent_to_a_server_that_cannot_prove_its_name() {
         fixture.drive_until(&mut sink, |counters| counters.retries.get() > 0);
         assert!(fixture.counters.pending.get() >= 10 && fixture.counters.sent.get() == 0);
         assert_eq!(fixture.receiver.wait_for(|contents| Some(contents.heads.len())), 0);
+        sink.kill();
     }
 }
