@@ -174,6 +174,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/curve --quick
 	$(TARGET)/debug/ingest --quick
 	$(TARGET)/debug/live --quick
+	$(TARGET)/debug/remote_write --quick
 	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(TARGET)/debug/world --quick --measure
 	$(SUDO) $(TARGET)/debug/gather --quick
