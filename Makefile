@@ -187,6 +187,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(SUDO) $(TARGET)/debug/control --quick
 	$(SUDO) $(TARGET)/debug/jobs --quick
 	$(SUDO) $(TARGET)/debug/outage --quick
+	$(SUDO) $(TARGET)/debug/failover --quick
 	$(SUDO) $(TARGET)/debug/sustain --quick
 	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 
