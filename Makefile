@@ -86,7 +86,7 @@ $(OAR_SCRIPT):
 
 # Prometheus and VictoriaMetrics are extracted from Debian's packages; they are not installed.
 RECEIVERS := $(TARGET)/receivers/usr/bin
-test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with a real receiver of remote_write, Prometheus (root)
+test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with real receivers of remote_write, Prometheus and VictoriaMetrics (root)
 	$(CARGO) build --workspace --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,receivers" POLYMETER_RECEIVERS=$(abspath $(RECEIVERS)) \
 	    $(CARGO) test --locked --workspace --test e2e -- remote_write::
@@ -174,6 +174,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/curve --quick
 	$(TARGET)/debug/ingest --quick
 	$(TARGET)/debug/live --quick
+	$(TARGET)/debug/remote_write --quick
 	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(TARGET)/debug/world --quick --measure
 	$(SUDO) $(TARGET)/debug/gather --quick
@@ -186,6 +187,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(SUDO) $(TARGET)/debug/control --quick
 	$(SUDO) $(TARGET)/debug/jobs --quick
 	$(SUDO) $(TARGET)/debug/outage --quick
+	$(SUDO) $(TARGET)/debug/failover --quick
 	$(SUDO) $(TARGET)/debug/sustain --quick
 	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 

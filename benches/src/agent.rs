@@ -55,7 +55,8 @@ pub fn program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
 }
 
 impl Agent {
-    /// Starts an agent with this configuration, adding the collector's endpoint and a control socket in `scratch`.
+    /// Starts an agent with this configuration, adding the collector's endpoint, or a list of several in brackets, and a
+    /// control socket in `scratch`.
     ///
     /// # Errors
     /// Returns an error if the program does not exist or does not open its socket.
@@ -74,7 +75,9 @@ impl Agent {
         config: &str,
     ) -> Result<Self, Box<dyn Error>> {
         let (socket, path) = (scratch.join("agent.sock"), scratch.join("agent.toml"));
-        let head = format!("collector = \"{collector}\"\ncontrol_socket = \"{}\"\n", socket.display());
+        let quote = if collector.starts_with('[') { "" } else { "\"" };
+        let head =
+            format!("collector = {quote}{collector}{quote}\ncontrol_socket = \"{}\"\n", socket.display());
         write(&path, &format!("{head}{config}"))?;
         let process = Command::new(program)
             .arg("--config")

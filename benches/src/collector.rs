@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::wait_for;
 use crate::process::{self, Usage};
@@ -49,10 +49,35 @@ impl Collector {
     /// # Errors
     /// Returns an error if the process cannot be started.
     pub fn kill_and_start(&mut self) -> Result<(), Box<dyn Error>> {
+        self.kill()?;
+        self.start_again()
+    }
+
+    /// Kills the process with SIGKILL.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be killed.
+    pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()?;
-        self.process.wait()?;
+        self.process.wait().map(drop)
+    }
+
+    /// Starts a process with the same configuration after a kill.
+    ///
+    /// # Errors
+    /// Returns an error if the process cannot be started.
+    pub fn start_again(&mut self) -> Result<(), Box<dyn Error>> {
         self.process = run(&self.config, &self.log)?;
         Ok(())
+    }
+
+    /// Sends a signal to the process.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such process.
+    pub fn signal(&self, signal: Signal) -> Result<(), Box<dyn Error>> {
+        let pid = Pid::from_raw(i32::try_from(self.pid())?).ok_or("the process has no id")?;
+        Ok(kill_process(pid, signal)?)
     }
 
     /// Returns the endpoint on which the collector listens.

@@ -1,11 +1,13 @@
 //! The delivery of a mock agent's frames.
 
 use std::error::Error;
+use std::thread;
 
 use polymeter_proto::wire::message::ToAgent;
 
 use crate::clock::{SECOND_NS, now_ns};
 use crate::mock::{MockAgent, Script};
+use crate::table::to_f64;
 
 /// The timeout for the acknowledgement of all frames, in seconds.
 const PATIENCE_S: u64 = 600;
@@ -40,4 +42,24 @@ pub fn deliver(
         }
     }
     Ok(())
+}
+
+/// Sends all frames of agents, each from its own thread, so that an agent whose socket is full does not block the others.
+/// Returns the time from the first send to the last acknowledgement, in seconds.
+///
+/// # Errors
+/// Returns an error if the collector refuses a frame, or does not acknowledge all of them in time.
+pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> Result<f64, Box<dyn Error>> {
+    let context = zmq::Context::new();
+    let begin_ns = now_ns();
+    thread::scope(|scope| {
+        let send = |agent| {
+            scope.spawn(|| deliver(&context, endpoint, script, agent).map_err(|error| error.to_string()))
+        };
+        let threads: Vec<_> = agents.into_iter().map(send).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_panic| "an agent broke".to_owned())?)
+    })?;
+    Ok(to_f64(now_ns() - begin_ns) / 1e9)
 }

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod histogram;
 pub mod job;
 pub mod laid_out;
+pub mod load;
 pub mod machine;
 pub mod mock;
 pub mod overhead;

@@ -59,6 +59,15 @@ impl Sums {
     }
 }
 
+/// Returns the number of samples that the store has more than once: of one series at one time.
+///
+/// # Errors
+/// Returns an error if the query fails.
+pub fn stored_twice(store: &Store) -> Result<u64, Box<dyn Error>> {
+    let sql = "SELECT coalesce(sum(samples - instants), 0) FROM (SELECT count(*) AS samples, count(DISTINCT time) AS instants FROM samples GROUP BY series_id) AS each";
+    Ok(store.ask(sql)?.parse()?)
+}
+
 impl fmt::Display for Sums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { due, taken, missed, absent, dropped, lost, stored } = self;

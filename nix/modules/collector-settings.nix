@@ -92,6 +92,9 @@ logging
     batch_samples = optional (types.ints.between 1 50000) 2000 "The most samples of a request.";
     batch_wait = optional reach "5s" "The longest time for which samples wait for others.";
     timeout = optional reach "30s" "The timeout of a request.";
+    resend_window =
+      optional reach "1min"
+        "The time for which accepted samples are kept, to be sent again after the receiver could not be reached; without it none are kept.";
   };
   job_end = {
     command = optional (types.listOf types.str) [

@@ -45,7 +45,7 @@ mod writer;
 pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
 pub use crate::api_tokens::{StoredToken, TokenTable};
 pub use crate::control_requests::{
-    AnswerRow, AnsweringSession, CollectorRow, ControlTable, NewControlRequest, Replaced,
+    AnswerRow, AnsweringSession, CollectorRow, ControlRequest, ControlTable, NewControlRequest, Replaced,
     StoredControlRequest, StoredJobNode, Taken,
 };
 pub use crate::error::{DatabaseError, StoreError};

@@ -16,7 +16,7 @@ use polymeter_benches::collector::Collector;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::job::Job;
 use polymeter_benches::store::{Kind, Store};
-use polymeter_benches::sums::Sums;
+use polymeter_benches::sums::{Sums, stored_twice};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_benches::{plan, process};
 
@@ -169,9 +169,7 @@ impl Scene {
         }
         let log = self.collector.stop()?;
         let sums = Sums::read(&self.store)?;
-        let twice = self.store.ask(
-            "SELECT coalesce(sum(samples - instants), 0) FROM (SELECT count(*) AS samples, count(DISTINCT time) AS instants FROM samples GROUP BY series_id) AS each",
-        )?;
+        let twice = stored_twice(&self.store)?;
         say("");
         say(&format!("{sums}; stored twice {twice}"));
         say(&format!(
@@ -183,7 +181,7 @@ impl Scene {
             log.lines().count(),
         ));
         sums.check()?;
-        if sums.dropped + sums.lost > 0 || twice != "0" {
+        if sums.dropped + sums.lost > 0 || twice > 0 {
             return Err("samples were lost or stored twice".into());
         }
         Ok(())

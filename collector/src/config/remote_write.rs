@@ -11,7 +11,7 @@ use crate::sinks::remote_write::{Credentials, ReceiverUrl, RemoteWriteConfig, SH
 /// The maximum number of samples in a request: its body has some 20 bytes for each, and the labels.
 const BATCH_SAMPLES_MAX: u64 = 50_000;
 
-/// The longest time for which samples wait, and the longest timeout.
+/// The longest time for which samples wait or are kept, and the longest timeout.
 const LONGEST: &str = "10min";
 
 /// The least and the greatest size of the spool.
@@ -79,6 +79,8 @@ fn read_delivery(config: &mut RemoteWriteConfig, section: &mut Section<'_>, repo
     set(&mut config.batch_samples, samples.and_then(|samples| u32::try_from(samples).ok()));
     set(&mut config.batch_wait, section.parse("batch_wait", reporter, |text| duration_up_to(text, LONGEST)));
     set(&mut config.timeout, section.parse("timeout", reporter, |text| duration_up_to(text, LONGEST)));
+    let window = section.parse("resend_window", reporter, |text| duration_up_to(text, LONGEST));
+    set(&mut config.resend_window, window);
 }
 
 fn read_requests(config: &mut RemoteWriteConfig, section: &mut Section<'_>, reporter: &mut Reporter<'_>) {
@@ -186,7 +188,7 @@ mod tests {
         let found = resolved(
             "[remote_write]\nurl = 'https://mimir:9009/api/v1/push'\nprotocol = '1.0'\nmetrics = ['cpu.*']\njobs = []\n\
              nodes = ['n[1]*', 'N-2']\nlabels = ['site=a=b']\nspool = '/s'\nspool_bytes = '1GiB'\nshards = 2\n\
-             batch_samples = 10\nbatch_wait = '1s'\ntimeout = '1min'\nusername = 'u'\npassword_file = '/p'\n\
+             batch_samples = 10\nbatch_wait = '1s'\ntimeout = '1min'\nresend_window = '30s'\nusername = 'u'\npassword_file = '/p'\n\
              headers = ['X-Scope-OrgID: t']\nheaders_file = '/h'\nca_file = '/c'\n",
         );
         let expected = RemoteWriteConfig {
@@ -201,6 +203,7 @@ mod tests {
             batch_samples: 10,
             batch_wait: Duration::from_secs(1),
             timeout: Duration::from_secs(60),
+            resend_window: Duration::from_secs(30),
             credentials: Some(Credentials::Basic { username: "u".to_owned(), password_file: "/p".into() }),
             headers: vec!["X-Scope-OrgID: t".parse().unwrap()],
             headers_file: Some("/h".into()),

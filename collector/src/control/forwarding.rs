@@ -39,20 +39,23 @@ impl JobRequests {
             let mut by_job: BTreeMap<Identifier, Vec<(StoredControlRequest, RoutedRequest)>> =
                 BTreeMap::new();
             for stored in stored {
-                let Ok(request) = RoutedRequest::parse(stored.line.as_bytes()) else {
+                let Ok(request) = RoutedRequest::parse(stored.request.line.as_bytes()) else {
                     warn!(
                         number = stored.number,
                         "cannot parse a stored request; compare the versions of the collectors"
                     );
                     continue;
                 };
-                if stored.is_lasting {
+                if stored.request.is_lasting {
                     self.expect(
                         &request.job,
-                        stored.expires_us.max(stored.at_us.saturating_add(limits::PENDING_US)),
+                        stored
+                            .request
+                            .expires_us
+                            .max(stored.request.at_us.saturating_add(limits::PENDING_US)),
                     );
                 }
-                if stored.collector_id != self.store.collector_id() {
+                if stored.request.collector_id != self.store.collector_id() {
                     by_job.entry(request.job.clone()).or_default().push((stored, request));
                 }
             }
@@ -84,8 +87,9 @@ impl JobRequests {
     pub(super) async fn forward_earlier(self: &Arc<Self>, job: &Identifier, number: i64) {
         let found = self.lock().found;
         for stored in self.store.after(found).await.unwrap_or_default() {
-            let is_earlier = stored.number < number && stored.collector_id != self.store.collector_id();
-            let Ok(request) = RoutedRequest::parse(stored.line.as_bytes()) else { continue };
+            let is_earlier =
+                stored.number < number && stored.request.collector_id != self.store.collector_id();
+            let Ok(request) = RoutedRequest::parse(stored.request.line.as_bytes()) else { continue };
             if !is_earlier || request.job != *job || !self.set_forwarded(job, stored.number) {
                 continue;
             }
@@ -116,25 +120,25 @@ impl JobRequests {
     async fn forward(&self, stored: &StoredControlRequest, request: &RoutedRequest) -> Option<Forwarded> {
         let mut nodes = self.directory.nodes_of(&request.job);
         // The agent's own report of the owner decides.
-        nodes.retain(|node| may(stored.uid, node));
+        nodes.retain(|node| may(stored.request.uid, node));
         if nodes.is_empty() {
             return None;
         }
         let session =
             |node: &JobNode| AnsweringSession { session: node.session, node: node.node.to_string() };
         let sessions = nodes.iter().map(session).collect();
-        match self.store.claim(stored.number, sessions, stored.is_lasting).await {
+        match self.store.claim(stored.number, sessions, stored.request.is_lasting).await {
             Some(claimed) => nodes.retain(|node| claimed.contains(&node.session)),
             // A lasting request may be repeated; another one must not.
-            None if stored.is_lasting => {}
+            None if stored.request.is_lasting => {}
             None => return None,
         }
-        let replies = self.requests.start(&nodes, stored.uid, stored.at_us, &request.line);
+        let replies = self.requests.start(&nodes, stored.request.uid, stored.request.at_us, &request.line);
         (!nodes.is_empty()).then_some(Forwarded {
             number: stored.number,
             nodes,
             replies,
-            at_us: stored.at_us,
+            at_us: stored.request.at_us,
         })
     }
 

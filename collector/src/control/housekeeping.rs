@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
-use polymeter_store::{AnswerRow, NewControlRequest};
+use polymeter_store::{AnswerRow, ControlRequest, NewControlRequest};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -45,13 +45,13 @@ impl JobRequests {
     async fn store_unstored(self: &Arc<Self>) {
         let unstored = std::mem::take(&mut self.lock().unstored);
         for (new, answers) in unstored {
-            if new.expires_us <= self.clock.now().wall_us {
+            if new.request.expires_us <= self.clock.now().wall_us {
                 continue;
             }
             match self.store.take(new.clone()).await {
                 Some(taken) => {
                     self.store.answer(taken.number, answers, None).await;
-                    self.catch_up_job(&new.job_id);
+                    self.catch_up_job(&new.request.job_id);
                 }
                 None => self.lock().unstored.push((new, answers)),
             }
@@ -90,10 +90,10 @@ impl JobRequests {
             // A request that was stored before a crash is not stored again.
             let Some(taken) = self.store.take(new.clone()).await else { return false };
             self.store.answer(taken.number, answers, None).await;
-            if let Ok(job) = new.job_id.as_str().try_into() {
-                self.expect(&job, new.expires_us);
+            if let Ok(job) = new.request.job_id.as_str().try_into() {
+                self.expect(&job, new.request.expires_us);
             }
-            self.catch_up_job(&new.job_id);
+            self.catch_up_job(&new.request.job_id);
             count += 1;
         }
         match pending_file::set_aside(path) {
@@ -122,13 +122,15 @@ impl JobRequests {
         });
         let new = NewControlRequest {
             request_id: format!("file {uid} {at_us} {line}"),
-            collector_id: self.store.collector_id().to_owned(),
-            job_id,
-            uid,
-            line,
-            is_lasting: true,
-            at_us,
-            expires_us: until_us,
+            request: ControlRequest {
+                collector_id: self.store.collector_id().to_owned(),
+                job_id,
+                uid,
+                line,
+                is_lasting: true,
+                at_us,
+                expires_us: until_us,
+            },
             wanted: Vec::new(),
         };
         (new, answers.collect())

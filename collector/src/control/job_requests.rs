@@ -16,7 +16,7 @@ use std::time::Duration;
 use polymeter_proto::control::{JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest};
 use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_service::clock::Clock;
-use polymeter_store::{AnswerRow, NewControlRequest, StoredJobNode};
+use polymeter_store::{AnswerRow, ControlRequest, NewControlRequest, StoredJobNode};
 use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
@@ -127,7 +127,7 @@ impl JobRequests {
         let delay_us = if are_others { limits::SHARED_EFFECT_DELAY_US } else { limits::EFFECT_DELAY_US };
         let at_us = self.clock.now().wall_us + delay_us;
         let new = self.new_request(uid, &request, at_us, targets);
-        self.expect(&request.job, new.expires_us.max(at_us.saturating_add(limits::PENDING_US)));
+        self.expect(&request.job, new.request.expires_us.max(at_us.saturating_add(limits::PENDING_US)));
         // A slow store delays a request only as long as it can take effect in time.
         let (store, stored) = (self.store.clone(), new.clone());
         let mut storing = tokio::spawn(async move { store.take(stored).await });
@@ -165,16 +165,18 @@ impl JobRequests {
         let answers_us = i64::try_from(limits::ANSWERS_TIMEOUT.as_micros()).unwrap_or(i64::MAX);
         NewControlRequest {
             request_id: self.store.request_id(),
-            collector_id: self.store.collector_id().to_owned(),
-            job_id: request.job.to_string(),
-            uid,
-            line: request.line.as_str().to_owned(),
-            is_lasting,
-            at_us,
-            expires_us: if is_lasting {
-                pending_requests::first_expiry(request, at_us)
-            } else {
-                at_us.saturating_add(answers_us)
+            request: ControlRequest {
+                collector_id: self.store.collector_id().to_owned(),
+                job_id: request.job.to_string(),
+                uid,
+                line: request.line.as_str().to_owned(),
+                is_lasting,
+                at_us,
+                expires_us: if is_lasting {
+                    pending_requests::first_expiry(request, at_us)
+                } else {
+                    at_us.saturating_add(answers_us)
+                },
             },
             wanted: targets.iter().filter_map(|target| target.other.clone()).collect(),
         }
@@ -219,7 +221,7 @@ impl JobRequests {
     /// Keeps a request in memory until the store answers.
     fn keep_unstored(&self, new: NewControlRequest, answers: Vec<AnswerRow>) {
         let effect = "until it can be stored, only agents of this collector have received it";
-        warn!(job = %new.job_id, effect, "cannot store a request");
+        warn!(job = %new.request.job_id, effect, "cannot store a request");
         let mut state = self.lock();
         if state.unstored.len() < limits::UNSTORED_REQUESTS {
             state.unstored.push((new, answers));
@@ -258,12 +260,15 @@ impl JobRequests {
             let _turn = turn.lock().await;
             let unanswered = requests.store.unanswered(job.to_string(), node.session).await;
             for stored in unanswered.unwrap_or_default() {
-                let Ok(request) = RoutedRequest::parse(stored.line.as_bytes()) else { continue };
-                if !may(stored.uid, &node) {
+                let Ok(request) = RoutedRequest::parse(stored.request.line.as_bytes()) else { continue };
+                if !may(stored.request.uid, &node) {
                     continue;
                 }
                 let nodes = std::slice::from_ref(&node);
-                let answers = requests.requests.send(nodes, stored.uid, stored.at_us, &request.line).await;
+                let answers = requests
+                    .requests
+                    .send(nodes, stored.request.uid, stored.request.at_us, &request.line)
+                    .await;
                 let Some(answer) = answers.into_iter().flatten().find(is_final) else {
                     // The agent has disconnected again. It receives the request when it reconnects.
                     return;

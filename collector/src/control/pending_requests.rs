@@ -12,7 +12,7 @@ use crate::limits;
 pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -> Replaced {
     let Ok(request) = RoutedRequest::parse(line.as_bytes()) else { return Replaced::default() };
     let earlier = earlier.iter().filter_map(|stored| {
-        let parsed = RoutedRequest::parse(stored.line.as_bytes()).ok()?;
+        let parsed = RoutedRequest::parse(stored.request.line.as_bytes()).ok()?;
         (parsed.job == request.job).then_some((stored, parsed))
     });
     let mut replaced = Replaced::default();
@@ -20,7 +20,7 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
         match request.remote {
             Remote::Refused | Remote::CollectorOnly | Remote::Immediate => {}
             Remote::GrantsLeases => {
-                let is_replaced = stored.uid == uid
+                let is_replaced = stored.request.uid == uid
                     && parsed.remote == Remote::GrantsLeases
                     && parsed.level == request.level
                     && parsed.selectors.iter().all(|selector| request.selectors.contains(selector));
@@ -31,9 +31,9 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
             // It is kept as long as the leases that it ends, which a disconnected agent may still have. Root ends all leases.
             Remote::EndsLeases => {
                 let is_level = request.level.is_none() || parsed.level == request.level;
-                if (uid == 0 || stored.uid == uid) && is_level {
+                if (uid == 0 || stored.request.uid == uid) && is_level {
                     replaced.numbers.push(stored.number);
-                    replaced.until_us = replaced.until_us.max(Some(stored.expires_us));
+                    replaced.until_us = replaced.until_us.max(Some(stored.request.expires_us));
                 }
             }
         }
@@ -78,6 +78,7 @@ pub(super) fn is_final(answer: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use polymeter_store::ControlRequest;
     use serde_json::json;
 
     use super::*;
@@ -88,13 +89,15 @@ mod tests {
     fn stored(number: i64, uid: u32, line: &str) -> StoredControlRequest {
         StoredControlRequest {
             number,
-            collector_id: "a".to_owned(),
-            job_id: "7".to_owned(),
-            uid,
-            line: line.to_owned(),
-            is_lasting: true,
-            at_us: 0,
-            expires_us: 100 * number,
+            request: ControlRequest {
+                collector_id: "a".to_owned(),
+                job_id: "7".to_owned(),
+                uid,
+                line: line.to_owned(),
+                is_lasting: true,
+                at_us: 0,
+                expires_us: 100 * number,
+            },
         }
     }
 

@@ -56,7 +56,9 @@ impl RequestStore {
         let now_us = self.clock.now().wall_us;
         self.table
             .run(move |table| {
-                table.take(&new, now_us, |earlier| pending_requests::replaced(&new.line, new.uid, earlier))
+                table.take(&new, now_us, |earlier| {
+                    pending_requests::replaced(&new.request.line, new.request.uid, earlier)
+                })
             })
             .await
     }

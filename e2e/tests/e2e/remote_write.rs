@@ -1,17 +1,19 @@
-//! remote_write to a real Prometheus: receiver and collector are killed, and afterwards the receiver has exactly the
-//! samples of the store.
+//! remote_write to a real Prometheus and VictoriaMetrics: receiver and collector are killed, and afterwards the receiver
+//! has exactly the samples of the store.
 
 use std::collections::BTreeMap;
 
 use polymeter_e2e::cgroup::TestCgroups;
-use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_with};
+use polymeter_e2e::daemons::{Agent, Plan, collector_with};
 use polymeter_e2e::receivers::{Labels, Receiver, ReceiverKind};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, pause, require, stored, wait_until, wait_within};
 use polymeter_store::reader::SeriesScope;
-use rustix::process::Signal;
 
-tests![prometheus_has_the_samples_of_the_store_after_kills,];
+tests![
+    prometheus_has_the_samples_of_the_store_after_kills,
+    victoria_metrics_has_the_samples_of_the_store_after_kills,
+];
 
 const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Receivers];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "10ms"), ("cpu.usage", "10ms"), ("pids.*", "50ms")];
@@ -25,15 +27,21 @@ type Samples = BTreeMap<Labels, Vec<(i64, f64)>>;
 type Stored = BTreeMap<Labels, BTreeMap<i64, Vec<f64>>>;
 
 fn prometheus_has_the_samples_of_the_store_after_kills() {
-    receiver_has_the_samples_of_the_store_after_kills(ReceiverKind::Prometheus);
+    receiver_has_the_samples_of_the_store_after_kills(ReceiverKind::Prometheus, "");
 }
 
-fn receiver_has_the_samples_of_the_store_after_kills(kind: ReceiverKind) {
+/// VictoriaMetrics answers before it writes to its disk, up to 13 s later in version 1.79.
+fn victoria_metrics_has_the_samples_of_the_store_after_kills() {
+    let more = "resend_window = \"1min\"\n";
+    receiver_has_the_samples_of_the_store_after_kills(ReceiverKind::VictoriaMetrics, more);
+}
+
+fn receiver_has_the_samples_of_the_store_after_kills(kind: ReceiverKind, more: &str) {
     require(&NEEDS);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let mut receiver = Receiver::start(&env, kind);
     let section = format!(
-        "[remote_write]\nurl = \"{}\"\nspool = \"{}\"\nbatch_wait = \"1s\"\ntimeout = \"5s\"\n",
+        "[remote_write]\nurl = \"{}\"\nspool = \"{}\"\nbatch_wait = \"1s\"\ntimeout = \"5s\"\n{more}",
         receiver.url(),
         env.path("remote-write").display()
     );
@@ -45,7 +53,7 @@ fn receiver_has_the_samples_of_the_store_after_kills(kind: ReceiverKind) {
     agent.wait_until_tracked(JOB, &["v1/memory.stat", "v2/cpu.stat"]);
     for _ in 0..KILLS {
         wait_for_more(&receiver);
-        kill_receiver(kind, &mut receiver, &collector);
+        receiver.kill();
         wait_for_more_taken(&agent);
         // It has a spool that it could not send.
         collector.kill();
@@ -78,20 +86,6 @@ fn receiver_has_the_samples_of_the_store_after_kills(kind: ReceiverKind) {
     let facts = receiver.samples("__name__", "polymeter_job_info");
     assert!(facts.keys().any(|labels| labels["jobid"] == JOB && labels["node"] == env.node), "{facts:?}");
     collector.terminate();
-}
-
-/// Kills a receiver while it gets samples. VictoriaMetrics forgets what it has accepted in the last seconds before,
-/// so that it is killed after a pause of the collector.
-fn kill_receiver(kind: ReceiverKind, receiver: &mut Receiver, collector: &Daemon) {
-    match kind {
-        ReceiverKind::Prometheus => receiver.kill(),
-        ReceiverKind::VictoriaMetrics => {
-            collector.signal(Signal::STOP);
-            pause(7000);
-            receiver.kill();
-            collector.signal(Signal::CONT);
-        }
-    }
 }
 
 fn wait_for_more(receiver: &Receiver) {

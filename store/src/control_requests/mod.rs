@@ -12,7 +12,7 @@ mod tests;
 mod wanted;
 
 pub use self::rows::{
-    AnswerRow, AnsweringSession, CollectorRow, NewControlRequest, Replaced, StoredControlRequest,
-    StoredJobNode, Taken,
+    AnswerRow, AnsweringSession, CollectorRow, ControlRequest, NewControlRequest, Replaced,
+    StoredControlRequest, StoredJobNode, Taken,
 };
 pub use self::table::ControlTable;

@@ -4,11 +4,9 @@ use polymeter_proto::series::SessionId;
 
 use crate::value::Row;
 
-/// A request to be stored.
+/// A request about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewControlRequest {
-    /// The collector's name of the request. A request whose name is stored already is not stored again.
-    pub request_id: String,
+pub struct ControlRequest {
     /// The collector that took it.
     pub collector_id: String,
     /// The job.
@@ -23,6 +21,15 @@ pub struct NewControlRequest {
     pub at_us: i64,
     /// The time after which it has no effect, in microseconds since the epoch.
     pub expires_us: i64,
+}
+
+/// A request to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewControlRequest {
+    /// The collector's name of the request. A request whose name is stored already is not stored again.
+    pub request_id: String,
+    /// The request.
+    pub request: ControlRequest,
     /// The sessions that other collectors shall ask.
     pub wanted: Vec<AnsweringSession>,
 }
@@ -32,20 +39,8 @@ pub struct NewControlRequest {
 pub struct StoredControlRequest {
     /// Its number. Later requests have greater ones.
     pub number: i64,
-    /// The collector that took it.
-    pub collector_id: String,
-    /// The job.
-    pub job_id: String,
-    /// The numeric id of the user.
-    pub uid: u32,
-    /// The request, in the form of the control socket.
-    pub line: String,
-    /// True if agents that connect later receive it.
-    pub is_lasting: bool,
-    /// The common time at which it takes effect, in microseconds since the epoch.
-    pub at_us: i64,
-    /// The time after which it has no effect, in microseconds since the epoch.
-    pub expires_us: i64,
+    /// The request.
+    pub request: ControlRequest,
 }
 
 /// The requests that a new one replaces.

@@ -2,7 +2,7 @@
 
 use polymeter_proto::series::SessionId;
 
-use super::rows::{NewControlRequest, Replaced, StoredControlRequest, Taken};
+use super::rows::{ControlRequest, NewControlRequest, Replaced, StoredControlRequest, Taken};
 use super::wanted;
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
@@ -62,8 +62,8 @@ impl ControlTable {
             connection.commit().context(ACTION)?;
             return Ok(taken(row));
         }
-        let earlier = pending(connection, &new.job_id, now_us).context(ACTION)?;
-        let replaced = if new.is_lasting { replaces(&earlier) } else { Replaced::default() };
+        let earlier = pending(connection, &new.request.job_id, now_us).context(ACTION)?;
+        let replaced = if new.request.is_lasting { replaces(&earlier) } else { Replaced::default() };
         for number in &replaced.numbers {
             // Its user may still wait for answers.
             let update = "UPDATE control_request SET is_replaced = true,
@@ -71,9 +71,9 @@ impl ControlTable {
             let expires = Value::Time(now_us.saturating_add(REPLACED_US));
             connection.execute(update, &[(*number).into(), expires]).context(ACTION)?;
         }
-        let after_us = earlier.iter().map(|earlier| earlier.at_us.saturating_add(1)).max();
-        let at_us = after_us.filter(|_| new.is_lasting).unwrap_or(i64::MIN).max(new.at_us);
-        let expires_us = replaced.until_us.unwrap_or(i64::MIN).max(new.expires_us);
+        let after_us = earlier.iter().map(|earlier| earlier.request.at_us.saturating_add(1)).max();
+        let at_us = after_us.filter(|_| new.request.is_lasting).unwrap_or(i64::MIN).max(new.request.at_us);
+        let expires_us = replaced.until_us.unwrap_or(i64::MIN).max(new.request.expires_us);
         insert(connection, new, (at_us, expires_us), now_us).context(ACTION)?;
         let inserted = connection.query(find, &[new.request_id.as_str().into()]).context(ACTION)?;
         let taken = inserted.into_iter().next().map_or(Taken { number: 0, at_us }, taken);
@@ -164,7 +164,7 @@ fn pending(
 
 fn insert(
     connection: &mut dyn Connection,
-    new: &NewControlRequest,
+    NewControlRequest { request_id, request, .. }: &NewControlRequest,
     (at_us, expires_us): (i64, i64),
     now_us: i64,
 ) -> Result<(), DatabaseError> {
@@ -172,12 +172,12 @@ fn insert(
              (request_id, collector_id, job_id, uid, line, is_lasting, at, created, expires)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     let parameters = [
-        new.request_id.as_str().into(),
-        new.collector_id.as_str().into(),
-        new.job_id.as_str().into(),
-        i64::from(new.uid).into(),
-        new.line.as_str().into(),
-        new.is_lasting.into(),
+        request_id.as_str().into(),
+        request.collector_id.as_str().into(),
+        request.job_id.as_str().into(),
+        i64::from(request.uid).into(),
+        request.line.as_str().into(),
+        request.is_lasting.into(),
         Value::time(at_us),
         Value::Time(now_us),
         Value::time(expires_us),
@@ -190,15 +190,18 @@ fn taken(mut row: Row) -> Taken {
 }
 
 fn request(mut row: Row) -> StoredControlRequest {
+    // In the order of the columns.
     StoredControlRequest {
         number: row.integer(),
-        collector_id: row.text(),
-        job_id: row.text(),
-        // A value that is no user has no rights.
-        uid: u32::try_from(row.integer()).unwrap_or(u32::MAX),
-        line: row.text(),
-        is_lasting: row.boolean(),
-        at_us: row.time_ns() / 1000,
-        expires_us: row.time_ns() / 1000,
+        request: ControlRequest {
+            collector_id: row.text(),
+            job_id: row.text(),
+            // A value that is no user has no rights.
+            uid: u32::try_from(row.integer()).unwrap_or(u32::MAX),
+            line: row.text(),
+            is_lasting: row.boolean(),
+            at_us: row.time_ns() / 1000,
+            expires_us: row.time_ns() / 1000,
+        },
     }
 }

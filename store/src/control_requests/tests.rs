@@ -19,13 +19,15 @@ fn wanted(session: u64, node: &str) -> AnsweringSession {
 fn new(id: &str, is_lasting: bool, expires_us: i64) -> NewControlRequest {
     NewControlRequest {
         request_id: id.to_owned(),
-        collector_id: "a".to_owned(),
-        job_id: "7".to_owned(),
-        uid: 1000,
-        line: format!("line {id}"),
-        is_lasting,
-        at_us: NOW_US + 1000,
-        expires_us: NOW_US + expires_us,
+        request: ControlRequest {
+            collector_id: "a".to_owned(),
+            job_id: "7".to_owned(),
+            uid: 1000,
+            line: format!("line {id}"),
+            is_lasting,
+            at_us: NOW_US + 1000,
+            expires_us: NOW_US + expires_us,
+        },
         wanted: Vec::new(),
     }
 }
@@ -35,7 +37,7 @@ fn nothing(_: &[StoredControlRequest]) -> Replaced {
 }
 
 fn lines(requests: Vec<StoredControlRequest>) -> Vec<String> {
-    requests.into_iter().map(|request| request.line).collect()
+    requests.into_iter().map(|stored| stored.request.line).collect()
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn a_replaced_request_is_not_sent_and_lends_its_end() {
     let first = table.take(&new("1", true, 500), NOW_US, nothing).unwrap();
     let replace = |earlier: &[StoredControlRequest]| Replaced {
         numbers: earlier.iter().map(|earlier| earlier.number).collect(),
-        until_us: earlier.iter().map(|earlier| earlier.expires_us).max(),
+        until_us: earlier.iter().map(|earlier| earlier.request.expires_us).max(),
     };
     table.take(&new("2", true, 10), NOW_US, replace).unwrap();
     assert_eq!(lines(table.unanswered("7", SessionId(1), NOW_US + 100).unwrap()), ["line 2"]);

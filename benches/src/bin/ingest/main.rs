@@ -9,20 +9,17 @@ mod taken;
 
 use std::error::Error;
 use std::path::Path;
-use std::thread;
 
 use clap::Parser;
-use polymeter_benches::clock::{now_ns, wall_us};
 use polymeter_benches::collector::Collector;
-use polymeter_benches::delivery::deliver;
+use polymeter_benches::delivery::deliver_all;
 use polymeter_benches::failure::Failure;
+use polymeter_benches::load::Load;
 use polymeter_benches::mock::{MockAgent, Script};
 use polymeter_benches::recording::RECORDED;
 use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::SessionId;
-use polymeter_proto::wire::frame::Encoder;
 
 use self::taken::Taken;
 
@@ -56,6 +53,7 @@ fn main() -> Result<(), Failure> {
     table::machine();
     let kinds = if arguments.stores.is_empty() { Kind::ALL.to_vec() } else { arguments.stores.clone() };
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
+    let load = Load { agents: arguments.agents, frames: arguments.frames, ticks: arguments.ticks };
     let mut rows = Vec::new();
     for kind in kinds {
         if let Some(missing) = kind.missing() {
@@ -64,7 +62,7 @@ fn main() -> Result<(), Failure> {
         }
         let (mut through, mut bare) = (Taken::default(), Taken::default());
         for _ in 0..arguments.rounds {
-            let agents = sampled(&arguments, &script)?;
+            let agents = load.sampled(&script)?;
             // Both get the same rows, decoded before the measurement starts.
             let copy = bare::Rows::of(&agents)?;
             through.add(collected(kind, &script, agents)?);
@@ -112,22 +110,6 @@ fn row(kind: Kind, through: &Taken, bare: &Taken) -> Vec<String> {
     ]
 }
 
-/// Creates agents whose outboxes are full of samples up to the current time.
-fn sampled(arguments: &Arguments, script: &Script) -> Result<Vec<MockAgent>, Box<dyn Error>> {
-    let mut encoder = Encoder::default();
-    let frame_us = i64::from(arguments.ticks) * 1_000;
-    let begin_us = wall_us() - i64::from(arguments.frames) * frame_us;
-    let agent = |number: u32| {
-        let node = format!("mock{number}").try_into()?;
-        let mut agent = MockAgent::new(SessionId(u64::from(number) + 1), node, "mock".try_into()?, begin_us);
-        for frame in 1..=i64::from(arguments.frames) {
-            agent.sample(script, &mut encoder, begin_us + frame * frame_us, arguments.ticks)?;
-        }
-        Ok(agent)
-    };
-    (0..arguments.agents).map(agent).collect()
-}
-
 /// Measures from the first send to the last acknowledgement.
 fn collected(kind: Kind, script: &Script, agents: Vec<MockAgent>) -> Result<Taken, Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
@@ -136,19 +118,7 @@ fn collected(kind: Kind, script: &Script, agents: Vec<MockAgent>) -> Result<Take
     let collector = Collector::start(scratch.path(), &listen, &store, "")?;
     let samples = agents.iter().map(MockAgent::samples).sum();
     let (collector_cpu_s, server_cpu_s) = (collector.usage()?.cpu_s, store.usage()?.cpu_s);
-    let context = zmq::Context::new();
-    let begin_ns = now_ns();
-    // One thread per agent, so that an agent whose socket is full does not block the others.
-    thread::scope(|scope| {
-        let send = |agent| {
-            scope.spawn(|| deliver(&context, &listen, script, agent).map_err(|error| error.to_string()))
-        };
-        let threads: Vec<_> = agents.into_iter().map(send).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_panic| "an agent broke".to_owned())?)
-    })?;
-    let seconds = to_f64(now_ns() - begin_ns) / 1e9;
+    let seconds = deliver_all(&listen, script, agents)?;
     let taken = Taken {
         samples,
         seconds,

@@ -41,6 +41,8 @@ pub struct RemoteWriteConfig {
     pub batch_wait: Duration,
     /// The timeout of a request.
     pub timeout: Duration,
+    /// The time for which accepted samples are kept, to be sent again after the receiver was lost; zero for none.
+    pub resend_window: Duration,
     /// The credentials.
     pub credentials: Option<Credentials>,
     /// Further headers that are no secrets.
@@ -67,6 +69,7 @@ impl RemoteWriteConfig {
             batch_samples: 2000,
             batch_wait: Duration::from_secs(5),
             timeout: Duration::from_secs(30),
+            resend_window: Duration::ZERO,
             credentials: None,
             headers: Vec::new(),
             headers_file: None,

@@ -63,6 +63,8 @@ pub(super) struct Counters {
     pub(super) sent: Counter,
     /// Samples that were read from the store after a restart.
     pub(super) recovered: Counter,
+    /// Samples that were sent again, since the receiver may have forgotten them.
+    pub(super) resent: Counter,
     /// Requests that the receiver answered with success.
     pub(super) requests: Counter,
     /// Requests that were repeated.
@@ -107,6 +109,11 @@ impl Counters {
             "recovered_samples",
             "Samples that were read from the store after a restart",
             &counters.recovered,
+        );
+        register(
+            "resent_samples",
+            "Samples that were sent again after the receiver was lost",
+            &counters.resent,
         );
         register("requests", "Requests that the receiver accepted", &counters.requests);
         register("retries", "Requests that were repeated", &counters.retries);

@@ -68,6 +68,8 @@ pub(super) struct Answer {
 pub(super) struct Connection {
     config: Arc<RemoteWriteConfig>,
     open: Option<Open>,
+    /// True if the receiver may have ended since the last call of [`Self::take_loss`].
+    is_lost: bool,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,8 @@ struct Open {
     sender: SendRequest<Full<Bytes>>,
     /// The headers with credentials.
     headers: HeaderMap,
+    /// True if the receiver has announced that it closes the connection.
+    is_closing: bool,
 }
 
 /// A request without an answer: the cause.
@@ -96,7 +100,7 @@ impl From<hyper::Error> for NoAnswer {
 
 impl Connection {
     pub(super) const fn new(config: Arc<RemoteWriteConfig>) -> Self {
-        Self { config, open: None }
+        Self { config, open: None, is_lost: false }
     }
 
     /// Sends a compressed body, and returns the answer.
@@ -106,16 +110,39 @@ impl Connection {
     /// nevertheless.
     pub(super) async fn post(&mut self, version: Version, body: Bytes) -> Result<Answer, NoAnswer> {
         let timeout = self.config.timeout;
+        let mut is_connected = false;
         // A connection without a complete answer is closed.
-        let answer = tokio::time::timeout(timeout, self.exchange(version, body)).await;
+        let answer = tokio::time::timeout(timeout, self.exchange(version, body, &mut is_connected)).await;
+        self.is_lost |= match &answer {
+            // A proxy answers 502 if it cannot reach the receiver.
+            Ok(Ok(answer)) => answer.status == 502,
+            Ok(Err(_)) => true,
+            // A receiver that hangs has not ended.
+            Err(_elapsed) => !is_connected,
+        };
         answer.unwrap_or_else(|_elapsed| Err(NoAnswer(format!("no answer within {timeout:?}"))))
     }
 
-    async fn exchange(&mut self, version: Version, body: Bytes) -> Result<Answer, NoAnswer> {
+    /// Returns true if the receiver could not be reached since the last call, or the connection was lost: it may have
+    /// ended.
+    pub(super) const fn take_loss(&mut self) -> bool {
+        std::mem::replace(&mut self.is_lost, false)
+    }
+
+    async fn exchange(
+        &mut self,
+        version: Version,
+        body: Bytes,
+        is_connected: &mut bool,
+    ) -> Result<Answer, NoAnswer> {
         let mut open = match self.open.take() {
             Some(open) if !open.sender.is_closed() => open,
-            _ => connect(&self.config).await?,
+            closed => {
+                self.is_lost |= closed.is_some_and(|closed| !closed.is_closing);
+                connect(&self.config).await?
+            }
         };
+        *is_connected = true;
         open.sender.ready().await?;
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
@@ -140,6 +167,7 @@ impl Connection {
                 .and_then(|value| value.trim().parse().ok()),
             text: String::new(),
         };
+        open.is_closing = header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         let text = match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
             Ok(body) => {
                 self.open = Some(open);
@@ -166,7 +194,7 @@ async fn connect(config: &RemoteWriteConfig) -> Result<Open, NoAnswer> {
     } else {
         handshake(stream).await?
     };
-    Ok(Open { sender, headers })
+    Ok(Open { sender, headers, is_closing: false })
 }
 
 async fn handshake(

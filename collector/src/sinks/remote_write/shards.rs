@@ -129,7 +129,9 @@ fn arrange_shards(config: &RemoteWriteConfig) -> io::Result<(usize, HashMap<u64,
     let mut times = HashMap::new();
     if let Some(stored) = stored.filter(|stored| *stored != config.shards) {
         for number in 0..stored {
-            let (log, found) = Log::open(&directory(&config.spool, number), bounds(config, stored), &[])?;
+            // What was accepted does not keep the shards.
+            let bounds = SpoolBounds { resend_window: Duration::ZERO, ..bounds(config, stored) };
+            let (log, found) = Log::open(&directory(&config.spool, number), bounds, &[])?;
             if log.stats().samples > 0 {
                 warn!(
                     shards = stored,
@@ -152,5 +154,6 @@ fn bounds(config: &RemoteWriteConfig, shards: usize) -> SpoolBounds {
         bytes,
         file_bytes: (bytes / 8).clamp(64 << 10, FILE_BYTES_MAX),
         memory_bytes: MEMORY_BYTES / usize::try_from(shards).unwrap_or(1),
+        resend_window: config.resend_window,
     }
 }

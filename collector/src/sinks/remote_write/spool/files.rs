@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::record::{HEAD_BYTES, Head, Kind};
+use super::record::{self, HEAD_BYTES, Head, Kind};
 
 /// The mode of files. They are private, since samples reveal the activities of users.
 const MODE: u32 = 0o600;
@@ -49,6 +49,13 @@ pub(super) fn create(path: &Path, contents: &[u8]) -> io::Result<File> {
     file.write_all_at(contents, 0)?;
     fs::rename(&temporary, path)?;
     Ok(file)
+}
+
+/// Creates file `number`, whose first record has the last times of series. Returns it with its length in bytes.
+pub(super) fn create_with_times(directory: &Path, number: u64, times: &[u8]) -> io::Result<(File, u64)> {
+    let mut record = Vec::new();
+    record::encode(&mut record, Kind::Series, times, 0, 0);
+    Ok((create(&path_of(directory, number), &record)?, record.len() as u64))
 }
 
 /// The content of a file, as its heads state.

@@ -1,9 +1,16 @@
 //! The disk spool of requests.
 
+mod accepted;
+mod bounds;
 mod files;
 mod log;
+mod position;
+mod queue;
 pub(super) mod record;
+mod recovery;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::log::{Log, Request, SpoolBounds, Stats};
+pub(super) use self::bounds::{SpoolBounds, Stats};
+pub(super) use self::log::Log;
+pub(super) use self::queue::Request;

@@ -155,39 +155,6 @@ pub(crate) fn decode_times(payload: &[u8]) -> impl Iterator<Item = (u64, i64)> +
     })
 }
 
-/// The position of the next record to be sent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
-    /// The number of the file.
-    pub(crate) file: u64,
-    /// The offset in it, in bytes.
-    pub(crate) offset: u64,
-}
-
-/// The length of an encoded position, in bytes.
-pub(crate) const POSITION_BYTES: usize = 20;
-
-impl Position {
-    /// Encodes a position with its checksum.
-    pub(crate) fn encode(self) -> [u8; POSITION_BYTES] {
-        let mut bytes = [0; POSITION_BYTES];
-        let numbers: Vec<u8> = [self.file.to_le_bytes(), self.offset.to_le_bytes()].concat();
-        let sum = crc32fast::hash(&numbers).to_le_bytes();
-        bytes.iter_mut().zip(numbers.into_iter().chain(sum)).for_each(|(to, from)| *to = from);
-        bytes
-    }
-
-    /// Decodes a position; none if it is damaged.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; POSITION_BYTES] = bytes.first_chunk()?;
-        let (numbers, sum) = bytes.split_last_chunk::<4>()?;
-        let (file, offset) = numbers.split_first_chunk::<8>()?;
-        let position =
-            Self { file: u64::from_le_bytes(*file), offset: u64::from_le_bytes(*offset.first_chunk()?) };
-        (crc32fast::hash(numbers) == u32::from_le_bytes(*sum)).then_some(position)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,18 +194,5 @@ mod tests {
             damaged[at] ^= 1;
             assert_eq!(read(&damaged).records.len(), usize::from(at >= 60), "{at}");
         }
-    }
-
-    #[test]
-    fn positions_have_a_checksum() {
-        let position = Position { file: 3, offset: 1 << 40 };
-        let bytes = position.encode();
-        assert_eq!(Position::decode(&bytes), Some(position));
-        for at in 0..bytes.len() {
-            let mut damaged = bytes;
-            damaged[at] ^= 1;
-            assert_eq!(Position::decode(&damaged), None, "{at}");
-        }
-        assert_eq!(Position::decode(&bytes[1..]), None);
     }
 }

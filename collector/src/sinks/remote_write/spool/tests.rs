@@ -3,11 +3,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use super::log::{Log, SpoolBounds};
+use super::{Log, SpoolBounds};
 use crate::sinks::remote_write::request::{RequestBuilder, encode_labels, hash};
 
-const BOUNDS: SpoolBounds = SpoolBounds { bytes: 1 << 20, file_bytes: 400, memory_bytes: 1000 };
+const BOUNDS: SpoolBounds =
+    SpoolBounds { bytes: 1 << 20, file_bytes: 400, memory_bytes: 1000, resend_window: Duration::ZERO };
+
+const WINDOW: SpoolBounds = SpoolBounds { resend_window: Duration::from_secs(10), ..BOUNDS };
 
 /// Returns the compressed request with a sample of the series `name`.
 fn request(name: &str, time_ms: i64) -> Vec<u8> {
@@ -22,7 +26,7 @@ fn append(log: &Log, time_ms: i64) {
 
 /// Takes and finishes all requests, and returns the times of their samples.
 fn drain(log: &Log) -> Vec<i64> {
-    std::iter::from_fn(|| log.next().inspect(|request| log.finish(request)))
+    std::iter::from_fn(|| log.next().inspect(|request| log.finish(request, Duration::ZERO)))
         .map(|request| request.newest_ms)
         .collect()
 }
@@ -67,7 +71,7 @@ fn a_killed_process_continues_behind_the_last_request_that_was_finished() {
         (1..=30).for_each(|time_ms| append(&log, time_ms));
         for _ in 0..killed_after {
             let request = log.next().unwrap();
-            log.finish(&request);
+            log.finish(&request, Duration::ZERO);
         }
         // Taken, and not finished: it is sent again.
         let next = log.next().map(|request| request.newest_ms);
@@ -157,7 +161,7 @@ fn the_oldest_file_beyond_the_bound_is_dropped() {
     (2..=200).for_each(|time_ms| append(&log, time_ms));
     assert!(log.stats().bytes <= 2000);
     // It was being sent while its file was dropped.
-    log.finish(&first);
+    log.finish(&first, Duration::ZERO);
     let sent = drain(&log);
     let dropped = log.take_tally().dropped_full;
     assert_eq!(sent.len() as u64 + dropped, 200);
@@ -170,7 +174,7 @@ fn a_damaged_position_sends_again_and_loses_nothing() {
     let log = open(directory.path());
     (1..=3).for_each(|time_ms| append(&log, time_ms));
     let request = log.next().unwrap();
-    log.finish(&request);
+    log.finish(&request, Duration::ZERO);
     drop(log);
     fs::write(directory.path().join("position"), [0xff; 40]).unwrap();
     assert_eq!(drain(&open(directory.path())), [1, 2, 3]);
@@ -199,4 +203,77 @@ fn a_full_disk_delays_requests_in_bounded_memory() {
     let sent = drain(&log);
     assert_eq!(sent.len() as u64 + dropped, 196);
     assert!(sent.is_sorted() && sent.last() == Some(&201));
+}
+
+/// Accepts one request in each of the given seconds, and returns their times.
+fn accept(log: &Log, seconds: std::ops::RangeInclusive<u64>) -> Vec<i64> {
+    let mut times = Vec::new();
+    for at_s in seconds {
+        let request = log.next().unwrap();
+        log.finish(&request, Duration::from_secs(at_s));
+        times.push(request.newest_ms);
+    }
+    times
+}
+
+#[test]
+fn requests_accepted_within_the_window_are_sent_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), WINDOW, &[]).unwrap().0;
+    (1..=40).for_each(|time_ms| append(&log, time_ms));
+    accept(&log, 1..=30);
+    let files = spool_files(directory.path(), "spool").len();
+    assert_eq!(log.stats().samples, 10);
+    assert_eq!(log.rewind(), 11, "those that were accepted in the seconds 20 to 30");
+    assert_eq!((log.stats().samples, spool_files(directory.path(), "spool").len()), (21, files));
+    assert_eq!(drain(&log), (20..=40).collect::<Vec<_>>());
+    assert_eq!(log.stats().samples, 0);
+    // All were accepted at the same time.
+    assert_eq!(log.rewind(), 21);
+    assert_eq!(accept(&log, 50..=70), (20..=40).collect::<Vec<_>>());
+    assert_eq!((log.rewind(), log.rewind()), (11, 0));
+}
+
+#[test]
+fn a_restarted_process_sends_the_window_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), WINDOW, &[]).unwrap().0;
+    (1..=40).for_each(|time_ms| append(&log, time_ms));
+    accept(&log, 1..=30);
+    drop(log);
+    let log = Log::open(directory.path(), WINDOW, &[]).unwrap().0;
+    assert_eq!(log.stats().samples, 21);
+    assert_eq!(accept(&log, 1..=21), (20..=40).collect::<Vec<_>>());
+    drop(log);
+    // Without a window, only what was not accepted is sent.
+    let log = open(directory.path());
+    assert_eq!((log.stats().samples, log.next()), (0, None));
+    assert_eq!(spool_files(directory.path(), "spool").len(), 1);
+}
+
+#[test]
+fn a_dropped_or_damaged_file_is_not_sent_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), SpoolBounds { bytes: 2000, ..WINDOW }, &[]).unwrap().0;
+    (1..=20).for_each(|time_ms| append(&log, time_ms));
+    let sent = drain(&log);
+    assert_eq!(sent, (1..=20).collect::<Vec<_>>());
+    (21..=40).for_each(|time_ms| append(&log, time_ms));
+    let again = log.rewind();
+    assert!((1..20).contains(&again), "{again}");
+    assert_eq!(log.take_tally().dropped_full, 0, "what was dropped had been accepted");
+    let sent = drain(&log);
+    assert!(sent.len() as u64 == 20 + again && sent.last() == Some(&40), "{sent:?}");
+    // A bit flips after the requests were accepted.
+    let newest = spool_files(directory.path(), "spool").pop().unwrap();
+    let mut damaged = fs::read(&newest).unwrap();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    fs::write(&newest, &damaged).unwrap();
+    let again = log.rewind();
+    let sent = drain(&log);
+    let tally = log.take_tally();
+    assert_eq!(sent.len() as u64 + tally.dropped_damaged, again);
+    assert_eq!((log.rewind(), drain(&log).len()), (sent.len() as u64, sent.len()));
+    assert_eq!(log.take_tally().damaged_files, 0, "it is known");
 }

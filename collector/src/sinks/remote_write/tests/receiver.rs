@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
+
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::super::request::{Sample, decode_v2, decompress, series};
 
@@ -14,6 +16,10 @@ pub(super) enum Reply {
     V1,
     /// Stores the samples of 2.0 and reports their number.
     V2,
+    /// Stores the samples in any order, and each once, as VictoriaMetrics.
+    Unordered,
+    /// The same for 2.0.
+    UnorderedV2,
     /// Stores nothing.
     Status(u16, &'static str),
     /// Stores the samples, and closes the connection within the answer.
@@ -38,6 +44,7 @@ pub(super) struct Contents {
     /// The heads of all requests, in lower case.
     pub(super) heads: Vec<String>,
     pub(super) connections: usize,
+    open: Vec<TcpStream>,
 }
 
 /// A running receiver.
@@ -50,6 +57,19 @@ pub(super) struct Receiver {
 impl Receiver {
     /// Starts a receiver that gives `replies`, and then the usual one.
     pub(super) fn start(replies: impl IntoIterator<Item = Reply>, usual: Reply) -> Self {
+        Self::start_with(replies, usual, None)
+    }
+
+    /// Starts a receiver that accepts TLS only.
+    pub(super) fn start_tls(usual: Reply, tls: ServerConfig) -> Self {
+        Self::start_with([], usual, Some(Arc::new(tls)))
+    }
+
+    fn start_with(
+        replies: impl IntoIterator<Item = Reply>,
+        usual: Reply,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let contents =
             Contents { replies: replies.into_iter().collect(), usual: Some(usual), ..Contents::default() };
@@ -60,8 +80,17 @@ impl Receiver {
         let serving = receiver.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let serving = serving.clone();
-                std::thread::spawn(move || serving.serve(&stream.unwrap()));
+                let (serving, tls, stream) = (serving.clone(), tls.clone(), stream.unwrap());
+                std::thread::spawn(move || {
+                    let connection = serving.add_connection(&stream);
+                    match tls {
+                        Some(tls) => {
+                            serving.serve(StreamOwned::new(ServerConnection::new(tls).unwrap(), stream))
+                        }
+                        None => serving.serve(stream),
+                    }
+                    connection.shutdown(Shutdown::Both).unwrap_or_default();
+                });
             }
         });
         receiver
@@ -79,8 +108,22 @@ impl Receiver {
         }
     }
 
-    fn serve(&self, stream: &TcpStream) {
-        self.contents.0.lock().unwrap().connections += 1;
+    /// Closes all connections and forgets all samples.
+    pub(super) fn restart(&self) {
+        let mut contents = self.contents.0.lock().unwrap();
+        contents.samples.clear();
+        contents.open.drain(..).for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or_default());
+    }
+
+    /// Counts a connection, and keeps it for [`Self::restart`]. Returns it, to be shut down at its end.
+    fn add_connection(&self, stream: &TcpStream) -> TcpStream {
+        let mut contents = self.contents.0.lock().unwrap();
+        contents.connections += 1;
+        contents.open.push(stream.try_clone().unwrap());
+        stream.try_clone().unwrap()
+    }
+
+    fn serve(&self, stream: impl Read + Write) {
         let mut reader = BufReader::new(stream);
         loop {
             let mut head = String::new();
@@ -93,14 +136,16 @@ impl Receiver {
             let head = head.to_lowercase();
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
             let mut body = vec![0; length.parse().unwrap()];
-            reader.read_exact(&mut body).unwrap();
-            if !self.answer(stream, &head, &body) {
+            if reader.read_exact(&mut body).is_err() {
+                return;
+            }
+            if !self.answer(reader.get_mut(), &head, &body) {
                 return;
             }
         }
     }
 
-    fn answer(&self, mut stream: &TcpStream, head: &str, body: &[u8]) -> bool {
+    fn answer(&self, stream: &mut (impl Read + Write), head: &str, body: &[u8]) -> bool {
         let is_v2 = head.contains("proto=io.prometheus.write.v2.request");
         assert!(
             head.contains("content-encoding: snappy") && head.starts_with("post /write http/1.1"),
@@ -112,11 +157,16 @@ impl Receiver {
         contents.heads.push(head.to_owned());
         let reply = contents.replies.pop_front().or_else(|| contents.usual.clone()).unwrap();
         let (status, more, text) = match reply {
-            Reply::V1 | Reply::Cut if is_v2 => ("204 No Content".to_owned(), String::new(), String::new()),
+            Reply::V1 | Reply::Unordered | Reply::Cut if is_v2 => {
+                ("204 No Content".to_owned(), String::new(), String::new())
+            }
+            Reply::Unordered | Reply::UnorderedV2 => {
+                let written = store_unordered(&mut contents, parse(is_v2, body));
+                ("200 OK".to_owned(), written_header(written), String::new())
+            }
             Reply::V1 | Reply::V2 | Reply::Cut => match store(&mut contents, &parse(is_v2, body)) {
                 Ok(written) if reply == Reply::V2 => {
-                    let header = format!("X-Prometheus-Remote-Write-Samples-Written: {written}\r\n");
-                    ("200 OK".to_owned(), header, String::new())
+                    ("200 OK".to_owned(), written_header(written), String::new())
                 }
                 Ok(_) => ("204 No Content".to_owned(), String::new(), String::new()),
                 Err(text) => ("400 Bad Request".to_owned(), String::new(), text),
@@ -130,7 +180,7 @@ impl Receiver {
                 drop(contents);
                 // Until the client gives up.
                 let mut byte = [0];
-                (&mut stream).read_exact(&mut byte).ok();
+                stream.read_exact(&mut byte).ok();
                 return false;
             }
         };
@@ -141,7 +191,7 @@ impl Receiver {
             return false;
         }
         let answer = format!("HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\n\r\n{text}", text.len());
-        stream.write_all(answer.as_bytes()).is_ok()
+        stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_ok()
     }
 }
 
@@ -156,6 +206,23 @@ fn parse(is_v2: bool, body: &[u8]) -> Vec<(Name, Vec<Sample>)> {
         (name.collect(), series.samples().map(Result::unwrap).collect())
     };
     series(&body).map(|series| of(series.unwrap())).collect()
+}
+
+fn written_header(written: usize) -> String {
+    format!("X-Prometheus-Remote-Write-Samples-Written: {written}\r\n")
+}
+
+/// Stores all samples of a request, each once.
+fn store_unordered(contents: &mut Contents, request: Vec<(Name, Vec<Sample>)>) -> usize {
+    let mut written = 0;
+    for (name, samples) in request {
+        written += samples.len();
+        let series = contents.samples.entry(name).or_default();
+        series.extend(samples);
+        series.sort_unstable();
+        series.dedup();
+    }
+    written
 }
 
 /// Stores all samples of a request, or none as Prometheus does, if one is not newer than the last one of its series.

@@ -1,0 +1,204 @@
+//! The task of a shard: it sends the requests of a spool, one after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polymeter_service::clock::{Clock, monotonic_ns, realtime_ns};
+use tokio::sync::watch;
+use tracing::info;
+
+use super::outcome::{Negotiation, Outcome, classify, describe};
+use super::part::{Part, halves, to_v2};
+use super::shared::Shared;
+use crate::sinks::remote_write::counters::DropReason;
+use crate::sinks::remote_write::http::{Answer, Connection, Version};
+use crate::sinks::remote_write::spool::{Log, Request};
+
+/// The delay before the first repetition; it doubles with each further one.
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+
+/// The longest delay between two attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// The longest delay that a receiver can ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+
+/// The maximum number of requests that search for the bad samples of a refused one.
+const SEARCH_MAX: u32 = 64;
+
+/// The maximum number while the requests before were refused completely: such refusals rarely depend on a sample.
+const SEARCH_AFTER_FAILURE: u32 = 4;
+
+/// The sender of a shard.
+pub(super) struct Shard {
+    shared: Arc<Shared>,
+    log: Arc<Log>,
+    connection: Connection,
+    backoff: Duration,
+    random: u64,
+    /// The number of requests that may search for bad samples.
+    search: u32,
+}
+
+impl Shard {
+    /// Returns the sender of the requests in `log`.
+    pub(super) fn new(shared: Arc<Shared>, log: Arc<Log>) -> Self {
+        let connection = Connection::new(Arc::clone(&shared.config));
+        Self { shared, log, connection, backoff: BACKOFF_MIN, random: monotonic_ns() | 1, search: SEARCH_MAX }
+    }
+
+    /// Sends requests until `stopped` has a time, and all were sent or the time has come.
+    pub(super) async fn run(mut self, mut stopped: watch::Receiver<Option<Duration>>) {
+        let log = Arc::clone(&self.log);
+        let clock = self.shared.clock;
+        loop {
+            let Some(request) = log.next() else {
+                if stopped.borrow().is_some() {
+                    return;
+                }
+                tokio::select! {
+                    () = log.wait() => {}
+                    _ = stopped.changed() => {}
+                }
+                continue;
+            };
+            tokio::select! {
+                () = self.deliver(&request) => {
+                    log.finish(&request, clock.now().since_start);
+                    if self.connection.take_loss() {
+                        self.resend(&log);
+                    }
+                }
+                () = end_of_patience(&mut stopped, clock) => return,
+            }
+        }
+    }
+
+    /// Sends again what the receiver accepted lately: it may have been killed before it wrote that to its disk.
+    fn resend(&self, log: &Log) {
+        let samples = log.rewind();
+        self.shared.counters.resent.inc_by(samples);
+        if samples > 0 && self.shared.allows("resend") {
+            info!(
+                samples,
+                url = %self.shared.config.url,
+                "remote_write: the receiver was lost; what it accepted lately is sent again"
+            );
+        }
+    }
+
+    /// Sends a request until the receiver has accepted or refused it.
+    async fn deliver(&mut self, request: &Request) {
+        let whole = Part { payload: Bytes::from(request.payload.clone()), samples: request.samples.into() };
+        let mut parts = VecDeque::from([whole]);
+        let (mut search, mut has_success) = (self.search, false);
+        while let Some(part) = parts.pop_front() {
+            match self.send(&part).await {
+                Ok(written) => {
+                    has_success = true;
+                    let counters = &self.shared.counters;
+                    counters.requests.inc();
+                    counters.sent_bytes.inc_by(part.payload.len() as u64);
+                    let written = written.unwrap_or(part.samples).min(part.samples);
+                    counters.sent.inc_by(written);
+                    counters.drop_samples(DropReason::Refused, part.samples - written);
+                }
+                Err(refusal) => match halves(&part, &refusal).filter(|_| search > 0) {
+                    // In their order, since both may have samples of the same series.
+                    Some([first, second]) => {
+                        search = search.saturating_sub(2);
+                        parts.push_front(second);
+                        parts.push_front(first);
+                    }
+                    None => self.drop_part(&part, &refusal),
+                },
+            }
+        }
+        self.search = if has_success { SEARCH_MAX } else { SEARCH_AFTER_FAILURE };
+    }
+
+    fn drop_part(&self, part: &Part, refusal: &Answer) {
+        // A receiver of 2.0 may have written a part in spite of the refusal.
+        let written = refusal.written.unwrap_or_default().min(part.samples);
+        self.shared.counters.sent.inc_by(written);
+        self.shared.counters.drop_samples(DropReason::Refused, part.samples - written);
+        let message = describe(refusal);
+        self.shared.warn(
+            "refused",
+            "the receiver of remote_write refused samples, which are dropped",
+            &message,
+        );
+    }
+
+    /// Sends a part until there is a final answer: the number of samples that were written, if the receiver states
+    /// it, or the refusal.
+    async fn send(&mut self, part: &Part) -> Result<Option<u64>, Answer> {
+        loop {
+            let negotiation = self.shared.negotiation();
+            let (version, body) = if negotiation == Negotiation::V1 {
+                (Version::V1, part.payload.clone())
+            } else {
+                match to_v2(&part.payload) {
+                    Some(body) => (Version::V2, body),
+                    None => {
+                        return Err(Answer {
+                            status: 0,
+                            retry_after: None,
+                            written: None,
+                            text: "the request is damaged".to_owned(),
+                        });
+                    }
+                }
+            };
+            let answer = self.connection.post(version, body).await;
+            match classify(answer, negotiation, Duration::from_nanos(realtime_ns())) {
+                Outcome::Accepted(written) => {
+                    if version == Version::V2 {
+                        self.shared.agree(Negotiation::V2);
+                    }
+                    self.backoff = BACKOFF_MIN;
+                    return Ok(written);
+                }
+                Outcome::Refused(answer) => {
+                    self.backoff = BACKOFF_MIN;
+                    return Err(answer);
+                }
+                Outcome::FallBack => self.shared.agree(Negotiation::V1),
+                Outcome::Retry(cause, delay) => {
+                    self.shared.counters.retries.inc();
+                    self.shared.warn(
+                        "retry",
+                        "cannot send samples by remote_write; they wait in the spool",
+                        &cause,
+                    );
+                    let delay = delay.unwrap_or_default().min(RETRY_AFTER_MAX).max(self.next_backoff());
+                    tokio::time::sleep(delay).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the next delay: between a half and the whole of one that doubles.
+    fn next_backoff(&mut self) -> Duration {
+        let whole = self.backoff;
+        self.backoff = (whole * 2).min(BACKOFF_MAX);
+        // Xorshift: it only keeps shards and collectors apart.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let part = u32::try_from(self.random % 1000).unwrap_or_default();
+        whole / 2 + whole / 2 * part / 1000
+    }
+}
+
+/// Returns when the sender was told to stop, and the time for it has expired.
+async fn end_of_patience(stopped: &mut watch::Receiver<Option<Duration>>, clock: Clock) {
+    let deadline = match stopped.wait_for(Option::is_some).await {
+        Ok(deadline) => deadline.unwrap_or_default(),
+        // The sink is gone.
+        Err(_) => Duration::ZERO,
+    };
+    tokio::time::sleep(deadline.saturating_sub(clock.now().since_start)).await;
+}

@@ -1,0 +1,64 @@
+//! The thread in which the shards run.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use polymeter_service::clock::Clock;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use super::shard::Shard;
+use super::shared::Shared;
+use crate::sinks::remote_write::config::RemoteWriteConfig;
+use crate::sinks::remote_write::counters::Counters;
+use crate::sinks::remote_write::spool::Log;
+use crate::thread::spawn;
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// The time, since the start of the clock, at which the shards must end; none while they work.
+    stop: watch::Sender<Option<Duration>>,
+    thread: JoinHandle<()>,
+    clock: Clock,
+}
+
+impl Sender {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Returns an error if the thread or its runtime cannot be created.
+    pub(crate) fn start(
+        config: Arc<RemoteWriteConfig>,
+        logs: Vec<Arc<Log>>,
+        counters: Counters,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = watch::channel(None);
+        let shared = Arc::new(Shared::new(config, counters, clock));
+        let thread = spawn("remote-write", move || {
+            runtime.block_on(async {
+                let mut shards = JoinSet::new();
+                for log in logs {
+                    drop(shards.spawn(Shard::new(Arc::clone(&shared), log).run(stopped.clone())));
+                }
+                while shards.join_next().await.is_some() {}
+            });
+            // A name that is being resolved does not delay the end.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { stop, thread, clock })
+    }
+
+    /// Sends what can be sent within `patience`, and ends the thread. The rest stays in the spool.
+    pub(crate) fn stop(self, patience: Duration) {
+        self.stop.send_replace(Some(self.clock.now().since_start + patience));
+        if self.thread.join().is_err() {
+            warn!(error = "its thread panicked", "cannot send samples by remote_write");
+        }
+    }
+}

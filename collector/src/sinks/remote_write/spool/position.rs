@@ -1,0 +1,116 @@
+//! Positions in a spool, and the files that keep them.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::files;
+
+/// The position of a record, or of the end of the last one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    /// The number of the file.
+    pub(crate) file: u64,
+    /// The offset in it, in bytes.
+    pub(crate) offset: u64,
+}
+
+/// The length of an encoded position, in bytes.
+const POSITION_BYTES: usize = 20;
+
+impl Position {
+    /// Encodes a position with its checksum.
+    fn encode(self) -> [u8; POSITION_BYTES] {
+        let mut bytes = [0; POSITION_BYTES];
+        let numbers: Vec<u8> = [self.file.to_le_bytes(), self.offset.to_le_bytes()].concat();
+        let sum = crc32fast::hash(&numbers).to_le_bytes();
+        bytes.iter_mut().zip(numbers.into_iter().chain(sum)).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    /// Decodes a position; none if it is damaged.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; POSITION_BYTES] = bytes.first_chunk()?;
+        let (numbers, sum) = bytes.split_last_chunk::<4>()?;
+        let (file, offset) = numbers.split_first_chunk::<8>()?;
+        let position =
+            Self { file: u64::from_le_bytes(*file), offset: u64::from_le_bytes(*offset.first_chunk()?) };
+        (crc32fast::hash(numbers) == u32::from_le_bytes(*sum)).then_some(position)
+    }
+}
+
+/// A file with a position.
+#[derive(Debug)]
+pub(super) struct PositionFile {
+    file: File,
+    /// The place of the next write: writes alternate, so that a torn one leaves the other.
+    is_second_slot: bool,
+}
+
+impl PositionFile {
+    /// Opens a file, which is created if it is missing. Returns it with its position; none if it has no valid one.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened and read.
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Option<Position>)> {
+        let file = files::open(path)?;
+        let mut bytes = [0; 2 * POSITION_BYTES];
+        let len = file.read_at(&mut bytes, 0)?;
+        let slots = bytes.get(..len).unwrap_or_default().chunks(POSITION_BYTES);
+        // Positions rarely decrease, and then samples may be sent again.
+        let position = slots.filter_map(Position::decode).max();
+        Ok((Self { file, is_second_slot: false }, position))
+    }
+
+    /// Writes a position.
+    ///
+    /// # Errors
+    /// Returns the error of the disk.
+    pub(super) fn write(&mut self, position: Position) -> io::Result<()> {
+        let offset = if self.is_second_slot { POSITION_BYTES as u64 } else { 0 };
+        self.is_second_slot = !self.is_second_slot;
+        self.file.write_all_at(&position.encode(), offset)
+    }
+
+    /// Writes the position through to the disk.
+    ///
+    /// # Errors
+    /// Returns the error of the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_have_a_checksum() {
+        let position = Position { file: 3, offset: 1 << 40 };
+        let bytes = position.encode();
+        assert_eq!(Position::decode(&bytes), Some(position));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert_eq!(Position::decode(&damaged), None, "{at}");
+        }
+        assert_eq!(Position::decode(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn a_torn_write_leaves_the_position_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("position");
+        let (mut file, found) = PositionFile::open(&path).unwrap();
+        assert_eq!(found, None);
+        let at = |offset| Position { file: 1, offset };
+        (1..=4).for_each(|offset| file.write(at(offset)).unwrap());
+        assert_eq!(PositionFile::open(&path).unwrap().1, Some(at(4)));
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[POSITION_BYTES + 3] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(PositionFile::open(&path).unwrap().1, Some(at(3)));
+    }
+}
