@@ -1,8 +1,9 @@
 //! A private, small file system for one program.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use crate::namespaces::Namespaces;
 
 /// Wraps `command` so that it sees a tmpfs of `size` mounted at `directory`, which must exist. The wrapper becomes the
 /// program and keeps its pid. The file system is visible to this program only, and is removed when it ends.
@@ -15,32 +16,24 @@ pub fn with_tmpfs(directory: &Path, size: &str, command: &Command) -> Command {
 
 /// A small file system that several programs share in a mount namespace of their own. It is removed when they have ended.
 pub struct SharedDisk {
-    /// The process that keeps the namespace. It ends when its standard input is closed.
-    holder: Child,
+    namespace: Namespaces,
     directory: PathBuf,
 }
 
 impl SharedDisk {
     /// Mounts a tmpfs of `size` over `directory`, with a copy of the directory's contents.
     pub fn over(directory: &Path, size: &str) -> Self {
-        let script = "set -e; copy=$(mktemp -d); mount -t tmpfs -o \"size=$1\" tmpfs \"$copy\"; cp -a \"$2/.\" \"$copy\"
-            mount --move \"$copy\" \"$2\"; rmdir \"$copy\"; echo mounted; read -r line";
-        let mut holder = Command::new("unshare")
-            .args(["--mount", "sh", "-c", script, "sh", size])
-            .arg(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut answer = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut answer).unwrap();
-        assert_eq!(answer, "mounted\n");
-        Self { holder, directory: directory.to_owned() }
+        let script =
+            "copy=$(mktemp -d); mount -t tmpfs -o \"size=$1\" tmpfs \"$copy\"; cp -a \"$2/.\" \"$copy\"
+            mount --move \"$copy\" \"$2\"; rmdir \"$copy\"";
+        let arguments = [size.as_ref(), directory.as_os_str()];
+        let namespace = Namespaces::create(&["--mount"], script, &arguments).unwrap();
+        Self { namespace, directory: directory.to_owned() }
     }
 
     /// Returns the command, with arguments, that runs a program in the namespace.
     pub fn entered(&self) -> Vec<String> {
-        ["nsenter", "-m", "-t", &self.holder.id().to_string(), "--"].map(str::to_owned).to_vec()
+        self.namespace.entered()
     }
 
     /// Writes a file that takes all free space. `free` removes it.
@@ -58,13 +51,6 @@ impl SharedDisk {
         let words = self.entered();
         let status = Command::new(&words[0]).args(&words[1..]).args(["sh", "-c", &script]).status().unwrap();
         assert!(status.success(), "{script}: {status}");
-    }
-}
-
-impl Drop for SharedDisk {
-    fn drop(&mut self) {
-        drop(self.holder.stdin.take());
-        self.holder.wait().ok();
     }
 }
 

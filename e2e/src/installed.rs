@@ -2,25 +2,25 @@
 //! use their standard paths and ports. The kernel removes everything when the test and its programs have ended.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
-use crate::basics::wrap;
 use crate::daemons::Daemon;
+use crate::namespaces::Namespaces;
 use crate::{TestEnvironment, program, wait_until};
 
 /// The user of the services on the machine.
 pub const SERVICE_UID: u32 = 64_010;
 
 /// Mounts the private directories. The first argument is the directory of the units.
-const SCRIPT: &str = r#"set -e
+const SCRIPT: &str = r#"
 mkdir /tmp/polymeter-etc.$$
 mount -t tmpfs -o mode=755 tmpfs /tmp/polymeter-etc.$$
 cp -a /etc/. /tmp/polymeter-etc.$$
@@ -34,15 +34,12 @@ cp "$1"/*.service /etc/systemd/system/
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=755,size=4g tmpfs /var/lib
 ip link set lo up
-echo ready
-read -r line
 "#;
 
 /// The machine.
 pub struct InstalledMachine {
     pub env: TestEnvironment,
-    /// The process that keeps the namespaces. It ends when its standard input is closed.
-    holder: Child,
+    namespaces: Namespaces,
 }
 
 impl InstalledMachine {
@@ -50,24 +47,13 @@ impl InstalledMachine {
         let env = TestEnvironment::new();
         fs::set_permissions(env.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/systemd");
-        let mut holder = Command::new("unshare")
-            .args(["--mount", "--net", "sh", "-c", SCRIPT, "sh"])
-            .arg(units)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut answer = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut answer).unwrap();
-        assert_eq!(answer, "ready\n");
-        Self { env, holder }
+        let namespaces = Namespaces::create(&["--mount", "--net"], SCRIPT, &[units.as_os_str()]).unwrap();
+        Self { env, namespaces }
     }
 
     /// Wraps a command so that it runs on the machine. The wrapper becomes the program and keeps its pid.
     pub fn within(&self, command: &Command) -> Command {
-        let mut outer = Command::new("nsenter");
-        outer.args(["-m", "-n", "-t", &self.holder.id().to_string(), "--"]);
-        wrap(outer, command)
+        self.namespaces.within(command)
     }
 
     /// Runs a script of the shell, which must succeed.
@@ -115,7 +101,7 @@ impl InstalledMachine {
 
     /// Answers each connection to `address` with `greeting`, as a collector does, until the test ends.
     pub fn greet_at(&self, address: &'static str, greeting: impl Fn() -> String + Send + 'static) {
-        let network = File::open(format!("/proc/{}/ns/net", self.holder.id())).unwrap();
+        let network = File::open(format!("/proc/{}/ns/net", self.namespaces.pid())).unwrap();
         let listener = thread::scope(|scope| {
             let bind = || {
                 move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -137,13 +123,6 @@ impl InstalledMachine {
             let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             status["collector"]["connected"] == wanted
         });
-    }
-}
-
-impl Drop for InstalledMachine {
-    fn drop(&mut self) {
-        drop(self.holder.stdin.take());
-        self.holder.wait().ok();
     }
 }
 

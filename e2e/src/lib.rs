@@ -29,6 +29,7 @@ mod environment;
 pub mod fixture;
 pub mod installed;
 pub mod munge;
+mod namespaces;
 mod needs;
 pub mod network;
 pub mod oar;

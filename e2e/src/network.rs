@@ -1,8 +1,9 @@
 //! A private network for one test: two network namespaces and the link between them, which can be cut. The machine's own
 //! network is not affected, and the addresses are the same in every test.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use crate::namespaces::Namespaces;
 
 /// The address of [`LinkEnd::Near`], which both namespaces can reach.
 pub const NEAR: &str = "10.0.0.1";
@@ -28,7 +29,7 @@ impl Network {
     /// Returns the reason if the machine does not permit network namespaces.
     pub fn create() -> Result<Self, String> {
         let network = Self { near: Namespace::create()?, far: Namespace::create()? };
-        let far = network.far.holder.id().to_string();
+        let far = network.far.0.pid().to_string();
         let Self { near, far: other } = &network;
         near.ip(&["link", "add", "link0", "type", "veth", "peer", "name", "link0", "netns", &far])?;
         for (namespace, address) in [(near, NEAR), (other, FAR)] {
@@ -42,8 +43,8 @@ impl Network {
     /// Wraps `command` so that it runs in a namespace. The wrapper becomes the program and keeps its pid.
     pub fn within(&self, end: LinkEnd, command: &Command) -> Command {
         match end {
-            LinkEnd::Near => self.near.within(command),
-            LinkEnd::Far => self.far.within(command),
+            LinkEnd::Near => self.near.0.within(command),
+            LinkEnd::Far => self.far.0.within(command),
         }
     }
 
@@ -58,44 +59,17 @@ impl Network {
 }
 
 /// A network namespace.
-struct Namespace {
-    /// The process that keeps the namespace alive. It ends when its standard input closes, at the latest when the test
-    /// ends.
-    holder: Child,
-}
+struct Namespace(Namespaces);
 
 impl Namespace {
     fn create() -> Result<Self, String> {
-        let mut holder = Command::new("unshare")
-            .args(["--net", "sh", "-c", "echo ready; exec cat >/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("unshare cannot be run: {error}"))?;
-        let mut line = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let namespace = Self { holder };
-        if line.is_empty() { Err("no network namespace can be made".to_owned()) } else { Ok(namespace) }
-    }
-
-    fn within(&self, command: &Command) -> Command {
-        let mut within = Command::new("nsenter");
-        within.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
-        crate::basics::wrap(within, command)
+        Namespaces::create(&["--net"], "", &[]).map(Self)
     }
 
     fn ip(&self, arguments: &[&str]) -> Result<(), String> {
-        let output = self.within(Command::new("ip").args(arguments)).output();
+        let output = self.0.within(Command::new("ip").args(arguments)).output();
         let output = output.map_err(|error| format!("nsenter cannot be run: {error}"))?;
         let message = || format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
         output.status.success().then_some(()).ok_or_else(message)
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        self.holder.kill().ok();
-        self.holder.wait().ok();
     }
 }

@@ -1,12 +1,11 @@
 //! Tests of the HTTP API against hostile requests: they are refused, and no client affects others.
 
-use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::api::{get, key, request};
 use crate::reading::{Fixture, USERS};
-use crate::support::http::{Request, receive};
+use crate::support::http::{Request, receive, send};
 use crate::support::reading::connect_as;
 use crate::support::{TestEnvironment, wait_until};
 
@@ -72,8 +71,8 @@ fn status_at(host: &str, uid: u32, socket: &Path, request: &str, headers: &str) 
     let mut stream = connect_as(uid, socket);
     let body = if request.starts_with("POST") { "{}" } else { "" };
     let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    write!(stream, "{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{length}{headers}\r\n{body}")
-        .unwrap();
+    let head = format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{length}{headers}");
+    send(&mut stream, &format!("{head}\r\n{body}"));
     let response = receive(&mut stream);
     if response.status >= 400 {
         assert!(response.head.contains("content-type: application/problem+json"), "{response:?}");

@@ -190,7 +190,7 @@ fn taken(mut row: Row) -> Taken {
 }
 
 fn request(mut row: Row) -> StoredControlRequest {
-    // In the order of the columns.
+    // Values have the order of the columns.
     StoredControlRequest {
         number: row.integer(),
         request: ControlRequest {

@@ -9,7 +9,7 @@ use std::process::Command;
 use polymeter_proto::key::SERVICE_USER;
 use polymeter_service::users;
 
-use super::keys;
+use crate::commands::keygen;
 use crate::failure::Failure;
 
 /// A change of the machine.
@@ -41,7 +41,7 @@ pub(super) struct Step {
 pub(super) struct Plan {
     /// The steps in their order.
     pub(super) steps: Vec<Step>,
-    /// For each file that differs: its path, and the lines that say how.
+    /// The path of each file that differs, and the lines that say how.
     pub(super) differences: Vec<(PathBuf, Vec<String>)>,
     /// What remains for the administrator.
     pub(super) closing: Vec<String>,
@@ -141,7 +141,7 @@ impl Step {
             Change::Keys { directory, name } => {
                 // Existing keys are never replaced; they may still belong to root.
                 let secret = directory.join(format!("{name}.key"));
-                let secret = if secret.exists() { secret } else { keys::make(directory, name)? };
+                let secret = if secret.exists() { secret } else { keygen::make(directory, name)?.secret };
                 own(&secret).map_err(failed)
             }
             Change::Run { user, words } => run(*user, words).map_err(failed),

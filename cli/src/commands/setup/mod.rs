@@ -6,7 +6,6 @@ mod collector;
 mod common;
 mod database;
 mod file;
-mod keys;
 mod login;
 mod node;
 

@@ -53,7 +53,7 @@ impl<'a> Request<'a> {
         let rest = body.unwrap_or_else(|| "\r\n".to_owned());
         let request =
             format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}{rest}");
-        stream.write_all(request.as_bytes()).unwrap();
+        send(stream, &request);
     }
 
     /// Sends the request as a user, and returns the response.
@@ -61,6 +61,15 @@ impl<'a> Request<'a> {
         let mut stream: UnixStream = connect_as(uid, socket);
         self.send(&mut stream);
         receive(&mut stream)
+    }
+}
+
+/// Sends the text of a request in one piece.
+pub(crate) fn send(stream: &mut impl Write, request: &str) {
+    match stream.write_all(request.as_bytes()) {
+        // A server that refuses a connection may answer and close it before it reads anything.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.unwrap(),
     }
 }
 

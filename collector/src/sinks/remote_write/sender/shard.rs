@@ -106,7 +106,7 @@ impl Shard {
                     counters.drop_samples(DropReason::Refused, part.samples - written);
                 }
                 Err(refusal) => match halves(&part, &refusal).filter(|_| search > 0) {
-                    // In their order, since both may have samples of the same series.
+                    // Parts are sent in their order, since both may have samples of the same series.
                     Some([first, second]) => {
                         search = search.saturating_sub(2);
                         parts.push_front(second);

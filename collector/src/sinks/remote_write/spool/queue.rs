@@ -130,7 +130,7 @@ impl Queue {
             let record = &mut self.record;
             record::encode(record, Kind::Request, &request.payload, request.samples, request.newest_ms);
             let written = match self.files.back_mut() {
-                // After an error the bytes behind the last record are overwritten by the next one.
+                // The next record overwrites the bytes behind the last one, if writing fails.
                 Some(file) => self.active.write_all_at(record, file.bytes).map(|()| {
                     file.bytes += record.len() as u64;
                     file.samples += u64::from(request.samples);
