@@ -53,6 +53,11 @@ impl TestEnvironment {
         self.server.as_mut().unwrap()
     }
 
+    /// Executes statements at the PostgreSQL server, and returns the values.
+    pub fn query(&self, sql: &str) -> String {
+        self.server.as_ref().unwrap().query(sql)
+    }
+
     pub fn reader(&self) -> Reader {
         Reader::open(&self.store().parse().unwrap()).unwrap()
     }

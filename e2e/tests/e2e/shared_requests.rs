@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 tests![
     a_request_reaches_the_nodes_of_all_collectors,
     a_node_of_a_frozen_collector_receives_a_request_when_its_agent_moves,
+    a_collector_that_is_frozen_in_a_transaction_delays_requests_for_seconds,
     a_request_outlives_the_collector_that_took_it,
     requests_of_an_earlier_release_are_moved_to_the_store,
 ];
@@ -140,7 +141,7 @@ fn set(period: &str) -> Value {
 }
 
 fn a_request_reaches_the_nodes_of_all_collectors() {
-    let mut cluster = Cluster::new();
+    let cluster = Cluster::new();
     let answer = cluster.server(0).ask(OWNER, &set("5ms"));
     for number in 0..2 {
         assert_eq!(cluster.answer_of(&answer, number)["answer"], "granted", "{answer}");
@@ -163,7 +164,7 @@ fn a_request_reaches_the_nodes_of_all_collectors() {
         assert_eq!(cluster.answer_of(&marked, number)["answer"], "done", "{marked}");
     }
     let marks = "SELECT count(*) || ' of ' || count(DISTINCT node) FROM mark WHERE name = 'here'";
-    wait_until("both marks are stored", || cluster.env.server().query(marks) == "2 of 2");
+    wait_until("both marks are stored", || cluster.env.query(marks) == "2 of 2");
 
     let reset = cluster.server(1).ask(OWNER, &json!({"verb": "reset", "job": "x"}));
     for number in 0..2 {
@@ -171,7 +172,7 @@ fn a_request_reaches_the_nodes_of_all_collectors() {
     }
     assert!(cluster.both_have("500ms", "baseline"));
     let waiting = "SELECT count(*) FROM control_answer WHERE answer IS NOT NULL";
-    wait_until("the texts of answers are removed", || cluster.env.server().query(waiting) == "0");
+    wait_until("the texts of answers are removed", || cluster.env.query(waiting) == "0");
     cluster.end();
 }
 
@@ -195,12 +196,44 @@ fn a_node_of_a_frozen_collector_receives_a_request_when_its_agent_moves() {
     cluster.end();
 }
 
+fn a_collector_that_is_frozen_in_a_transaction_delays_requests_for_seconds() {
+    /// Lets no answers be stored until a table exists.
+    const HOLD: &str = "BEGIN; LOCK TABLE control_answer IN SHARE MODE;
+        DO $$ BEGIN
+            FOR round IN 1..6000 LOOP
+                EXIT WHEN EXISTS (SELECT FROM pg_class WHERE relname = 'released');
+                PERFORM pg_sleep(0.01);
+            END LOOP;
+        END $$; COMMIT";
+    const HELD: &str = "SELECT EXISTS (SELECT FROM pg_locks
+        WHERE granted AND relation = 'control_answer'::regclass AND mode = 'ShareLock')";
+    const WAITS: &str = "SELECT EXISTS (SELECT FROM pg_locks AS waiting JOIN pg_locks AS held USING (pid)
+        WHERE NOT waiting.granted AND waiting.relation = 'control_answer'::regclass
+            AND held.granted AND held.relation = 'control_request'::regclass
+            AND held.mode = 'ShareRowExclusiveLock')";
+    let cluster = Cluster::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| cluster.env.query(HOLD));
+        wait_until("no answers can be stored", || cluster.env.query(HELD) == "t");
+        scope.spawn(|| cluster.server(1).ask(0, &json!({"verb": "plan", "job": "x"})));
+        wait_until("a request holds the lock of the requests", || cluster.env.query(WAITS) == "t");
+        cluster.server(1).daemon.signal(Signal::STOP);
+        cluster.env.query("CREATE TABLE public.released ()");
+        cluster.server(0).ask(OWNER, &set("5ms"));
+        wait_until("both agents have the request", || cluster.both_have("5ms", "lease"));
+        cluster.check_leases("5ms", 5_000);
+        cluster.server(1).daemon.signal(Signal::CONT);
+    });
+    wait_until("the other collector runs again", || cluster.server(1).reached() == 2);
+    cluster.end();
+}
+
 fn a_request_outlives_the_collector_that_took_it() {
     let mut cluster = Cluster::new();
     let mut user = UnixStream::connect(&cluster.server(0).socket).unwrap();
     writeln!(user, "{}", set("5ms")).unwrap();
     wait_until("the request is stored", || {
-        cluster.env.server().query("SELECT count(*) FROM control_request WHERE is_lasting") == "1"
+        cluster.env.query("SELECT count(*) FROM control_request WHERE is_lasting") == "1"
     });
     cluster.servers[0].take().unwrap().daemon.kill();
     wait_until("both nodes have executed it", || cluster.both_have("5ms", "lease"));

@@ -9,9 +9,15 @@ use super::settings::Settings;
 use crate::error::Context;
 use crate::{StoreError, limits};
 
-/// The parameters of every connection. JIT compiles for seconds what runs for milliseconds. The second one exists only to be
-/// read back: a connection pooler does not pass it on.
-const OPTIONS: &str = "-c jit=off -c statement_timeout=0 -c polymeter.connection=direct";
+/// The parameters of every connection. JIT compiles for seconds what runs for milliseconds. `polymeter.connection` exists only to
+/// be read back: a connection pooler does not pass it on. The server notices within a minute that this machine has vanished or is
+/// suspended; otherwise the locks of its transactions would remain for hours.
+const OPTIONS: &str = "-c jit=off -c statement_timeout=0 -c polymeter.connection=direct \
+     -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3";
+
+/// The parameters of connections that write. The server ends the transaction of a process that is frozen, so that other collectors can
+/// take its locks.
+const WRITE: &str = "-c idle_in_transaction_session_timeout=10s";
 
 /// The error for writers that may only use a standby.
 const STANDBY: &str = "cannot write to the database: target_session_attrs=standby, and a standby accepts no writes; use target_session_attrs=primary";
@@ -74,8 +80,11 @@ fn add_defaults(config: &mut Config, access: Access) {
     {
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
-    let read_only = (access == Access::Read).then_some(READ_ONLY);
-    let options: Vec<&str> = [Some(OPTIONS), read_only, config.get_options()].into_iter().flatten().collect();
+    let of_access = match access {
+        Access::Read => READ_ONLY,
+        Access::Write => WRITE,
+    };
+    let options: Vec<&str> = [OPTIONS, of_access].into_iter().chain(config.get_options()).collect();
     config.options(options.join(" "));
     config.tcp_user_timeout(limits::CONNECT * 6).keepalives_idle(limits::CONNECT * 3);
 }
