@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 chr
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write downloads test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -96,6 +96,8 @@ $(RECEIVERS)/prometheus:
 	cd $(TARGET)/receivers && { apt-get -qq download prometheus victoria-metrics || \
 	    { $(SUDO) apt-get -qq update && apt-get -qq download prometheus victoria-metrics; }; }
 	cd $(TARGET)/receivers && dpkg-deb -x victoria-metrics_*.deb . && dpkg-deb -x prometheus_*.deb .
+
+downloads: $(FRAMES)/bin/python $(SCHEMATHESIS)/bin/schemathesis $(RECEIVERS)/prometheus $(OAR_SCRIPT) ## Download what test-frames, test-api, test-remote-write and test-oar use
 
 test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
 	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib --test ebpf
