@@ -20,7 +20,7 @@ struct Source {
 }
 
 /// The networks and file systems.
-const SOURCES: [Source; 6] = [
+const SOURCES: [Source; 7] = [
     Source {
         name: "infiniband",
         is_network: true,
@@ -56,6 +56,12 @@ const SOURCES: [Source; 6] = [
         is_network: false,
         received: "node.gpfs.read.bytes",
         sent: "node.gpfs.write.bytes",
+    },
+    Source {
+        name: "beegfs",
+        is_network: false,
+        received: "node.beegfs.read.bytes",
+        sent: "node.beegfs.write.bytes",
     },
 ];
 

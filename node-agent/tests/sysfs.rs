@@ -42,6 +42,31 @@ fn a_device_that_is_added_later_is_noticed() {
 }
 
 #[test]
+fn a_metric_without_a_line_has_a_reason_until_the_line_comes() {
+    let root = machine("");
+    let stat = root.path().join("proc/stat");
+    fs::write(&stat, "").unwrap();
+    let (opened, unavailable) = open(root.path(), "node.co*");
+    let reason = format!("node.context_switches: {}: this kernel does not have it", stat.display());
+    assert_eq!(unavailable.iter().map(ToString::to_string).collect::<Vec<_>>(), [reason]);
+    assert!(opened.iter().all(|opened| opened.source.slots().is_empty()));
+    // Each CPU has a line, so that the file is read although it has none yet.
+    let (mut opened, unavailable) = open(root.path(), "node.c*");
+    assert!(
+        unavailable.iter().any(|unavailable| unavailable.definition.metric.name == "node.context_switches")
+    );
+    assert!(
+        !unavailable.iter().any(|unavailable| unavailable.definition.metric.name == "node.cpu.user.per_cpu")
+    );
+    let file = opened.iter_mut().find(|opened| opened.name == "proc/stat").unwrap();
+    let (mut buffer, mut reading) = Default::default();
+    assert_eq!(file.source.read(&mut buffer, &mut reading), polymeter_agent::sources::Outcome::Read);
+    fs::write(&stat, "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\nctxt 99\n").unwrap();
+    assert_eq!(file.source.read(&mut buffer, &mut reading), polymeter_agent::sources::Outcome::Changed);
+    assert_eq!(open(root.path(), "node.context_switches").1, []);
+}
+
+#[test]
 fn each_file_system_is_a_source() {
     let root = machine(
         "28 1 8:2 / / rw - ext4 /dev/sda2 rw\n\

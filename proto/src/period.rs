@@ -50,6 +50,8 @@ impl Period {
     pub const HALF_SECOND: Self = Self { micros: 500_000 };
     /// Two seconds.
     pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
+    /// Ten seconds.
+    pub const TEN_SECONDS: Self = Self { micros: 10_000_000 };
     /// Four minutes.
     pub const FOUR_MINUTES: Self = Self { micros: 240_000_000 };
     /// 10 min.

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The traffic with a network or a kind of file system, on the nodes that the job had alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Its name: `infiniband`, `slingshot`, `lustre`, `nfs`, `gpfs`.
+    /// Its name: `infiniband`, `slingshot`, `lustre`, `nfs`, `gpfs`, `beegfs`.
     pub name: &'static str,
     /// True for a network, false for a kind of file system.
     pub is_network: bool,

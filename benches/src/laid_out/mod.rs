@@ -164,7 +164,7 @@ fn lay_out_sys(root: &Path, hardware: Hardware) -> io::Result<()> {
     Ok(())
 }
 
-/// Lays out the statistics of Lustre, and a program in place of that of GPFS.
+/// Lays out the statistics of Lustre, and programs in place of those of GPFS and BeeGFS.
 fn lay_out_file_systems(root: &Path) -> io::Result<()> {
     let client = root.join("sys/kernel/debug/lustre/llite/scratch-ffff8f0e2d4f1800");
     fs::create_dir_all(&client)?;
@@ -178,8 +178,15 @@ fn lay_out_file_systems(root: &Path) -> io::Result<()> {
     let program = programs.join("mmpmon");
     fs::write(&program, texts::MMPMON_PROGRAM)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let client = root.join("proc/fs/beegfs/4F34-5DE9100E-node7");
+    fs::create_dir_all(&client)?;
+    fs::write(client.join("client_info"), texts::BEEGFS_CLIENT)?;
+    let program = root.join("usr/bin/beegfs-ctl");
+    fs::create_dir_all(root.join("usr/bin"))?;
+    fs::write(&program, texts::BEEGFS_PROGRAM)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     // The points of the mounts.
-    ["scratch", "home", "gpfs"].iter().try_for_each(|point| fs::create_dir_all(root.join(point)))
+    ["scratch", "home", "gpfs", "beegfs"].iter().try_for_each(|point| fs::create_dir_all(root.join(point)))
 }
 
 /// Lays out resctrl with a processor that counts everything.
@@ -252,6 +259,7 @@ mod tests {
             ("node.lustre.*", "lustre"),
             ("node.nfs.*", "nfs"),
             ("node.gpfs.*", "gpfs"),
+            ("node.beegfs.read.bytes", "beegfs/storage/beegfs"),
             ("node.energy.package", "rapl/package"),
             ("node.load1", "proc/loadavg"),
         ] {

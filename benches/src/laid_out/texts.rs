@@ -5,6 +5,7 @@ pub(super) const MOUNTINFO: &str = "\
 9001 1 0:9001 / /scratch rw - lustre 10.0.0.1@tcp:/scratch rw
 9002 1 0:9002 / /home rw - nfs4 10.1.0.2:/export/home rw,vers=4.2
 9003 1 0:9003 / /gpfs rw - gpfs /dev/scratch rw
+9005 1 0:9005 / /beegfs rw - beegfs beegfs_nodev rw,cfgFile=/etc/beegfs/beegfs-client.conf
 9004 1 0:9004 / /sys/fs/resctrl rw - resctrl resctrl rw
 ";
 
@@ -52,6 +53,20 @@ pub(super) const MMPMON_PROGRAM: &str = "\
 #!/bin/sh
 answer=$(cat \"${0%/*}/answer\")
 while read -r request; do case $request in ver) printf '%s\\n' \"$answer\";; esac; done
+";
+
+/// The interfaces of a client of BeeGFS.
+pub(super) const BEEGFS_CLIENT: &str = "\
+ClientID: 4F34-5DE9100E-node7
+Interfaces:
++ ib0[ip addr: 10.1.2.3; type: RDMA]
+";
+
+/// A program in place of `beegfs-ctl`, which answers for storage and metadata servers alike.
+pub(super) const BEEGFS_PROGRAM: &str = "\
+#!/bin/sh
+echo '10.1.2.3        61957 [sum]  18048 [statfs]  0 [close]  0 [fsync]  22385 [ops-rd]  3.28771e+08 [B-rd]  21504 [ops-wr]  8.80804e+07 [B-wr]'
+echo '10.1.2.30       42 [sum]  40 [statfs]  0 [close]  0 [fsync]  0 [ops-rd]  0 [B-rd]  2 [ops-wr]  4096 [B-wr]'
 ";
 
 /// The events that resctrl counts, which are also the names of files.

@@ -24,6 +24,7 @@ const CGROUPS: &str = "\
 9001 1 0:9001 / /scratch rw - lustre 10.0.0.1@tcp:/scratch rw
 9002 1 0:9002 / /home rw - nfs4 10.1.0.2:/export/home rw,vers=4.2
 9003 1 0:9003 / /gpfs rw - gpfs /dev/scratch rw
+9005 1 0:9005 / /beegfs rw - beegfs beegfs_nodev rw
 9004 1 0:9004 / /sys/fs/resctrl rw - resctrl resctrl rw
 ";
 
@@ -149,7 +150,7 @@ impl Machine {
                 Ok(_) => fs::remove_file(&path).unwrap(),
                 Err(_) => {}
             }
-            let is_program = path.ends_with("mmpmon");
+            let is_program = path.ends_with("mmpmon") || path.ends_with("beegfs-ctl");
             fs::write(&path, text).unwrap();
             if is_program {
                 use std::os::unix::fs::PermissionsExt;

@@ -25,7 +25,8 @@ const SKELETON: [&str; 3] = ["proc/self/mountinfo", "sys/devices/system/cpu/onli
 
 /// Files that are not damaged here: a shorter list is that of fewer processes, clients or counts, and a program that answers otherwise
 /// is waited for.
-const LISTS: [&str; 5] = ["/cgroup.procs", "/children", "/fdinfo/3", "/io", "usr/lpp/mmfs/bin/answer"];
+const LISTS: [&str; 6] =
+    ["/cgroup.procs", "/children", "/fdinfo/3", "/io", "usr/lpp/mmfs/bin/answer", "usr/bin/beegfs-ctl"];
 
 /// The files of processes, whose values are sums: those of the others alone are right, too.
 const PROCESSES: [&str; 2] = ["proc/424", "sys/class/kfd/kfd/proc/"];

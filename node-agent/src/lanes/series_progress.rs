@@ -269,6 +269,29 @@ mod tests {
     }
 
     #[test]
+    fn counters_of_adapters_wrap_around() {
+        for name in ["node.lnet.transmit.messages", "node.infiniband.hw.rx_write_requests"] {
+            let slot = Slot { definition: catalogue::find(name).unwrap(), labels: Labels::default() };
+            let mut counters = Counters::new("adapter", &[slot], |_| Arc::default());
+            let mut read = |value: u64| {
+                let mut reading = Reading::absent(1);
+                reading.set(0, value);
+                counters.raise(&mut reading);
+                reading.get(0).unwrap()
+            };
+            assert_eq!(
+                [4_294_967_000, 500, 700].map(&mut read),
+                [4_294_967_000, 4_294_967_796, 4_294_967_996]
+            );
+            // Beyond the range it is one of 64 bits.
+            assert_eq!(
+                [1 << 40, (1 << 40) + 1].map(&mut read),
+                [(1 << 40) + (1 << 32), (1 << 40) + (1 << 32) + 1]
+            );
+        }
+    }
+
+    #[test]
     fn counters_of_doubles_continue() {
         let slot =
             Slot { definition: catalogue::find("node.energy.package").unwrap(), labels: Labels::default() };

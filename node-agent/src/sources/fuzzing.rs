@@ -6,8 +6,8 @@
 #[cfg(feature = "ebpf")]
 use super::ebpf;
 use super::{
-    cpu_list, drm, gpfs, gpu_clients, ipmi, job_cpus, lustre, mount_table, nfs, nvidia, perf, process_files,
-    process_list, rapl, refresh, resctrl, served_jobs, taskstats, value_file,
+    beegfs, cpu_list, drm, gpfs, gpu_clients, ipmi, job_cpus, lustre, mount_table, nfs, nvidia, perf,
+    process_files, process_list, rapl, refresh, resctrl, served_jobs, taskstats, value_file,
 };
 
 /// The parser of a text or of a record.
@@ -32,11 +32,12 @@ const OF_PROCESSES: &[&str] =
     &["processes", "cgroup_processes", "process_io", "job_cpus", "busiest", "kfd", "drm", "resctrl"];
 
 /// The kinds that read the table of mounts.
-const OF_MOUNTS: &[&str] = &["filesystem", "lustre", "nfs", "gpfs", "resctrl", "ebpf"];
+const OF_MOUNTS: &[&str] = &["filesystem", "lustre", "nfs", "gpfs", "beegfs", "resctrl", "ebpf"];
 
 /// All parsers but that of kernel text files, which has a target of its own (`kernel_text`).
 pub static PARSERS: &[Parser] = &[
     parser(b'a', "affinity", &["job_cpus"], job_cpus::check),
+    parser(b'B', "beegfs", &["beegfs"], beegfs::check),
     #[cfg(feature = "ebpf")]
     parser(b'b', "btf", &["ebpf"], ebpf::check),
     parser(b'c', "cpu_list", &["job_cpus", "rapl"], cpu_list::check),

@@ -3,10 +3,12 @@
 //! A kind is registered in [`registry::KINDS`]. Parsing is pure; opening and reading are separate from it.
 
 pub(crate) mod agent_self;
+mod beegfs;
 mod blocking_file;
 mod busiest;
 mod busiest_processes;
 mod cgroup_processes;
+mod child_process;
 mod cpu_list;
 mod custom_source;
 mod drm;

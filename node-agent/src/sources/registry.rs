@@ -30,6 +30,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
     &super::lustre::LustreJobsKind,
     &super::nfs::NfsKind,
     &super::gpfs::GpfsKind,
+    &super::beegfs::BeegfsKind,
     &super::nvidia::NvidiaKind,
     &super::nvidia::NvidiaJobKind,
     &super::drm::DrmKind,

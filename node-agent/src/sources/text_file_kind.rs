@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, TEXT_FILE_KIND, TextFile};
+use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, Row, TEXT_FILE_KIND, TextFile};
 
 use super::finder::Finder;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
@@ -60,7 +60,7 @@ struct Candidate {
     next_origin: usize,
     /// The reasons for the failure of the origins so far.
     reasons: Vec<String>,
-    /// True once a file was opened that has no line of the metric yet.
+    /// True once a file was opened whose lines for devices, one of which is wanted, may come later.
     is_dormant: bool,
 }
 
@@ -114,13 +114,13 @@ struct Search<'a> {
 impl Search<'_> {
     /// Tries the next origin of each candidate. Returns those for which it failed.
     fn round(&mut self, candidates: Vec<Candidate>, opening: &mut Opening<'_>) -> Vec<Candidate> {
-        let mut tried: Vec<(Candidate, Vec<PathBuf>)> = Vec::new();
+        let mut tried: Vec<(Candidate, Field, Vec<PathBuf>)> = Vec::new();
         for mut candidate in candidates {
             match candidate.next_file(self.request) {
                 Some((file, field, found)) => {
                     let paths = found.iter().map(|found| found.path.clone()).collect();
                     self.want(file, field, found, &candidate.definition);
-                    tried.push((candidate, paths));
+                    tried.push((candidate, field, paths));
                 }
                 None if candidate.is_dormant => {}
                 None => {
@@ -130,12 +130,13 @@ impl Search<'_> {
         }
         let failures = self.open_wanted();
         let mut missing = Vec::new();
-        for (mut candidate, paths) in tried {
+        for (mut candidate, field, paths) in tried {
             let opened = || paths.iter().filter_map(|path| self.opened.get(path));
             if opened().any(|source| gives(source, &candidate.definition)) {
                 continue;
             }
-            candidate.is_dormant |= opened().any(|source| source.slots().is_empty());
+            let may_come = matches!(field.row, Row::Each { .. });
+            candidate.is_dormant |= may_come && opened().any(|source| source.slots().is_empty());
             let failure = paths.first().map(|path| match failures.get(path) {
                 Some(failure) => failure.clone(),
                 None => format!("{}: this kernel does not have it", path.display()),

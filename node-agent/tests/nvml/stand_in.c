@@ -6,6 +6,7 @@
  * `0.lost 1` takes a GPU off the bus; `driver 1`, another number than before, loads the driver again. Names and structures are those of nvml.h.
  *
  * Build: cc -shared -fPIC -o libnvidia-ml.so.1 stand_in.c
+ * With -DDRIVER_470 it has the calls of that driver in place of newer ones, no look-up by UUID, and the name of event reasons.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -146,6 +147,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned index, Device *m
     *mig = handle(gpu_of(device), index);
     return result == NOT_SUPPORTED ? NOT_FOUND : result;
 }
+#ifndef DRIVER_470
 int nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
     unsigned gpus = 0;
     char value[256];
@@ -158,6 +160,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
             }
     return NOT_FOUND;
 }
+#endif
 int nvmlDeviceGetGpuInstanceId(Device device, unsigned *id) { NUMBER(device, id, "instance"); return SUCCESS; }
 int nvmlDeviceGetTotalEnergyConsumption(Device device, u64 *energy) { NUMBER(device, energy, "energy"); return SUCCESS; }
 int nvmlDeviceGetPowerUsage(Device device, unsigned *power) { NUMBER(device, power, "power"); return SUCCESS; }
@@ -168,6 +171,9 @@ int nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned *celsius) 
     NUMBER(device, celsius, "temperature");
     return SUCCESS;
 }
+#ifdef DRIVER_470
+#define nvmlDeviceGetCurrentClocksThrottleReasons nvmlDeviceGetCurrentClocksEventReasons
+#endif
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device device, u64 *reasons) { NUMBER(device, reasons, "throttle"); return SUCCESS; }
 int nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsigned *rate) {
     NUMBER(device, rate, "pcie.%u", counter);
@@ -188,6 +194,7 @@ int nvmlDeviceGetUtilizationRates(Device device, struct Rates *rates) {
     NUMBER(device, &rates->memory, "memory_utilization");
     return SUCCESS;
 }
+#ifndef DRIVER_470
 int nvmlDeviceGetMemoryInfo_v2(Device device, struct Memory *memory) {
     NUMBER(device, &memory->total, "memory_total");
     NUMBER(device, &memory->used, "memory_used");
@@ -195,6 +202,15 @@ int nvmlDeviceGetMemoryInfo_v2(Device device, struct Memory *memory) {
     memory->free = memory->total - memory->used - memory->reserved;
     return SUCCESS;
 }
+#else
+struct OldMemory { u64 total, free, used; };
+int nvmlDeviceGetMemoryInfo(Device device, struct OldMemory *memory) {
+    NUMBER(device, &memory->total, "memory_total");
+    NUMBER(device, &memory->used, "memory_used");
+    memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+#endif
 struct FieldValue { unsigned field, scope; long long timestamp, latency; unsigned type; int result; u64 value; };
 int nvmlDeviceGetFieldValues(Device device, int count, struct FieldValue *values) {
     for (int i = 0; i < count; i++) {
@@ -206,7 +222,10 @@ int nvmlDeviceGetFieldValues(Device device, int count, struct FieldValue *values
     return is_lost(gpu_of(device)) ? LOST : SUCCESS;
 }
 
-/* `100:1048576,101:2097152`: processes with their memory. */
+/* `100:1048576,101:2097152`: processes with their memory; `100:1048576:3` is one in the GPU instance 3. */
+#ifdef DRIVER_470
+#define nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetComputeRunningProcesses_v2
+#endif
 struct Process { unsigned pid; u64 memory; unsigned gpu_instance, compute_instance; };
 int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, struct Process *processes) {
     char list[4096], *rest = list, *item;
@@ -214,10 +233,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, stru
     int result = text(device, list, sizeof list, "processes");
     if (result != SUCCESS) return result;
     while ((item = strsep(&rest, ",")) && *item) {
-        unsigned pid;
+        unsigned pid, instance = -1;
         u64 memory;
-        if (sscanf(item, "%u:%llu", &pid, &memory) != 2) continue;
-        if (found < room) processes[found] = (struct Process){pid, memory, -1, -1};
+        if (sscanf(item, "%u:%llu:%u", &pid, &memory, &instance) < 2) continue;
+        if (found < room) processes[found] = (struct Process){pid, memory, instance, -1};
         found++;
     }
     *count = found;
@@ -246,9 +265,11 @@ int nvmlDeviceGetProcessUtilization(Device device, struct Utilization *samples, 
 struct EventSet { Device device; unsigned taken; };
 struct EventData { Device device; u64 type, data; unsigned gpu_instance, compute_instance; };
 static unsigned xids(Device device, unsigned number, u64 *xid) {
-    char list[4096], *rest = list, *item;
+    char key[64], list[4096], *rest = list, *item;
     unsigned found = 0;
-    if (text(device, list, sizeof list, "xids") != SUCCESS) return 0;
+    /* Those of a GPU that is lost, too. */
+    snprintf(key, sizeof key, "%u.xids", gpu_of(device));
+    if (text_of(key, list, sizeof list) != SUCCESS) return 0;
     while ((item = strsep(&rest, ",")) && *item)
         if (found++ == number) *xid = strtoull(item, 0, 10);
     return found;
@@ -267,8 +288,7 @@ int nvmlDeviceRegisterEvents(Device device, u64 types, struct EventSet *set) {
 int nvmlEventSetWait_v2(struct EventSet *set, struct EventData *data, unsigned timeout_ms) {
     u64 xid = 0;
     (void)timeout_ms;
-    if (is_lost(gpu_of(set->device))) return LOST;
-    if (xids(set->device, set->taken, &xid) <= set->taken) return TIMEOUT;
+    if (xids(set->device, set->taken, &xid) <= set->taken) return is_lost(gpu_of(set->device)) ? LOST : TIMEOUT;
     set->taken++;
     *data = (struct EventData){set->device, 8, xid, -1, -1};
     return SUCCESS;

@@ -73,7 +73,7 @@ const DEVICES: &[&str] = &[
 ];
 
 /// All kinds, in the order of the registry.
-pub(crate) static CASES: [Case; 25] = [
+pub(crate) static CASES: [Case; 26] = [
     case("text_file", Place::Here, Subject::Job, &[]),
     case("text_file", Place::Here, Subject::Node, &[]),
     case("blocking_file", Place::LaidOut, Subject::Node, DEVICES),
@@ -93,6 +93,7 @@ pub(crate) static CASES: [Case; 25] = [
     case("lustre_jobs", Place::LaidOut, Subject::Node, &["node.lustre.job*"]),
     case("nfs", Place::LaidOut, Subject::Node, &["node.nfs.*"]),
     case("gpfs", Place::LaidOut, Subject::Node, &["node.gpfs.*"]),
+    case("beegfs", Place::LaidOut, Subject::Node, &["node.beegfs.*"]),
     case("nvidia", Place::LaidOut, Subject::Node, &["node.gpu.*"]),
     case("nvidia_job", Place::LaidOut, Subject::Job, &["gpu.*"]),
     case("drm", Place::LaidOut, Subject::Job, &["gpu.drm.*"]),

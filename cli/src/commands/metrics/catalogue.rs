@@ -83,8 +83,8 @@ pub(super) fn markdown() -> String {
         `node.energy.*` begins at 0 when the agent opens a counter; differences are energies, and the rate is the power in\n\
         watts. Perf events do not wrap around. Counters of powercap do, after half a minute or more: the agent also reads\n\
         them between deadlines, at half of the time that a wrap-around takes at the highest power (twice the\n\
-        `constraint_*_max_power_uw`, at least 2000 W), so that any period is exact. A counter that stands at 0, as in virtual\n\
-        machines, has no value. `node.energy.cores` and `node.energy.gpu` are parts of `node.energy.package`; `node.energy.memory` is not.\n\n\
+        `constraint_*_max_power_uw`, at least 2000 W), so that any period is exact: every 16 s with the common range of\n\
+        65,533 J. A counter that stands at 0, as in virtual machines, has no value. `node.energy.cores` and `node.energy.gpu` are parts of `node.energy.package`; `node.energy.memory` is not.\n\n\
         `node.gpu.*` are quantities of NVIDIA GPUs, `gpu.*` those of the GPUs of a job, with the labels `gpu` (the driver's number), `uuid` and, for MIG devices, `mig` (the number of\n\
         the GPU instance). The driver updates them every 20 to 100 ms. A quantity that a GPU does not have is absent; where no GPU has it, it is\n\
         unavailable. Counters begin when the driver is loaded. `node.gpu.throttled` and `node.gpu.throttled.time` have the label `reason`.\n",

@@ -42,6 +42,7 @@ fn name(name: &str) -> &str {
         "lustre" => "Lustre",
         "nfs" => "NFS",
         "gpfs" => "GPFS",
+        "beegfs" => "BeeGFS",
         other => other,
     }
 }

@@ -12,6 +12,7 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::gpm::GpmState;
 use super::lock::lock;
+use super::older_drivers;
 use super::quantity::{Answers, Call, QUANTITIES, is_lost, is_unsupported};
 use super::xid::Xid;
 use crate::clock;
@@ -137,7 +138,8 @@ impl GpuReading<'_> {
         if self.handles.devices.len() == self.gpu.devices.len() {
             return;
         }
-        let device = |identity: &Identity| self.gpu.nvml.device_by_uuid(identity.uuid.as_str()).map(Arc::new);
+        let device =
+            |identity: &Identity| older_drivers::device_by_uuid(self.gpu.nvml, &identity.uuid).map(Arc::new);
         match self.gpu.devices.iter().map(device).collect() {
             Ok(devices) => {
                 self.handles.devices = devices;
@@ -150,8 +152,21 @@ impl GpuReading<'_> {
 
     fn lose(&mut self) {
         self.is_lost = true;
-        self.handles.devices.clear();
-        lock(&self.gpu.xid).forget_events();
+        if !self.handles.devices.is_empty() {
+            tracing::warn!(gpu = self.gpu.index, uuid = self.gpu.uuid(), "the NVIDIA driver has lost a GPU");
+            self.handles.devices.clear();
+            lock(&self.gpu.xid).end();
+        }
+    }
+
+    /// Returns what is known of a quantity while the GPU is lost: its critical errors.
+    pub(super) fn known(&self, quantity: usize) -> Option<u64> {
+        let (errors, last) = lock(&self.gpu.xid).known();
+        match QUANTITIES.get(quantity)?.call {
+            Call::XidErrors => errors,
+            Call::XidLast => last,
+            Call::Device(_) | Call::Gpm(_) | Call::OfJob(_) => None,
+        }
     }
 
     /// Reads the quantities of a device, and passes on each value with its place among them. Returns an error other than that of a
@@ -203,7 +218,17 @@ impl GpuReading<'_> {
     /// Returns the processes with a compute context on a device.
     pub(super) fn processes(&mut self, device: usize) -> Result<Vec<ProcessInfo>, NvmlError> {
         let handle = self.handles.devices.get(device).ok_or(NvmlError::GpuLost)?;
-        handle.running_compute_processes()
+        let instance = self.gpu.devices.get(device).and_then(|device| device.instance);
+        match (older_drivers::processes(handle), instance) {
+            // The driver lists them for the whole GPU only, each with its instance.
+            (Err(error), Some(instance)) if is_unsupported(&error) => {
+                let whole = self.handles.devices.first().ok_or(NvmlError::GpuLost)?;
+                let mut processes = older_drivers::processes(whole)?;
+                processes.retain(|process| process.gpu_instance_id == Some(instance));
+                Ok(processes)
+            }
+            (processes, _) => processes,
+        }
     }
 
     /// Returns the shares of processes in the time of a device since a time of the driver's clock.

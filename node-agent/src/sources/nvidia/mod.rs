@@ -12,6 +12,7 @@ mod gpu;
 mod job_gpus;
 mod library;
 mod lock;
+mod older_drivers;
 mod quantity;
 mod raw;
 mod source;

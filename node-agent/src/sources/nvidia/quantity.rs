@@ -7,13 +7,14 @@ use nvml_wrapper::enum_wrappers::device::{
 };
 use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::{MemoryInfo, Utilization};
+use nvml_wrapper::struct_wrappers::device::Utilization;
 use nvml_wrapper_sys::bindings::field_id::{
     NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
     NVML_FI_DEV_PCIE_COUNT_RX_BYTES, NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
 };
 use polymeter_proto::units::to_f64;
 
+use super::older_drivers::{self, Memory};
 use super::raw::{ALL_LINKS, field_value};
 
 /// One quantity of a GPU.
@@ -61,7 +62,7 @@ pub(super) enum JobQuantity {
 pub(super) struct Answers<'a> {
     pub(super) device: &'a Device<'static>,
     utilization: Option<Utilization>,
-    memory: Option<MemoryInfo>,
+    memory: Option<Memory>,
     throttle: Option<ThrottleReasons>,
 }
 
@@ -75,13 +76,13 @@ impl<'a> Answers<'a> {
         Ok(self.utilization.insert(known).clone())
     }
 
-    fn memory(&mut self) -> Result<MemoryInfo, NvmlError> {
-        let known = self.memory.take().map_or_else(|| self.device.memory_info(), Ok)?;
-        Ok(self.memory.insert(known).clone())
+    fn memory(&mut self) -> Result<Memory, NvmlError> {
+        let known = self.memory.map_or_else(|| older_drivers::memory(self.device), Ok)?;
+        Ok(*self.memory.insert(known))
     }
 
     fn is_throttled(&mut self, reason: ThrottleReasons) -> Result<u64, NvmlError> {
-        let known = self.throttle.map_or_else(|| self.device.current_throttle_reasons(), Ok)?;
+        let known = self.throttle.map_or_else(|| older_drivers::throttle_reasons(self.device), Ok)?;
         Ok(u64::from(self.throttle.insert(known).contains(reason)))
     }
 
@@ -141,7 +142,7 @@ pub(super) static QUANTITIES: &[Quantity] = &[
     device("pcie_replays", |gpu| Ok(u64::from(gpu.device.pcie_replay_counter()?))),
     device("nvlink_receive_bytes", |gpu| nvlink(gpu.device, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX)),
     device("nvlink_transmit_bytes", |gpu| nvlink(gpu.device, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)),
-    device("processes", |gpu| Ok(gpu.device.running_compute_processes()?.len() as u64)).of_mig().of_nodes(),
+    device("processes", |gpu| Ok(older_drivers::processes(gpu.device)?.len() as u64)).of_mig().of_nodes(),
     of("process_count", Call::OfJob(JobQuantity::Processes)).of_mig(),
     of("process_memory", Call::OfJob(JobQuantity::Memory)).of_mig(),
     of("process_utilization", Call::OfJob(JobQuantity::Utilization)).of_mig(),

@@ -101,6 +101,11 @@ impl CustomSource for GpuSource {
             };
             let failure = gpu.read(*device, quantities, &mut self.gpm, &mut set);
             is_failed |= failure.is_some();
+            if gpu.is_lost {
+                let known = quantities.iter().map(|quantity| gpu.known(*quantity)).enumerate();
+                known.for_each(|(place, bits)| bits.into_iter().for_each(|bits| set(place, bits)));
+                continue;
+            }
             if let Some(job) = &self.job {
                 let mut processes =
                     JobReading { gpu: &mut gpu, device: *device, job, since_us: self.shares_us };
@@ -112,10 +117,10 @@ impl CustomSource for GpuSource {
             self.driver.note_change();
         }
         match (gpu.is_lost, is_any) {
-            // Its values are absent until it returns.
-            (true, _) => Outcome::Retry(Errno::NODEV),
+            // Its other values are absent until it returns.
+            (true, false) => Outcome::Retry(Errno::NODEV),
             (false, false) if is_failed => Outcome::Retry(Errno::IO),
-            (false, _) => Outcome::Read,
+            (_, _) => Outcome::Read,
         }
     }
 }

@@ -17,6 +17,8 @@ const UNKNOWN_XID: u64 = 999;
 pub(super) struct Xid {
     /// The events that the library collects; none before the first reading, and after the loss of the GPU.
     events: Option<EventSet<'static>>,
+    /// True once the library has collected events.
+    is_watched: bool,
     errors: u64,
     last: Option<u64>,
 }
@@ -34,6 +36,29 @@ impl Xid {
         self.last.ok_or(NvmlError::NoData)
     }
 
+    /// Returns the number of errors and the last one, as far as they are known without the GPU.
+    pub(super) fn known(&self) -> (Option<u64>, Option<u64>) {
+        (self.is_watched.then_some(self.errors), self.last)
+    }
+
+    /// Counts the errors that were reported before the GPU was lost, one of which is the loss, and forgets the events.
+    pub(super) fn end(&mut self) {
+        for _ in 0..EVENTS_MAX {
+            // An error means that there are no more.
+            let Some(Ok(event)) = self.events.as_ref().map(|events| events.wait(0)) else { break };
+            event.event_data.into_iter().for_each(|xid| self.count(xid));
+        }
+        self.forget_events();
+    }
+
+    fn count(&mut self, xid: XidError) {
+        self.errors += 1;
+        self.last = Some(match xid {
+            XidError::Value(number) => number,
+            XidError::Unknown => UNKNOWN_XID,
+        });
+    }
+
     /// Forgets the events of handles that are not valid any more. The count stays.
     pub(super) fn forget_events(&mut self) {
         // A set of a lost GPU may hang when it is freed: it is left behind, once for each loss.
@@ -47,17 +72,12 @@ impl Xid {
                 .register_events(EventTypes::CRITICAL_XID_ERROR, nvml.create_event_set()?)
                 .map_err(|error| error.error)?,
         };
-        let events = self.events.insert(events);
+        self.events = Some(events);
+        self.is_watched = true;
         for _ in 0..EVENTS_MAX {
+            let Some(events) = &self.events else { break };
             match events.wait(0) {
-                Ok(event) => {
-                    let Some(xid) = event.event_data else { continue };
-                    self.errors += 1;
-                    self.last = Some(match xid {
-                        XidError::Value(number) => number,
-                        XidError::Unknown => UNKNOWN_XID,
-                    });
-                }
+                Ok(event) => event.event_data.into_iter().for_each(|xid| self.count(xid)),
                 Err(NvmlError::Timeout) => return Ok(()),
                 Err(error) => return Err(error),
             }

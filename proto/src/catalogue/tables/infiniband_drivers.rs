@@ -60,9 +60,9 @@ pub(crate) static METRICS: &[Metric] = hardware_counters! {
     "tx_header_errors" from "TxHdrErr": Count, "Packets with an invalid header that were not sent (`hfi1`).";
     "tx_unsupported_vl" from "TxUnVLErr": Count, "Packets for a virtual lane that does not exist (`hfi1`).";
     "tx_length_errors" from "TxInvalLen": Count, "Packets of an invalid length that were not sent (`hfi1`).";
-    "tx_discards" from "XmitDscd,32": Count, "Packets that the port discarded, since the driver was loaded (`hfi1`).";
-    "link_down" from "SwLinkDown,32": Count, "Times that the link went down (`hfi1`).";
-    "link_up" from "SwLinkUp,32": Count, "Times that the link came up (`hfi1`).";
+    "tx_discards" from "XmitDscd,32": Count => of_32_bits, "Packets that the port discarded, since the driver was loaded (`hfi1`).";
+    "link_down" from "SwLinkDown,32": Count => of_32_bits, "Times that the link went down (`hfi1`).";
+    "link_up" from "SwLinkUp,32": Count => of_32_bits, "Times that the link came up (`hfi1`).";
     "rc_resends" from "RcResend": Count, "Packets of reliable connections sent again (`hfi1`).";
     "rc_timeouts" from "RcTimeOut": Count, "Timeouts of reliable connections (`hfi1`).";
     "rc_sequence_naks" from "RcSeqNak": Count, "Negative acknowledgements of sequence errors received (`hfi1`).";

@@ -14,7 +14,7 @@ const fn word(file: &'static TextFile, word: usize) -> Origin {
 }
 
 const fn count(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
-    Metric::counter(name, Count, origins, help).of_node()
+    Metric::counter(name, Count, origins, help).of_32_bits(1).of_node()
 }
 
 const fn bytes(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {

@@ -1,6 +1,7 @@
 //! The metric tables, one file for each field of measurement.
 
 mod agent;
+mod beegfs;
 mod busiest;
 mod cgroup;
 mod cray;
@@ -76,6 +77,7 @@ pub(crate) static ALL: &[&[Metric]] = &[
     lustre::METRICS,
     nfs::METRICS,
     gpfs::METRICS,
+    beegfs::METRICS,
     energy::METRICS,
     cray::METRICS,
     ipmi::METRICS,

@@ -128,3 +128,37 @@ fn jobs_without_sources_are_forgotten() {
     drop(sources);
     wait_until("end of the source's thread", || Driver::of(machine.root.path()).jobs() == 0);
 }
+
+/// The driver may list the processes of MIG devices for the whole GPU only.
+#[test]
+fn eight_mig_devices_of_a_gpu_belong_to_eight_jobs() {
+    let mut text: Vec<(String, String)> = vec![];
+    let mut set = |key: String, value: String| text.push((key, value));
+    set("gpus".into(), "1".into());
+    set("0.uuid".into(), "GPU-a".into());
+    set("0.mig_count".into(), "8".into());
+    for number in 0..8_u32 {
+        set(format!("0.mig.{number}.uuid"), format!("MIG-{number}"));
+        set(format!("0.mig.{number}.instance"), (number + 7).to_string());
+        set(format!("0.mig.{number}.memory_used"), (1000 + number).to_string());
+        set(format!("0.mig.{number}.memory_total"), "5000".to_owned());
+    }
+    let of_processes = |number: u32| format!("{}:{}:{}", 100 + number, 500 + number, number + 7);
+    set("0.processes".into(), (0..8).map(of_processes).collect::<Vec<_>>().join(","));
+    let text: Vec<(&str, &str)> = text.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let machine = Machine::new(&text);
+    machine.open_when_listed(&["node.gpu.memory.used"]);
+    let metrics = ["gpu.memory.used", "gpu.process.memory", "gpu.process.count"];
+    for number in 0..8_u32 {
+        let job = machine.add_job(&format!("job_{number}"), 100 + number, &[]);
+        let sources = open_when_found(&machine, &job, &metrics);
+        let (outcome, values) = sources.read("nvidia/0");
+        let labels = format!("{{gpu=0,mig={},uuid=MIG-{number}}}", number + 7);
+        let expected = [
+            (format!("gpu.memory.used{labels}"), f64::from(1000 + number)),
+            (format!("gpu.process.memory{labels}"), f64::from(500 + number)),
+            (format!("gpu.process.count{labels}"), 1.0),
+        ];
+        assert_eq!((outcome, values), (Outcome::Read, expected.into()), "{number}");
+    }
+}

@@ -23,15 +23,18 @@ const PATIENCE_NS: u64 = 120_000_000_000;
 /// Returns the built library.
 fn library() -> &'static Path {
     static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let library = directory.path().join("libnvidia-ml.so.1");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nvml/stand_in.c");
-        let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-        assert!(cc.unwrap().success());
-        (directory, library)
-    });
-    &built.1
+    &BUILT.get_or_init(|| build(&[])).1
+}
+
+/// Builds the library with further options.
+fn build(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("libnvidia-ml.so.1");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nvml/stand_in.c");
+    let mut cc = Command::new("cc");
+    let cc = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).args(options).arg(source).status();
+    assert!(cc.unwrap().success());
+    (directory, library)
 }
 
 /// A machine with the stand-in library.
@@ -53,6 +56,15 @@ impl Machine {
         let mut machine = Self::without_library();
         machine.set(text);
         machine.install();
+        machine
+    }
+
+    /// Creates one with a library of driver 470.
+    pub(super) fn with_older_driver(text: &[(&str, &str)]) -> Self {
+        let mut machine = Self::without_library();
+        machine.set(text);
+        let (_directory, library) = build(&["-DDRIVER_470"]);
+        fs::copy(library, machine.root.path().join("usr/lib64/libnvidia-ml.so.1")).unwrap();
         machine
     }
 

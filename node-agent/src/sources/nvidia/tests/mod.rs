@@ -261,6 +261,24 @@ fn critical_errors_are_counted_by_events() {
 }
 
 #[test]
+fn the_error_by_which_a_gpu_is_lost_is_counted_while_it_is_lost() {
+    let mut machine =
+        Machine::new(&[("gpus", "1"), ("0.uuid", "GPU-a"), ("0.power", "1000"), ("0.events", "1")]);
+    let sources = machine.open_when_listed(&["node.gpu.xid.*", "node.gpu.power"]);
+    let value = |name: &str, value: f64| (format!("node.gpu.{name}{{gpu=0,uuid=GPU-a}}"), value);
+    let whole = |errors: f64| [value("power", 1.0), value("xid.errors", errors)];
+    assert_eq!(sources.read("nvidia/0"), (Outcome::Read, whole(0.0).into()));
+    machine.set(&[("0.xids", "79"), ("0.lost", "1")]);
+    let lost = [value("xid.errors", 1.0), value("xid.last", 79.0)];
+    for _ in 0..2 {
+        assert_eq!(sources.read("nvidia/0"), (Outcome::Read, lost.clone().into()));
+    }
+    machine.set(&[("0.lost", "")]);
+    let returned = whole(1.0).into_iter().chain([value("xid.last", 79.0)]).collect();
+    assert_eq!(sources.read("nvidia/0"), (Outcome::Read, returned));
+}
+
+#[test]
 fn gpm_is_computed_between_two_readings() {
     let mut machine = Machine::new(&[
         ("gpus", "1"),
@@ -289,4 +307,32 @@ fn a_uuid_that_is_no_label_is_left_out() {
     let machine = Machine::new(&[("gpus", "1"), ("0.uuid", "GPU<a>"), ("0.power", "1000")]);
     let sources = machine.open_when_listed(&["node.gpu.power"]);
     assert_eq!(sources.read("nvidia/0").1, [("node.gpu.power{gpu=0}".to_owned(), 1.0)].into());
+}
+
+/// Drivers before 510 have older forms of some calls; others are looked up in other ways.
+#[test]
+fn the_calls_of_an_older_driver_give_the_same_values() {
+    let more = [
+        ("0.mig_count", "1"),
+        ("0.mig.0.uuid", "MIG-a"),
+        ("0.mig.0.instance", "3"),
+        ("0.mig.0.memory_used", "1"),
+        ("0.mig.0.memory_total", "2"),
+    ];
+    let text = [ALL_QUANTITIES, &more].concat();
+    let read = |machine: Machine| {
+        let (outcome, values) = machine.open_when_listed(&["node.gpu.*"]).read("nvidia/0");
+        assert_eq!(outcome, Outcome::Read);
+        values
+    };
+    let values = read(Machine::with_older_driver(&text));
+    for name in [
+        "memory.used{gpu=0,uuid=GPU-a}",
+        "memory.used{gpu=0,mig=3,uuid=MIG-a}",
+        "processes{gpu=0,uuid=GPU-a}",
+        "throttled{gpu=0,reason=power_cap,uuid=GPU-a}",
+    ] {
+        assert!(values.contains_key(&format!("node.gpu.{name}")), "{name}: {values:?}");
+    }
+    assert_eq!(values, read(Machine::new(&text)));
 }
