@@ -10,6 +10,7 @@ use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
 
 use crate::agents::{AgentDirectory, AgentInfo};
+use crate::backlog::Backlog;
 use crate::clock_offsets::ClockOffsets;
 use crate::config::CollectorConfig;
 use crate::control::ApiRequests;
@@ -27,6 +28,7 @@ pub(crate) fn start_api(
     directory: AgentDirectory,
     metrics: &Metrics,
     live: LiveValues,
+    backlog: Backlog,
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
     let administrators = Administrators::look_up(&config.control.administrators);
@@ -51,6 +53,7 @@ pub(crate) fn start_api(
                 .collect()
         }),
         live,
+        is_behind: Arc::new(move || backlog.exists(clock::monotonic_ns())),
         control,
         metrics: registered(metrics),
         tokens: tokens.clone(),
