@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, check_encoding};
 use crate::auth::Authenticator;
 use crate::call::{Call, Services};
 use crate::connection::Client;
@@ -115,6 +115,7 @@ async fn serve(
     let path = path.map_err(|_invalid| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid", "the path is not valid UTF-8")
     })?;
+    check_encoding(head.uri.query().unwrap_or_default())?;
     let (format, query) = without_format(head.uri.query());
     let arguments = Arguments::parse(endpoint.parameters, path.iter(), query.as_deref())?;
     let format = negotiate(endpoint.formats, format.as_deref(), &head.headers)?;
