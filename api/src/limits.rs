@@ -56,6 +56,10 @@ pub(crate) const BEHIND_READ_BURST_S: f64 = 0.1;
 /// The work after which a read looks whether it has to pause.
 pub(crate) const BEHIND_READ_SLICE_NS: u64 = 5_000_000;
 
+/// The longest pause of a user for work of the user's own reads, and for that of others.
+pub(crate) const BEHIND_OWN_PAUSE: Duration = Duration::from_secs(60);
+pub(crate) const BEHIND_COMMON_PAUSE: Duration = Duration::from_secs(2);
+
 /// The time after which a pausing read looks whether ingest is still behind.
 pub(crate) const BEHIND_READ_PAUSE: Duration = Duration::from_millis(50);
 

@@ -2,8 +2,9 @@
 //!
 //! A database knows no priorities: its processes for readers compete with those for writers. So a read pauses between its rows and
 //! between its statements, as long as it has used more than its part. What a statement computes before its first row cannot be paced, but
-//! the next one waits accordingly longer.
+//! the next one waits accordingly longer: that of the same user for all of it, those of others for a short time.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +23,25 @@ use crate::read_stop::ReadStop;
 /// The pace of all reads.
 pub(crate) struct Pace {
     is_behind: Arc<IsBehind>,
-    /// Seconds of work that reads may do while ingest is behind.
-    work: Mutex<TokenBucket>,
+    work: Mutex<Work>,
+}
+
+/// Seconds of work that reads may do while ingest is behind.
+#[derive(Debug)]
+struct Work {
+    all: TokenBucket,
+    by_user: HashMap<u32, TokenBucket>,
+}
+
+const fn unused() -> TokenBucket {
+    TokenBucket::new(limits::BEHIND_READ_SHARE, limits::BEHIND_READ_BURST_S)
+}
+
+/// Takes work from a bucket, but no more than causes the longest pause. Returns the pause.
+fn take(bucket: &mut TokenBucket, worked: Duration, longest: Duration, now_ns: u64) -> Duration {
+    let most_s = bucket.tokens(now_ns) + longest.as_secs_f64() * limits::BEHIND_READ_SHARE;
+    bucket.charge(worked.as_secs_f64().min(most_s.max(0.0)), now_ns);
+    Duration::from_nanos(bucket.debt_ns(now_ns))
 }
 
 impl fmt::Debug for Pace {
@@ -34,18 +52,22 @@ impl fmt::Debug for Pace {
 
 impl Pace {
     pub(crate) fn new(is_behind: Arc<IsBehind>) -> Self {
-        let work = TokenBucket::new(limits::BEHIND_READ_SHARE, limits::BEHIND_READ_BURST_S);
-        Self { is_behind, work: Mutex::new(work) }
+        Self { is_behind, work: Mutex::new(Work { all: unused(), by_user: HashMap::new() }) }
     }
 
-    /// Records work of a read, and returns the time for which it must pause.
-    fn charge(&self, worked: Duration, now_ns: u64) -> Duration {
+    /// Records work of a user's read, and returns the time for which it must pause.
+    fn charge(&self, uid: u32, worked: Duration, now_ns: u64) -> Duration {
         if !(self.is_behind)() {
             return Duration::ZERO;
         }
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        work.charge(worked.as_secs_f64(), now_ns);
-        Duration::from_nanos(work.debt_ns(now_ns))
+        let Work { all, by_user } = &mut *work;
+        if by_user.len() >= limits::PRINCIPALS && !by_user.contains_key(&uid) {
+            by_user.retain(|_, bucket| !bucket.is_full(now_ns));
+        }
+        let of_user = by_user.entry(uid).or_insert_with(unused);
+        let own = take(of_user, worked, limits::BEHIND_OWN_PAUSE, now_ns);
+        own.max(take(all, worked, limits::BEHIND_COMMON_PAUSE, now_ns))
     }
 }
 
@@ -60,6 +82,7 @@ pub(crate) struct PacedReader<'a, R> {
 #[derive(Debug)]
 struct Turn<'a> {
     pace: &'a Pace,
+    uid: u32,
     stop: &'a ReadStop,
     worked_ns: u64,
 }
@@ -75,7 +98,7 @@ impl Turn<'_> {
     fn give_way(&mut self) -> bool {
         let mut worked = Duration::from_nanos(std::mem::take(&mut self.worked_ns));
         loop {
-            let pause = self.pace.charge(worked, clock::monotonic_ns());
+            let pause = self.pace.charge(self.uid, worked, clock::monotonic_ns());
             if pause.is_zero() {
                 return true;
             }
@@ -88,9 +111,9 @@ impl Turn<'_> {
 }
 
 impl<'a, R> PacedReader<'a, R> {
-    /// Returns a reader whose pauses end when `stop` cancels its read.
-    pub(crate) const fn new(reader: R, pace: &'a Pace, stop: &'a ReadStop) -> Self {
-        Self { reader, turn: Turn { pace, stop, worked_ns: 0 } }
+    /// Returns a reader for a user, whose pauses end when `stop` cancels its read.
+    pub(crate) const fn new(reader: R, pace: &'a Pace, uid: u32, stop: &'a ReadStop) -> Self {
+        Self { reader, turn: Turn { pace, uid, stop, worked_ns: 0 } }
     }
 }
 
@@ -163,14 +186,28 @@ mod tests {
     fn all_reads_together_get_a_part_of_a_core_while_ingest_is_behind() {
         let is_behind = Arc::new(AtomicBool::new(true));
         let pace = pace(&is_behind);
-        let second = Duration::from_secs(1);
         let burst = Duration::from_secs_f64(limits::BEHIND_READ_BURST_S);
-        assert_eq!(pace.charge(burst, 1), Duration::ZERO);
-        let pause = pace.charge(second, 1);
-        assert!((pause.as_secs_f64() * limits::BEHIND_READ_SHARE - 1.0).abs() < 0.01, "{pause:?}");
-        assert!(pace.charge(second, 1) > pause, "that of another read");
+        assert_eq!(pace.charge(1, burst, 1), Duration::ZERO);
+        let short = Duration::from_millis(10);
+        let pause = pace.charge(1, short, 1);
+        let part = short.as_secs_f64() / pause.as_secs_f64();
+        assert!((part / limits::BEHIND_READ_SHARE - 1.0).abs() < 0.01, "{pause:?}");
+        assert!(pace.charge(2, short, 1) > pause, "the reads of another user");
         is_behind.store(false, Ordering::Relaxed);
-        assert_eq!(pace.charge(second, 1), Duration::ZERO);
+        assert_eq!(pace.charge(1, short, 1), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_long_statement_delays_its_own_user() {
+        let pace = pace(&Arc::new(AtomicBool::new(true)));
+        let long = Duration::from_secs(3);
+        let own = pace.charge(1, long, 1);
+        assert!(own > Duration::from_secs(20) && own <= limits::BEHIND_OWN_PAUSE, "{own:?}");
+        assert_eq!(pace.charge(2, Duration::ZERO, 1), limits::BEHIND_COMMON_PAUSE);
+        assert!(pace.charge(1, Duration::from_secs(1000), 1) <= limits::BEHIND_OWN_PAUSE);
+        let later_ns = 1 + u64::try_from(limits::BEHIND_COMMON_PAUSE.as_nanos()).unwrap();
+        assert_eq!(pace.charge(2, Duration::ZERO, later_ns), Duration::ZERO);
+        assert!(pace.charge(1, Duration::ZERO, later_ns) > Duration::from_secs(20));
     }
 
     #[test]
@@ -179,7 +216,7 @@ mod tests {
         let (pace, stop) = (pace(&is_behind), ReadStop::default());
         let mut rows = 0;
         let mut reader =
-            PacedReader::new(Works(Duration::from_nanos(2 * limits::BEHIND_READ_SLICE_NS)), &pace, &stop);
+            PacedReader::new(Works(Duration::from_nanos(2 * limits::BEHIND_READ_SLICE_NS)), &pace, 1, &stop);
         // Without a backlog nothing is paused; with one, only what exceeds the burst.
         for behind in [false, true, true, true] {
             is_behind.store(behind, Ordering::Relaxed);
@@ -199,9 +236,9 @@ mod tests {
     fn a_cancelled_read_asks_the_store_nothing_more() {
         let is_behind = Arc::new(AtomicBool::new(true));
         let (pace, stop) = (pace(&is_behind), ReadStop::default());
-        pace.charge(Duration::from_secs(1000), clock::monotonic_ns());
+        pace.charge(1, Duration::from_secs(1000), clock::monotonic_ns());
         stop.cancel(false);
-        let mut reader = PacedReader::new(Works(Duration::ZERO), &pace, &stop);
+        let mut reader = PacedReader::new(Works(Duration::ZERO), &pace, 1, &stop);
         let mut blocks = 0;
         let read = reader.read(&QUERY, &mut |_| {
             blocks += 1;

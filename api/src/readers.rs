@@ -139,7 +139,7 @@ impl Shared {
             state.running.insert(number, Arc::clone(stop));
             number
         };
-        let result = self.work(stop, access, work);
+        let result = self.work(stop, (principal.uid, access), work);
         self.state().running.remove(&number);
         drop(place);
         let (is_cancelled, is_late) = stop.is_cancelled();
@@ -165,14 +165,14 @@ impl Shared {
     fn work<T>(
         &self,
         stop: &ReadStop,
-        access: Access,
+        (uid, access): (u32, Access),
         work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let (mut reader, opened_ns) = self.reader(&self.links.store)?;
         let may_begin = stop.begin(reader.canceller()) && !self.state().is_stopping;
         let result = match may_begin {
             true => {
-                let paced = PacedReader::new(&mut reader, &self.pace, stop);
+                let paced = PacedReader::new(&mut reader, &self.pace, uid, stop);
                 work(&mut GuardedReader::new(paced, access), access)
             }
             false => Err(Failure::Gone),

@@ -75,8 +75,7 @@ impl Collector {
         // The order matters: if a later step fails, values are dropped in reverse order of their creation.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
-        let maintenance =
-            config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))?;
+        let maintenance = start_maintenance(config)?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let live = config.api.is_some().then(LiveValues::default);
         let remote_write = config.remote_write.clone().map(|settings| (settings, config.store.clone()));
@@ -102,8 +101,7 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let (api, requests) =
-            start_api(config, links.directory.clone(), &metrics, live.unwrap_or_default(), backlog)?;
+        let (api, requests) = start_api(config, &links.directory, &metrics, live, backlog)?;
         let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {
@@ -219,6 +217,10 @@ impl Collector {
 fn named(config: &CollectorConfig) -> Result<CollectorConfig, CollectorStartError> {
     let id = control::new_id().map_err(CollectorStartError::Thread)?;
     Ok(CollectorConfig { collector_id: Some(id), ..config.clone() })
+}
+
+fn start_maintenance(config: &CollectorConfig) -> Result<Maintenance, CollectorStartError> {
+    config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))
 }
 
 fn serve_metrics(
