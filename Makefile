@@ -61,10 +61,17 @@ SCHEMATHESIS := $(TARGET)/schemathesis
 $(SCHEMATHESIS)/bin/schemathesis: | test-deps
 	python3 -m venv $(SCHEMATHESIS)
 	$(SCHEMATHESIS)/bin/pip install --quiet --disable-pip-version-check 'schemathesis>=4,<5'
-test-api: $(SCHEMATHESIS)/bin/schemathesis ## Send generated requests to the HTTP API (schemathesis, from the Python package index)
+# nginx is extracted from Debian's package; it is not installed.
+NGINX := $(TARGET)/nginx/usr/sbin/nginx
+test-api: $(SCHEMATHESIS)/bin/schemathesis $(NGINX) ## Send generated requests to the HTTP API (schemathesis, from the Python package index), and use it behind nginx
 	$(CARGO) build --workspace --locked
-	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,schemathesis" POLYMETER_SCHEMATHESIS=$(abspath $(SCHEMATHESIS))/bin/schemathesis \
-	    $(CARGO) test --locked --workspace --test e2e -- api_requests::
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,schemathesis,nginx" POLYMETER_SCHEMATHESIS=$(abspath $(SCHEMATHESIS))/bin/schemathesis \
+	    POLYMETER_NGINX=$(abspath $(NGINX)) $(CARGO) test --locked --workspace --test e2e -- api_requests:: web_server::
+
+$(NGINX):
+	@mkdir -p $(TARGET)/nginx
+	cd $(TARGET)/nginx && { apt-get -qq download nginx || { $(SUDO) apt-get -qq update && apt-get -qq download nginx; }; }
+	cd $(TARGET)/nginx && dpkg-deb -x nginx_*.deb .
 
 # A cluster of two nodes on this machine. Requires root and cgroup version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --

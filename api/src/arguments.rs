@@ -62,6 +62,29 @@ enum Argument {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Arguments(BTreeMap<&'static str, Argument>);
 
+/// Refuses a query whose percent-encoding is malformed, or is no UTF-8: its values would be others than the client meant.
+pub(crate) fn check_encoding(query: &str) -> Result<(), Problem> {
+    let malformed = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
+    let mut decoded = Vec::with_capacity(query.len());
+    let mut rest = query.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            decoded.push(*first);
+            continue;
+        }
+        let digit = |index: usize| char::from(*after.get(index)?).to_digit(16);
+        let Some((high, low)) = digit(0).zip(digit(1)) else {
+            return Err(malformed(
+                "a `%` of the query has no two hexadecimal digits after it; write it as `%25`",
+            ));
+        };
+        decoded.extend(u8::try_from(high * 16 + low));
+        rest = after.get(2..).unwrap_or_default();
+    }
+    std::str::from_utf8(&decoded).map(drop).map_err(|_error| malformed("the query is not valid UTF-8"))
+}
+
 impl Arguments {
     /// Parses the parts of a path, and the query.
     pub(crate) fn parse<'a>(

@@ -15,6 +15,7 @@ use tower_service::Service;
 
 use crate::limits;
 use crate::peer::Peer;
+use crate::unparsed::ProblemStream;
 
 /// The client of a connection, for the requests on it.
 #[derive(Debug, Clone)]
@@ -40,7 +41,7 @@ where
         .header_read_timeout(limits::HEAD_TIMEOUT)
         .max_buf_size(limits::HEAD_BYTES)
         .max_headers(limits::HEADERS);
-    let served = http.serve_connection(TokioIo::new(stream), service);
+    let served = http.serve_connection(TokioIo::new(ProblemStream::new(stream)), service);
     tokio::select! {
         served = served => { served.map_err(io::Error::other).ok(); }
         () = close.notified() => {}

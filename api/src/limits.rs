@@ -47,6 +47,25 @@ pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which a request waits for a reader.
 pub(crate) const READER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The part of a core that all reads together get while ingest is behind.
+pub(crate) const BEHIND_READ_SHARE: f64 = 0.1;
+
+/// Seconds of work that they may do at once then: the requests of a page that is opened.
+pub(crate) const BEHIND_READ_BURST_S: f64 = 0.1;
+
+/// The work after which a read looks whether it has to pause.
+pub(crate) const BEHIND_READ_SLICE_NS: u64 = 5_000_000;
+
+/// The longest pause of a user for work of the user's own reads, and for that of others.
+pub(crate) const BEHIND_OWN_PAUSE: Duration = Duration::from_secs(60);
+pub(crate) const BEHIND_COMMON_PAUSE: Duration = Duration::from_secs(2);
+
+/// The time after which a pausing read looks whether ingest is still behind.
+pub(crate) const BEHIND_READ_PAUSE: Duration = Duration::from_millis(50);
+
+/// The time for which a stream gathers events while ingest is behind.
+pub(crate) const BEHIND_STREAM_PAUSE: Duration = Duration::from_millis(100);
+
 /// The age at which a connection to the store is not used again, so that a moved or restarted store is noticed.
 pub(crate) const READER_AGE_NS: u64 = 10_000_000_000;
 

@@ -51,6 +51,9 @@ pub struct AgentStatus {
 /// Returns the connected agents.
 type Agents = dyn Fn() -> Vec<AgentStatus> + Send + Sync;
 
+/// Returns true while ingest is behind.
+pub(crate) type IsBehind = dyn Fn() -> bool + Send + Sync;
+
 /// The parts of the collector that the API uses.
 #[derive(Clone)]
 pub struct Links {
@@ -62,6 +65,8 @@ pub struct Links {
     pub agents: Arc<Agents>,
     /// The values of running jobs.
     pub live: LiveValues,
+    /// Whether the writers are behind, so that reads must give way.
+    pub is_behind: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The queue of the coordinator.
     pub control: mpsc::Sender<ControlRequest>,
     /// The API's own metrics.
@@ -90,6 +95,7 @@ impl Links {
             access,
             agents: Arc::new(Vec::new),
             live: LiveValues::default(),
+            is_behind: Arc::new(|| false),
             control: mpsc::channel(1).0,
             metrics: ApiMetrics::default(),
             advice: PathBuf::new(),

@@ -71,6 +71,20 @@ impl Problem {
         Value::Object(members).to_string()
     }
 
+    /// Returns the bytes of the last answer on a connection, where no library writes it.
+    pub(crate) fn last_answer(&self) -> String {
+        let body = self.text();
+        let mut head = format!("HTTP/1.1 {}\r\n", self.status);
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {}\r\n", value.to_str().unwrap_or_default());
+        }
+        format!(
+            "{head}Content-Type: application/problem+json\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
     /// Returns the response.
     pub(crate) fn into_response(self) -> Response {
         let mut response = Response::new(self.text().into());

@@ -9,18 +9,19 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use polymeter_service::clock;
 use polymeter_service::log::chain;
-use polymeter_store::reader::{Access, GuardedReader, Read, ReadCancel, Reader};
+use polymeter_store::reader::{Access, GuardedReader, Read, Reader};
 use polymeter_store::{StoreError, StoreUrl};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::body::Failure;
 use crate::limits::{self, ApiLimits};
 use crate::links::Links;
+use crate::pace::{Pace, PacedReader};
 use crate::principal::Principal;
 use crate::problem::Problem;
+use crate::read_stop::ReadStop;
+use crate::reader_places::{Place, ReaderPlaces};
 
 /// All readers.
 #[derive(Debug, Clone)]
@@ -29,7 +30,8 @@ pub(crate) struct Readers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     links: Links,
-    permits: Arc<Semaphore>,
+    places: ReaderPlaces,
+    pace: Pace,
     timeout: Duration,
     state: Mutex<State>,
 }
@@ -39,68 +41,18 @@ struct State {
     /// Connections that are not in use, each with the time at which it was opened.
     idle: Vec<(Reader, u64)>,
     /// Reads in progress.
-    running: HashMap<u64, Arc<Stop>>,
+    running: HashMap<u64, Arc<ReadStop>>,
     next: u64,
     is_stopping: bool,
-}
-
-/// The means to stop one read.
-#[derive(Debug, Default)]
-struct Stop(Mutex<Progress>);
-
-#[derive(Debug, Default)]
-struct Progress {
-    /// Cancels the statement; none before the connection exists and after the end.
-    cancel: Option<ReadCancel>,
-    is_cancelled: bool,
-    is_late: bool,
 }
 
 /// A read in progress. Dropping it cancels the read.
 #[derive(Debug)]
 pub(crate) struct Running<T> {
-    stop: Arc<Stop>,
+    stop: Arc<ReadStop>,
     result: JoinHandle<Result<T, Problem>>,
     /// Ends the read when it takes too long.
     timer: JoinHandle<()>,
-}
-
-impl Stop {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records the connection. Returns false if the read was cancelled before.
-    fn begin(&self, cancel: ReadCancel) -> bool {
-        let mut progress = self.progress();
-        progress.cancel = Some(cancel);
-        !progress.is_cancelled
-    }
-
-    /// Records the end. Returns true if the read was not cancelled, so that its connection can be used again.
-    fn end(&self) -> bool {
-        let mut progress = self.progress();
-        progress.cancel = None;
-        !progress.is_cancelled
-    }
-
-    /// Cancels the read. May wait for the database.
-    fn cancel(&self, is_late: bool) {
-        let mut progress = self.progress();
-        progress.is_cancelled = true;
-        progress.is_late |= is_late;
-        if let Some(cancel) = progress.cancel.take() {
-            cancel.cancel();
-        }
-    }
-
-    /// Cancels the read by a thread of its own.
-    fn cancel_later(self: &Arc<Self>, is_late: bool) {
-        let stop = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("api-cancel".to_owned());
-        // Without a thread the read ends by itself: its client is gone.
-        drop(thread.spawn(move || stop.cancel(is_late)));
-    }
 }
 
 impl<T> Running<T> {
@@ -126,8 +78,9 @@ impl<T> Drop for Running<T> {
 impl Readers {
     /// Returns readers of a store, without a connection yet.
     pub(crate) fn new(links: Links, limits: &ApiLimits) -> Self {
-        let permits = Arc::new(Semaphore::new(limits.readers));
-        Self(Arc::new(Shared { links, permits, timeout: limits.query_timeout, state: Mutex::default() }))
+        let (places, pace) = (ReaderPlaces::new(limits.readers), Pace::new(Arc::clone(&links.is_behind)));
+        let timeout = limits.query_timeout;
+        Self(Arc::new(Shared { links, places, pace, timeout, state: Mutex::default() }))
     }
 
     /// Starts `work` on a thread, with a reader that answers only what the principal may see.
@@ -137,20 +90,11 @@ impl Readers {
         work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure> + Send + 'static,
     ) -> Result<Running<T>, Problem> {
         let shared = Arc::clone(&self.0);
-        let permit = timeout(limits::READER_TIMEOUT, Arc::clone(&shared.permits).acquire_owned()).await;
-        let Ok(Ok(permit)) = permit else {
-            let detail = "too many users are reading; try again later";
-            return Err(Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 5));
-        };
-        let stop = Arc::new(Stop::default());
-        let of_timer = Arc::clone(&stop);
-        let limit = shared.timeout;
-        let timer = tokio::spawn(async move {
-            tokio::time::sleep(limit).await;
-            of_timer.cancel_later(true);
-        });
+        let place = shared.places.take(principal.uid).await?;
+        let stop = Arc::new(ReadStop::default());
+        let timer = tokio::spawn(end_in_time(Arc::clone(&stop), shared.timeout));
         let of_work = Arc::clone(&stop);
-        let result = tokio::task::spawn_blocking(move || shared.run(&of_work, principal, permit, work));
+        let result = tokio::task::spawn_blocking(move || shared.run(&of_work, principal, place, work));
         Ok(Running { stop, result, timer })
     }
 
@@ -165,7 +109,7 @@ impl Readers {
 
     /// Cancels all reads, and refuses further ones.
     pub(crate) fn stop(&self) {
-        let running: Vec<Arc<Stop>> = {
+        let running: Vec<Arc<ReadStop>> = {
             let mut state = self.0.state();
             state.is_stopping = true;
             state.idle.clear();
@@ -182,9 +126,9 @@ impl Shared {
 
     fn run<T>(
         &self,
-        stop: &Arc<Stop>,
+        stop: &Arc<ReadStop>,
         principal: Principal,
-        permit: OwnedSemaphorePermit,
+        place: Place,
         work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure>,
     ) -> Result<T, Problem> {
         let access = principal.access(&*self.links.access);
@@ -195,10 +139,10 @@ impl Shared {
             state.running.insert(number, Arc::clone(stop));
             number
         };
-        let result = self.work(stop, access, work);
+        let result = self.work(stop, (principal.uid, access), work);
         self.state().running.remove(&number);
-        drop(permit);
-        let is_late = stop.progress().is_late;
+        drop(place);
+        let (is_cancelled, is_late) = stop.is_cancelled();
         result.map_err(|failure| match failure {
             Failure::Problem(problem) => problem,
             Failure::Store(_) | Failure::Gone if is_late => {
@@ -209,24 +153,28 @@ impl Shared {
                 );
                 Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail)
             }
-            Failure::Gone => {
+            Failure::Store(_) | Failure::Gone if is_cancelled => {
                 debug!(uid = principal.uid, "client of the API disconnected");
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "the client disconnected")
             }
+            Failure::Gone => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "the client disconnected"),
             Failure::Store(error) => store_problem(&error, access),
         })
     }
 
     fn work<T>(
         &self,
-        stop: &Stop,
-        access: Access,
+        stop: &ReadStop,
+        (uid, access): (u32, Access),
         work: impl FnOnce(&mut dyn Read, Access) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let (mut reader, opened_ns) = self.reader(&self.links.store)?;
         let may_begin = stop.begin(reader.canceller()) && !self.state().is_stopping;
         let result = match may_begin {
-            true => work(&mut GuardedReader::new(&mut reader, access), access),
+            true => {
+                let paced = PacedReader::new(&mut reader, &self.pace, uid, stop);
+                work(&mut GuardedReader::new(paced, access), access)
+            }
             false => Err(Failure::Gone),
         };
         let is_usable = stop.end();
@@ -256,6 +204,16 @@ impl Shared {
         drop(old);
         idle.map_or_else(|| Ok((Reader::open(store)?, now_ns)), Ok)
     }
+}
+
+/// Cancels a read that takes too long. The time for which it gave way to ingest does not count.
+async fn end_in_time(stop: Arc<ReadStop>, limit: Duration) {
+    let mut left = limit;
+    while !left.is_zero() {
+        tokio::time::sleep(left).await;
+        left = stop.take_paused();
+    }
+    stop.cancel_later(true);
 }
 
 /// Returns the problem for an error of the store. Only administrators see its cause, which may contain the address of the

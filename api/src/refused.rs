@@ -12,12 +12,7 @@ use crate::problem::Problem;
 pub(crate) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let limit = limits::CONNECTIONS_PER_USER;
     let detail = format!("this user already has {limit} connections; close some of them, or try again later");
-    let body = Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 1).text();
-    let response = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\nRetry-After: 1\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
+    let response = Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 1).last_answer();
     let answer = async {
         stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await?;

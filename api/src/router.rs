@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::HttpBody as _;
 use axum::extract::RawPathParams;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::http::{HeaderMap, HeaderName, Request, StatusCode, header};
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, check_encoding};
 use crate::auth::Authenticator;
 use crate::call::{Call, Services};
 use crate::connection::Client;
@@ -79,16 +80,17 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
             let detail = "no such resource; /api/openapi.json lists those of this API";
             with_headers(Problem::new(StatusCode::NOT_FOUND, "unknown_resource", detail).into_response())
         })
-        .method_not_allowed_fallback(async || {
-            let detail = "this resource does not have that method";
-            with_headers(
-                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail).into_response(),
-            )
-        })
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(check)
         // Load balancers ask for these by any name; they contain nothing.
         .route("/health", on(MethodFilter::GET, async || with_headers(health::alive())))
         .route("/ready", on(MethodFilter::GET, ready))
+        .method_not_allowed_fallback(method_not_allowed)
+}
+
+async fn method_not_allowed() -> Response {
+    let detail = "this resource does not have that method";
+    with_headers(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail).into_response())
 }
 
 /// Refuses a request that is addressed to the name of another site.
@@ -113,6 +115,7 @@ async fn serve(
     let path = path.map_err(|_invalid| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid", "the path is not valid UTF-8")
     })?;
+    check_encoding(head.uri.query().unwrap_or_default())?;
     let (format, query) = without_format(head.uri.query());
     let arguments = Arguments::parse(endpoint.parameters, path.iter(), query.as_deref())?;
     let format = negotiate(endpoint.formats, format.as_deref(), &head.headers)?;
@@ -167,6 +170,13 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
         let detail = "expected a body with `Content-Type: application/json`";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", detail));
     }
+    let too_large = || {
+        let detail = format!("the body is longer than {} bytes", limits::BODY_BYTES);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+    };
+    if body.size_hint().lower() > limits::BODY_BYTES as u64 {
+        return Err(too_large());
+    }
     let collected = timeout(limits::BODY_TIMEOUT, Limited::new(body, limits::BODY_BYTES).collect()).await;
     let late = |after: Duration| {
         let detail = format!("the body did not arrive within {} s", after.as_secs());
@@ -174,10 +184,7 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
     };
     match collected.map_err(|_elapsed| late(limits::BODY_TIMEOUT))? {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let detail = format!("the body is longer than {} bytes", limits::BODY_BYTES);
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail))
-        }
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(_) => Err(Problem::new(StatusCode::BAD_REQUEST, "malformed", "the body is incomplete")),
     }
 }

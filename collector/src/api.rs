@@ -10,6 +10,7 @@ use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
 
 use crate::agents::{AgentDirectory, AgentInfo};
+use crate::backlog::Backlog;
 use crate::clock_offsets::ClockOffsets;
 use crate::config::CollectorConfig;
 use crate::control::ApiRequests;
@@ -24,9 +25,10 @@ use crate::reading::Administrators;
 /// Returns an error if its socket cannot be opened, or a thread cannot be started.
 pub(crate) fn start_api(
     config: &CollectorConfig,
-    directory: AgentDirectory,
+    directory: &AgentDirectory,
     metrics: &Metrics,
-    live: LiveValues,
+    live: Option<LiveValues>,
+    backlog: Backlog,
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
     let administrators = Administrators::look_up(&config.control.administrators);
@@ -37,7 +39,7 @@ pub(crate) fn start_api(
     let requests = |clock_offsets| ApiRequests { queue, tokens: tokens.clone(), clock_offsets };
     let Some(api) = &config.api else { return Ok((None, requests(None))) };
     let clock_offsets = ClockOffsets::default();
-    let clocks = clock_offsets.clone();
+    let (clocks, directory) = (clock_offsets.clone(), directory.clone());
     let listener = ApiListener::open(&api.listen).map_err(CollectorStartError::Api)?;
     let advice = config.job_end.as_ref().map_or(Path::new(advice::DIRECTORY), |job_end| &job_end.advice);
     let links = Links {
@@ -50,7 +52,8 @@ pub(crate) fn start_api(
                 .map(|agent| status(agent, &clocks))
                 .collect()
         }),
-        live,
+        live: live.unwrap_or_default(),
+        is_behind: Arc::new(move || backlog.exists(clock::monotonic_ns())),
         control,
         metrics: registered(metrics),
         tokens: tokens.clone(),

@@ -12,6 +12,7 @@ use polymeter_store::{Maintenance, Store, StoreError, WriteMode};
 use crate::agents::AgentDirectory;
 use crate::api::start_api;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
+use crate::backlog::Backlog;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
 use crate::control::outcome::OutcomeReport;
@@ -74,8 +75,7 @@ impl Collector {
         // The order matters: if a later step fails, values are dropped in reverse order of their creation.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
-        let maintenance =
-            config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))?;
+        let maintenance = start_maintenance(config)?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let live = config.api.is_some().then(LiveValues::default);
         let remote_write = config.remote_write.clone().map(|settings| (settings, config.store.clone()));
@@ -93,14 +93,15 @@ impl Collector {
             sinks: sinks.clone(),
             shutdown: shutdown.clone(),
             clock,
+            backlog: Backlog::new(stores.len()),
         };
         let (queues, writers) = start_writers(config, stores, &metrics, &waker, &shared, outcomes)?;
-        let directory = shared.directory;
+        let (directory, backlog) = (shared.directory, shared.backlog);
         let links = CoordinatorLinks { directory, receiver: outgoing_sender, outcomes: outcome_sender };
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let (api, requests) = start_api(config, links.directory.clone(), &metrics, live.unwrap_or_default())?;
+        let (api, requests) = start_api(config, &links.directory, &metrics, live, backlog)?;
         let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {
@@ -218,6 +219,10 @@ fn named(config: &CollectorConfig) -> Result<CollectorConfig, CollectorStartErro
     Ok(CollectorConfig { collector_id: Some(id), ..config.clone() })
 }
 
+fn start_maintenance(config: &CollectorConfig) -> Result<Maintenance, CollectorStartError> {
+    config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))
+}
+
 fn serve_metrics(
     address: SocketAddr,
     metrics: &Arc<Metrics>,
@@ -261,6 +266,7 @@ struct Shared {
     sinks: Sinks,
     shutdown: Shutdown,
     clock: Clock,
+    backlog: Backlog,
 }
 
 /// Starts a writer for each store. Returns their queues and threads.
@@ -276,7 +282,8 @@ fn start_writers(
     let (mut queues, mut writers) = (Vec::new(), Vec::new());
     for (number, store) in stores.into_iter().enumerate() {
         let metrics = metrics.writer(number);
-        let (sender, queue) = writer_queue(waker.clone(), metrics.queue.clone());
+        let (sender, queue) =
+            writer_queue(waker.clone(), metrics.queue.clone(), shared.backlog.writer(number));
         queues.push(sender);
         let links = WriterLinks {
             queue,

@@ -16,6 +16,7 @@
 pub mod agents;
 mod api;
 mod auth;
+mod backlog;
 pub mod check;
 mod clock_offsets;
 mod clock_skew;

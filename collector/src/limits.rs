@@ -370,3 +370,6 @@ pub const JOB_END_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The interval of log messages about the same problem with a command, and their number for all problems.
 pub const JOB_END_LOG: (Duration, u32) = (Duration::from_secs(60), 20);
+
+/// The time with messages in its queue after which a writer counts as behind: longer than it takes to store what all agents flush at once.
+pub(crate) const BACKLOG_NS: u64 = 300_000_000;

@@ -7,6 +7,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use polymeter_service::clock;
+
+use crate::backlog::WriterBusy;
 use crate::fair_queue::{FairQueue, Offered};
 use crate::limits;
 use crate::messages::{Outgoing, Peer, ReceivedMessage};
@@ -50,6 +53,8 @@ pub(crate) struct WriterQueueSender(Arc<Shared>);
 pub(crate) struct WriterQueue {
     shared: Arc<Shared>,
     waker: Waker,
+    /// Tells others how long this writer has had no pause.
+    busy: WriterBusy,
 }
 
 /// The result of [`WriterQueue::take`].
@@ -63,9 +68,13 @@ pub(crate) enum Dequeued {
 }
 
 /// Returns a queue that calls `waker` when a full queue has room again, and exports its depth as metrics.
-pub(crate) fn writer_queue(waker: Waker, depth: QueueDepth) -> (WriterQueueSender, WriterQueue) {
+pub(crate) fn writer_queue(
+    waker: Waker,
+    depth: QueueDepth,
+    busy: WriterBusy,
+) -> (WriterQueueSender, WriterQueue) {
     let shared = Arc::new(Shared { depth, ..Shared::default() });
-    (WriterQueueSender(Arc::clone(&shared)), WriterQueue { shared, waker })
+    (WriterQueueSender(Arc::clone(&shared)), WriterQueue { shared, waker, busy })
 }
 
 impl WriterQueueSender {
@@ -98,6 +107,7 @@ impl WriterQueue {
     pub(crate) fn take(&self, timeout: Option<Duration>) -> Dequeued {
         let is_empty = |state: &mut State| state.queue.messages() == 0 && !state.closed;
         let state = self.shared.lock();
+        self.busy.note(state.queue.messages() > 1, clock::monotonic_ns());
         let mut state = match timeout {
             None => self.shared.changed.wait_while(state, is_empty).unwrap_or_else(PoisonError::into_inner),
             Some(timeout) => {
@@ -176,7 +186,7 @@ mod tests {
     fn full_queue_rejects_and_wakes_the_sender_when_it_has_room() {
         let waker = Waker::new().unwrap();
         let depth = QueueDepth::default();
-        let (sender, queue) = writer_queue(waker.clone(), depth.clone());
+        let (sender, queue) = writer_queue(waker.clone(), depth.clone(), WriterBusy::default());
         let peers = u8::try_from(limits::QUEUE_BYTES / limits::PEER_QUEUE_BYTES).unwrap();
         assert!((0..peers).all(|peer| offer(&sender, peer, limits::PEER_QUEUE_BYTES)));
         assert_eq!(depth.get(), (peers.into(), limits::QUEUE_BYTES));
@@ -195,7 +205,8 @@ mod tests {
 
     #[test]
     fn empty_queue_accepts_one_message_of_any_size() {
-        let (sender, queue) = writer_queue(Waker::new().unwrap(), QueueDepth::default());
+        let (sender, queue) =
+            writer_queue(Waker::new().unwrap(), QueueDepth::default(), WriterBusy::default());
         assert!(offer(&sender, 1, limits::QUEUE_BYTES + 1));
         assert!(!offer(&sender, 2, 0) || !offer(&sender, 2, 1));
         assert!(matches!(queue.take(None), Dequeued::Message(_)));

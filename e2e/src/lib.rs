@@ -32,6 +32,7 @@ pub mod munge;
 mod namespaces;
 mod needs;
 pub mod network;
+pub mod nginx;
 pub mod oar;
 pub mod random;
 pub mod receivers;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use polymeter_test_harness::{is_required, skip};
 
-use crate::{browser, cgroup, data_frames, disk, munge, network, oar, receivers, schemathesis, slurm};
+use crate::{browser, cgroup, data_frames, disk, munge, network, nginx, oar, receivers, schemathesis, slurm};
 
 /// A feature of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub enum Need {
     Mounts,
     Network,
     Munge,
+    Nginx,
     Chromium,
     Receivers,
     Schemathesis,
@@ -39,6 +40,7 @@ impl Need {
             Self::Mounts => "mounts",
             Self::Network => "network",
             Self::Munge => "munge",
+            Self::Nginx => "nginx",
             Self::Chromium => "chromium",
             Self::Receivers => "receivers",
             Self::Schemathesis => "schemathesis",
@@ -59,6 +61,7 @@ impl Need {
             Self::Mounts => disk::missing(),
             Self::Network => network::Network::create().err(),
             Self::Munge => munge::missing(),
+            Self::Nginx => nginx::missing(),
             Self::Chromium => browser::missing(),
             Self::Receivers => receivers::missing(),
             Self::Schemathesis => schemathesis::missing(),

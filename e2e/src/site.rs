@@ -9,11 +9,15 @@ use std::thread;
 use serde_json::json;
 
 use crate::browser::Browser;
+use crate::nginx::NGINX_USER;
 use crate::wait_until;
 
-/// Returns the configuration of an API at a socket for [`Proxy`].
+/// Returns the configuration of an API at a socket for [`Proxy`] and a web server.
 pub fn api_config(socket: &Path) -> String {
-    format!("[api]\nlisten = \"{}\"\ntrusted_proxies = [\"user:root\"]\n", socket.display())
+    format!(
+        "[api]\nlisten = \"{}\"\ntrusted_proxies = [\"user:root\", \"user:{NGINX_USER}\"]\n",
+        socket.display()
+    )
 }
 
 /// A TCP port of this machine whose connections lead to the API. The header with the user is that of the browser.

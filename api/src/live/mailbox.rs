@@ -37,6 +37,14 @@ struct Waiting {
     is_stopping: bool,
 }
 
+impl Waiting {
+    fn take_event(&mut self) -> Option<Bytes> {
+        let event = self.events.pop_front()?;
+        self.bytes -= event.len();
+        Some(event)
+    }
+}
+
 impl Mailbox {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // It is consistent at every point where a panic could occur.
@@ -77,10 +85,14 @@ impl Mailbox {
         self.change(|waiting| waiting.is_stopping = true);
     }
 
+    /// Takes the next event, if there is one.
+    pub(super) fn take_event(&self) -> Option<Bytes> {
+        self.waiting().take_event()
+    }
+
     fn take(&self) -> Option<Step> {
         let mut waiting = self.waiting();
-        if let Some(event) = waiting.events.pop_front() {
-            waiting.bytes -= event.len();
+        if let Some(event) = waiting.take_event() {
             return Some(Step::Event(event));
         }
         if waiting.is_stopping {
@@ -128,8 +140,10 @@ mod tests {
             mailbox.offer(&small);
         }
         for _ in 0..limits::STREAM_EVENTS {
-            assert_eq!(mailbox.take(), Some(Step::Event(small.clone())));
+            assert_eq!(mailbox.take_event(), Some(small.clone()));
         }
+        assert_eq!(mailbox.take_event(), None, "what was missed is no event");
+        assert_eq!(mailbox.take(), Some(Step::Missed(1)));
         mailbox.stop();
         assert_eq!(mailbox.take(), Some(Step::Stop));
         assert_eq!(mailbox.take(), Some(Step::Stop));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use polymeter_service::clock;
 use polymeter_store::accepted::{Accepted, JobRecord};
 
@@ -140,6 +141,11 @@ impl Subscription {
     /// Waits for the next step.
     pub(crate) async fn next(&self) -> Step {
         self.mailbox.next().await
+    }
+
+    /// Returns the next event, if it is already there.
+    pub(crate) fn next_event(&self) -> Option<Bytes> {
+        self.mailbox.take_event()
     }
 
     /// Records what the stream has read in the store and describes to its client: ids of series, periods and nodes.

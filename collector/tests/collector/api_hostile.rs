@@ -11,6 +11,7 @@ use crate::support::{TestEnvironment, wait_until};
 
 scenarios! {
     hostile_requests_are_refused,
+    requests_that_are_not_valid_get_a_problem,
     pages_of_other_sites_reach_nothing,
     clients_that_disconnect_release_their_readers,
     connections_beyond_the_limit_are_answered,
@@ -29,6 +30,10 @@ fn hostile_requests_are_refused(environment: &TestEnvironment) {
         ("/api/v1/jobs/-1".to_owned(), 400),
         ("/api/v1/jobs?limit=0".to_owned(), 400),
         ("/api/v1/jobs?user=%00".to_owned(), 400),
+        ("/api/v1/jobs?user=%ff".to_owned(), 400),
+        ("/api/v1/jobs?user=100%".to_owned(), 400),
+        ("/api/v1/jobs?format=%zz".to_owned(), 400),
+        ("/api/v1/jobs?user=100%25".to_owned(), 200),
         ("/api/v1/jobs?user=x'%20OR%201=1--".to_owned(), 200),
         ("/api/v1/jobs?user=%3Cscript%3E&node=%F0%9F%98%80".to_owned(), 200),
         ("/api/v1/jobs?cursor=x".to_owned(), 400),
@@ -64,6 +69,46 @@ fn hostile_requests_are_refused(environment: &TestEnvironment) {
     assert!(document["paths"]["/api/v1/jobs/{key}/samples"]["get"].is_object());
     assert_eq!(get(uid, &fixture.api, "/health").status, 200);
     assert_eq!(get(uid, &fixture.api, "/ready").status, 200);
+}
+
+/// Errors that occur before a request has an address, or its resource, are problems, too.
+fn requests_that_are_not_valid_get_a_problem(environment: &TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let many = "X: y\r\n".repeat(100);
+    let (long_header, long_path) = ("x".repeat(200_000), "x".repeat(66_000));
+    for (request, status) in [
+        ("nonsense\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nBad Header: x\r\n\r\n".to_owned(), 400),
+        (format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {long_header}\r\n\r\n"), 431),
+        (format!("GET /{long_path} HTTP/1.1\r\nHost: localhost\r\n\r\n"), 414),
+        ("POST /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(), 405),
+        // The length alone is refused: the body never comes.
+        ("POST /api/v1/jobs/1/periods HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\nConnection: close\r\n\r\n".to_owned(), 413),
+        ("GET /%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(), 404),
+        ("GET /api/v1/jobs/%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(), 400),
+        (
+            "GET /api/v1/jobs?user=%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(),
+            400,
+        ),
+        ("OPTIONS /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(), 405),
+        ("OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(), 404),
+    ] {
+        let mut stream = connect_as(USERS[0], &fixture.api);
+        send(&mut stream, &request);
+        let response = receive(&mut stream);
+        let begin: String = request.chars().take(60).collect();
+        assert_eq!(response.status, status, "{begin}: {response:?}");
+        assert!(response.head.contains("content-type: application/problem+json"), "{begin}: {response:?}");
+        assert_eq!(response.json()["status"], status, "{begin}");
+        assert_eq!(response.head.contains("\r\nallow: get"), status == 405, "{begin}: {response:?}");
+    }
+    let head =
+        |target: &str| Request { method: "HEAD", ..Request::get(target) }.response(USERS[0], &fixture.api);
+    for (target, status) in [("/api/v1/jobs", 200), ("/api/v1/jobs/999", 404), ("/", 200)] {
+        let response = head(target);
+        assert_eq!((response.status, response.bytes.len()), (status, 0), "{target}");
+    }
 }
 
 /// Sends a request with a name of the server, and returns the status.

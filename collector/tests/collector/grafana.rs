@@ -21,6 +21,7 @@ polymeter_test_harness::tests![
     dashboards_show_what_was_measured_on_timescaledb,
     dashboards_read_their_time_on_postgresql,
     dashboards_read_their_time_on_timescaledb,
+    menus_are_quick_and_harmless,
 ];
 
 const DASHBOARDS: [(&str, &str); 5] = [
@@ -357,4 +358,42 @@ fn assert_reads_are_bounded(kind: Kind) {
         days.extend(found);
     }
     assert_eq!(days, BTreeSet::from([day]), "samples are read at all");
+}
+
+/// The queries of variables read few of 100,000 jobs, and offer no value that Grafana would take for a macro: a panel fails with one.
+fn menus_are_quick_and_harmless() {
+    let mut environment = store_of_users(Kind::Postgres);
+    let server = server(&mut environment);
+    server.query(
+        "INSERT INTO job (job_id, owner, owner_uid, started, ended)
+         SELECT 'many' || number, 'user' || number % 50, number % 50, now() - interval '1 h', now() FROM generate_series(1, 100000) AS number;
+         INSERT INTO job (job_id, owner, started) VALUES ('1', 'a$__timeFrom()', now());
+         INSERT INTO node (node, first_seen) VALUES ('n$unknown(x)', now());
+         INSERT INTO job_node (job_key, node, started) SELECT job_key, node, now() FROM job, (VALUES ('n1'), ('n$__timeTo()')) AS of (node)
+         WHERE owner = 'a$__timeFrom()';
+         ANALYZE",
+    );
+    let context = context("2026-01-01T00:00:00Z", "2100-01-01T00:00:00Z", Kind::Postgres);
+    let mut offered = Vec::new();
+    for (dashboard, json) in DASHBOARDS {
+        let json: Value = serde_json::from_str(json).unwrap();
+        for variable in list(&json, "/templating/list").iter().filter(|of| of["type"] == "query") {
+            let name = format!("{dashboard}: {}", text(variable, "name"));
+            let sql = context.expand(&text(variable, "query")).unwrap();
+            let (values, plans) = run_with_plans(server, "grafana", &sql);
+            let rows = |line: &str| {
+                let (_, actual) = line.split_once("(actual rows=")?;
+                let (rows, loops) = actual.trim_end_matches(')').split_once(" loops=")?;
+                Some(rows.parse::<u64>().unwrap() * loops.parse::<u64>().unwrap())
+            };
+            let read: u64 = plans.lines().filter_map(rows).sum();
+            assert!((1..2000).contains(&read), "{name}: {read} rows: {plans}");
+            assert!(!values.contains('$'), "{name}: {values}");
+            offered.push((name, values.lines().count()));
+        }
+    }
+    let count = |name: &str| offered.iter().find(|(of, _)| of == name).map(|(_, count)| *count);
+    // Two users have jobs before.
+    assert_eq!(count("user: user"), Some(52), "{offered:?}");
+    assert_eq!(count("job: node"), Some(1), "{offered:?}");
 }

@@ -73,6 +73,7 @@ mod two_collectors;
 mod units;
 mod unreadable;
 mod watch;
+mod web_server;
 
 fn main() -> std::process::ExitCode {
     polymeter_e2e::run(&[
@@ -136,5 +137,6 @@ fn main() -> std::process::ExitCode {
         units::TESTS,
         unreadable::TESTS,
         watch::TESTS,
+        web_server::TESTS,
     ])
 }

@@ -18,7 +18,8 @@ pub(crate) const ADMINISTRATOR: &str = "sys";
 
 /// Returns the configuration of a collector with an administrator and pages.
 fn config(env: &TestEnvironment) -> String {
-    format!("administrators = [\"{ADMINISTRATOR}\"]\n{}", api_config(&env.path("api.sock")))
+    let control = format!("control_socket = \"{}\"\n", env.path("control.sock").display());
+    format!("administrators = [\"{ADMINISTRATOR}\"]\n{control}{}", api_config(&env.path("api.sock")))
 }
 
 /// A collector with pages, an agent, and two running jobs: `x` of the owner, `y` of the other user.
@@ -153,9 +154,7 @@ impl Ended {
             .unwrap();
         change(&store);
         drop(store);
-        let control = format!("control_socket = \"{}\"\n", env.path("control.sock").display());
-        let more = format!("{control}{}", config(&env));
-        let (collector, _) = collector_with(&env, &env.endpoint(), &more);
+        let (collector, _) = collector_with(&env, &env.endpoint(), &config(&env));
         Self { _collector: collector, proxy: Proxy::start(&env.path("api.sock")), env }
     }
 

@@ -163,7 +163,8 @@ fn modules_compute_the_health_of_agents_and_quantities_of_nodes() {
     for (change, expected) in [
         ("{}", ""),
         ("{ last_seen_us: 0 }", "critical: silent for 1 min 40 s"),
-        ("{ ended_us: 90e6, end_reason: 'stopped' }", "warning: stopped 1 s ago: stopped"),
+        ("{ ended_us: 90e6, end_reason: 'stopped' }", "warning: stopped 1 s ago"),
+        ("{ ended_us: 90e6, end_reason: 'silent' }", "warning: stopped 1 s ago: silent"),
         // The sign and the size are known as far as the error permits.
         (
             "{ clock_offset_us: 5e6, clock_error_us: 1000, clock_measured_us: 9e6 }",

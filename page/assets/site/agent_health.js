@@ -58,7 +58,10 @@ export function problemsOf(agent, now_us, version) {
     const problems = clockProblems(agent);
     const silent_s = (now_us - agent.last_seen_us) / 1e6;
     const isOver = agent.ended_us !== null;
-    if (isOver) problems.push({ kind: "stopped", level: "warning", text: `stopped ${duration(Math.round(silent_s))} ago: ${agent.end_reason ?? "reason unknown"}` });
+    if (isOver) {
+        const reason = agent.end_reason === "stopped" ? "" : `: ${agent.end_reason ?? "reason unknown"}`;
+        problems.push({ kind: "stopped", level: "warning", text: `stopped ${duration(Math.round(silent_s))} ago${reason}` });
+    }
     else if (silent_s > SILENT_S) problems.push({ kind: "silent", level: "critical", text: `silent for ${duration(Math.round(silent_s))}` });
     const delay_s = delayS(agent);
     if (!isOver && delay_s !== null && delay_s > DELAY_MAX_S) {

@@ -7,10 +7,10 @@ function periodCell(shown, wanted) {
     return wanted ? `${shown} → ${wanted} …` : shown;
 }
 
-/** Creates the table. `change(metric, period)` is called for a new period; without it there are no keys. */
-export function metricTable(change) {
+/** Creates the table, of a running or an ended job. `change(metric, period)` is called for a new period; without it there are no keys. */
+export function metricTable(isRunning, change) {
     const rows = new Map();
-    const head = ["Metric", "Period", "Samples/s", "Cause", "Ends in", ...(change ? ["Change"] : [])];
+    const head = ["Metric", "Period", "Cost, samples/s", "Cause", ...(isRunning ? ["Ends in"] : []), ...(change ? ["Change"] : [])];
     const kinds = ["", "number", "number middle", "", "", ""];
     const body = element("tbody");
     const table = element("table", { className: "metrics" }, element("caption", { className: "unseen" }, "Sampled metrics"),
@@ -20,7 +20,7 @@ export function metricTable(change) {
     const made = (first) => {
         const [period, rate, cause, ends] = ["number", "number middle", "cause", ""].map((className) => element("td", { className }));
         const level = first.level ? element("span", { className: "soft" }, ` of each ${first.level}`) : "";
-        const line = element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, first.metric), level), period, rate, cause, ends);
+        const line = element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, first.metric), level), period, rate, cause, ...(isRunning ? [ends] : []));
         const entry = { line, wanted: null, us: first.us };
         const button = (text, step, label) => {
             const key = element("button", { type: "button" }, text);

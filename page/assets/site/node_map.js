@@ -4,6 +4,9 @@ import { element, valueText } from "../shared/text.js";
 import { viridis } from "../shared/theme.js";
 import { NODE_QUANTITIES } from "./node_values.js";
 
+/** The number of nodes up to which their names are shown beside the cells. */
+const NAMED_NODES = 24;
+
 /** Creates the map. Arrow keys move between the cells, of which one is in the order of the Tab key. */
 export function nodeMap() {
     const cells = new Map();
@@ -27,21 +30,23 @@ export function nodeMap() {
     place.setAttribute("aria-labelledby", "nodes");
 
     const quantity = () => NODE_QUANTITIES.find(({ id }) => id === choice.value);
+    const withUnit = (value) => `${valueText(quantity().unit, value)}${quantity().unit === "cores" ? " cores" : ""}`;
     const textOf = (node) => {
         const value = values.get(node)?.[quantity().id];
         const jobs = values.get(node)?.jobs ?? 0;
-        const shown = value === undefined ? "no samples" : `${valueText(quantity().unit, value)}${quantity().unit === "cores" ? " cores" : ""}`;
+        const shown = value === undefined ? "no samples" : withUnit(value);
         return choice.value === "jobs" ? `${node}: ${jobs} jobs` : `${node}: ${shown}, ${jobs} ${jobs === 1 ? "job" : "jobs"}`;
     };
     const paint = () => {
         const most = [...values.values()].reduce((max, value) => Math.max(max, value[quantity().id] ?? 0), 0);
         for (const [node, cell] of cells) {
             const value = values.get(node)?.[quantity().id];
-            cell.style.backgroundColor = value === undefined ? "" : viridis(most > 0 ? value / most : 0);
+            cell.firstChild.style.backgroundColor = value === undefined ? "" : viridis(most > 0 ? value / most : 0);
             cell.setAttribute("aria-label", textOf(node));
         }
         low.textContent = valueText(quantity().unit, 0);
-        high.textContent = valueText(quantity().unit, most);
+        high.textContent = withUnit(most);
+        grid.classList.toggle("named", cells.size <= NAMED_NODES);
         readout.textContent = `${cells.size} ${cells.size === 1 ? "node" : "nodes"} with a connected agent`;
     };
     const move = (cell, key) => {
@@ -57,7 +62,10 @@ export function nodeMap() {
         event.preventDefault();
         move(event.target, event.key);
     });
-    const tell = (event) => { if (event.target.dataset.node) readout.textContent = textOf(event.target.dataset.node); };
+    const tell = (event) => {
+        const cell = event.target.closest("a");
+        if (cell) readout.textContent = textOf(cell.dataset.node);
+    };
     grid.addEventListener("focusin", tell);
     grid.addEventListener("mouseover", tell);
     choice.addEventListener("change", paint);
@@ -72,7 +80,8 @@ export function nodeMap() {
         }
         for (const { node } of nodes) {
             if (cells.has(node)) continue;
-            const cell = element("a", { href: `node?name=${encodeURIComponent(node)}`, tabIndex: cells.size === 0 ? 0 : -1 });
+            const href = `node?name=${encodeURIComponent(node)}`;
+            const cell = element("a", { href, tabIndex: cells.size === 0 ? 0 : -1 }, element("span"), element("bdi", {}, node));
             cell.dataset.node = node;
             cells.set(node, cell);
             grid.append(cell);

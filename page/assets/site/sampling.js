@@ -11,7 +11,7 @@ export function samplingSection(job, mayControl) {
     const isRunning = job.ended_us === null;
     const remark = element("div");
     const control = isRunning && mayControl ? rateControl(job, async () => { await place.load(); table.settle(); }) : null;
-    const table = metricTable(control?.change);
+    const table = metricTable(isRunning, control?.change);
     const place = element("section", {}, element("h2", { id: "sampling" }, isRunning ? "Sampling" : "Last periods"));
     place.setAttribute("aria-labelledby", "sampling");
     if (control) place.append(control);

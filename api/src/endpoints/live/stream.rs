@@ -93,7 +93,7 @@ impl Stream {
         loop {
             tokio::select! {
                 step = self.subscription.next() => match step {
-                    Step::Event(event) => self.send(event).await?,
+                    Step::Event(event) => self.send(self.with_next(event).await).await?,
                     Step::Missed(events) => {
                         self.send(event("missed", &json!({"events": events}))).await?;
                         self.describe_anew(&mut lost).await?;
@@ -114,6 +114,21 @@ impl Stream {
             }
             heartbeat = Instant::now() + limits::HEARTBEAT;
         }
+    }
+
+    /// Returns an event, and while ingest is behind those that come shortly after it: each piece wakes the API and its client.
+    async fn with_next(&self, event: Bytes) -> Bytes {
+        if !(self.services.links.is_behind)() {
+            return event;
+        }
+        sleep(limits::BEHIND_STREAM_PAUSE).await;
+        let mut all = Vec::from(event);
+        while all.len() < limits::CHUNK_BYTES
+            && let Some(next) = self.subscription.next_event()
+        {
+            all.extend_from_slice(&next);
+        }
+        all.into()
     }
 
     /// Sends bytes. Waits while the client does not read, but not for long.

@@ -1,0 +1,132 @@
+//! A real web server in front of the API, with the configuration of docs/how-to/api.md: who its users are, and that values arrive as they are
+//! committed.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use polymeter_e2e::nginx::{Nginx, password};
+use polymeter_e2e::{Need, program, require, tests, wait_until};
+use serde_json::{Value, json};
+
+use crate::site_fixture::{ADMINISTRATOR, OTHER, OWNER, Site};
+
+tests![users_of_a_web_server_are_those_that_it_names];
+
+/// The sites of the configuration.
+const PASSWORDS: &str = "polymeter.example";
+const TOKENS: &str = "api.polymeter.example";
+
+/// Sends a request whose headers end with CR and LF. Returns the connection.
+fn ask(server: &Nginx, site: &str, request: &str, headers: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let head =
+        format!("{request} HTTP/1.1\r\nHost: {site}\r\nConnection: close\r\n{length}{headers}\r\n{body}");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+/// Returns the status of the answer to a request, and its body.
+fn answer(server: &Nginx, site: &str, request: &str, headers: &str, body: &str) -> (u16, String) {
+    let mut answer = String::new();
+    ask(server, site, request, headers, body).read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Returns the JSON in a body, whether it is sent in one chunk or as it is.
+fn json_in(body: &str) -> Value {
+    let (begin, end) = (body.find('{').unwrap(), body.rfind('}').unwrap());
+    serde_json::from_str(&body[begin..=end]).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+/// Returns the header with the password of a user.
+fn login(user: &str) -> String {
+    format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{user}:{}", password(user))))
+}
+
+fn users_of_a_web_server_are_those_that_it_names() {
+    require(&[Need::Nginx]);
+    let site = Site::new();
+    // The workers of the web server must reach the socket.
+    fs::set_permissions(site.env.path(""), fs::Permissions::from_mode(0o711)).unwrap();
+    let users = [OWNER.0, OTHER.0, ADMINISTRATOR, "root"];
+    let server = Nginx::start(&site.env, &site.env.path("api.sock"), &users);
+    let whoami = |headers: &str| answer(&server, PASSWORDS, "GET /api/v1/whoami", headers, "");
+    for (user, uid) in [OWNER, OTHER] {
+        // A header of the client's own changes nothing.
+        for forged in ["", "X-Remote-User: sys\r\n", "X-Remote-User: root\r\nX_Remote_User: root\r\n"] {
+            let (status, body) = whoami(&(login(user) + forged));
+            assert_eq!((status, &json_in(&body)["uid"]), (200, &json!(uid)), "{user} {forged}: {body}");
+            assert_eq!(json_in(&body)["is_administrator"], false);
+        }
+    }
+    let (status, body) = whoami(&login(ADMINISTRATOR));
+    assert_eq!((status, &json_in(&body)["is_administrator"]), (200, &json!(true)), "{body}");
+    assert_eq!(whoami(&login("root")).0, 403, "a web server does not log root in");
+    for headers in ["", "X-Remote-User: sys\r\n", "Authorization: Basic eDp5\r\n"] {
+        assert_eq!(whoami(headers).0, 401, "{headers}");
+    }
+    assert_tokens(&site, &server);
+    assert_pages_and_values(&site, &server);
+    let log = server.end();
+    assert!(!log.contains("[alert]") && !log.contains("[emerg]"), "{log}");
+}
+
+/// On the site for programs the token names the user, and nothing else.
+fn assert_tokens(site: &Site, server: &Nginx) {
+    let created = program("polymeter")
+        .args(["token", "create", "--scope", "read", "--collector"])
+        .arg(site.env.path("control.sock"))
+        .output()
+        .unwrap();
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let token = format!("Authorization: Bearer {}\r\n", String::from_utf8_lossy(&created.stdout).trim());
+    let ask = |headers: &str| answer(server, TOKENS, "GET /api/v1/whoami", headers, "");
+    for forged in ["", "X-Remote-User: sys\r\n"] {
+        let (status, body) = ask(&format!("{token}{forged}"));
+        assert_eq!((status, &json_in(&body)["scope"]), (200, &json!("read")), "{body}");
+    }
+    for headers in ["", "X-Remote-User: daemon\r\n", &login(OWNER.0)] {
+        assert_eq!(ask(headers).0, 401, "{headers}");
+    }
+    // A token is no password, and the pages are on the other site.
+    assert_eq!(answer(server, PASSWORDS, "GET /api/v1/whoami", &token, "").0, 401);
+    assert_eq!(answer(server, TOKENS, "GET /job", &token, "").0, 404);
+}
+
+/// Pages, live values and changes of periods pass the web server.
+fn assert_pages_and_values(site: &Site, server: &Nginx) {
+    let own = format!("/api/v1/jobs/{}", site.key("x"));
+    let (status, page) = answer(server, PASSWORDS, "GET /job?key=1", &login(OWNER.0), "");
+    assert!(status == 200 && page.contains("<!doctype html>"), "{status}: {page}");
+    let body = json!({"plan": {"pids.current": "20ms"}, "for": "10min"}).to_string();
+    let set = |user: &str, more: &str| {
+        let headers = login(user) + more;
+        answer(server, PASSWORDS, &format!("POST {own}/periods"), &headers, &body).0
+    };
+    assert_eq!(set(OTHER.0, ""), 404);
+    assert_eq!(set(OWNER.0, "Origin: https://evil.example\r\n"), 403);
+    assert_eq!(set(OWNER.0, "Origin: https://polymeter.example\r\nSec-Fetch-Site: same-origin\r\n"), 200);
+    // Values come while the stream is open: the web server does not keep them.
+    assert_eq!(answer(server, PASSWORDS, &format!("GET {own}/live"), &login(OTHER.0), "").0, 404);
+    let mut stream =
+        ask(server, PASSWORDS, &format!("GET {own}/live?metric=pids.current"), &login(OWNER.0), "");
+    let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
+    let is_enough = |received: &[u8]| String::from_utf8_lossy(received).matches("event: values").count() >= 3;
+    while !is_enough(&received) {
+        let length = stream.read(&mut buffer).unwrap();
+        assert!(length > 0, "{}", String::from_utf8_lossy(&received));
+        received.extend_from_slice(&buffer[..length]);
+    }
+    drop(stream);
+    wait_until("the stream is closed", || {
+        answer(server, PASSWORDS, "GET /api/v1/whoami", &login(OWNER.0), "").0 == 200
+    });
+}
