@@ -79,12 +79,14 @@ test-slurm: slurm-deps test-deps ## Run the tests under a real Slurm of two node
 	$(CARGO) build --workspace --locked
 	$(SLURM_TEST) slurm:: slurm_comment:: slurm_findings:: slurm_pages::
 
-# Jobs in the cgroups that OAR's own script creates. The script is extracted from Debian's package; OAR is not installed.
+# Jobs in the cgroups that OAR's own script creates, which is extracted from Debian's package, and a whole OAR in a Debian tree.
 OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
-test-oar: test-deps $(OAR_SCRIPT) ## Run the tests with the cgroups of a real OAR (root, cgroup v1)
+test-oar: test-deps $(OAR_SCRIPT) ## Run the tests under a real OAR, with its server and database (root, cgroup v1)
+	@deploy/install-packages.sh mmdebstrap iproute2
 	$(CARGO) build --workspace --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(abspath $(OAR_SCRIPT)) \
 	    $(CARGO) test --locked --workspace --test e2e -- oar:: oar_states::
+	e2e/oar/run.sh $(TARGET)/debug $(TARGET)/oar-server
 
 $(OAR_SCRIPT):
 	@mkdir -p $(TARGET)/oar
@@ -137,9 +139,10 @@ test-packages: release ## Install, run, upgrade and purge the packages in a new 
 	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 rpm mmdebstrap
 	deploy/packages/test/run.sh $(TARGET)/release $(PACKAGES)/test
 
-test-qemu: release ## Run a job on pure cgroup v2 in a virtual machine (a minute or two)
+test-qemu: release slurm-deps ## Run jobs on pure cgroup v2 in a virtual machine, also those of a real slurmd (two minutes)
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
-	e2e/guest/run.sh $(TARGET)/release $(TARGET)/guest
+	e2e/guest/run.sh layout $(TARGET)/release $(TARGET)/guest
+	e2e/guest/run.sh slurm $(TARGET)/release $(TARGET)/guest
 
 slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the coverage of final samples
 	$(CARGO) build --workspace --locked

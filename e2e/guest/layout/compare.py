@@ -50,6 +50,9 @@ print(f"ledger: {due} due = {taken} taken + {missed} missed + {absent} absent; {
 faults = store.execute("SELECT max(value) FROM samples JOIN series USING (series_id) WHERE job_key = ? AND metric = 'perf.page_faults'", (job[0],)).fetchone()[0]
 pages = int(stat["pgfault"])
 assert faults and 0.9 * pages <= faults <= 1.1 * pages, f"perf counted {faults} page faults, memory.stat {pages}"
-changes = store.execute("SELECT cause, new_period_us FROM plan_change WHERE job_key = ? AND metric = 'cpu.usage' ORDER BY rowid", (job[0],)).fetchall()
+# In the order in which they were stored, since the clock was set back.
+changes = """SELECT cause, new_period_us FROM plan_change_event JOIN plan_change_set_member USING (set_id)
+    WHERE job_key = ? AND metric = 'cpu.usage' ORDER BY plan_change_event.rowid"""
+changes = store.execute(changes, (job[0],)).fetchall()
 assert changes == [("baseline", 100_000), ("lease", 10_000), ("lease_end", 100_000)], changes
 print("page faults by perf:", int(faults))
