@@ -16,7 +16,7 @@ use crate::store_failure::store_failure;
 const DEFAULT_FILE: &str = "polymeter.db";
 
 /// Options of a command that reads stored data.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct ReadSource {
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE. Default: the collector; without one, sqlite:polymeter.db.
     #[arg(long, value_name = "STORE")]

@@ -9,11 +9,13 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_proto::control::{Answer, WatchRequest};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
 use crate::client::agent::AgentOptions;
+use crate::client::completion::{metrics, periods};
 use crate::client::job_choice::JobChoice;
 use crate::failure::Failure;
 use plain::LineOptions;
@@ -22,7 +24,7 @@ use stream::WatchStream;
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArguments {
     /// The metrics to show, such as 'cpu.*' memory.current.
-    #[arg(value_name = "SELECTOR")]
+    #[arg(value_name = "SELECTOR", add = ArgValueCompleter::new(metrics::metric))]
     selectors: Vec<Selector>,
 
     /// Print one line per sample (time, metric, value, unit) instead of the live view.
@@ -30,7 +32,7 @@ pub(crate) struct WatchArguments {
     plain: bool,
 
     /// Print lines and exit after this time.
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", add = ArgValueCompleter::new(periods::duration))]
     duration: Option<Period>,
 
     /// Print lines and exit after this number of samples.
