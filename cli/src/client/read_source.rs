@@ -95,7 +95,8 @@ impl Source {
         Ok(Self { reader: Box::new(reader), name: store.to_string(), is_remote: false, visible })
     }
 
-    fn of_collector(collector: &Collector) -> Result<Self, Failure> {
+    /// Begins to read through a collector.
+    pub(crate) fn of_collector(collector: &Collector) -> Result<Self, Failure> {
         let (reader, access) = RemoteReader::connect(collector)?;
         let visible = match access {
             ReadAccess::All => Visible::All,

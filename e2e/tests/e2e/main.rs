@@ -35,6 +35,7 @@ mod jobs;
 mod leases;
 mod ledger;
 mod live;
+mod login_node;
 mod measuring;
 mod munge_tokens;
 mod oar;
@@ -99,6 +100,7 @@ fn main() -> std::process::ExitCode {
         leases::TESTS,
         ledger::TESTS,
         live::TESTS,
+        login_node::TESTS,
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,
