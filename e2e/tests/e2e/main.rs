@@ -32,6 +32,7 @@ mod final_samples;
 mod first_screen;
 mod full_disk;
 mod jobs;
+mod json;
 mod leases;
 mod ledger;
 mod live;
@@ -97,6 +98,7 @@ fn main() -> std::process::ExitCode {
         first_screen::TESTS,
         full_disk::TESTS,
         jobs::TESTS,
+        json::TESTS,
         leases::TESTS,
         ledger::TESTS,
         live::TESTS,
