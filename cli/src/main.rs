@@ -27,6 +27,9 @@ use failure::{ErrorFormat, Failure};
 use output::terminal;
 
 fn main() -> ExitCode {
+    if commands::answer_completion() {
+        return ExitCode::SUCCESS;
+    }
     polymeter_service::log::init("polymeter");
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,

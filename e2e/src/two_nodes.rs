@@ -127,16 +127,20 @@ impl TwoNodes {
 
     /// Returns the output of the command, called by a user who is on none of the job's nodes.
     pub fn user(&self, uid: u32, arguments: &[&str]) -> Output {
-        Command::new("setpriv")
+        self.command(uid).args(arguments).output().unwrap()
+    }
+
+    /// Returns the command without arguments, as a user on none of the job's nodes calls it.
+    pub fn command(&self, uid: u32) -> Command {
+        let mut command = Command::new("setpriv");
+        command
             .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
             .arg(&self.command)
-            .args(arguments)
             .env("POLYMETER_COLLECTOR", &self.socket)
             .env_remove("SLURM_JOB_ID")
             .env_remove("OAR_JOB_ID")
-            .current_dir("/")
-            .output()
-            .unwrap()
+            .current_dir("/");
+        command
     }
 
     /// Returns each node's answer, and the exit status.

@@ -61,6 +61,8 @@ pub struct CollectorState {
     pub acknowledged_us: AtomicI64,
     /// The endpoint of the collector that is used. Only a move and reports of the state lock it.
     endpoint: Mutex<Arc<str>>,
+    /// Its version, once it has told it.
+    version: Mutex<Option<Arc<str>>>,
 }
 
 impl CollectorState {
@@ -72,6 +74,17 @@ impl CollectorState {
     /// Records the collector that is used from now on.
     pub(crate) fn moved(&self, endpoint: &str) {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Arc::from(endpoint);
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Returns the version of the collector, once it has told it.
+    pub fn version(&self) -> Option<Arc<str>> {
+        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the version of the collector.
+    pub(crate) fn set_version(&self, version: &str) {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::from(version));
     }
 
     /// Records the state of the connection, and the time at which it changed.

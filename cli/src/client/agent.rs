@@ -28,6 +28,14 @@ pub(crate) struct AgentOptions {
     pub(crate) json: bool,
 }
 
+impl AgentOptions {
+    /// Returns true if the socket is the default one.
+    #[cfg(feature = "local")]
+    pub(crate) fn is_default(&self) -> bool {
+        self.socket == Path::new(SOCKET)
+    }
+}
+
 /// Sends a request and reads the answer.
 pub(crate) fn ask(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     ask_within(socket, verb, TIMEOUT)

@@ -55,7 +55,7 @@ impl Collector {
     }
 
     /// Sends a request to all nodes of the job that it is about.
-    pub(super) fn ask(&self, verb: &Request) -> Result<JobAnswer, Failure> {
+    pub(crate) fn ask(&self, verb: &Request) -> Result<JobAnswer, Failure> {
         let line = serde_json::to_string(verb)
             .map_err(|error| Failure::because("cannot write the request", &error))?;
         match self.answer(&line)? {

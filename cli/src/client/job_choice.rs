@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_proto::control::{JobsRequest, Request, SubjectStatus};
 use polymeter_service::cgroup_mounts::Mounts;
 
 use super::agent::ask_status;
+use super::completion::jobs;
 use crate::failure::Failure;
 use crate::own_cgroups::OwnCgroups;
 
@@ -21,7 +23,7 @@ pub(crate) fn scheduler_job() -> Option<String> {
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobChoice {
     /// The job's id. Default: SLURM_JOB_ID or OAR_JOB_ID, else the job in whose cgroup the command runs.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(jobs::running))]
     job: Option<String>,
 
     /// The node's own metrics instead of a job's.

@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod collector;
+pub(crate) mod completion;
 pub(crate) mod configuration;
 #[cfg(feature = "local")]
 pub(crate) mod greeting;

@@ -16,7 +16,7 @@ use crate::store_failure::store_failure;
 const DEFAULT_FILE: &str = "polymeter.db";
 
 /// Options of a command that reads stored data.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct ReadSource {
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE. Default: the collector; without one, sqlite:polymeter.db.
     #[arg(long, value_name = "STORE")]
@@ -95,7 +95,8 @@ impl Source {
         Ok(Self { reader: Box::new(reader), name: store.to_string(), is_remote: false, visible })
     }
 
-    fn of_collector(collector: &Collector) -> Result<Self, Failure> {
+    /// Begins to read through a collector.
+    pub(crate) fn of_collector(collector: &Collector) -> Result<Self, Failure> {
         let (reader, access) = RemoteReader::connect(collector)?;
         let visible = match access {
             ReadAccess::All => Visible::All,

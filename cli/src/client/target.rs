@@ -47,6 +47,22 @@ impl ControlTarget {
         self.socket.as_deref().unwrap_or(Path::new(SOCKET))
     }
 
+    /// Returns true if the user wants the collector to be asked.
+    pub(crate) const fn prefers_collector(&self) -> bool {
+        self.collector.is_some()
+    }
+
+    /// Returns true if the collector may be asked where no agent here tracks the job.
+    pub(crate) const fn allows_collector(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// Returns the collector that is chosen or configured; none if there is none.
+    #[cfg(feature = "local")]
+    pub(crate) fn collector(&self) -> Result<Option<Collector>, Failure> {
+        Collector::find(self.collector.as_ref(), self.munge_socket.as_deref())
+    }
+
     /// Sends a request that is about a job or about this node.
     pub(crate) fn ask(&self, verb: &Request, is_about_job: bool) -> Result<TargetAnswer, Failure> {
         let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_deref());

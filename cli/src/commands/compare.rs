@@ -1,11 +1,13 @@
 //! `polymeter compare`: compares two stored jobs, or two groups of jobs, by metric and phase.
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::compare::{Basis, Comparison, Difference, Verdict, compare};
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::model::Report;
 use polymeter_proto::name::Selector;
 use polymeter_proto::units;
 
+use crate::client::completion::{jobs, metrics};
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
 use crate::output::table::{head, table};
@@ -23,11 +25,11 @@ const GROUP_MAX: usize = 1000;
 )]
 pub(crate) struct CompareArguments {
     /// The first job, or several, separated by commas.
-    #[arg(value_name = "A", value_delimiter = ',', required = true, num_args = 1)]
+    #[arg(value_name = "A", value_delimiter = ',', required = true, num_args = 1, add = ArgValueCompleter::new(jobs::stored))]
     a: Vec<String>,
 
     /// The second job, or several, separated by commas.
-    #[arg(value_name = "B", value_delimiter = ',', required = true, num_args = 1)]
+    #[arg(value_name = "B", value_delimiter = ',', required = true, num_args = 1, add = ArgValueCompleter::new(jobs::stored))]
     b: Vec<String>,
 
     /// Require two or more jobs on both sides, so that intervals cover the variation between jobs.
@@ -38,7 +40,7 @@ pub(crate) struct CompareArguments {
     source: ReadSource,
 
     /// Compare these metrics only, such as cpu.*; may be repeated.
-    #[arg(long = "metric", value_name = "METRIC")]
+    #[arg(long = "metric", value_name = "METRIC", add = ArgValueCompleter::new(metrics::metric))]
     metrics: Vec<Selector>,
 
     /// Include metrics without a shown difference.

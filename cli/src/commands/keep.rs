@@ -1,11 +1,13 @@
 //! `polymeter keep`: exempts a job from retention.
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_service::clock;
 use polymeter_store::reader::{JobFilter, JobRow, Reader};
 use polymeter_store::{Administration, Level, StoreUrl};
 use serde::Serialize;
 
 use crate::calendar::{Date, date};
+use crate::client::completion::jobs;
 use crate::client::read_source::Source;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
@@ -19,7 +21,7 @@ const LISTED: u32 = 10;
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeepArguments {
     /// The job's id.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
     job: String,
 
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.

@@ -84,7 +84,7 @@ enum Command {
     Metrics(metrics::MetricsArguments),
     /// Show the status of this node's agent: samples due, taken, late and missed, and their cost.
     Status(status::StatusArguments),
-    /// List the jobs that this node's agent tracks, or stored jobs that have ended.
+    /// List the jobs that this node's agent tracks, that run on all nodes, or that have ended.
     Jobs(jobs::JobsArguments),
     /// Show the sampled metrics of a job, their periods and the reasons.
     Plan(plan::PlanArguments),
@@ -214,11 +214,16 @@ impl Command {
             Self::Mark(arguments) => mark::execute(&arguments)?,
             Self::Push(arguments) => push::execute(&arguments)?,
             Self::Token(arguments) => token::execute(&arguments)?,
-            Self::Completions(arguments) => completions::execute(&arguments, &mut CommandLine::command())?,
+            Self::Completions(arguments) => completions::execute(&arguments)?,
             Self::Man(arguments) => man::execute(&arguments, CommandLine::command())?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Prints the candidates for which the completion script of a shell asks. Returns false if none does.
+pub(crate) fn answer_completion() -> bool {
+    completions::answer(CommandLine::command)
 }
 
 /// Returns true if `arguments` belong to a scheduler's script, which wrong usage must not fail. It is only

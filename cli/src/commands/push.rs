@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::control::{Answer, PushRequest, Request};
 
-use crate::client::agent::{AgentOptions, ask, unexpected};
+use crate::client::agent::unexpected;
 use crate::client::job_choice::JobChoice;
+use crate::client::target::{ControlTarget, TargetAnswer};
+use crate::control_view::nodes;
 use crate::failure::Failure;
 use crate::output::terminal;
 
@@ -27,12 +29,12 @@ pub(crate) struct PushArguments {
     job: JobChoice,
 
     #[command(flatten)]
-    agent: AgentOptions,
+    target: ControlTarget,
 }
 
 impl PushArguments {
     pub(crate) const fn is_json(&self) -> bool {
-        self.agent.json
+        self.target.json
     }
 }
 
@@ -48,15 +50,19 @@ pub(crate) fn execute(arguments: &PushArguments) -> Result<(), Failure> {
         arguments.labels.iter().map(|label| pair(label, "rank=3")).collect();
     let push = PushRequest {
         labels: labels?,
-        job: arguments.job.id(&arguments.agent.socket)?,
+        job: arguments.job.id(arguments.target.socket())?,
         metric,
         value,
         unit: arguments.unit.clone(),
     };
-    let answer = ask(&arguments.agent.socket, &Request::Push(push))?;
-    let Answer::Done {} = &answer else { return Err(unexpected(answer)) };
     // Success is silent: scripts push in loops.
-    if arguments.is_json() { terminal::print_json(&answer) } else { Ok(()) }
+    match arguments.target.ask(&Request::Push(push), arguments.job.is_job())? {
+        TargetAnswer::Nodes(answer) if !arguments.is_json() && nodes::have_succeeded(&answer) => Ok(()),
+        TargetAnswer::Nodes(answer) => nodes::print(&answer, arguments.is_json()),
+        TargetAnswer::Agent(Answer::Done {}) if !arguments.is_json() => Ok(()),
+        TargetAnswer::Agent(answer @ Answer::Done {}) => terminal::print_json(&answer),
+        TargetAnswer::Agent(answer) => Err(unexpected(answer)),
+    }
 }
 
 fn pair(text: &str, example: &str) -> Result<(String, String), Failure> {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::advice;
 use polymeter_analysis::charts;
 use polymeter_analysis::gather::gather;
@@ -9,6 +10,7 @@ use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
 use polymeter_service::clock;
 
+use crate::client::completion::jobs;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::{style, terminal};
@@ -23,7 +25,7 @@ use crate::store_failure::store_failure;
 pub(crate) struct ReportArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
     /// the last. Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
     job: Option<String>,
 
     /// The former way to name the job.

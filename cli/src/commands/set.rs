@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_proto::control::{Answer, LeaseAnswer, Request, SetRequest};
 use polymeter_service::clock;
 
 use crate::client::agent::unexpected;
+use crate::client::completion::{metrics, periods};
 use crate::client::job_choice::JobChoice;
 use crate::client::level_choice::LevelChoice;
 use crate::client::target::{ControlTarget, TargetAnswer};
@@ -18,14 +20,14 @@ use crate::output::{terminal, units};
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetArguments {
     /// Metrics and their periods: 'cpu.*=10ms' perf.page_faults=1ms.
-    #[arg(required = true, value_name = "SELECTOR=PERIOD")]
+    #[arg(required = true, value_name = "SELECTOR=PERIOD", add = ArgValueCompleter::new(metrics::metric_with_period))]
     periods: Vec<String>,
 
     #[command(flatten)]
     level: LevelChoice,
 
     /// The duration of the change. Default: the maximum that is allowed.
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", add = ArgValueCompleter::new(periods::duration))]
     duration: Option<String>,
 
     #[command(flatten)]

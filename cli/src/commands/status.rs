@@ -78,8 +78,9 @@ fn summary(status: &StatusReport, columns: usize) -> String {
         units::bytes(counts.resident_bytes)
     );
     let lines = [
-        ("session", Some(status.session.to_string())),
+        ("agent", Some(agent_text(status))),
         ("collector", collector_text(status)),
+        ("versions", version_skew(status, env!("CARGO_PKG_VERSION"))),
         ("samples", Some(samples)),
         ("delivery", Some(delivery)),
         ("jobs", untracked_jobs(status)),
@@ -90,6 +91,29 @@ fn summary(status: &StatusReport, columns: usize) -> String {
         Some(format!("{label:<LABEL$}{}\n", lines.join(&format!("\n{:LABEL$}", ""))))
     };
     lines.into_iter().filter_map(line).collect()
+}
+
+/// Formats the version and the session of the agent.
+fn agent_text(status: &StatusReport) -> String {
+    let version =
+        status.agent_version.as_ref().map_or_else(String::new, |version| format!("version {version}, "));
+    format!("{version}session {}", status.session)
+}
+
+/// Formats the versions if they differ; `own` is that of this command.
+fn version_skew(status: &StatusReport, own: &str) -> Option<String> {
+    let collector = status.collector.as_ref().and_then(|collector| collector.version.as_deref());
+    let agent = status.agent_version.as_deref();
+    let others = [("agent", agent), ("collector", collector)];
+    let others = others.into_iter().filter_map(|(name, version)| Some((name, version?)));
+    let others: Vec<_> = others.filter(|(_, version)| *version != own).collect();
+    let differing: Vec<String> = others.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    (!differing.is_empty()).then(|| {
+        format!(
+            "DIFFERENT: this command {own}, {}; update the collector first, then the nodes",
+            differing.join(", ")
+        )
+    })
 }
 
 /// Breaks a text behind commas into lines of at most `columns`. A longer clause has a line of its own.
@@ -118,7 +142,9 @@ fn collector_text(status: &StatusReport) -> Option<String> {
         Some(us) => format!("last acknowledgement {} ago", age(us)),
     };
     let waiting = units::bytes(collector.backlog_bytes);
-    Some(format!("{}, {state}{since}, {acknowledged}, {waiting} waiting", collector.address))
+    let version =
+        collector.version.as_ref().map_or_else(String::new, |version| format!(", version {version}"));
+    Some(format!("{}{version}, {state}{since}, {acknowledged}, {waiting} waiting", collector.address))
 }
 
 /// Formats the number of jobs that are not tracked, if there are any.
@@ -185,7 +211,7 @@ mod tests {
         let no_file = "/sys/fs/cgroup/job_42/cpu.pressure: No such file or directory";
         let status = json!({
             "version": 1,
-            "session": "5f6a0c1e",
+            "agent_version": env!("CARGO_PKG_VERSION"), "session": "5f6a0c1e",
             "counts": {
                 "due": 3600, "taken": 3561, "late": 9, "missed": 30, "absent": 9, "dropped": 6, "refused": 4,
                 "frames_sent": 120, "frames_acknowledged": 118, "bytes_sent": 54_840_524, "outbox_bytes": 2048,
@@ -193,7 +219,7 @@ mod tests {
                 "jobs": 1, "jobs_left_out": 2, "descriptors": 1000, "descriptor_limit": 1024,
             },
             "collector": {
-                "address": "tcp://head:7717", "connected": false, "since_us": 1_000_000,
+                "address": "tcp://head:7717", "version": "0.0.9", "connected": false, "since_us": 1_000_000,
                 "acknowledged_us": 500_000, "now_us": 61_000_000, "backlog_bytes": 1_050_624,
             },
             "subjects": [

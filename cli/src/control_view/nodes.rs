@@ -31,6 +31,11 @@ pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     Err(Failure::Partial(format!("succeeded on {succeeded} of {} nodes", answers.len())))
 }
 
+/// Returns true if all nodes have executed the request.
+pub(crate) fn have_succeeded(answer: &JobAnswer) -> bool {
+    answer.nodes.iter().all(|node| matches!(parsed(node), Some(Ok(answer)) if is_success(&answer)))
+}
+
 /// The answer of a node: none, an answer, or one that cannot be parsed.
 type Parsed = Option<Result<Answer, Unreadable>>;
 

@@ -58,8 +58,14 @@ pub(crate) fn targets_text(granted: &LeaseAnswer) -> Option<String> {
 
 /// Formats the reason for a metric's period: the layer of the plan, and the owner of a lease.
 pub(crate) fn reason(line: &PlanLine) -> String {
-    let actor = line.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
-    format!("{}{actor}", line.cause)
+    let you = rustix::process::geteuid().as_raw();
+    let actor = line.actor.as_ref().map(|actor| if is_user(actor, you) { "you" } else { actor });
+    format!("{}{}", line.cause, actor.map_or_else(String::new, |actor| format!(" of {actor}")))
+}
+
+/// Returns true for the name that agents give to the actor with this numeric id.
+pub(crate) fn is_user(actor: &str, uid: u32) -> bool {
+    actor.strip_prefix("uid ").and_then(|id| id.parse().ok()) == Some(uid)
 }
 
 /// Formats the predicted cost of sampling a job.
@@ -76,7 +82,7 @@ mod tests {
     #[test]
     fn a_plan_is_laid_out_as_recorded() {
         let plan = serde_json::json!([
-            {"metric": "cpu.usage", "period": "10ms", "cause": "lease", "actor": "uid 1000", "until_us": 600_000_000},
+            {"metric": "cpu.usage", "period": "10ms", "cause": "lease", "actor": "uid 4242", "until_us": 600_000_000},
             {"metric": "memory.current", "period": "1s", "cause": "baseline"},
             {"metric": "node.hwmon.power", "period": "1s", "cause": "baseline", "requested": "10ms",
              "reason": "it changes every 1s: granted 1s instead of 10ms"},
@@ -95,12 +101,20 @@ mod tests {
     fn periods_of_steps_and_tasks_are_told_from_those_of_the_job() {
         let plan = serde_json::json!([
             {"metric": "cpu.usage", "period": "1s", "cause": "baseline"},
-            {"metric": "cpu.usage", "level": "step", "period": "20ms", "cause": "lease", "actor": "uid 1000", "until_us": 600_000_000,
+            {"metric": "cpu.usage", "level": "step", "period": "20ms", "cause": "lease", "actor": "uid 4242", "until_us": 600_000_000,
              "requested": "10ms", "reason": "the governor lengthens it: granted 20ms instead of 10ms"},
             {"metric": "memory.current", "level": "task", "period": "5s", "cause": "baseline"},
         ]);
         let plan: Vec<PlanLine> = serde_json::from_value(plan).unwrap();
         snapshot::check("plan_of_steps", &plan_text(&plan, &[], 0, Some(80)));
+    }
+
+    #[test]
+    fn own_leases_are_told_from_those_of_others() {
+        assert!(is_user("uid 7", 7) && !is_user("uid 77", 7) && !is_user("zoe", 7));
+        let own = format!("uid {}", rustix::process::geteuid().as_raw());
+        let line = serde_json::json!({"metric": "cpu.usage", "period": "1s", "cause": "lease", "actor": own});
+        assert_eq!(reason(&serde_json::from_value(line).unwrap()), "lease of you");
     }
 
     #[test]

@@ -27,12 +27,17 @@ pub(crate) fn sparkline(curve: &Curve, width: usize) -> String {
     bars(&means)
 }
 
+/// Returns the values of the lowest and the highest bar; none without values.
+pub(crate) fn scale(means: &[Option<f64>]) -> Option<(f64, f64)> {
+    let max = means.iter().flatten().copied().reduce(f64::max)?;
+    let min = means.iter().flatten().copied().reduce(f64::min)?;
+    // A base above zero would exaggerate noise.
+    Some((min.min(0.0), max))
+}
+
 /// Draws a bar for each value, and a blank for each absent one.
 pub(crate) fn bars(means: &[Option<f64>]) -> String {
-    let max = means.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
-    let min = means.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-    // A base above zero would exaggerate noise.
-    let base = min.min(0.0);
+    let (base, max) = scale(means).unwrap_or((0.0, 0.0));
     let bar = |mean: Option<f64>| match mean {
         None => ' ',
         Some(_) if max <= base => BARS.first().copied().unwrap_or(' '),

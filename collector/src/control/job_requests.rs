@@ -27,7 +27,7 @@ use super::gathering::{Gathering, gather};
 use super::pending_requests::{self, is_final, is_lasting, lease_end};
 use super::permission::{may, unknown_job};
 use super::request_store::RequestStore;
-use super::targets::{Target, targets};
+use super::targets::{Target, one_reachable, targets};
 use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
 
@@ -80,8 +80,10 @@ impl JobRequests {
         if targets.is_empty() {
             return Err(unknown_job(uid, &request.job));
         }
-        if request.remote == Remote::Immediate {
-            return Ok(self.ask_at_once(uid, &request, &targets).await);
+        match request.remote {
+            Remote::Immediate => return Ok(self.ask_at_once(uid, &request, &targets).await),
+            Remote::OneNode => return Ok(self.ask_at_once(uid, &request, one_reachable(&targets)).await),
+            Remote::Refused | Remote::CollectorOnly | Remote::GrantsLeases | Remote::EndsLeases => {}
         }
         let turn = self.turn(&request.job);
         let _turn = turn.lock().await;

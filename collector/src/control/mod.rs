@@ -207,15 +207,14 @@ impl Control {
         let coordinator =
             Arc::new(Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens));
         let sessions_of_listeners = sessions.clone();
-        let clock_offsets = api.clock_offsets;
+        // Agents learn the version of the collector from the measurement, too.
+        let clock_offsets = api.clock_offsets.unwrap_or_default();
         let work = move || {
             runtime.block_on(async {
                 let jobs = Arc::clone(coordinator.jobs());
                 let leaving = Arc::clone(&jobs);
                 tokio::spawn(async move { jobs.keep(file.as_deref()).await });
-                if let Some(clock_offsets) = clock_offsets {
-                    tokio::spawn(coordinator.clock_probe().run(clock_offsets));
-                }
+                tokio::spawn(coordinator.clock_probe().run(clock_offsets));
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}
                     // The stop was requested, or its sender was dropped.

@@ -18,7 +18,7 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
     let mut replaced = Replaced::default();
     for (stored, parsed) in earlier {
         match request.remote {
-            Remote::Refused | Remote::CollectorOnly | Remote::Immediate => {}
+            Remote::Refused | Remote::CollectorOnly | Remote::Immediate | Remote::OneNode => {}
             Remote::GrantsLeases => {
                 let is_replaced = stored.request.uid == uid
                     && parsed.remote == Remote::GrantsLeases

@@ -49,6 +49,12 @@ pub(super) fn targets(
     targets.into_values().collect()
 }
 
+/// Returns the first target that can answer; if none can, the first.
+pub(super) fn one_reachable(targets: &[Target]) -> &[Target] {
+    let first = targets.iter().position(Target::is_reachable).unwrap_or(0);
+    targets.get(first..=first).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use polymeter_proto::series::SessionId;
@@ -97,6 +103,21 @@ mod tests {
         assert_eq!(ways(&found), expected);
         assert!(found[1].is_reachable() && !found[2].is_reachable());
         assert_eq!(targets(8, vec![own("a", 1)], stored, "this"), [], "of another user");
+    }
+
+    #[test]
+    fn one_node_that_can_answer_is_chosen() {
+        let target = |node: &str, is_reachable: bool| Target {
+            node: node.to_owned(),
+            own: is_reachable.then(|| own(node, 1)),
+            other: None,
+        };
+        let chosen = |targets: &[Target]| {
+            one_reachable(targets).iter().map(|target| target.node.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&[target("a", false), target("b", true), target("c", true)]), ["b"]);
+        assert_eq!(chosen(&[target("a", false), target("b", false)]), ["a"]);
+        assert_eq!(chosen(&[]), [""; 0]);
     }
 
     #[test]

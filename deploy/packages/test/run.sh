@@ -17,7 +17,7 @@ POLYMETER_PACKAGE_VERSION=0.0.1 "$test/../deb.sh" "$programs" "$work/first" >/de
 rm -rf --one-file-system "$work/tree"
 mkdir "$work/tree"
 tar -C "$work/tree" -xf "$work/base.tar" --exclude './dev/*'
-cp -r "$work/first" "$work/second" "$test/inside.sh" "$work/tree/root/"
+cp -r "$work/first" "$work/second" "$test/inside.sh" "$test/path.sh" "$test/../../../docs/how-to/install.md" "$work/tree/root/"
 cp /etc/resolv.conf /etc/hosts "$work/tree/etc/"
 # The packages' sources are those of this machine, which may use a proxy.
 cp -r /etc/apt/apt.conf.d/. "$work/tree/etc/apt/apt.conf.d/" 2>/dev/null || true
@@ -36,6 +36,13 @@ for package in agent collector; do
     rpm -qp --configfiles "$work"/rpm/polymeter-$package-*.rpm | grep -q "^/etc/polymeter/$package.toml$"
 done
 rm -rf "$work/rpm-tree"
+
+echo "installing into a directory"
+DESTDIR=$work/destination PREFIX=/opt/polymeter SYSCONFDIR=/opt/etc "$test/../install.sh" "$programs"
+grep -q '^ExecStart=/opt/polymeter/bin/polymeter-agent --config /opt/etc/polymeter/agent.toml$' \
+    "$work/destination/opt/polymeter/lib/systemd/system/polymeter-agent.service" || { echo "make install ignores PREFIX" >&2; exit 1; }
+[ -z "$(find "$work/destination" -mindepth 1 -maxdepth 1 ! -name opt)" ] || { echo "make install leaves PREFIX" >&2; exit 1; }
+rm -rf "$work/destination"
 
 # Mounts and processes of the test end with it.
 status=0

@@ -15,8 +15,8 @@ tests![
     job_defaults_to_the_schedulers_or_the_own_cgroup,
     exit_status_names_the_failure,
     metrics_lists_availability_and_read_cost,
-    completions_contain_every_command,
-    bash_completes_commands,
+    completions_ask_the_command,
+    bash_completes_commands_metrics_and_periods,
     zsh_accepts_its_completions,
     fish_accepts_its_completions,
     every_command_has_a_manual_page,
@@ -217,11 +217,18 @@ fn completions(shell: &str) -> String {
     succeeded(&program("polymeter").args(["completions", shell]).output().unwrap())
 }
 
-fn completions_contain_every_command() {
+fn completions_ask_the_command() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = completions(shell);
-        assert!(["push", "begin", "completions"].iter().all(|word| script.contains(word)), "{shell}");
+        assert!(
+            completions(shell).contains(&format!("_POLYMETER_COMPLETE={shell} "))
+                || completions(shell).contains(&format!("_POLYMETER_COMPLETE=\"{shell}\"")),
+            "{shell}"
+        );
     }
+    let mut command = program("polymeter");
+    let listed = command.env("_POLYMETER_COMPLETE", "fish").args(["--", "polymeter", ""]).output().unwrap();
+    let listed = succeeded(&listed);
+    assert!(["push", "watch", "completions"].iter().all(|word| listed.contains(word)), "{listed}");
     let unknown = program("polymeter").args(["completions", "tcsh"]).output().unwrap();
     error_of(&unknown, 2);
 }
@@ -240,11 +247,32 @@ fn fish_accepts_its_completions() {
     assert_accepts("fish");
 }
 
-fn bash_completes_commands() {
+/// Returns what bash completes, given the line up to the cursor, its words as bash splits them, and the last part.
+fn completed_by_bash(line: &str, words: &str, last: &str) -> String {
+    let directory =
+        program("polymeter").get_program().to_str().unwrap().rsplit_once('/').unwrap().0.to_owned();
+    let script = format!(
+        "PATH={directory}:$PATH\n{}\nCOMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; COMP_WORDS=({words})\n\
+         COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _polymeter polymeter '{last}' x; echo \"${{COMPREPLY[@]}}\"\n",
+        completions("bash")
+    );
+    succeeded(&run_with_input("bash", &[], &script)).trim_end().to_owned()
+}
+
+fn bash_completes_commands_metrics_and_periods() {
     assert_accepts("bash");
-    let complete = "COMP_WORDS=(polymeter ma); COMP_CWORD=1; _polymeter polymeter ma polymeter; echo \"${COMPREPLY[@]}\"";
-    let completed = run_with_input("bash", &[], &format!("{}\n{complete}\n", completions("bash")));
-    assert_eq!(succeeded(&completed), "mark man\n");
+    assert_eq!(completed_by_bash("polymeter ma", "polymeter ma", "ma"), "mark man");
+    assert_eq!(completed_by_bash("polymeter set cpu.usa", "polymeter set cpu.usa", "cpu.usa"), "cpu.usage=");
+    let period = completed_by_bash("polymeter set cpu.usage=1m", "polymeter set cpu.usage = 1m", "1m");
+    assert_eq!(period, "1ms 1min");
+    let all = completed_by_bash("polymeter set cpu.usage=", "polymeter set cpu.usage =", "");
+    assert!(all.starts_with("100us 1ms"), "{all}");
+    let second = "polymeter set memory.current=1s cpu.usa";
+    assert_eq!(
+        completed_by_bash(second, "polymeter set memory.current = 1s cpu.usa", "cpu.usa"),
+        "cpu.usage="
+    );
+    assert_eq!(completed_by_bash("polymeter set x=1 --for 3", "polymeter set x = 1 --for 3", "3"), "30min");
 }
 
 /// Writes all manual pages to a directory and returns their names.
@@ -266,7 +294,9 @@ fn every_command_has_a_manual_page() {
     for name in &names {
         let page = fs::read_to_string(directory.path().join(name)).unwrap();
         assert!(page.contains(".SH SYNOPSIS"), "{name}");
-        if let Some(verb) = name.strip_prefix("polymeter-").and_then(|name| name.strip_suffix(".1")) {
+        assert!(page.contains(".SH \"EXIT STATUS\"") && page.contains(".SH \"EXAMPLES\""), "{name}");
+        let verb = name.strip_prefix("polymeter-").and_then(|name| name.strip_suffix(".1"));
+        if let Some(verb) = verb.filter(|verb| !verb.contains('-')) {
             assert!(help.contains(&format!("  {verb} ")), "{verb} is in no help: {help}");
         }
     }

@@ -32,9 +32,11 @@ mod final_samples;
 mod first_screen;
 mod full_disk;
 mod jobs;
+mod json;
 mod leases;
 mod ledger;
 mod live;
+mod login_node;
 mod measuring;
 mod munge_tokens;
 mod oar;
@@ -97,9 +99,11 @@ fn main() -> std::process::ExitCode {
         first_screen::TESTS,
         full_disk::TESTS,
         jobs::TESTS,
+        json::TESTS,
         leases::TESTS,
         ledger::TESTS,
         live::TESTS,
+        login_node::TESTS,
         measuring::TESTS,
         oar::TESTS,
         oar_states::TESTS,

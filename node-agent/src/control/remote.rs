@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::control::{Answer, Refusal, Remote, Request};
+use polymeter_proto::control::{Answer, Refusal, Remote, Request, TimeRequest, identifier};
 use polymeter_proto::wire::control::ControlLine;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -64,6 +64,12 @@ async fn execute(
     };
     if wait_us > 0 {
         tokio::time::sleep(Duration::from_micros(wait_us)).await;
+    }
+    // The collector itself asks for the time, and tells its version.
+    if let Request::Time(TimeRequest { collector_version: Some(version) }) = &request
+        && let Ok(version) = identifier("collector_version", version)
+    {
+        context.counters.collector.set_version(version.as_str());
     }
     let principal = context.rights.borrow().remote_principal(remote.uid);
     let handler = RequestHandler::new(principal, requests, context).since(remote.at_us);
@@ -138,7 +144,7 @@ mod tests {
         let remote = VERBS.iter().filter(|verb| validated(verb.example, 0).is_ok());
         assert_eq!(
             remote.map(|verb| verb.name).collect::<Vec<_>>(),
-            ["plan", "set", "reset", "mark", "time"]
+            ["plan", "set", "reset", "mark", "push", "time"]
         );
         for verb in VERBS.iter().filter(|verb| verb.remote == Remote::Refused) {
             assert_eq!(validated(verb.example, 0), Err("forbidden".into()), "{}", verb.name);

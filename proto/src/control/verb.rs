@@ -37,6 +37,8 @@ pub enum Remote {
     CollectorOnly,
     /// All nodes of the job execute it at once. It has no lasting effect.
     Immediate,
+    /// One node of the job executes it at once: the first by name that can be reached.
+    OneNode,
     /// All nodes of the job grant leases at one common time. Disconnected nodes receive it when they
     /// reconnect.
     GrantsLeases,
@@ -56,6 +58,7 @@ impl Remote {
             Self::Refused => "no",
             Self::CollectorOnly => "no; the collector itself asks each agent",
             Self::Immediate => "all nodes of the job",
+            Self::OneNode => "the first node of the job",
             Self::GrantsLeases | Self::EndsLeases => "all nodes of the job, at one common time",
         }
     }

@@ -12,9 +12,11 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
+use crate::client::completion::jobs;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::terminal;
+use clap_complete::engine::ArgValueCompleter;
 use directory::BundleDirectory;
 
 #[derive(Debug, clap::Args)]
@@ -24,7 +26,7 @@ pub(crate) struct BundleArguments {
     action: Option<BundleAction>,
 
     /// The job's id; of several jobs with the same id the last.
-    #[arg(required = true, value_name = "JOB")]
+    #[arg(required = true, value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
     job: Option<String>,
 
     #[command(flatten)]

@@ -5,12 +5,14 @@ mod progress;
 
 use std::path::PathBuf;
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_proto::name::Selector;
 use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::client::completion::{jobs, metrics};
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
@@ -24,7 +26,7 @@ use progress::Progress;
 pub(crate) struct ExportArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
     /// the last.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
     job: String,
 
     #[command(flatten)]
@@ -43,7 +45,7 @@ pub(crate) struct ExportArguments {
     force: bool,
 
     /// Export these metrics only, such as cpu.*; may be repeated.
-    #[arg(long = "metric", value_name = "METRIC")]
+    #[arg(long = "metric", value_name = "METRIC", add = ArgValueCompleter::new(metrics::metric))]
     metrics: Vec<Selector>,
 
     /// Export series of these nodes only; may be repeated.

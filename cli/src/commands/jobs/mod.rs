@@ -1,7 +1,7 @@
-//! `polymeter jobs`: the jobs that this node's agent tracks, or those that have ended.
+//! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on all nodes, or have ended.
 
 #[cfg(feature = "local")]
-mod ended;
+mod stored;
 mod tracked;
 
 use crate::client::agent::AgentOptions;
@@ -14,7 +14,7 @@ pub(crate) struct JobsArguments {
 
     #[cfg(feature = "local")]
     #[command(flatten)]
-    ended: ended::EndedJobs,
+    stored: stored::StoredJobs,
 }
 
 impl JobsArguments {
@@ -25,8 +25,16 @@ impl JobsArguments {
 
 pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
     #[cfg(feature = "local")]
-    if arguments.ended.is_wanted()? {
-        return ended::execute(&arguments.ended, arguments.agent.json);
+    if arguments.stored.is_wanted() {
+        return stored::execute(&arguments.stored, arguments.agent.json);
     }
-    tracked::execute(&arguments.agent)
+    let printed = tracked::execute(&arguments.agent);
+    #[cfg(feature = "local")]
+    if matches!(printed, Err(Failure::NotRunning(_)))
+        && arguments.agent.is_default()
+        && stored::StoredJobs::has_collector()
+    {
+        return stored::execute(&arguments.stored, arguments.agent.json);
+    }
+    printed
 }

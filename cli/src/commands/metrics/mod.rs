@@ -3,21 +3,23 @@
 mod available;
 mod catalogue;
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_proto::catalogue::{Metric, nearest, select};
 use polymeter_proto::name::Selector;
 
 use crate::client::agent::AgentOptions;
+use crate::client::completion::{jobs, metrics};
 use crate::failure::Failure;
 use crate::output::terminal;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct MetricsArguments {
     /// The metrics to list, such as 'memory.*'.
-    #[arg(default_value = "*")]
+    #[arg(default_value = "*", add = ArgValueCompleter::new(metrics::metric))]
     selector: Selector,
 
     /// Show which metrics this job has, why others are unavailable, their origins and their read costs.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(jobs::running))]
     job: Option<String>,
 
     /// Show the same for the node.

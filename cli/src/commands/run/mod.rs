@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap_complete::engine::ArgValueCompleter;
 use polymeter_agent::Agent;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::plan::Layer;
@@ -25,6 +26,7 @@ use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
+use crate::client::completion::{metrics, periods};
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
@@ -46,11 +48,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArguments {
     /// The period of the standard metrics: 100us, 10ms, 1s, 5min.
-    #[arg(long, value_name = "PERIOD", default_value = "100ms")]
+    #[arg(long, value_name = "PERIOD", default_value = "100ms", add = ArgValueCompleter::new(periods::period))]
     every: Period,
 
     /// Further metrics, or other periods: -m 'cpu.*=10ms' -m memory.current=1s -m 'io.*=off'.
-    #[arg(short, long = "metric", value_name = "SELECTOR[=PERIOD]")]
+    #[arg(short, long = "metric", value_name = "SELECTOR[=PERIOD]", add = ArgValueCompleter::new(metrics::metric_with_period))]
     metrics: Vec<String>,
 
     /// Keep the samples in this SQLite file. The job is added to an existing file.

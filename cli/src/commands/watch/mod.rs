@@ -1,7 +1,11 @@
-//! `polymeter watch`: shows samples as the agent takes them, in a live view or as lines.
+//! `polymeter watch`: shows samples as the agent takes them, or those of all nodes of a job as the collector stores them, in a live
+//! view or as lines.
 
 mod plain;
+#[cfg(feature = "local")]
+mod remote;
 mod screen;
+mod source;
 mod stream;
 mod view;
 
@@ -9,20 +13,26 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polymeter_proto::control::{Answer, WatchRequest};
+use clap_complete::engine::ArgValueCompleter;
+use polymeter_proto::control::{Answer, JobsRequest, Request, WatchRequest};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
-use crate::client::agent::AgentOptions;
+use crate::client::agent::ask_status;
+use crate::client::completion::{metrics, periods};
 use crate::client::job_choice::JobChoice;
+use crate::client::target::ControlTarget;
 use crate::failure::Failure;
+use crate::output::style;
 use plain::LineOptions;
-use stream::WatchStream;
+use source::{RequestTarget, WatchSource};
+use stream::{WatchLine, WatchStream};
+use view::JobFacts;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArguments {
     /// The metrics to show, such as 'cpu.*' memory.current.
-    #[arg(value_name = "SELECTOR")]
+    #[arg(value_name = "SELECTOR", add = ArgValueCompleter::new(metrics::metric))]
     selectors: Vec<Selector>,
 
     /// Print one line per sample (time, metric, value, unit) instead of the live view.
@@ -30,7 +40,7 @@ pub(crate) struct WatchArguments {
     plain: bool,
 
     /// Print lines and exit after this time.
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", add = ArgValueCompleter::new(periods::duration))]
     duration: Option<Period>,
 
     /// Print lines and exit after this number of samples.
@@ -41,12 +51,12 @@ pub(crate) struct WatchArguments {
     job: JobChoice,
 
     #[command(flatten)]
-    agent: AgentOptions,
+    target: ControlTarget,
 }
 
 impl WatchArguments {
     pub(crate) const fn is_json(&self) -> bool {
-        self.agent.json
+        self.target.json
     }
 
     /// Returns true if lines are printed instead of the live view.
@@ -63,32 +73,108 @@ pub(crate) fn execute(arguments: &WatchArguments) -> Result<ExitCode, Failure> {
         .enable_time()
         .build()
         .map_err(|error| Failure::because("cannot watch", &error))?;
-    let job = arguments.job.id(&arguments.agent.socket)?;
+    let job = arguments.job.id(arguments.target.socket())?;
     let result = runtime.block_on(watch(arguments, job));
     // Do not wait for a request that the agent has not answered yet.
     runtime.shutdown_background();
     result
 }
 
+/// The lines, and what belongs to them.
+struct Watched {
+    lines: WatchSource,
+    target: RequestTarget,
+    facts: JobFacts,
+}
+
 async fn watch(arguments: &WatchArguments, job: Option<String>) -> Result<ExitCode, Failure> {
-    let metrics = arguments.selectors.iter().map(ToString::to_string).collect();
-    let request = WatchRequest { job: job.clone(), metrics };
-    let mut stream = WatchStream::open(&arguments.agent.socket, request).await?;
-    let first = stream.next().await?;
-    // A refusal is reported before the screen changes.
-    if let Answer::Refused(refusal) = first.answer {
-        return Err(Failure::Refused(Box::new(refusal)));
-    }
+    let (first, watched) = begin(arguments, job.as_deref()).await?;
+    let Watched { lines, target, facts } = watched;
     if !arguments.prints_lines() {
-        let view = view::View::new(job, arguments.selectors.clone());
-        return screen::show(view, first, stream, &arguments.agent.socket).await;
+        let mut view = view::View::new(job, arguments.selectors.clone());
+        view.set_facts(facts, style::has_colours(&std::io::stdout()));
+        return screen::show(view, first, lines, target).await;
     }
     let options = LineOptions { json: arguments.is_json(), count: arguments.count };
-    let printing = plain::print(first, stream, options);
+    let printing = plain::print(first, lines, options);
     match arguments.duration.map(|time| Duration::from_micros(time.as_micros())) {
         None => printing.await?,
         // The end of the requested time is success.
         Some(time) => tokio::time::timeout(time, printing).await.unwrap_or(Ok(()))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Begins to watch: this node's agent, or all nodes of the job if the user wants that, or no agent here tracks it. Returns the first
+/// line, so that a refusal is reported before the screen changes.
+async fn begin(arguments: &WatchArguments, job: Option<&str>) -> Result<(WatchLine, Watched), Failure> {
+    if arguments.target.prefers_collector() {
+        return begin_remote(arguments, job).await?.ok_or_else(|| {
+            Failure::Usage("cannot watch the node through a collector; name a job with --job".to_owned())
+        });
+    }
+    let local = begin_local(arguments, job).await;
+    let is_elsewhere = match &local {
+        Err(Failure::NotRunning(_)) => true,
+        Err(Failure::Refused(refusal)) => refusal.code == "unknown_job",
+        _ => false,
+    };
+    if is_elsewhere
+        && arguments.target.allows_collector()
+        && let Some(remote) = begin_remote(arguments, job).await?
+    {
+        return Ok(remote);
+    }
+    local
+}
+
+async fn begin_local(arguments: &WatchArguments, job: Option<&str>) -> Result<(WatchLine, Watched), Failure> {
+    let socket = arguments.target.socket();
+    let mut metrics: Vec<String> = arguments.selectors.iter().map(ToString::to_string).collect();
+    if !metrics.is_empty() && !arguments.prints_lines() {
+        metrics.extend(view::SUMMARY.map(str::to_owned));
+    }
+    let request = WatchRequest { job: job.map(str::to_owned), metrics };
+    let mut stream = WatchStream::open(socket, request).await?;
+    let first = stream.next().await?;
+    if let Answer::Refused(refusal) = first.answer {
+        return Err(Failure::Refused(Box::new(refusal)));
+    }
+    // The time is shown if it is known.
+    let status = ask_status(socket, &Request::Jobs(JobsRequest {})).ok();
+    let subjects = status.map(|status| status.subjects).unwrap_or_default();
+    let subject = subjects.into_iter().find(|subject| job.is_some() && subject.job.as_deref() == job);
+    let facts = JobFacts { started_us: subject.and_then(|subject| subject.started_us), cores: None };
+    let target = RequestTarget::Agent(socket.to_owned());
+    Ok((first, Watched { lines: WatchSource::Agent(stream), target, facts }))
+}
+
+/// Begins to watch all nodes of a job. Returns none for the node, and if no collector is configured.
+#[cfg(feature = "local")]
+async fn begin_remote(
+    arguments: &WatchArguments,
+    job: Option<&str>,
+) -> Result<Option<(WatchLine, Watched)>, Failure> {
+    let (Some(job), Some(collector)) = (job, arguments.target.collector()?) else { return Ok(None) };
+    let mut selectors = arguments.selectors.clone();
+    if !selectors.is_empty() && !arguments.prints_lines() {
+        selectors.extend(view::SUMMARY.into_iter().filter_map(|metric| metric.parse().ok()));
+    }
+    let mut watch = remote::watch(collector, job, selectors)?;
+    let first = watch.lines.next().await?;
+    let facts = JobFacts { started_us: Some(watch.job.started_ns / 1000), cores: watch.job.cores };
+    Ok(Some((first, Watched { lines: watch.lines, target: watch.target, facts })))
+}
+
+#[cfg(not(feature = "local"))]
+#[expect(clippy::unused_async, reason = "the full build reads the first line")]
+async fn begin_remote(
+    arguments: &WatchArguments,
+    _: Option<&str>,
+) -> Result<Option<(WatchLine, Watched)>, Failure> {
+    if arguments.target.prefers_collector() {
+        let message = "cannot watch through a collector: this build cannot read stored samples; use the full build of polymeter";
+        return Err(Failure::Failed(message.to_owned()));
+    }
+    Ok(None)
 }

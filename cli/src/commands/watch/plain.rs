@@ -2,7 +2,8 @@
 
 use polymeter_proto::control::{Answer, LaggedLine, SamplesLine};
 
-use super::stream::{WatchLine, WatchStream};
+use super::source::WatchSource;
+use super::stream::WatchLine;
 use crate::failure::Failure;
 use crate::output::printable::printable;
 use crate::output::terminal;
@@ -19,7 +20,7 @@ pub(super) struct LineOptions {
 /// Prints lines until the job ends, the reader closes the pipe, or the requested number of samples is reached.
 pub(super) async fn print(
     first: WatchLine,
-    mut stream: WatchStream,
+    mut stream: WatchSource,
     options: LineOptions,
 ) -> Result<(), Failure> {
     let mut left = options.count.unwrap_or(u64::MAX);

@@ -1,7 +1,6 @@
 //! The terminal of the live view, which is always restored.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,9 +18,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::stream::{WatchLine, WatchStream};
+use super::source::{RequestTarget, WatchSource};
+use super::stream::WatchLine;
 use super::view::{View, ViewAction};
-use crate::client::agent::ask;
 use crate::failure::Failure;
 
 /// The interval at which the view is redrawn. Keys take effect immediately.
@@ -34,8 +33,8 @@ const KEYS_MAX: usize = 64;
 pub(super) async fn show(
     mut view: View,
     first: WatchLine,
-    mut stream: WatchStream,
-    socket: &Path,
+    mut stream: WatchSource,
+    target: RequestTarget,
 ) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| Failure::because("cannot use the terminal", &error);
     let mut signals = ScreenSignals::catch().map_err(failed)?;
@@ -73,7 +72,7 @@ pub(super) async fn show(
             ViewAction::None => {}
             ViewAction::Quit => return Ok(ExitCode::SUCCESS),
             ViewAction::Suspend => screen.suspend().map_err(failed)?,
-            ViewAction::Ask(request) => pending = Some(send(socket.to_owned(), *request)),
+            ViewAction::Ask(request) => pending = Some(send(target.clone(), *request)),
         }
         view.tick(clock::realtime_us());
         screen.terminal.draw(|frame| view.draw(frame)).map_err(failed)?;
@@ -81,8 +80,8 @@ pub(super) async fn show(
 }
 
 /// Sends a request on a connection of its own.
-fn send(socket: PathBuf, request: Request) -> JoinHandle<Result<Answer, Failure>> {
-    tokio::task::spawn_blocking(move || ask(&socket, &request))
+fn send(target: RequestTarget, request: Request) -> JoinHandle<Result<Answer, Failure>> {
+    tokio::task::spawn_blocking(move || target.ask(&request))
 }
 
 /// Waits for the answer to the pending request; forever if there is none.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use polymeter_collector::Collector;
 use polymeter_collector::clock::Clock;
 use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
-use polymeter_proto::control::{TimeRequest, Verb};
 use polymeter_proto::ledger::{Event, LedgerEntry};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -18,6 +17,9 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 use polymeter_service::clock::realtime_us;
+
+/// The begin of a request for the time.
+const TIME_REQUEST: &str = r#"{"verb":"time""#;
 
 /// The time without an answer after which the agent resends unacknowledged frames.
 const RESEND_AFTER_MS: i64 = 500;
@@ -134,7 +136,9 @@ impl Agent {
             }
             let answer = ToAgent::decode(&self.socket.recv_bytes(0).unwrap()).unwrap();
             match answer {
-                ToAgent::Request { session, request, line, .. } if line.as_str() == TimeRequest::EXAMPLE => {
+                ToAgent::Request { session, request, line, .. }
+                    if line.as_str().starts_with(TIME_REQUEST) =>
+                {
                     let time = format!(r#"{{"answer":"time","now_us":{}}}"#, realtime_us() + self.ahead_us);
                     let line = time.as_str().try_into().unwrap();
                     self.send_bytes(&ToCollector::Answer { session, request, line }.encode());

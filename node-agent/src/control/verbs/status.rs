@@ -35,6 +35,7 @@ pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refus
     let context = handler.context;
     Ok(Answer::Status(StatusReport {
         version: VERSION,
+        agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         session: context.session.to_string(),
         counts: counts(&context.counters),
         collector: Some(collector(&context.counters)),
@@ -89,6 +90,7 @@ fn collector(counters: &Counters) -> CollectorStatus {
     let time = |us: i64| (us > 0).then_some(us);
     CollectorStatus {
         address: state.endpoint().as_ref().to_owned(),
+        version: state.version().map(|version| version.as_ref().to_owned()),
         connected: state.is_connected.load(Relaxed),
         since_us: time(state.since_us.load(Relaxed)),
         acknowledged_us: time(state.acknowledged_us.load(Relaxed)),

@@ -29,7 +29,7 @@ impl Verb for PushRequest {
     const NAME: &'static str = "push";
     const HELP: &'static str = "records a value of a user-supplied metric";
     const ACCESS: Access = Access::Owner;
-    const REMOTE: Remote = Remote::Refused;
+    const REMOTE: Remote = Remote::OneNode;
     const EXAMPLE: &'static str =
         r#"{"verb":"push","job":"4242","metric":"loss","value":0.25,"labels":{"rank":"3"}}"#;
 }

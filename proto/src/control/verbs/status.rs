@@ -25,6 +25,9 @@ impl Verb for StatusRequest {
 pub struct StatusReport {
     /// The version of the control protocol.
     pub version: u32,
+    /// The version of the agent; none from an older one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<String>,
     /// The agent's session.
     pub session: String,
     /// Totals of the agent.
@@ -74,6 +77,10 @@ pub struct AgentCounts {
 pub struct CollectorStatus {
     /// The endpoint of the collector.
     pub address: String,
+    /// The version of the collector, which tells it within a minute of the connection; none if it has not, is older, or the agent
+    /// accepts no requests through it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// True while there is a connection.
     pub connected: bool,
     /// The time of the last change of `connected`.

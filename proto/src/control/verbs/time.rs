@@ -7,7 +7,11 @@ use crate::control::verb::{Access, Remote, Verb};
 /// The fields of `time`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TimeRequest {}
+pub struct TimeRequest {
+    /// The version of the collector that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector_version: Option<String>,
+}
 
 impl Verb for TimeRequest {
     const NAME: &'static str = "time";

@@ -3,10 +3,11 @@
 use polymeter_proto::control::PlanLine;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::Paragraph;
 
+use super::recent_series::RecentSeries;
 use super::state::{Mode, Progress, Row, View, name};
 use crate::control_view::plan;
 use crate::output::layout::{left_aligned, right_aligned, shortened, width, without_middle};
@@ -27,6 +28,9 @@ const SPARE: usize = 12;
 
 /// The minimum height for a chart of the selected row below the table.
 const CHART_LINES: u16 = 12;
+
+/// The limit of memory above which there is none: cgroup version 1 has a number near 2^63 instead.
+const MEMORY_LIMIT_MAX: f64 = 4.6e18;
 
 /// The help page.
 const HELP: [&str; 10] = [
@@ -84,7 +88,11 @@ impl View {
         let [title, completeness, table, detail, chart, foot] = Layout::vertical(heights).areas(area);
         let reversed = Style::new().add_modifier(Modifier::REVERSED);
         frame.render_widget(Paragraph::new(fit(&self.title(), "  ", columns)).style(reversed), title);
-        frame.render_widget(Paragraph::new(fit(&self.completeness(), ", ", columns)), completeness);
+        let warning = self.coloured(Color::Yellow, self.has_losses());
+        frame.render_widget(
+            Paragraph::new(fit(&self.completeness(), ", ", columns)).style(warning),
+            completeness,
+        );
         let rows = self.rows();
         if self.mode == Mode::Help {
             frame.render_widget(Paragraph::new(Text::from_iter(HELP)), table);
@@ -93,8 +101,9 @@ impl View {
         }
         if let Some(row) = self.position(&rows).and_then(|at| rows.get(at)) {
             frame.render_widget(Paragraph::new(shortened(&self.detail(row), columns)), detail);
-            let bars = row.series.map(|series| chart::bars(&series.columns(self.now_us, columns)));
-            frame.render_widget(Paragraph::new(bars.unwrap_or_default()), chart);
+            let bars = row.series.map(|series| self.chart_with_scale(&row.key.0, series, columns));
+            let style = self.coloured(Color::Cyan, true);
+            frame.render_widget(Paragraph::new(bars.unwrap_or_default()).style(style), chart);
         }
         frame.render_widget(Paragraph::new(self.foot(columns)).style(reversed), foot);
     }
@@ -104,15 +113,64 @@ impl View {
         let job =
             self.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {}", printable_name(job)));
         let state = self.has_ended.then(|| "ended".to_owned());
+        let since = self.facts.started_us.map(|started_us| elapsed(self.now_us - started_us));
         let cost = self.progress.map(|Progress { cpu_percent, .. }| format!("agent {cpu_percent:.2} % CPU"));
         let time = self.progress.map(|Progress { seconds, .. }| format!("watched {seconds:.0} s"));
-        [Some(job), state, cost, time].into_iter().flatten().collect()
+        [Some(job), state, since, self.cores(), self.memory(), cost, time].into_iter().flatten().collect()
+    }
+
+    /// The cores that the job uses, of those that it has.
+    fn cores(&self) -> Option<String> {
+        let used = units::number(self.job_total("cpu.usage")? / 1e9);
+        let of = self.facts.cores.map_or_else(String::new, |cores| format!(" of {cores}"));
+        Some(format!("{used}{of} cores"))
+    }
+
+    /// The memory that the job uses, and its limit.
+    fn memory(&self) -> Option<String> {
+        let used = self.job_total("memory.current")?;
+        let limit = self.job_total("memory.limit").filter(|limit| *limit < MEMORY_LIMIT_MAX);
+        let of = limit.map_or_else(String::new, |limit| {
+            format!(" of {} ({:.0} %)", units::value("bytes", limit), 100.0 * used / limit)
+        });
+        Some(format!("{}{of}", units::value("bytes", used)))
+    }
+
+    /// Returns a style with a colour, if it is wanted and the terminal has colours.
+    fn coloured(&self, colour: Color, is_wanted: bool) -> Style {
+        if is_wanted && self.has_colours { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    /// Returns true if samples were lost, or not shown.
+    fn has_losses(&self) -> bool {
+        let is_lossy = |Progress { tally, .. }: Progress| tally.missed + tally.dropped > 0;
+        self.not_shown > 0 || self.progress.is_some_and(is_lossy)
+    }
+
+    /// The chart of a series within `columns`, and the values of its lowest and highest bars.
+    fn chart_with_scale(&self, metric: &str, series: &RecentSeries, columns: usize) -> String {
+        let scale = |width: usize| {
+            let (base, max) = chart::scale(&series.columns(self.now_us, width))?;
+            Some(format!(" {} to {}", series.text(metric, base), series.text(metric, max)))
+        };
+        let scale = scale(columns).filter(|scale| columns >= width(scale) + CHART_MIN).unwrap_or_default();
+        let bars = chart::bars(&series.columns(self.now_us, columns.saturating_sub(width(&scale))));
+        format!("{bars}{scale}")
     }
 
     /// The parts of the line about completeness.
     fn completeness(&self) -> Vec<String> {
         let Some(Progress { tally, .. }) = self.progress else {
-            return vec!["waiting for samples".to_owned()];
+            // Only the agent of a node reports progress.
+            return vec![self.newest_us().map_or_else(
+                || "waiting for samples".to_owned(),
+                |newest_us| {
+                    format!(
+                        "stored samples of all nodes, the newest {} old",
+                        units::remaining(newest_us, self.now_us)
+                    )
+                },
+            )];
         };
         // Absent values do not exist in their source.
         let available = tally.due.saturating_sub(tally.absent);
@@ -140,10 +198,12 @@ impl View {
         let listed = rows.iter().enumerate().skip(first).take(page);
         let lines = listed.map(|(at, row)| {
             let line = self.row(row, widths);
+            let is_own = row.plan.is_some_and(is_own_lease);
+            let colour = self.coloured(Color::Green, is_own);
             if at == selected {
-                Line::styled(format!("> {line}"), Style::new().add_modifier(Modifier::BOLD))
+                Line::styled(format!("> {line}"), colour.add_modifier(Modifier::BOLD))
             } else {
-                Line::raw(format!("  {line}"))
+                Line::styled(format!("  {line}"), colour)
             }
         });
         let empty = rows.is_empty().then(|| Line::raw("  no sampled metric matches"));
@@ -192,6 +252,20 @@ fn reason(line: &PlanLine, now_us: Option<i64>) -> String {
     let longer = line.reason.as_ref().filter(|_| now_us.is_some());
     let longer = longer.map_or_else(String::new, |reason| format!("; {reason}"));
     printable(&format!("{}{ends}{longer}", plan::reason(line))).into_owned()
+}
+
+/// Returns true for a lease of the user.
+fn is_own_lease(line: &PlanLine) -> bool {
+    let you = rustix::process::geteuid().as_raw();
+    line.actor.as_ref().is_some_and(|actor| plan::is_user(actor, you))
+}
+
+/// Formats the time since the start of a job as schedulers print it.
+fn elapsed(us: i64) -> String {
+    let seconds = us.max(0) / 1_000_000;
+    let clock = format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let days = seconds / 86_400;
+    if days > 0 { format!("{days}-{clock}") } else { clock }
 }
 
 /// Lays out a line of the table.

@@ -7,7 +7,7 @@ mod period_steps;
 mod recent_series;
 mod state;
 
-pub(super) use state::{View, ViewAction};
+pub(super) use state::{JobFacts, SUMMARY, View, ViewAction};
 
 #[cfg(test)]
 mod tests;

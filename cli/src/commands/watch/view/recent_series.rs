@@ -71,15 +71,17 @@ impl RecentSeries {
 
     /// Formats the last value or rate.
     pub(super) fn current_text(&self, metric: &str) -> String {
-        match self.current() {
-            None => "-".to_owned(),
-            Some(rate) if self.is_counter => units::rate(metric, &self.unit, rate),
-            Some(value) => {
-                let plain = matches!(self.unit.as_str(), "bytes" | "nanoseconds" | "percent" | "count" | "");
-                let text = units::value(&self.unit, value);
-                if plain { text } else { format!("{text} {}", self.unit) }
-            }
+        self.current().map_or_else(|| "-".to_owned(), |value| self.text(metric, value))
+    }
+
+    /// Formats a value of a gauge, or a rate of a counter.
+    pub(super) fn text(&self, metric: &str, value: f64) -> String {
+        if self.is_counter {
+            return units::rate(metric, &self.unit, value);
         }
+        let is_plain = matches!(self.unit.as_str(), "bytes" | "nanoseconds" | "percent" | "count" | "");
+        let text = units::value(&self.unit, value);
+        if is_plain { text } else { format!("{text} {}", self.unit) }
     }
 
     /// Returns the rates of a counter between successive points. A decrease means that the counter was restarted.

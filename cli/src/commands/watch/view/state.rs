@@ -50,6 +50,18 @@ pub(super) struct Progress {
     pub(super) cpu_percent: f64,
 }
 
+/// The metrics of the title, which are received in any case.
+pub(in crate::commands::watch) const SUMMARY: [&str; 3] = ["cpu.usage", "memory.current", "memory.limit"];
+
+/// Facts about a job that its samples do not have.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::commands::watch) struct JobFacts {
+    /// The time at which it began to be tracked, in microseconds since the epoch.
+    pub(in crate::commands::watch) started_us: Option<i64>,
+    /// Its number of cores, if the scheduler reported it.
+    pub(in crate::commands::watch) cores: Option<i64>,
+}
+
 /// The live view.
 #[derive(Debug)]
 pub(in crate::commands::watch) struct View {
@@ -69,6 +81,8 @@ pub(in crate::commands::watch) struct View {
     pub(super) pending: Option<Request>,
     pub(super) has_ended: bool,
     pub(super) now_us: i64,
+    pub(super) facts: JobFacts,
+    pub(super) has_colours: bool,
 }
 
 /// A row: a series, or a metric of the plan without samples.
@@ -104,7 +118,15 @@ impl View {
             pending: None,
             has_ended: false,
             now_us: 0,
+            facts: JobFacts::default(),
+            has_colours: false,
         }
+    }
+
+    /// Sets the facts about the job, and whether the terminal has colours.
+    pub(in crate::commands::watch) const fn set_facts(&mut self, facts: JobFacts, has_colours: bool) {
+        self.facts = facts;
+        self.has_colours = has_colours;
     }
 
     /// Returns true if the job has ended, so that no more samples arrive.
@@ -197,10 +219,31 @@ impl View {
             .values()
             .filter(|line| !sampled.contains(&(line.metric.clone(), line.level)))
             .map(|line| Row { key: key_of_line(line), series: None, plan: Some(line) });
-        let rows = of_series.chain(without_samples).filter(|row| name(&row.key).contains(&self.filter));
+        let is_selected = |metric: &str| {
+            self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
+        };
+        let rows = of_series.chain(without_samples);
+        let rows = rows.filter(|row| is_selected(&row.key.0) && name(&row.key).contains(&self.filter));
         let mut rows: Vec<Row<'_>> = rows.collect();
         rows.sort_by(|one, other| one.key.cmp(&other.key));
         rows
+    }
+}
+
+impl View {
+    /// Returns the sum of the current values of a metric over the nodes of the job, without steps and tasks; none if a node has none.
+    pub(super) fn job_total(&self, metric: &str) -> Option<f64> {
+        let of_job = |(name, labels): &SeriesKey| {
+            name == metric && labels.split(',').all(|label| label.is_empty() || label.starts_with("node="))
+        };
+        let series = self.series.iter().filter(|(key, _)| of_job(key));
+        let values: Option<Vec<f64>> = series.map(|(_, series)| series.current()).collect();
+        values.filter(|values| !values.is_empty()).map(|values| values.iter().sum())
+    }
+
+    /// Returns the time of the newest sample, in microseconds since the epoch.
+    pub(super) fn newest_us(&self) -> Option<i64> {
+        self.series.values().filter_map(RecentSeries::last_us).max()
     }
 }
 

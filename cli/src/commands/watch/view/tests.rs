@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use polymeter_proto::control::{Request, ResetRequest, SetRequest};
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
+use ratatui::style::Color;
 
 use super::input::LEASE;
 use super::recent_series::WINDOW_US;
@@ -77,8 +78,11 @@ fn set(metric: &str, period: &str, duration: &str) -> ViewAction {
 
 #[test]
 fn a_wide_terminal_shows_all_columns() {
-    let lines = drawn(&view(), 80, 24);
-    assert_eq!(lines[0], "job 4711  agent 0.65 % CPU  watched 12 s");
+    let mut shown = view();
+    let facts = JobFacts { started_us: Some(NOW_US - 93_784_000_000), cores: Some(8) };
+    shown.set_facts(facts, false);
+    let lines = drawn(&shown, 80, 24);
+    assert_eq!(lines[0], "job 4711  1-02:03:04  1 of 8 cores  100 MiB  agent 0.65 % CPU  watched 12 s");
     assert_eq!(lines[1], "99.90 % of 1000 taken, 1 missed, 2 dropped, 3 late");
     let head = "  METRIC                            NOW PERIOD REASON           LAST MINUTE";
     assert!(
@@ -96,7 +100,7 @@ fn a_wide_terminal_shows_all_columns() {
         "a metric without samples has a row: {lines:#?}"
     );
     assert_eq!(lines[21], "cpu.usage: baseline");
-    assert!(lines[22].ends_with('█'), "{lines:#?}");
+    assert!(lines[22].ends_with("█ 0 cores to 1 cores"), "{lines:#?}");
     assert!(lines[23].starts_with("? help  q quit  + - period"), "{lines:#?}");
 }
 
@@ -104,7 +108,7 @@ fn a_wide_terminal_shows_all_columns() {
 fn a_small_terminal_shows_the_essentials() {
     let mut view = view();
     let lines = drawn(&view, 40, 10);
-    assert_eq!(lines[0], "job 4711  agent 0.65 % CPU  watched 12 s");
+    assert_eq!(lines[0], "job 4711  1 cores  100 MiB");
     assert_eq!(lines[1], "99.90 % of 1000 taken, 1 missed");
     assert_eq!(lines[3], "> cpu.usage               1 cores     1s");
     assert_eq!(lines[4], "  cpu.usage…pu{cpu=0}     0 cores     1s");
@@ -122,6 +126,64 @@ fn a_small_terminal_shows_the_essentials() {
     }
     drawn(&view, 0, 0);
     drawn(&view, 1, 1);
+}
+
+#[test]
+fn memory_is_shown_with_its_limit_if_there_is_one() {
+    let mut view = view();
+    receive(&mut view, samples("memory.limit", json!({}), "gauge", &[209_715_200.0]));
+    assert!(
+        drawn(&view, 80, 24)[0].contains("  100 MiB of 200 MiB (50 %)  "),
+        "{:?}",
+        drawn(&view, 80, 24)[0]
+    );
+    receive(&mut view, samples("memory.limit", json!({"step": "0"}), "gauge", &[1.0]));
+    receive(&mut view, samples("memory.limit", json!({"node": "n2"}), "gauge", &[9.2e18]));
+    assert!(
+        drawn(&view, 80, 24)[0].contains("  100 MiB  "),
+        "a node without a limit: {:?}",
+        drawn(&view, 80, 24)[0]
+    );
+}
+
+#[test]
+fn only_selected_metrics_have_rows_and_all_count_for_the_title() {
+    let mut view = View::new(Some("4711".to_owned()), vec!["pids.*".parse().unwrap()]);
+    view.tick(NOW_US);
+    receive(&mut view, samples("pids.current", json!({}), "gauge", &[7.0]));
+    receive(&mut view, samples("cpu.usage", json!({"node": "n1"}), "counter", &[0.0, 0.5e9]));
+    receive(&mut view, samples("cpu.usage", json!({"node": "n2"}), "counter", &[0.0, 1.5e9]));
+    let lines = drawn(&view, 80, 24);
+    assert_eq!(lines[0], "job 4711  2 cores");
+    assert!(lines[1].starts_with("stored samples of all nodes, the newest "), "{}", lines[1]);
+    assert!(!lines[3..].iter().any(|line| line.contains("cpu.usage")), "{lines:#?}");
+}
+
+#[test]
+fn colours_mark_losses_and_own_leases() {
+    let mut view = view();
+    let own = format!("uid {}", rustix::process::geteuid().as_raw());
+    let lease = json!({"metric": "pids.current", "period": "1s", "cause": "lease", "actor": own});
+    receive(
+        &mut view,
+        json!({"answer": "plan", "plan": [plan("cpu.usage", "1s"), lease], "unavailable": []}),
+    );
+    let colours = |view: &View| {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let cells = terminal.backend().buffer().content().to_vec();
+        let of = |text: &str| {
+            let lines: Vec<_> = cells.chunks(80).collect();
+            let line = lines
+                .iter()
+                .find(|line| line.iter().map(|cell| cell.symbol()).collect::<String>().contains(text));
+            line.unwrap()[2].fg
+        };
+        [of("1 missed"), of("lease of you"), of("cpu.usage ")]
+    };
+    assert_eq!(colours(&view), [Color::Reset; 3]);
+    view.set_facts(JobFacts::default(), true);
+    assert_eq!(colours(&view), [Color::Yellow, Color::Green, Color::Reset]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The stored jobs that have ended.
+//! Stored jobs: those that run, on all nodes, or those that have ended.
 
 use polymeter_proto::units::seconds_between;
 use polymeter_service::clock::{realtime_us, rfc3339};
@@ -6,6 +6,7 @@ use polymeter_store::reader::{JobFilter, JobRow};
 use serde::Serialize;
 
 use crate::calendar::PointInTime;
+use crate::client::collector::Collector;
 use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
 use crate::output::table::{head, table_within};
@@ -14,42 +15,47 @@ use crate::store_failure::store_failure;
 
 /// Options that choose stored jobs.
 #[derive(Debug, clap::Args)]
-pub(super) struct EndedJobs {
+pub(super) struct StoredJobs {
+    /// List the jobs that run on any node, the one that started last first. Users see their own. Default if no agent runs here
+    /// and a collector is configured.
+    #[arg(long, group = "stored")]
+    running: bool,
+
     /// List the stored jobs that have ended, the one that started last first. Users see their own.
-    #[arg(long)]
+    #[arg(long, group = "stored")]
     ended: bool,
 
-    /// With --ended: the jobs of this user, by name or numeric id.
-    #[arg(long, value_name = "USER", requires = "ended")]
+    /// With --running or --ended: the jobs of this user, by name or numeric id.
+    #[arg(long, value_name = "USER", requires = "stored")]
     user: Option<String>,
 
-    /// With --ended: the jobs of this account.
-    #[arg(long, value_name = "NAME", requires = "ended")]
+    /// With --running or --ended: the jobs of this account.
+    #[arg(long, value_name = "NAME", requires = "stored")]
     account: Option<String>,
 
-    /// With --ended: the jobs of this queue or partition.
-    #[arg(long, value_name = "NAME", requires = "ended", visible_alias = "partition")]
+    /// With --running or --ended: the jobs of this queue or partition.
+    #[arg(long, value_name = "NAME", requires = "stored", visible_alias = "partition")]
     queue: Option<String>,
 
-    /// With --ended: the jobs with this final state, such as FAILED.
-    #[arg(long, value_name = "STATE", requires = "ended")]
+    /// With --running or --ended: the jobs with this final state, such as FAILED.
+    #[arg(long, value_name = "STATE", requires = "stored")]
     state: Option<String>,
 
-    /// With --ended: the jobs that ran on this node.
-    #[arg(long, value_name = "NODE", requires = "ended")]
+    /// With --running or --ended: the jobs that ran on this node.
+    #[arg(long, value_name = "NODE", requires = "stored")]
     node: Option<String>,
 
-    /// With --ended: the jobs that ended at this time or later: YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or
+    /// With --running or --ended: the jobs that ended at this time or later: YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or
     /// 7d.
-    #[arg(long, value_name = "TIME", requires = "ended")]
+    #[arg(long, value_name = "TIME", requires = "stored")]
     since: Option<PointInTime>,
 
-    /// With --ended: the jobs that started before this time.
-    #[arg(long, value_name = "TIME", requires = "ended")]
+    /// With --running or --ended: the jobs that started before this time.
+    #[arg(long, value_name = "TIME", requires = "stored")]
     until: Option<PointInTime>,
 
-    /// With --ended: at most this number of jobs. Default: 100.
-    #[arg(long, value_name = "N", requires = "ended", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// With --running or --ended: at most this number of jobs. Default: 100.
+    #[arg(long, value_name = "N", requires = "stored", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
 
     #[command(flatten)]
@@ -61,7 +67,7 @@ const LIMIT: u32 = 100;
 
 /// A job in JSON.
 #[derive(Debug, Serialize)]
-struct EndedJob<'a> {
+struct StoredJob<'a> {
     /// The id, as the scheduler prints it.
     job: &'a str,
     /// The job's own id.
@@ -82,15 +88,15 @@ struct EndedJob<'a> {
     elapsed_s: Option<f64>,
 }
 
-impl EndedJobs {
+impl StoredJobs {
     /// Returns true if stored jobs are wanted.
-    pub(super) fn is_wanted(&self) -> Result<bool, Failure> {
-        if !self.ended && self.source.is_given() {
-            let message =
-                "cannot list the jobs of a store: only those that have ended can be listed; add --ended";
-            return Err(Failure::Usage(message.to_owned()));
-        }
-        Ok(self.ended)
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.running || self.ended || self.source.is_given()
+    }
+
+    /// Returns true if a collector is configured, which knows the jobs of all nodes.
+    pub(super) fn has_collector() -> bool {
+        Collector::find(None, None).is_ok_and(|collector| collector.is_some())
     }
 
     fn filter(&self, now_us: i64) -> JobFilter {
@@ -102,7 +108,7 @@ impl EndedJobs {
             queue: self.queue.clone(),
             state: self.state.clone(),
             node: self.node.clone(),
-            is_ended: Some(true),
+            is_ended: Some(self.ended),
             since_ns: self.since.map(|since| since.time_ns(now_us)),
             until_ns: self.until.map(|until| until.time_ns(now_us)),
             limit: self.limit.unwrap_or(LIMIT),
@@ -112,7 +118,7 @@ impl EndedJobs {
 }
 
 /// Prints the jobs.
-pub(super) fn execute(arguments: &EndedJobs, is_json: bool) -> Result<(), Failure> {
+pub(super) fn execute(arguments: &StoredJobs, is_json: bool) -> Result<(), Failure> {
     let mut source = arguments.source.open()?;
     let jobs = source.reader.jobs(&arguments.filter(realtime_us()));
     let jobs = jobs.map_err(|error| store_failure("cannot read the store", &error))?;
@@ -120,15 +126,15 @@ pub(super) fn execute(arguments: &EndedJobs, is_json: bool) -> Result<(), Failur
         return terminal::print_json(&jobs.iter().map(json).collect::<Vec<_>>());
     }
     let limit = terminal::width_limit(&std::io::stdout());
-    terminal::print(&text(&jobs, source.visible, limit))
+    terminal::print(&text(&jobs, source.visible, limit, (!arguments.ended).then(realtime_us)))
 }
 
 fn shown_id(job: &JobRow) -> &str {
     job.display_id.as_deref().unwrap_or(&job.job_id)
 }
 
-fn json(job: &JobRow) -> EndedJob<'_> {
-    EndedJob {
+fn json(job: &JobRow) -> StoredJob<'_> {
+    StoredJob {
         job: shown_id(job),
         job_id: &job.job_id,
         name: job.name.as_deref(),
@@ -148,19 +154,23 @@ fn json(job: &JobRow) -> EndedJob<'_> {
     }
 }
 
-/// Lays out the jobs as a table.
-fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>) -> String {
+/// Lays out the jobs as a table. Of running jobs, the time since their start until `now_us` is shown.
+fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<i64>) -> String {
     if jobs.is_empty() {
         let of_user = if visible == Visible::Own { "none of your jobs" } else { "no job" };
-        return format!("{of_user} has ended that matches\n");
+        let state = if now_us.is_some() { "runs" } else { "has ended" };
+        return format!("{of_user} {state} that matches\n");
     }
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let row = |job: &JobRow| {
         let owner = job.owner.clone().or_else(|| job.owner_uid.map(|uid| uid.to_string()));
         let state = match (&job.state, job.lost_nodes.is_empty()) {
             (None, false) => "lost".to_owned(),
+            (None, true) if now_us.is_some() => "running".to_owned(),
             (state, _) => text(state),
         };
+        let shown_ns = if now_us.is_some() { Some(job.started_ns) } else { job.ended_ns };
+        let until_ns = job.ended_ns.or(now_us.map(|now_us| now_us.saturating_mul(1000)));
         vec![
             shown_id(job).to_owned(),
             text(&job.name),
@@ -168,11 +178,12 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>) -> String {
             text(&job.queue),
             job.nodes.len().to_string(),
             state,
-            job.ended_ns.map_or_else(|| "-".to_owned(), minute),
-            job.ended_ns.map_or_else(|| "-".to_owned(), |ended_ns| elapsed(ended_ns - job.started_ns)),
+            shown_ns.map_or_else(|| "-".to_owned(), minute),
+            until_ns.map_or_else(|| "-".to_owned(), |until_ns| elapsed(until_ns - job.started_ns)),
         ]
     };
-    let head = head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", "ENDED (UTC)", "ELAPSED"]);
+    let time = if now_us.is_some() { "STARTED (UTC)" } else { "ENDED (UTC)" };
+    let head = head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", time, "ELAPSED"]);
     table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
 }
 
@@ -221,17 +232,26 @@ mod tests {
             job("4008", 59, json!({"owner_uid": 1000, "queue": "short", "state": "OUT_OF_MEMORY"})),
             job("4007", 3_600, json!({"lost_nodes": ["n2"]})),
         ];
-        snapshot::check("jobs-ended", &text(&jobs, Visible::All, Some(80)));
-        let widest = text(&jobs, Visible::All, Some(80)).lines().map(|line| line.chars().count()).max();
+        snapshot::check("jobs-ended", &text(&jobs, Visible::All, Some(80), None));
+        let widest = text(&jobs, Visible::All, Some(80), None).lines().map(|line| line.chars().count()).max();
         assert!(widest.unwrap() <= 80);
-        assert_eq!(text(&[], Visible::Own, None), "none of your jobs has ended that matches\n");
+        assert_eq!(text(&[], Visible::Own, None, None), "none of your jobs has ended that matches\n");
         let value = serde_json::to_value(json_of(&jobs[0])).unwrap();
         assert_eq!((&value["job"], &value["job_id"]), (&json!("4009_1"), &json!("4010")));
         assert_eq!(value["ended"], json!("2026-11-23T16:33:04.000000Z"));
         assert_eq!(value["elapsed_s"], json!(93_784.0));
     }
 
-    fn json_of(job: &JobRow) -> EndedJob<'_> {
+    #[test]
+    fn running_jobs_have_the_time_since_their_start() {
+        let mut jobs = [job("4011", 0, json!({"name": "train", "owner": "zoe", "queue": "gpu"}))];
+        jobs[0].ended_ns = None;
+        let now_us = START_NS / 1000 + 3_725_000_000;
+        snapshot::check("jobs-running", &text(&jobs, Visible::Own, Some(80), Some(now_us)));
+        assert_eq!(text(&[], Visible::All, None, Some(0)), "no job runs that matches\n");
+    }
+
+    fn json_of(job: &JobRow) -> StoredJob<'_> {
         super::json(job)
     }
 }

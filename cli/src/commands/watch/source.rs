@@ -1,0 +1,59 @@
+//! The source of the lines: this node's agent, or the store of the collector for all nodes of a job.
+
+use std::path::PathBuf;
+#[cfg(feature = "local")]
+use std::sync::Arc;
+
+use polymeter_proto::control::{Answer, Request};
+#[cfg(feature = "local")]
+use tokio::sync::mpsc;
+
+use super::stream::{WatchLine, WatchStream};
+use crate::client::agent::ask;
+#[cfg(feature = "local")]
+use crate::client::collector::Collector;
+use crate::failure::Failure;
+
+/// The source of the lines.
+#[derive(Debug)]
+pub(super) enum WatchSource {
+    /// An agent, as it takes samples.
+    Agent(WatchStream),
+    /// A thread that reads what the collector has stored.
+    #[cfg(feature = "local")]
+    Collector(mpsc::Receiver<Result<WatchLine, Failure>>),
+}
+
+impl WatchSource {
+    /// Returns the next line. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<WatchLine, Failure> {
+        match self {
+            Self::Agent(stream) => stream.next().await,
+            #[cfg(feature = "local")]
+            Self::Collector(lines) => lines.recv().await.unwrap_or_else(|| {
+                Err(Failure::Failed("cannot continue to watch: the reading thread has ended".to_owned()))
+            }),
+        }
+    }
+}
+
+/// The receiver of the requests that keys of the view cause.
+#[derive(Debug, Clone)]
+pub(super) enum RequestTarget {
+    /// The agent at this socket.
+    Agent(PathBuf),
+    /// All nodes of the job.
+    #[cfg(feature = "local")]
+    Collector(Arc<Collector>),
+}
+
+impl RequestTarget {
+    /// Sends a request. Of several nodes, a refusal is returned if there is one.
+    pub(super) fn ask(&self, request: &Request) -> Result<Answer, Failure> {
+        match self {
+            Self::Agent(socket) => ask(socket, request),
+            #[cfg(feature = "local")]
+            Self::Collector(collector) => super::remote::ask_nodes(collector, request),
+        }
+    }
+}
