@@ -224,10 +224,10 @@ fn io_amounts(io: &str, known: Option<&Amounts>) -> Option<Amounts> {
 }
 
 impl Levels {
-    /// Adds the quantities of another process.
+    /// Adds the quantities of another process. Numbers of a text may be any.
     pub(super) const fn add(&mut self, other: &Self) {
-        self.resident_pages += other.resident_pages;
-        self.threads += other.threads;
+        self.resident_pages = self.resident_pages.saturating_add(other.resident_pages);
+        self.threads = self.threads.saturating_add(other.threads);
         self.processes += other.processes;
         self.io += other.io;
         self.no_io += other.no_io;
@@ -293,6 +293,15 @@ mod tests {
 
     const LINE: &str =
         "S 1 42 42 0 -1 4194304 100 20 3 4 500 60 7 8 20 0 3 0 1 1000000 250 18446744073709551615";
+
+    #[test]
+    fn levels_of_any_size_are_added() {
+        let of =
+            |resident_pages, threads| Levels { resident_pages, threads, processes: 1, ..Levels::default() };
+        let mut sum = of(u64::MAX, 3);
+        sum.add(&of(250, u64::MAX));
+        assert_eq!(sum, Levels { processes: 2, ..of(u64::MAX, u64::MAX) });
+    }
 
     #[test]
     fn parses_names_with_any_bytes() {
