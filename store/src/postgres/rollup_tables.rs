@@ -226,7 +226,8 @@ fn has_rows(
     begin_us: i64,
     end_us: i64,
 ) -> Result<bool, DatabaseError> {
-    let exists = format!("SELECT EXISTS (SELECT FROM {} WHERE time >= $1 AND time < $2)", rollup.source);
+    // Citus refuses a subquery without columns.
+    let exists = format!("SELECT EXISTS (SELECT 1 FROM {} WHERE time >= $1 AND time < $2)", rollup.source);
     let mut rows = connection.query(&exists, &[Value::Time(begin_us), Value::Time(end_us)])?;
     Ok(rows.first_mut().is_some_and(Row::boolean))
 }
