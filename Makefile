@@ -185,6 +185,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(TARGET)/debug/wire
 	$(TARGET)/debug/curve --quick
 	$(TARGET)/debug/ingest --quick
+	$(TARGET)/debug/citus --quick
 	$(TARGET)/debug/live --quick
 	$(TARGET)/debug/remote_write --quick
 	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)

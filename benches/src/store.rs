@@ -31,6 +31,8 @@ pub enum Kind {
     Postgres,
     /// A PostgreSQL server with TimescaleDB.
     Timescaledb,
+    /// A coordinator and two workers with Citus.
+    Citus,
 }
 
 impl fmt::Display for Kind {
@@ -39,24 +41,28 @@ impl fmt::Display for Kind {
             Self::Sqlite => "SQLite",
             Self::Postgres => "PostgreSQL",
             Self::Timescaledb => "TimescaleDB",
+            Self::Citus => "Citus",
         })
     }
 }
 
 impl Kind {
-    /// All kinds.
+    /// The kinds that are one file or one server, the best one last.
     pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Timescaledb];
 
     /// Returns the missing requirement of this kind on this machine; none if it can be used.
     pub fn missing(self) -> Option<&'static str> {
         let binaries = match self {
             Self::Sqlite => return None,
-            Self::Postgres | Self::Timescaledb => binaries(),
+            Self::Postgres | Self::Timescaledb | Self::Citus => binaries(),
         };
         match binaries {
             None => Some("no PostgreSQL server is installed"),
-            Some(binaries) if self == Self::Timescaledb && !has_timescaledb(&binaries) => {
+            Some(binaries) if self == Self::Timescaledb && !has_extension(&binaries, "timescaledb") => {
                 Some("PostgreSQL has no TimescaleDB")
+            }
+            Some(binaries) if self == Self::Citus && !has_extension(&binaries, "citus") => {
+                Some("PostgreSQL has no Citus")
             }
             Some(_) => None,
         }
@@ -76,6 +82,8 @@ pub struct Store {
     url: String,
     // Dropped before the directory that contains its data.
     server: Option<Server>,
+    /// The workers of Citus.
+    workers: Vec<Server>,
     /// The temporary directory; none for an existing store.
     directory: Option<TempDir>,
 }
@@ -83,6 +91,8 @@ pub struct Store {
 #[derive(Debug)]
 struct Server {
     binaries: PathBuf,
+    directory: PathBuf,
+    port: u16,
     process: Child,
 }
 
@@ -96,16 +106,19 @@ impl Store {
             return Err(format!("{kind}: {missing}").into());
         }
         let directory = tempfile::tempdir()?;
-        let server = match kind {
-            Kind::Sqlite => None,
-            Kind::Postgres | Kind::Timescaledb => Some(Server::start(directory.path(), kind)?),
+        let start = |name: &str| Server::start(&directory.path().join(name), kind);
+        let server = if kind == Kind::Sqlite { None } else { Some(start("server")?) };
+        let workers =
+            if kind == Kind::Citus { vec![start("worker1")?, start("worker2")?] } else { Vec::new() };
+        let url = match &server {
+            None => format!("{SQLITE}{}/store.db", directory.path().display()),
+            Some(Server { directory, port, .. }) => {
+                format!("host={} port={port} user=postgres dbname=postgres", directory.display())
+            }
         };
-        let path = directory.path().display();
-        let url = match kind {
-            Kind::Sqlite => format!("{SQLITE}{path}/store.db"),
-            Kind::Postgres | Kind::Timescaledb => format!("host={path} user=postgres dbname=postgres"),
-        };
-        Ok(Self { kind, url, server, directory: Some(directory) })
+        let store = Self { kind, url, server, workers, directory: Some(directory) };
+        store.add_workers()?;
+        Ok(store)
     }
 
     /// Uses the existing store at `url`: an SQLite file, which may be missing, or a database of a running server.
@@ -113,7 +126,13 @@ impl Store {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub fn existing(url: &str) -> Result<Self, Box<dyn Error>> {
-        let mut store = Self { kind: Kind::Sqlite, url: url.to_owned(), server: None, directory: None };
+        let mut store = Self {
+            kind: Kind::Sqlite,
+            url: url.to_owned(),
+            server: None,
+            workers: Vec::new(),
+            directory: None,
+        };
         if store.path().is_none() {
             store.kind = Kind::Postgres;
             if store.ask("SHOW shared_preload_libraries")?.contains("timescaledb") {
@@ -148,18 +167,25 @@ impl Store {
 
     /// Returns the configuration lines with which a collector uses this store as its kind.
     pub fn configuration(&self) -> String {
-        let timescaledb = if self.kind == Kind::Timescaledb { "require" } else { "off" };
-        format!("store = \"{}\"\ntimescaledb = \"{timescaledb}\"\n", self.url())
+        let use_of = |kind| if self.kind == kind { "require" } else { "off" };
+        let (timescaledb, citus) = (use_of(Kind::Timescaledb), use_of(Kind::Citus));
+        format!("store = \"{}\"\ntimescaledb = \"{timescaledb}\"\ncitus = \"{citus}\"\n", self.url())
     }
 
-    /// Returns the resource usage of the server; zeros if it was not started here.
+    /// Returns the resource usage of the server; zeros if it was not started here. Of Citus, the CPU time of all servers.
     ///
     /// # Errors
     /// Returns an error if the server has exited.
     pub fn usage(&self) -> io::Result<Usage> {
-        self.server
-            .as_ref()
-            .map_or(Ok(Usage::default()), |server| process::usage_with_children(server.process.id()))
+        let mut sum = Usage::default();
+        for server in self.server.iter().chain(&self.workers) {
+            let usage = process::usage_with_children(server.process.id())?;
+            if self.workers.is_empty() {
+                return Ok(usage);
+            }
+            sum.cpu_s += usage.cpu_s;
+        }
+        Ok(sum)
     }
 
     /// Stops the server immediately, as a failure of its machine would.
@@ -178,10 +204,62 @@ impl Store {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub fn recover(&mut self) -> Result<(), Box<dyn Error>> {
+        self.directory.as_ref().ok_or("the server was not started here")?;
         let server = self.server.as_mut().ok_or("SQLite has no server")?;
-        let directory = self.directory.as_ref().ok_or("the server was not started here")?;
-        server.process = Server::run(&server.binaries, directory.path())?;
+        server.process = Server::run(&server.binaries, &server.directory, server.port)?;
         Ok(())
+    }
+
+    /// Adds the workers to the coordinator.
+    fn add_workers(&self) -> Result<(), Box<dyn Error>> {
+        let Some(coordinator) = self.server.as_ref().filter(|_| self.kind == Kind::Citus) else {
+            return Ok(());
+        };
+        for worker in &self.workers {
+            worker.ask("CREATE EXTENSION citus")?;
+        }
+        self.ask("CREATE EXTENSION citus")?;
+        self.ask(&format!("SELECT citus_set_coordinator_host('127.0.0.1', {})", coordinator.port))?;
+        for worker in &self.workers {
+            self.ask(&format!("SELECT citus_add_node('127.0.0.1', {})", worker.port))?;
+        }
+        self.ask("CREATE EXTENSION citus_columnar").map(drop)
+    }
+
+    /// Returns the number of workers.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Kills a worker with SIGKILL.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such worker.
+    pub fn kill_worker(&mut self, number: usize) -> Result<(), Box<dyn Error>> {
+        let worker = self.workers.get_mut(number).ok_or("there is no such worker")?;
+        worker.process.kill()?;
+        worker.process.wait()?;
+        Ok(())
+    }
+
+    /// Starts a killed worker again, as soon as its processes have noticed the death of the server.
+    ///
+    /// # Errors
+    /// Returns an error if it does not answer.
+    pub fn start_worker(&mut self, number: usize) -> Result<(), Box<dyn Error>> {
+        let Server { binaries, directory, port, process } =
+            self.workers.get_mut(number).ok_or("there is no such worker")?;
+        let started = || Server::run(binaries, directory, *port).ok();
+        *process = crate::clock::wait_for("the worker starts again", PATIENCE_S, started)?;
+        Ok(())
+    }
+
+    /// Runs a query whose result is a single value on each worker.
+    ///
+    /// # Errors
+    /// Returns an error if the query fails.
+    pub fn ask_workers(&self, sql: &str) -> Result<Vec<String>, Box<dyn Error>> {
+        self.workers.iter().map(|worker| worker.ask(sql)).collect()
     }
 
     /// Returns the number of stored samples.
@@ -201,6 +279,7 @@ impl Store {
             Kind::Sqlite => return Ok(fs::metadata(self.file()?)?.len()),
             Kind::Postgres => "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('samples')",
             Kind::Timescaledb => "SELECT hypertable_size('samples')",
+            Kind::Citus => "SELECT sum(size) FROM citus_shard_sizes()",
         };
         Ok(self.ask(sql)?.parse()?)
     }
@@ -214,11 +293,7 @@ impl Store {
             let number: i64 = rusqlite::Connection::open(path)?.query_row(sql, [], |row| row.get(0))?;
             return Ok(number.to_string());
         }
-        let output = self.psql()?.args(["-c", sql]).output()?;
-        if !output.status.success() {
-            return Err(format!("{sql}: {}", String::from_utf8_lossy(&output.stderr)).into());
-        }
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+        answer(self.psql()?, sql)
     }
 
     /// Runs a query whose result is a single column of texts, and returns its rows.
@@ -254,7 +329,14 @@ impl Server {
     fn start(directory: &Path, kind: Kind) -> Result<Self, Box<dyn Error>> {
         let binaries = binaries().ok_or("no PostgreSQL server is installed")?;
         // The server runs as another user.
-        fs::set_permissions(directory, fs::Permissions::from_mode(0o777))?;
+        fs::create_dir(directory)?;
+        for directory in directory.parent().into_iter().chain([directory]) {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o777))?;
+        }
+        let port = match kind {
+            Kind::Citus => std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
+            Kind::Sqlite | Kind::Postgres | Kind::Timescaledb => 5432,
+        };
         let data = directory.join("data");
         let made = as_postgres(&binaries.join("initdb"))
             .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D"])
@@ -266,35 +348,67 @@ impl Server {
             return Err(format!("initdb failed: {made}").into());
         }
         let mut settings = format!(
-            "listen_addresses = ''\nunix_socket_directories = '{}'\nlog_min_messages = fatal\n",
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nport = {port}\nlog_min_messages = fatal\n",
             directory.display()
         );
+        if kind == Kind::Citus {
+            settings.push_str(
+                "listen_addresses = '127.0.0.1'\nshared_preload_libraries = 'citus'\nmax_connections = 200\n\
+                 max_prepared_transactions = 200\ncitus.enable_statistics_collection = off\n",
+            );
+        }
         if kind == Kind::Timescaledb {
             settings
                 .push_str("shared_preload_libraries = 'timescaledb'\ntimescaledb.telemetry_level = off\n");
         }
         fs::write(data.join("postgresql.auto.conf"), settings)?;
-        let process = Self::run(&binaries, directory)?;
-        Ok(Self { binaries, process })
+        let process = Self::run(&binaries, directory, port)?;
+        Ok(Self { binaries, directory: directory.to_owned(), port, process })
     }
 
     /// Runs the server on the data in `directory`, and waits until it answers.
-    fn run(binaries: &Path, directory: &Path) -> Result<Child, Box<dyn Error>> {
+    fn run(binaries: &Path, directory: &Path, port: u16) -> Result<Child, Box<dyn Error>> {
         let mut process = as_postgres(&binaries.join("postgres"))
             .arg("-D")
             .arg(directory.join("data"))
             .current_dir(directory)
+            // Connections between servers look for certificates there.
+            .env("HOME", directory)
             .stderr(File::create(directory.join("log"))?)
             .spawn()?;
         let mut probe = as_postgres(&binaries.join("pg_isready"));
         probe.args(["-q", "-h"]).arg(directory).current_dir("/");
-        let is_up = || probe.status().is_ok_and(|status| status.success()).then_some(());
-        if let Err(error) = crate::clock::wait_for("the server answers", PATIENCE_S, is_up) {
+        probe.args(["-p", &port.to_string()]);
+        let mut is_up = || {
+            // A server that ends again does not answer.
+            let is_up = probe.status().is_ok_and(|status| status.success());
+            (is_up || process.try_wait().is_ok_and(|ended| ended.is_some())).then_some(is_up)
+        };
+        let up = crate::clock::wait_for("the server answers", PATIENCE_S, &mut is_up);
+        if let Err(error) = up.and_then(|is_up| if is_up { Ok(()) } else { Err("the server ended".into()) }) {
             process::end(&mut process, Signal::QUIT, PATIENCE_S);
             return Err(error);
         }
         Ok(process)
     }
+}
+
+impl Server {
+    fn ask(&self, sql: &str) -> Result<String, Box<dyn Error>> {
+        let mut psql = as_postgres(&self.binaries.join("psql"));
+        psql.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(&self.directory);
+        psql.args(["-p", &self.port.to_string(), "postgres"]).current_dir("/");
+        answer(psql, sql)
+    }
+}
+
+/// Runs a statement with `psql`, and returns what it prints.
+fn answer(mut psql: Command, sql: &str) -> Result<String, Box<dyn Error>> {
+    let output = psql.args(["-c", sql]).output()?;
+    if !output.status.success() {
+        return Err(format!("{sql}: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 impl Drop for Server {
@@ -319,10 +433,10 @@ fn binaries() -> Option<PathBuf> {
     debian.chain(std::env::split_paths(&path)).find(|directory| directory.join("initdb").is_file())
 }
 
-fn has_timescaledb(binaries: &Path) -> bool {
+fn has_extension(binaries: &Path, name: &str) -> bool {
     let output = Command::new(binaries.join("pg_config")).arg("--sharedir").output();
     let share = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
     // Nix installs no pg_config with the server.
     let shares = [PathBuf::from(share.trim()), binaries.join("../share/postgresql")];
-    shares.iter().any(|share| share.join("extension/timescaledb.control").is_file())
+    shares.iter().any(|share| share.join(format!("extension/{name}.control")).is_file())
 }

@@ -39,6 +39,11 @@ logging
     "off"
     "require"
   ]) "auto" "Use TimescaleDB if the PostgreSQL server has it.";
+  citus = optional (types.enum [
+    "auto"
+    "off"
+    "require"
+  ]) "auto" "Distribute the samples over the servers of Citus if the database has its extension.";
   sinks = optional (types.listOf types.str) [ "jsonl:/var/log/polymeter/samples.jsonl" ]
     "Further outputs of stored rows: jsonl:PATH for JSON lines to a file, a FIFO or a Unix socket.";
   writers = optional (types.ints.between 1 64) 2 "The number of connections that write in parallel.";

@@ -15,6 +15,8 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use polymeter_proto::read::IdRanges;
+
 use crate::accepted::Accepted;
 use crate::error::DatabaseError;
 use crate::retention::{Cutoffs, Part, Storage};
@@ -166,8 +168,9 @@ pub(crate) struct Dialect {
     pub(crate) is_one_of: fn(&[i64]) -> String,
     /// Writes a time, in microseconds since the epoch, as a constant.
     pub(crate) time: fn(i64) -> String,
-    /// Writes the source of the intervals of a relation of rollups that begin between two constants, the second of which is excluded.
-    pub(crate) buckets: fn(&str, &str, &str) -> String,
+    /// Writes the source of the intervals of a relation of rollups that begin between two constants, the second of which is excluded. It
+    /// has at least those of the given series.
+    pub(crate) buckets: fn(&str, &str, &str, &IdRanges) -> String,
 }
 
 impl Dialect {

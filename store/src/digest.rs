@@ -13,9 +13,22 @@ pub(crate) fn digest(text: &str) -> String {
     })
 }
 
+/// Returns the key by which the samples of a node are distributed, as the database's function `polymeter_node_key` does: the first 32
+/// bits of the digest of its name.
+pub(crate) fn node_key(node: &str) -> i32 {
+    let digest: [u8; 32] = Sha256::digest(node.as_bytes()).into();
+    let [first, second, third, fourth, ..] = digest;
+    i32::from_be_bytes([first, second, third, fourth])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_of_a_node_is_the_begin_of_its_digest() {
+        assert_eq!(node_key("abc"), i32::from_be_bytes([0xba, 0x78, 0x16, 0xbf]));
+    }
 
     #[test]
     fn a_digest_has_64_hexadecimal_digits() {

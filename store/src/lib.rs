@@ -1,6 +1,6 @@
 //! Polymeter's store, shared by the collector and the command: schema, migrations, writer and reader.
 //!
-//! SQLite is for one machine and for trials, PostgreSQL with or without TimescaleDB for a cluster. All stores
+//! SQLite is for one machine and for trials, PostgreSQL with or without TimescaleDB or Citus for a cluster. All stores
 //! have the same tables and columns, and run the same statements. A transaction stores frames together with
 //! the last sequence numbers of their sessions, so that a repeated frame is stored once, whichever collector
 //! receives it.
@@ -53,7 +53,7 @@ pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
 pub use crate::labels::labels_json;
 pub use crate::maintenance::Maintenance;
-pub use crate::options::{OpenOptions, StoreOrigin, TimescaleMode, WriteMode};
+pub use crate::options::{ExtensionMode, OpenOptions, StoreOrigin, WriteMode};
 pub use crate::postgres::verified_tls;
 pub use crate::retention::{Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::SCHEMA_VERSION;

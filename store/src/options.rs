@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use polymeter_proto::text::Text;
 
-/// The use of TimescaleDB where the store is PostgreSQL.
+/// The use of an extension of the database, TimescaleDB or Citus, where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TimescaleMode {
+pub enum ExtensionMode {
     /// Used if the server supports it.
     #[default]
     Auto,
@@ -17,7 +17,7 @@ pub enum TimescaleMode {
     Require,
 }
 
-impl FromStr for TimescaleMode {
+impl FromStr for ExtensionMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -34,7 +34,9 @@ impl FromStr for TimescaleMode {
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     /// The use of TimescaleDB.
-    pub timescale: TimescaleMode,
+    pub timescale: ExtensionMode,
+    /// The use of Citus.
+    pub citus: ExtensionMode,
     /// True if a missing file is created.
     pub may_create: bool,
     /// True if ends of jobs are queued for a command.

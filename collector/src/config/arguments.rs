@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use polymeter_service::document::Faults;
 use polymeter_service::log;
-use polymeter_store::{StoreUrl, TimescaleMode};
+use polymeter_store::{ExtensionMode, StoreUrl};
 
 use super::endpoint::Endpoint;
 use super::job_end::RawJobEnd;
@@ -31,6 +31,9 @@ pub struct CollectorArguments {
     /// The use of TimescaleDB: auto, off, or require.
     #[arg(long, value_name = "MODE")]
     timescaledb: Option<String>,
+    /// The use of Citus: auto, off, or require.
+    #[arg(long, value_name = "MODE")]
+    citus: Option<String>,
     /// Let other machines connect without encryption and authentication.
     #[arg(long)]
     insecure: bool,
@@ -74,8 +77,16 @@ impl CollectorArguments {
         };
         let listen: Option<Endpoint> = faults.parse_option("--listen", self.listen.as_deref()).or(raw.listen);
         let store: Option<StoreUrl> = faults.parse_option("--store", self.store.as_deref()).or(raw.store);
-        let timescaledb: Option<TimescaleMode> =
+        let timescaledb: Option<ExtensionMode> =
             faults.parse_option("--timescaledb", self.timescaledb.as_deref()).or(raw.timescaledb);
+        let citus: Option<ExtensionMode> =
+            faults.parse_option("--citus", self.citus.as_deref()).or(raw.citus);
+        if [timescaledb, citus] == [Some(ExtensionMode::Require); 2] {
+            faults.add(
+                "citus",
+                "`timescaledb` and `citus` are both `require`, and do not work together in one database; set one of them to `off`",
+            );
+        }
         if let Some(listen) = &listen {
             raw.security.check_endpoint(listen, self.listen.is_some(), self.insecure, &mut faults);
         }
@@ -85,6 +96,7 @@ impl CollectorArguments {
         let usual = CollectorConfig::new(listen, store);
         Ok(CollectorConfig {
             timescaledb: timescaledb.unwrap_or(usual.timescaledb),
+            citus: citus.unwrap_or(usual.citus),
             writers: raw.writers.unwrap_or(usual.writers),
             commit_interval: raw.commit_interval.unwrap_or(usual.commit_interval),
             commit_rows: raw.commit_rows.unwrap_or(usual.commit_rows),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polymeter_api::ApiConfig;
 use polymeter_service::log;
-use polymeter_store::{OpenOptions, Retention, StoreUrl, TimescaleMode};
+use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
@@ -32,7 +32,9 @@ pub struct CollectorConfig {
     /// The store of the samples.
     pub store: StoreUrl,
     /// The use of TimescaleDB in a PostgreSQL store.
-    pub timescaledb: TimescaleMode,
+    pub timescaledb: ExtensionMode,
+    /// The use of Citus in a PostgreSQL store.
+    pub citus: ExtensionMode,
     /// The number of writers, at least one. SQLite always has one.
     pub writers: usize,
     /// The longest time that samples wait for a commit.
@@ -75,7 +77,8 @@ impl CollectorConfig {
         Self {
             listen: listen.into(),
             store,
-            timescaledb: TimescaleMode::default(),
+            timescaledb: ExtensionMode::default(),
+            citus: ExtensionMode::default(),
             writers: 2,
             commit_interval: Duration::from_secs(1),
             commit_rows: 50_000,
@@ -100,6 +103,7 @@ impl CollectorConfig {
     pub(crate) fn open_options(&self, may_create: bool) -> OpenOptions {
         OpenOptions {
             timescale: self.timescaledb,
+            citus: self.citus,
             may_create,
             queues_job_ends: self.job_end.is_some(),
             collector_id: self.collector_id.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use polymeter_proto::period::Period;
 use polymeter_service::document::{Fault, Faults, Reporter, Section, read_text};
 use polymeter_service::log;
-use polymeter_store::{StoreUrl, TimescaleMode};
+use polymeter_store::{ExtensionMode, StoreUrl};
 
 use super::api::RawApi;
 use super::clock::{CoarseDuration, RawClock};
@@ -33,7 +33,8 @@ const COMMIT_ROWS_MAX: u64 = 10_000_000;
 pub(super) struct RawConfig {
     pub(super) listen: Option<Endpoint>,
     pub(super) store: Option<StoreUrl>,
-    pub(super) timescaledb: Option<TimescaleMode>,
+    pub(super) timescaledb: Option<ExtensionMode>,
+    pub(super) citus: Option<ExtensionMode>,
     pub(super) writers: Option<usize>,
     pub(super) commit_interval: Option<Duration>,
     pub(super) commit_rows: Option<usize>,
@@ -88,6 +89,7 @@ impl RawConfig {
             listen: root.parse("listen", reporter_ref, str::parse),
             store: root.parse("store", reporter_ref, str::parse),
             timescaledb: root.parse("timescaledb", reporter_ref, str::parse),
+            citus: root.parse("citus", reporter_ref, str::parse),
             writers: root.integer("writers", reporter_ref, 1..=WRITERS_MAX).map(count),
             commit_interval: root
                 .parse("commit_interval", reporter_ref, str::parse)

@@ -21,6 +21,7 @@ mod api_agents;
 mod api_hostile;
 mod api_samples;
 mod api_tokens;
+mod citus;
 mod connections;
 mod displaced_store;
 mod energy;
@@ -67,6 +68,7 @@ fn main() -> std::process::ExitCode {
         api_hostile::TESTS,
         api_samples::TESTS,
         api_tokens::TESTS,
+        citus::TESTS,
         connections::TESTS,
         displaced_store::TESTS,
         energy::TESTS,

@@ -50,7 +50,9 @@ fn rows(environment: &TestEnvironment) -> Vec<Vec<String>> {
 fn insert_data_of_version_6(environment: &mut TestEnvironment) {
     let time = |seconds: i64| match environment.kind {
         Kind::Sqlite => format!("{}", (1_767_225_600 + seconds) * 1_000_000_000),
-        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", 1_767_225_600 + seconds),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => {
+            format!("to_timestamp({})", 1_767_225_600 + seconds)
+        }
     };
     let (begin, later) = (time(0), time(60));
     let keep = if environment.kind == Kind::Sqlite { "" } else { "OVERRIDING SYSTEM VALUE" };
@@ -131,7 +133,9 @@ fn counts_outlive_their_session(environment: &mut TestEnvironment) {
     insert_data_of_version_6(environment);
     let time = |seconds: i64| match environment.kind {
         Kind::Sqlite => format!("{}", (1_767_225_600 + seconds) * 1_000_000_000),
-        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", 1_767_225_600 + seconds),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => {
+            format!("to_timestamp({})", 1_767_225_600 + seconds)
+        }
     };
     let (begin, end) = (time(10), time(50));
     // Sessions that are gone: of a job, of a node, and one that stored nothing.

@@ -8,7 +8,7 @@ use polymeter_store::reader::{JobFilter, JobRow, Read, Reader, Rollup, SeriesSco
 
 use crate::support::{Kind, TestEnvironment};
 
-scenarios! {
+scenarios! { undistributed
     samples_are_read_from_the_days_of_the_job,
     no_large_table_is_scanned,
     jobs_of_one_user_are_found_among_those_of_others,
@@ -28,7 +28,7 @@ pub(crate) const LARGE: [&str; 8] =
 fn time(kind: Kind, seconds: &str) -> String {
     match kind {
         Kind::Sqlite => format!("(1767225600 + {seconds}) * 1000000000"),
-        Kind::Postgres | Kind::Timescale => format!("to_timestamp(1767225600 + {seconds})"),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp(1767225600 + {seconds})"),
     }
 }
 
@@ -160,7 +160,7 @@ fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &Jo
         Kind::Timescale => {
             assert!(days.is_subset(&BTreeSet::from([noon(environment)])), "{rollup:?}: {plan}")
         }
-        Kind::Postgres => {
+        Kind::Postgres | Kind::Citus => {
             assert_eq!(days, BTreeSet::from([noon(environment)]), "{rollup:?}: {plan}");
             let computed = names(&plan, "rollup_10s_2");
             let days = computed.iter().filter_map(|name| name.get(.."rollup_10s_20260111".len()));
@@ -184,7 +184,7 @@ fn names(plan: &str, prefix: &str) -> BTreeSet<String> {
 fn days_of_samples(environment: &TestEnvironment, plan: &str) -> BTreeSet<String> {
     match environment.kind {
         Kind::Sqlite => BTreeSet::new(),
-        Kind::Postgres => {
+        Kind::Postgres | Kind::Citus => {
             let partitions = names(plan, "samples_2").into_iter();
             partitions.filter_map(|name| name.get(.."samples_20260111".len()).map(str::to_owned)).collect()
         }
@@ -203,7 +203,7 @@ fn days_of_samples(environment: &TestEnvironment, plan: &str) -> BTreeSet<String
 fn noon(environment: &TestEnvironment) -> String {
     match environment.kind {
         Kind::Sqlite => String::new(),
-        Kind::Postgres => "samples_20260111".to_owned(),
+        Kind::Postgres | Kind::Citus => "samples_20260111".to_owned(),
         Kind::Timescale => environment.server.as_ref().unwrap().query(
             "SELECT chunk_name FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'
                  AND timestamptz '2026-01-11 12:00+00' BETWEEN range_start AND range_end",

@@ -236,7 +236,7 @@ pub(crate) fn endless(fixture: &Fixture, environment: &mut TestEnvironment) -> Q
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n + 1 < {rows})
              INSERT INTO samples (time, series_id, value) SELECT ({begin_us} + n * 1000) * 1000, {first}, n FROM n"
         ),
-        crate::support::Kind::Postgres | crate::support::Kind::Timescale => format!(
+        crate::support::Kind::Postgres | crate::support::Kind::Timescale | crate::support::Kind::Citus => format!(
             "INSERT INTO samples (time, series_id, value)
              SELECT to_timestamp({begin_us} / 1000000) + n * interval '1 millisecond', {first}, n
              FROM generate_series(0, {rows} - 1) AS n"

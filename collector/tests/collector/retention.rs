@@ -73,7 +73,7 @@ fn fill(environment: &mut TestEnvironment) {
     let end_us = begin_us(JOB_DAY) + HOUR_US;
     let end = match environment.kind {
         Kind::Sqlite => format!("{}", end_us * 1000),
-        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", end_us / SECOND_US),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp({})", end_us / SECOND_US),
     };
     environment.execute(&format!("UPDATE job SET ended = {end}; UPDATE job_node SET ended = {end}"));
 }
@@ -104,7 +104,7 @@ fn of_days(environment: &TestEnvironment, level: Level) -> Vec<i64> {
         let (begin, end) = (begin_us(day), begin_us(day) + HOUR_US);
         let range = match environment.kind {
             Kind::Sqlite => format!("time >= {} AND time < {}", begin * 1000, end * 1000),
-            Kind::Postgres | Kind::Timescale => format!(
+            Kind::Postgres | Kind::Timescale | Kind::Citus => format!(
                 "time >= to_timestamp({}) AND time < to_timestamp({})",
                 begin / SECOND_US,
                 end / SECOND_US
@@ -329,7 +329,9 @@ fn metadata_goes_with_the_last_level(environment: &mut TestEnvironment) {
     collector.stop().unwrap();
     let old = match environment.kind {
         Kind::Sqlite => format!("{}", begin_us(150) * 1000),
-        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", begin_us(150) / SECOND_US),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => {
+            format!("to_timestamp({})", begin_us(150) / SECOND_US)
+        }
     };
     // The nodes sent nothing later.
     environment.execute(&format!("UPDATE session SET ended = {old}, last_seen = {old}"));

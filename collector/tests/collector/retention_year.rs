@@ -71,7 +71,7 @@ fn send(agent: &mut Agent, begin_us: i64, job_id: Option<&str>) {
 fn rows_of_day(environment: &TestEnvironment, level: Level, begin_us: i64) -> i64 {
     let time = |time_us: i64| match environment.kind {
         Kind::Sqlite => format!("{}", time_us * 1000),
-        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", time_us / SECOND_US),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp({})", time_us / SECOND_US),
     };
     let count = if level == Level::Samples { "count(*)" } else { "CAST(coalesce(sum(count), 0) AS bigint)" };
     let (relation, begin, end) = (level.relation(), time(begin_us), time(begin_us + HOUR_US));
@@ -83,7 +83,7 @@ fn end_job(environment: &mut TestEnvironment, begin_us: i64) {
     let end_us = begin_us + OF_DAY * 10 * SECOND_US;
     let end = match environment.kind {
         Kind::Sqlite => format!("{}", end_us * 1000),
-        Kind::Postgres | Kind::Timescale => format!("to_timestamp({})", end_us / SECOND_US),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp({})", end_us / SECOND_US),
     };
     environment.execute(&format!(
         "UPDATE job SET ended = {end} WHERE ended IS NULL; UPDATE job_node SET ended = {end} WHERE ended IS NULL"

@@ -79,7 +79,7 @@ fn rows<const N: usize>(environment: &TestEnvironment, query: &str) -> Vec<[f64;
 fn time_column(environment: &TestEnvironment) -> &'static str {
     match environment.kind {
         Kind::Sqlite => "time / 1000",
-        Kind::Postgres | Kind::Timescale => "CAST(extract(epoch FROM time) * 1000000 AS int8)",
+        Kind::Postgres | Kind::Timescale | Kind::Citus => "CAST(extract(epoch FROM time) * 1000000 AS int8)",
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn wait_until_computed(environment: &TestEnvironment, time_us: i64) {
         Kind::Sqlite => {
             "SELECT CASE WHEN min(samples_rowid) = (SELECT max(rowid) FROM samples) THEN 9223372036854775807 ELSE 0 END FROM rollup"
         }
-        Kind::Postgres => {
+        Kind::Postgres | Kind::Citus => {
             "SELECT CAST(extract(epoch FROM greatest(min(computed_before), '1970-01-01')) * 1000000 AS int8) FROM rollup"
         }
         Kind::Timescale => {

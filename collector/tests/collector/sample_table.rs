@@ -1,7 +1,7 @@
 //! Tests of the forms of the table of samples: partitions of PostgreSQL, and hypertables of TimescaleDB.
 
 use polymeter_collector::{Collector, CollectorConfig, CollectorStartError};
-use polymeter_store::{StoreError, TimescaleMode};
+use polymeter_store::{ExtensionMode, StoreError};
 
 use crate::postgres::{assert_counts, send_row, server};
 use crate::support::agent::{Agent, job, shape, values};
@@ -258,12 +258,12 @@ fn compresses_old_chunks_if_the_scheduler_fails() {
 
 fn timescaledb_can_be_turned_off() {
     let environment = TestEnvironment::new(Kind::Timescale);
-    let off = CollectorConfig { timescaledb: TimescaleMode::Off, ..environment.config() };
+    let off = CollectorConfig { timescaledb: ExtensionMode::Off, ..environment.config() };
     let collector = Collector::start(&off, &environment.context).unwrap();
     assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
     collector.stop().unwrap();
     // The table keeps its form, independent of the current setting.
-    let auto = CollectorConfig { timescaledb: TimescaleMode::Auto, ..environment.config() };
+    let auto = CollectorConfig { timescaledb: ExtensionMode::Auto, ..environment.config() };
     let collector = Collector::start(&auto, &environment.context).unwrap();
     assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
     assert!(collector.write_mode().reason.contains("without TimescaleDB"), "{}", collector.write_mode());
@@ -272,7 +272,7 @@ fn timescaledb_can_be_turned_off() {
 
 fn timescaledb_can_be_required() {
     let environment = TestEnvironment::new(Kind::Postgres);
-    let required = CollectorConfig { timescaledb: TimescaleMode::Require, ..environment.config() };
+    let required = CollectorConfig { timescaledb: ExtensionMode::Require, ..environment.config() };
     let error = Collector::start(&required, &environment.context).unwrap_err();
     let CollectorStartError::Store { source: StoreError::Unusable(why), .. } = &error else {
         panic!("{error:?}")
@@ -287,7 +287,7 @@ fn refuses_a_hypertable_without_timescaledb() {
     server.stop();
     server.forget_timescaledb();
     server.resume();
-    let auto = CollectorConfig { timescaledb: TimescaleMode::Auto, ..environment.config() };
+    let auto = CollectorConfig { timescaledb: ExtensionMode::Auto, ..environment.config() };
     let error = Collector::start(&auto, &environment.context).unwrap_err();
     let CollectorStartError::Store { source: StoreError::Unusable(why), .. } = &error else {
         panic!("{error:?}")

@@ -66,17 +66,18 @@ const DATA_VERSION: usize = 5;
 
 /// Runs the migrations of `versions`.
 fn migrate(environment: &mut TestEnvironment, versions: RangeInclusive<usize>) {
-    let partitioning = if environment.kind == Kind::Postgres { "PARTITION BY RANGE (time)" } else { "" };
+    let has_partitions = matches!(environment.kind, Kind::Postgres | Kind::Citus);
+    let partitioning = if has_partitions { "PARTITION BY RANGE (time)" } else { "" };
     for version in versions {
         let rollups = if environment.kind == Kind::Timescale { CONTINUOUS } else { ROLLUP_TABLES };
         environment.execute(&match environment.kind {
             Kind::Sqlite => SQLITE[version - 1].to_owned(),
-            Kind::Postgres | Kind::Timescale => POSTGRES[version - 1]
+            Kind::Postgres | Kind::Timescale | Kind::Citus => POSTGRES[version - 1]
                 .replace("/* PARTITIONING */", partitioning)
                 .replace("/* ROLLUPS */", rollups)
                 .replace("/* WIDEN SAMPLES */", "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;"),
         });
-        if version == 7 && environment.kind == Kind::Postgres {
+        if version == 7 && has_partitions {
             environment.execute(PARTITIONS_7);
         }
         environment.execute(&format!("INSERT INTO schema_version VALUES ({version})"));
@@ -92,7 +93,7 @@ pub(crate) fn make_empty_store_of_version(environment: &mut TestEnvironment, ver
     migrate(environment, 1..=version);
     match environment.kind {
         Kind::Sqlite => {}
-        Kind::Postgres => {
+        Kind::Postgres | Kind::Citus => {
             environment.execute(include_str!("../../../store/schema/postgres/partitions_1.sql"))
         }
         Kind::Timescale => environment.execute("SELECT create_hypertable('samples', 'time')"),
@@ -105,7 +106,7 @@ fn make_store_of_version(environment: &mut TestEnvironment, version: usize) {
     migrate(environment, 1..=version.min(DATA_VERSION));
     match environment.kind {
         Kind::Sqlite => {}
-        Kind::Postgres => {
+        Kind::Postgres | Kind::Citus => {
             environment.execute(include_str!("../../../store/schema/postgres/partitions_1.sql"));
             environment.execute("SELECT polymeter_create_partition(date '2026-01-01')");
         }

@@ -7,7 +7,11 @@ use crate::support::Kind;
 use crate::support::server::Server;
 use crate::support::sql::{assert_refused, assert_result, query_as, text};
 
-polymeter_test_harness::tests![nothing_leaks_to_users_on_postgresql, nothing_leaks_to_users_on_timescaledb];
+polymeter_test_harness::tests![
+    nothing_leaks_to_users_on_postgresql,
+    nothing_leaks_to_users_on_timescaledb,
+    nothing_leaks_to_users_on_citus
+];
 
 fn nothing_leaks_to_users_on_postgresql() {
     assert_nothing_leaks(Kind::Postgres);
@@ -15,6 +19,10 @@ fn nothing_leaks_to_users_on_postgresql() {
 
 fn nothing_leaks_to_users_on_timescaledb() {
     assert_nothing_leaks(Kind::Timescale);
+}
+
+fn nothing_leaks_to_users_on_citus() {
+    assert_nothing_leaks(Kind::Citus);
 }
 
 fn assert_nothing_leaks(kind: Kind) {

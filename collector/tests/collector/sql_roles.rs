@@ -9,6 +9,7 @@ use crate::support::{Kind, TestEnvironment};
 polymeter_test_harness::tests![
     users_see_their_own_jobs_on_postgresql,
     users_see_their_own_jobs_on_timescaledb,
+    users_see_their_own_jobs_on_citus,
     the_role_in_force_decides,
     statements_of_users_are_limited
 ];
@@ -67,6 +68,10 @@ fn users_see_their_own_jobs_on_postgresql() {
 
 fn users_see_their_own_jobs_on_timescaledb() {
     assert_users_see_their_own_jobs(Kind::Timescale);
+}
+
+fn users_see_their_own_jobs_on_citus() {
+    assert_users_see_their_own_jobs(Kind::Citus);
 }
 
 fn assert_users_see_their_own_jobs(kind: Kind) {

@@ -44,7 +44,7 @@ pub(crate) fn store_of_jobs(kind: Kind) -> TestEnvironment {
     environment.collector().stop().unwrap();
     environment.accept_inserts();
     let server = server(&mut environment);
-    if kind == Kind::Postgres {
+    if matches!(kind, Kind::Postgres | Kind::Citus) {
         server.query(
             "SELECT polymeter_create_partition(now()::date - day) FROM generate_series(-1, 42) AS day",
         );
@@ -73,7 +73,7 @@ pub(crate) fn parts(server: &Server, kind: Kind) -> Vec<(String, String)> {
             "SELECT chunk_name, to_char(range_start AT TIME ZONE 'UTC', 'YYYYMMDD') FROM timescaledb_information.chunks
              WHERE hypertable_name = 'samples'"
         }
-        Kind::Postgres | Kind::Sqlite => {
+        Kind::Postgres | Kind::Citus | Kind::Sqlite => {
             "SELECT inhrelid::regclass, right(inhrelid::regclass::text, 8) FROM pg_inherits WHERE inhparent = 'samples'::regclass"
         }
     };

@@ -128,7 +128,7 @@ fn samples_in_quarantine_are_removed_by_their_arrival(environment: &mut TestEnvi
     assert_eq!(count(environment), 3, "they arrived just now");
     environment.execute(match environment.kind {
         Kind::Sqlite => "UPDATE samples_quarantine SET received = received - 91 * 86400 * 1000000000",
-        Kind::Postgres | Kind::Timescale => {
+        Kind::Postgres | Kind::Timescale | Kind::Citus => {
             "UPDATE samples_quarantine SET received = received - interval '91 days'"
         }
     });

@@ -13,14 +13,15 @@ use tokio_postgres::{Client, Statement};
 use super::copy::{CopyReader, put_header, put_sample, put_trailer};
 use super::sample_table::SampleTable;
 use super::server::JOB_LOCK;
-use super::statement::{self, CONTINUOUS_DIALECT, DIALECT};
-use super::{partitions, rollup_tables, timescale};
+use super::statement::{self, CITUS_DIALECT, CONTINUOUS_DIALECT, DIALECT};
+use super::{citus, partitions, rollup_tables, table_detection};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::bounds::stored_us;
+use crate::digest::node_key;
 use crate::error::{Context, DatabaseError};
 use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
-use crate::{StoreError, TimescaleMode, limits};
+use crate::{StoreError, limits};
 
 /// Begins a transaction in which rows are found through indexes. A planner without current statistics, or with
 /// a small table, otherwise reads whole tables, and a burst of new jobs makes them large before the next analysis.
@@ -59,6 +60,8 @@ impl PostgresConnection {
     pub(super) fn detect_rollups(&mut self) -> Result<(), DatabaseError> {
         if !rollup_tables::exist(self)? {
             self.dialect = &CONTINUOUS_DIALECT;
+        } else if citus::has_functions(self)? {
+            self.dialect = &CITUS_DIALECT;
         }
         Ok(())
     }
@@ -157,11 +160,12 @@ impl Connection for PostgresConnection {
         if has_rollup_tables {
             rollup_tables::record_late(self, frames)?;
         }
-        Ok(self.runtime.block_on(copy_samples(&self.client, &mut self.copy, frames))?)
+        let has_keys = self.table == Some(SampleTable::Distributed);
+        Ok(self.runtime.block_on(copy_samples(&self.client, &mut self.copy, frames, has_keys))?)
     }
 
     fn make_room(&mut self, frames: &[Accepted]) -> Result<(), DatabaseError> {
-        if self.table != Some(SampleTable::Partitions) {
+        if !matches!(self.table, Some(SampleTable::Partitions | SampleTable::Distributed)) {
             return Ok(());
         }
         Ok(self.runtime.block_on(partitions::create(&mut self.client, frames, &mut self.days))?)
@@ -182,11 +186,8 @@ impl Connection for PostgresConnection {
             // The server guarantees the durability of commits.
             return Ok(());
         }
-        // A hypertable appears empty if the server does not load TimescaleDB.
-        self.runtime.block_on(async {
-            let offer = timescale::detect(&self.client).await?;
-            timescale::choose_table(&self.client, &offer, TimescaleMode::Auto, false).await.map(drop)
-        })
+        // A table appears empty if the server does not load the extension that has its rows.
+        self.runtime.block_on(table_detection::detect(&self.client)).map(drop)
     }
 
     fn check_committed(&mut self) -> Result<(), StoreError> {
@@ -199,33 +200,39 @@ fn fields(rows: &[tokio_postgres::Row]) -> Result<Vec<Row>, DatabaseError> {
 }
 
 /// Copies the samples of `frames` in PostgreSQL's binary format, in the order of their series and times: direct compression
-/// sorts them, which is a quarter of its work if they are in the order of arrival, and little if they are sorted.
+/// sorts them, which is a quarter of its work if they are in the order of arrival, and little if they are sorted. With `has_keys` the
+/// table has the keys of their nodes.
 async fn copy_samples(
     client: &Client,
     statement: &mut Option<Statement>,
     frames: &[&Accepted],
+    has_keys: bool,
 ) -> Result<u64, tokio_postgres::Error> {
     const COPY: &str = "COPY samples (time, series_id, value) FROM STDIN (FORMAT binary)";
+    const COPY_WITH_KEYS: &str = "COPY samples (time, series_id, value, node_key) FROM STDIN (FORMAT binary)";
     // All ids were assigned before; the table would reject a row without one.
     let columns = frames.iter().flat_map(|frame| &frame.samples).flat_map(|block| {
         let begin_us = block.times_us.first().copied();
-        block.iter().filter_map(move |(series, column)| Some((*series.id.get()?, begin_us, column)))
+        block.iter().filter_map(move |(series, column)| {
+            let key = has_keys.then(|| node_key(series.node().as_str()));
+            Some((*series.id.get()?, begin_us, key, column))
+        })
     });
     let mut columns: Vec<_> = columns.collect();
     if columns.is_empty() {
         return Ok(0);
     }
-    columns.sort_by_key(|(id, begin_us, _)| (*id, *begin_us));
+    columns.sort_by_key(|(id, begin_us, ..)| (*id, *begin_us));
     let statement = match statement {
         Some(statement) => statement,
-        None => statement.insert(client.prepare(COPY).await?),
+        None => statement.insert(client.prepare(if has_keys { COPY_WITH_KEYS } else { COPY }).await?),
     };
     let mut copy = pin!(client.copy_in::<_, Bytes>(statement).await?);
     let mut buffer = BytesMut::with_capacity(limits::COPY_BYTES * 2);
     put_header(&mut buffer);
-    for (id, _, column) in columns {
+    for (id, _, key, column) in columns {
         for (time_us, value) in column {
-            put_sample(&mut buffer, stored_us(time_us), id, value);
+            put_sample(&mut buffer, stored_us(time_us), id, value, key);
         }
         if buffer.len() >= limits::COPY_BYTES {
             copy.feed(buffer.split().freeze()).await?;

@@ -31,15 +31,25 @@ pub(super) fn put_trailer(out: &mut BytesMut) {
     out.put_i16(TRAILER);
 }
 
-/// Appends a row of the table `samples`: three fields, each preceded by its length.
-pub(super) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value: f64) {
-    out.put_i16(3);
+/// Appends a row of the table `samples`: three fields, each preceded by its length, and the key of the node where the table has it.
+pub(super) fn put_sample(
+    out: &mut BytesMut,
+    time_us: i64,
+    series_id: i64,
+    value: f64,
+    node_key: Option<i32>,
+) {
+    out.put_i16(if node_key.is_some() { 4 } else { 3 });
     out.put_i32(8);
     out.put_i64(time_us - POSTGRES_EPOCH_US);
     out.put_i32(8);
     out.put_i64(series_id);
     out.put_i32(8);
     out.put_f64(value);
+    if let Some(key) = node_key {
+        out.put_i32(4);
+        out.put_i32(key);
+    }
 }
 
 /// Decodes the rows of a COPY TO, all of whose columns have eight bytes.
@@ -163,7 +173,7 @@ mod tests {
     fn a_copy_of_one_row_has_the_bytes_of_the_manual() {
         let mut out = BytesMut::new();
         put_header(&mut out);
-        put_sample(&mut out, POSTGRES_EPOCH_US + 1, 7, 1.0);
+        put_sample(&mut out, POSTGRES_EPOCH_US + 1, 7, 1.0, None);
         put_trailer(&mut out);
         let mut expected = b"PGCOPY\n\xff\r\n\0".to_vec();
         expected.extend_from_slice(&[0; 8]);
@@ -172,14 +182,18 @@ mod tests {
             0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0xff, 0xff,
         ]);
         assert_eq!(out, expected);
+        let mut with_key = BytesMut::new();
+        put_sample(&mut with_key, POSTGRES_EPOCH_US + 1, 7, 1.0, Some(-2));
+        let row = &expected[19..expected.len() - 2];
+        assert_eq!(with_key[..], [&[0, 4], &row[2..], &[0, 0, 0, 4, 255, 255, 255, 254]].concat());
     }
 
     #[test]
     fn rows_are_decoded_from_any_pieces() {
         let mut out = BytesMut::new();
         put_header(&mut out);
-        put_sample(&mut out, POSTGRES_EPOCH_US + 1, 7, 1.5);
-        put_sample(&mut out, 5, -8, f64::NEG_INFINITY);
+        put_sample(&mut out, POSTGRES_EPOCH_US + 1, 7, 1.5, None);
+        put_sample(&mut out, 5, -8, f64::NEG_INFINITY, None);
         // NULL, in each column.
         out.extend_from_slice(&[0, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]);
         put_trailer(&mut out);

@@ -3,11 +3,11 @@
 use crate::StoreError;
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
-use crate::retention::Part;
+use crate::retention::{Level, Part};
 use crate::value::{Row, Value};
 
-use super::parts;
 use super::statement::DIALECT;
+use super::{citus, parts};
 
 const ACTION: &str = "keep the samples of jobs";
 
@@ -20,6 +20,11 @@ const JOBS: &str = "SELECT job_key, lower, upper FROM kept_job
 /// The condition that `row` is of one of the series that [`select_series`] selected.
 pub(super) const IS_KEPT: &str = "EXISTS (SELECT FROM kept_series WHERE kept_series.series_id = row.series_id
      AND row.time >= kept_series.lower AND row.time <= kept_series.upper)";
+
+/// The same condition for rows of a distributed table: Citus accepts a local table only as a subquery, which it sends to the workers.
+const IS_KEPT_BY_SHARD: &str =
+    "EXISTS (SELECT FROM (SELECT * FROM kept_series OFFSET 0) AS kept WHERE kept.series_id = row.series_id
+     AND row.time >= kept.lower AND row.time <= kept.upper)";
 
 /// A kept job, and the time of its samples.
 struct KeptJob {
@@ -118,8 +123,10 @@ pub(super) fn reduce(
             .execute(&format!("LOCK TABLE {} IN SHARE MODE", part.name.as_deref().unwrap_or(table)), &[])?;
         select_series(connection, part, &part.kept_jobs)?;
         connection.execute(&format!("CREATE TEMP TABLE kept_rows (LIKE {table}) ON COMMIT DROP"), &[])?;
+        let is_distributed = part.level == Level::Samples && citus::has_functions(connection)?;
+        let is_kept = if is_distributed { IS_KEPT_BY_SHARD } else { IS_KEPT };
         let copy = format!(
-            "INSERT INTO kept_rows SELECT * FROM {table} AS row WHERE {} AND {IS_KEPT}",
+            "INSERT INTO kept_rows SELECT * FROM {table} AS row WHERE {} AND {is_kept}",
             parts::range(part)
         );
         let copied = connection.execute(&copy, &[])?;

@@ -6,10 +6,10 @@ use super::connect::{Access, Settings, connect};
 use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
-use super::{continuous, partitions, reorder, retention, rollup_tables, timescale};
+use super::{citus, continuous, partitions, reorder, retention, rollup_tables, table_detection, timescale};
 use crate::backend::{Connection, MaintenanceSession, Task};
 use crate::error::{Context, DatabaseError};
-use crate::{StoreError, TimescaleMode, metadata_removal, request_removal};
+use crate::{StoreError, metadata_removal, request_removal};
 
 /// The tasks for a table with partitions.
 const PARTITIONS: [Task; 8] = [
@@ -21,6 +21,19 @@ const PARTITIONS: [Task; 8] = [
     metadata_removal::REMOVE,
     request_removal::REMOVE,
     partitions::CLOSE,
+];
+
+/// The tasks for a table with partitions that Citus distributes.
+const DISTRIBUTED: [Task; 9] = [
+    partitions::CREATE_AHEAD,
+    citus::SUMMARISE,
+    rollup_tables::COMPUTE,
+    rollup_tables::COMPUTE_LATE,
+    retention::REMOVE,
+    metadata_removal::REMOVE,
+    request_removal::REMOVE,
+    partitions::CLOSE,
+    citus::COMPRESS,
 ];
 
 /// The tasks for a hypertable with continuous aggregates, whose rows are compressed on arrival.
@@ -65,8 +78,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
         if !lock.context("lock the maintenance")?.get::<_, bool>(0) {
             return Ok::<_, StoreError>(None);
         }
-        let offer = timescale::detect(&client).await?;
-        let table = timescale::choose_table(&client, &offer, TimescaleMode::Auto, false).await?.table;
+        let table = table_detection::detect(&client).await?;
         Ok(Some((client, table)))
     })?;
     let Some((client, table)) = opened else { return Ok(None) };
@@ -80,6 +92,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
         tasks: match table {
             _ if obstacle.is_some() => &[],
             SampleTable::Partitions => &PARTITIONS,
+            SampleTable::Distributed => &DISTRIBUTED,
             SampleTable::DirectCompress | SampleTable::Hypertable if has_tables => &PLAIN_HYPERTABLE,
             SampleTable::DirectCompress => &DIRECT_COMPRESS,
             SampleTable::Hypertable => &HYPERTABLE,

@@ -7,7 +7,7 @@ use crate::retention::{Level, LevelSize, Storage, level_sizes};
 use crate::value::Row;
 
 use super::sample_table::SampleTable;
-use super::{parts, rollup_tables};
+use super::{citus, parts, rollup_tables};
 
 /// Returns the space of the database. Sizes are from the catalogue, numbers of rows are those of the last analysis.
 pub(super) fn measure(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, StoreError> {
@@ -15,30 +15,42 @@ pub(super) fn measure(connection: &mut dyn Connection, now_us: i64) -> Result<St
 }
 
 fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, DatabaseError> {
-    let parts = parts::list(connection)?;
+    let is_citus = citus::has_functions(connection)?;
+    let mut parts = parts::list(connection)?;
+    if is_citus {
+        citus::add_sizes(connection, &mut parts)?;
+    }
     let mut levels = level_sizes(&parts, now_us);
     if rollup_tables::exist(connection)? {
         let bytes = number(connection, "SELECT pg_total_relation_size('rollup_1h')")?;
         levels.push(LevelSize { level: Level::Hour, bytes, growth_bytes: 0.0 });
     }
     let is_partitioned = "SELECT (relkind = 'p')::int4 FROM pg_class WHERE oid = 'samples'::regclass";
-    let table = if number(connection, is_partitioned)? == 1 {
+    let table = if is_citus {
+        SampleTable::Distributed
+    } else if number(connection, is_partitioned)? == 1 {
         SampleTable::Partitions
     } else {
         SampleTable::Hypertable
     };
-    let samples = if table == SampleTable::Partitions {
-        "SELECT coalesce(sum(greatest(reltuples, 0)), 0)::int8 FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-         WHERE inhparent = 'samples'::regclass"
-    } else {
-        "SELECT coalesce(approximate_row_count('samples'), 0)"
+    let samples = match table {
+        SampleTable::Distributed => citus::SAMPLES,
+        SampleTable::Partitions => {
+            "SELECT coalesce(sum(greatest(reltuples, 0)), 0)::int8 FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+             WHERE inhparent = 'samples'::regclass"
+        }
+        SampleTable::DirectCompress | SampleTable::Hypertable => {
+            "SELECT coalesce(approximate_row_count('samples'), 0)"
+        }
     };
+    let bytes = if is_citus { citus::BYTES } else { "SELECT pg_database_size(current_database())" };
     let jobs = "SELECT CASE WHEN reltuples > 1000000 THEN reltuples::int8 ELSE (SELECT count(*) FROM job) END
          FROM pg_class WHERE oid = 'job'::regclass";
     Ok(Storage {
         form: table.name(),
-        is_timescale: table != SampleTable::Partitions,
-        bytes: number(connection, "SELECT pg_database_size(current_database())")?,
+        is_timescale: matches!(table, SampleTable::DirectCompress | SampleTable::Hypertable),
+        is_citus,
+        bytes: number(connection, bytes)?,
         free_bytes: 0,
         samples: number(connection, samples)?,
         jobs: number(connection, jobs)?,
@@ -57,6 +69,9 @@ fn number(connection: &mut dyn Connection, select: &str) -> Result<u64, Database
 fn directory(
     connection: &mut dyn Connection,
 ) -> Result<Result<std::path::PathBuf, &'static str>, DatabaseError> {
+    if citus::has_functions(connection)? {
+        return Ok(Err("the samples are on the servers of Citus"));
+    }
     let select = "SELECT inet_server_addr() IS NULL, pg_has_role('pg_read_all_settings', 'USAGE')";
     let mut rows = connection.query(select, &[])?;
     let (is_local, may_know) = rows.first_mut().map_or((false, false), |row| (row.boolean(), row.boolean()));

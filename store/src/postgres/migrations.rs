@@ -7,10 +7,10 @@ use tracing::warn;
 use super::partitions::is_partitioned;
 use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
-use super::{continuous, rollup_tables, timescale};
+use super::{citus, continuous, rollup_tables, timescale};
 use crate::error::Context;
 use crate::schema::Addition;
-use crate::{SCHEMA_VERSION, StoreError, StoreOrigin, TimescaleMode, limits};
+use crate::{OpenOptions, SCHEMA_VERSION, StoreError, StoreOrigin, limits};
 
 const ACTION: &str = "migrate the schema";
 
@@ -71,21 +71,28 @@ const WIDEN: &str = "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;";
 /// it.
 pub(super) async fn migrate(
     client: &mut Client,
-    mode: TimescaleMode,
+    options: &OpenOptions,
 ) -> Result<(ChosenTable, StoreOrigin), StoreError> {
     check_server(client).await?;
     lock_schema(client).await?;
+    let citus = citus::detect(client).await?;
+    let mode = options.timescale;
     let offer = timescale::detect(client).await?;
     let found = schema_version(client).await.context(ACTION)?;
     if found > SCHEMA_VERSION {
         return Err(StoreError::NewerSchema { found });
     }
     let is_new = found == 0;
+    let table_is_partitioned = is_new || is_partitioned(client).await.context(ACTION)?;
+    let distribute = citus::wants_distribution(&citus, options, is_new, table_is_partitioned)?;
     // Only a new table can become a hypertable; for an old one the extension is left unchanged.
-    let offer = if is_new { timescale::install(client, mode, offer).await? } else { offer };
-    let hypertable = is_new && timescale::wants_hypertable(&offer, mode)?;
-    let partitioned = if is_new { !hypertable } else { is_partitioned(client).await.context(ACTION)? };
+    let offer = if is_new && !distribute { timescale::install(client, mode, offer).await? } else { offer };
+    let hypertable = is_new && !distribute && timescale::wants_hypertable(&offer, mode)?;
+    let partitioned = table_is_partitioned && !hypertable;
     let transaction = client.transaction().await.context(ACTION)?;
+    if distribute {
+        citus::prepare(&transaction).await?;
+    }
     for (version, migration) in
         (1..=SCHEMA_VERSION).zip(MIGRATIONS).skip_while(|(version, _)| *version <= found)
     {
@@ -116,12 +123,19 @@ pub(super) async fn migrate(
             is_changed = true;
         }
     }
+    if distribute {
+        citus::distribute(&transaction).await?;
+        is_changed = true;
+    }
     if is_changed {
         create_roles(&transaction).await.context("create the roles")?;
     }
     transaction.commit().await.context(ACTION)?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
-    let chosen = timescale::choose_table(client, &offer, mode, is_new).await?;
+    let chosen = match citus::chosen_table(&citus, distribute, options)? {
+        Some(chosen) => chosen,
+        None => timescale::choose_table(client, &offer, mode, is_new).await?,
+    };
     Ok((chosen, origin(client, is_new).await.context(ACTION)?))
 }
 

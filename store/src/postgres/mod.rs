@@ -1,8 +1,9 @@
-//! PostgreSQL, with or without TimescaleDB.
+//! PostgreSQL, with or without TimescaleDB or Citus.
 //!
 //! Each connection has its own event loop, on the thread that uses it.
 
 mod cancellation;
+mod citus;
 mod connect;
 mod connection;
 mod continuous;
@@ -19,6 +20,7 @@ mod rollup_tables;
 mod sample_table;
 mod server;
 mod statement;
+mod table_detection;
 mod timescale;
 
 use std::error::Error;
@@ -31,6 +33,7 @@ use self::cancellation::cancel_statement;
 pub use self::connect::verified_tls;
 use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
+use self::sample_table::SampleTable;
 use self::server::event_loop;
 use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
 use crate::error::{Context, DatabaseError, ErrorKind};
@@ -74,7 +77,10 @@ impl Backend for Postgres {
         let runtime = event_loop()?;
         let (client, chosen, origin) = runtime.block_on(async {
             let mut client = connect(&self.settings, Access::Write).await?;
-            let (chosen, origin) = migrations::migrate(&mut client, options.timescale).await?;
+            let (chosen, origin) = migrations::migrate(&mut client, options).await?;
+            if chosen.table == SampleTable::Distributed {
+                citus::configure_writer(&client).await?;
+            }
             Ok::<_, StoreError>((client, chosen, origin))
         })?;
         let connection = PostgresConnection::new(runtime, client, Some(chosen.table));

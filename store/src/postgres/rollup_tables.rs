@@ -6,6 +6,7 @@
 //! samples older than the claimed range records their time in the same transaction; the maintenance computes
 //! those hours again. Hence each committed sample was seen by the computation, or is recorded as late.
 
+use super::citus;
 use crate::StoreError;
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Task};
@@ -225,7 +226,8 @@ fn has_rows(
     begin_us: i64,
     end_us: i64,
 ) -> Result<bool, DatabaseError> {
-    let exists = format!("SELECT EXISTS (SELECT FROM {} WHERE time >= $1 AND time < $2)", rollup.source);
+    // Citus refuses a subquery without columns.
+    let exists = format!("SELECT EXISTS (SELECT 1 FROM {} WHERE time >= $1 AND time < $2)", rollup.source);
     let mut rows = connection.query(&exists, &[Value::Time(begin_us), Value::Time(end_us)])?;
     Ok(rows.first_mut().is_some_and(Row::boolean))
 }
@@ -256,9 +258,12 @@ fn replace(
         connection.execute("SELECT polymeter_create_rollup_partitions($1)", &[Value::Time(part_us)])?;
     }
     connection.execute(&format!("DELETE FROM {table} WHERE time >= $1 AND time < $2"), &range)?;
+    // Where samples are distributed, each shard computes the buckets of its nodes: Citus cannot combine these aggregates.
+    let is_distributed = *source == "samples" && citus::has_functions(connection)?;
+    let key = if is_distributed { "node_key, " } else { "" };
     let insert = format!(
         "INSERT INTO {table} SELECT series_id, date_bin('{width}', time, 'epoch'), {columns}
-         FROM {source} WHERE time >= $1 AND time < $2 GROUP BY 1, 2"
+         FROM {source} WHERE time >= $1 AND time < $2 GROUP BY {key}1, 2"
     );
     connection.execute(&insert, &range)?;
     Ok(())

@@ -9,8 +9,10 @@ pub(super) enum SampleTable {
     DirectCompress,
     /// A hypertable of TimescaleDB, whose older chunks may be compressed later.
     Hypertable,
-    /// A table with a partition for each day.
+    /// A table with a partition for each day, on one server.
     Partitions,
+    /// A table with a partition for each day, which Citus distributes by node.
+    Distributed,
 }
 
 impl SampleTable {
@@ -20,6 +22,7 @@ impl SampleTable {
             Self::DirectCompress => "TimescaleDB hypertable with direct compression",
             Self::Hypertable => "TimescaleDB hypertable",
             Self::Partitions => "PostgreSQL with a partition per day",
+            Self::Distributed => "Citus, distributed by node, with a partition per day",
         }
     }
 }

@@ -15,7 +15,16 @@ pub(super) static DIALECT: Dialect = PARTITIONS;
 /// The dialect where rollups are continuous aggregates: their views have the times that the planner needs, and a function takes it
 /// seconds.
 pub(super) static CONTINUOUS_DIALECT: Dialect =
-    Dialect { buckets: |relation, _, _| relation.to_owned(), ..PARTITIONS };
+    Dialect { buckets: |relation, _, _, _| relation.to_owned(), ..PARTITIONS };
+
+/// The dialect where samples are distributed: a function takes the ids of the series, since conditions do not reach the shards.
+pub(super) static CITUS_DIALECT: Dialect = Dialect {
+    buckets: |relation, begin, end, series| {
+        let ids: Vec<_> = series.ids().map(|id| id.to_string()).collect();
+        format!("{relation}_between({begin}, {end}, '{{{}}}'::int8[])", ids.join(","))
+    },
+    ..PARTITIONS
+};
 
 const PARTITIONS: Dialect = Dialect {
     // The labels of a series may exceed the size of an index entry; their digest does not.
@@ -34,7 +43,7 @@ const PARTITIONS: Dialect = Dialect {
     // Unlike a sum of a timestamp and an interval, it is immutable: the planner excludes partitions by it.
     time: |time_us| format!("to_timestamp({}.{:06})", time_us / 1_000_000, time_us % 1_000_000),
     // Beside partitions the view hides the times of samples behind the computed intervals from the planner.
-    buckets: |relation, begin, end| format!("{relation}_between({begin}, {end})"),
+    buckets: |relation, begin, end, _| format!("{relation}_between({begin}, {end})"),
 };
 
 /// The version of the binary format of `jsonb`, which precedes the text.

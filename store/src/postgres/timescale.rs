@@ -8,7 +8,7 @@ use super::sample_table::{ChosenTable, SampleTable};
 use crate::backend::{Connection, Task};
 use crate::error::{Context, chain};
 use crate::stop::Stop;
-use crate::{StoreError, TimescaleMode};
+use crate::{ExtensionMode, StoreError};
 
 const ACTION: &str = "detect TimescaleDB";
 
@@ -85,8 +85,8 @@ pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
 
 /// Creates the extension if it is wanted, possible and not done yet, and returns the resulting features. An
 /// extension that is not preloaded must not be created: the server would close the connection.
-pub(super) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) -> Result<Offer, StoreError> {
-    if mode == TimescaleMode::Off || !offer.available || !offer.preloaded || offer.installed {
+pub(super) async fn install(client: &Client, mode: ExtensionMode, offer: Offer) -> Result<Offer, StoreError> {
+    if mode == ExtensionMode::Off || !offer.available || !offer.preloaded || offer.installed {
         return Ok(offer);
     }
     match client.batch_execute("CREATE EXTENSION IF NOT EXISTS timescaledb").await {
@@ -102,11 +102,11 @@ pub(super) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) 
 ///
 /// # Errors
 /// Returns an error if TimescaleDB is required and cannot be used.
-pub(super) fn wants_hypertable(offer: &Offer, mode: TimescaleMode) -> Result<bool, StoreError> {
+pub(super) fn wants_hypertable(offer: &Offer, mode: ExtensionMode) -> Result<bool, StoreError> {
     match (mode, offer.obstacle()) {
-        (TimescaleMode::Off, _) | (TimescaleMode::Auto, Some(_)) => Ok(false),
-        (TimescaleMode::Require, Some(obstacle)) => Err(required(obstacle)),
-        (TimescaleMode::Auto | TimescaleMode::Require, None) => Ok(true),
+        (ExtensionMode::Off, _) | (ExtensionMode::Auto, Some(_)) => Ok(false),
+        (ExtensionMode::Require, Some(obstacle)) => Err(required(obstacle)),
+        (ExtensionMode::Auto | ExtensionMode::Require, None) => Ok(true),
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn widen(offer: &Offer) -> String {
 pub(super) async fn choose_table(
     client: &Client,
     offer: &Offer,
-    mode: TimescaleMode,
+    mode: ExtensionMode,
     is_new: bool,
 ) -> Result<ChosenTable, StoreError> {
     if is_partitioned(client).await.context(ACTION)? {
@@ -184,7 +184,7 @@ pub(super) async fn choose_table(
     let hypertable =
         |reason: &str| Ok(ChosenTable { table: SampleTable::Hypertable, reason: reason.to_owned() });
     match offer {
-        _ if mode == TimescaleMode::Off => {
+        _ if mode == ExtensionMode::Off => {
             hypertable("timescaledb is off, but the table is already a hypertable")
         }
         _ if !offer.compresses() => hypertable("the TimescaleDB license does not include compression"),
@@ -202,13 +202,13 @@ pub(super) async fn choose_table(
     }
 }
 
-fn choose_partitions(offer: &Offer, mode: TimescaleMode, is_new: bool) -> Result<ChosenTable, StoreError> {
+fn choose_partitions(offer: &Offer, mode: ExtensionMode, is_new: bool) -> Result<ChosenTable, StoreError> {
     let reason = match (mode, offer.obstacle()) {
-        (TimescaleMode::Off, _) => "timescaledb is off",
+        (ExtensionMode::Off, _) => "timescaledb is off",
         (_, Some(obstacle)) if is_new || !offer.preloaded => obstacle,
         (_, _) => "the table was created without TimescaleDB",
     };
-    if mode == TimescaleMode::Require {
+    if mode == ExtensionMode::Require {
         return Err(required(reason));
     }
     Ok(ChosenTable { table: SampleTable::Partitions, reason: reason.to_owned() })

@@ -56,8 +56,8 @@ impl Reader {
     ) -> Result<(), E> {
         let begin_ns = span_ns.start.max(0);
         let span_ns = begin_ns - begin_ns % rollup.length_ns()..span_ns.end;
-        let source =
-            (self.dialect().buckets)(relation(rollup), &self.bound(span_ns.start), &self.bound(span_ns.end));
+        let (begin, end) = (self.bound(span_ns.start), self.bound(span_ns.end));
+        let source = (self.dialect().buckets)(relation(rollup), &begin, &end, series);
         let mut columns = vec![ColumnType::Integer, ColumnType::Time, ColumnType::Integer];
         columns.resize(9, ColumnType::Real);
         let mut wanted = Ascending::new(series);

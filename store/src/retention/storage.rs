@@ -21,6 +21,8 @@ pub struct Storage {
     pub form: &'static str,
     /// True if TimescaleDB stores the samples.
     pub is_timescale: bool,
+    /// True if Citus distributes the samples.
+    pub is_citus: bool,
     /// The size of the store on disk.
     pub bytes: u64,
     /// The part of it that is free, and used by the next samples.
@@ -140,6 +142,7 @@ mod tests {
         Storage {
             form: "a test",
             is_timescale: false,
+            is_citus: false,
             bytes: parts.iter().filter_map(|part| part.bytes).sum(),
             free_bytes: 0,
             samples: 0,

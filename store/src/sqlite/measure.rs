@@ -50,6 +50,7 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
     Ok(Storage {
         form: "SQLite",
         is_timescale: false,
+        is_citus: false,
         bytes,
         free_bytes,
         samples,

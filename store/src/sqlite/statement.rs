@@ -22,7 +22,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     has_ordered_ranges: false,
     is_one_of,
     time: |time_us| time_us.saturating_mul(1000).to_string(),
-    buckets: |relation, _, _| relation.to_owned(),
+    buckets: |relation, _, _, _| relation.to_owned(),
 };
 
 /// A list of literals would be compiled one by one.

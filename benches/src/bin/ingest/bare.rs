@@ -69,13 +69,15 @@ impl Rows {
                 let seconds = self.insert(&store)?;
                 self.taken(&store, seconds, 0.0)
             }
-            Kind::Postgres => {
+            Kind::Postgres | Kind::Citus => {
+                let citus = "SET citus.multi_shard_modify_mode = 'sequential';\n";
+                let settings = if kind == Kind::Citus { citus } else { "" };
                 // A collector creates the partition of a day when it receives the first samples of that day.
                 for days_ago in [0, 1] {
                     let day = format!("(now() AT TIME ZONE 'UTC')::date - {days_ago}");
                     store.ask(&format!("SELECT polymeter_create_partition({day})"))?;
                 }
-                self.copy(&store, "")
+                self.copy(&store, settings)
             }
             Kind::Timescaledb => self.copy(&store, "SET timescaledb.enable_direct_compress_copy = on;\n"),
         }
@@ -117,7 +119,7 @@ impl Rows {
         let mut scripts = vec![settings.to_owned(); WRITERS];
         for (number, rows) in self.transactions.iter().enumerate() {
             let path = directory.path().join(format!("{number}.copy"));
-            fs::write(&path, encode(rows))?;
+            fs::write(&path, encode(rows, store.kind() == Kind::Citus))?;
             if let Some(script) = scripts.get_mut(number % WRITERS) {
                 script.push_str(&format!("\\copy samples FROM '{}' (FORMAT binary)\n", path.display()));
             }
@@ -156,17 +158,23 @@ fn push(rows: &mut Vec<Row>, agent: usize, frame: &Frame) -> Result<(), Box<dyn 
     Ok(())
 }
 
-fn encode(rows: &[Row]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(rows.len() * 38 + HEADER.len() + TRAILER.len());
+/// Encodes rows for a COPY. With `has_keys` each has the key of its node, which is distinct for each agent.
+fn encode(rows: &[Row], has_keys: bool) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(rows.len() * 46 + HEADER.len() + TRAILER.len());
     bytes.extend_from_slice(HEADER);
     for (time_us, series, value) in rows {
-        bytes.extend_from_slice(&3_i16.to_be_bytes());
+        bytes.extend_from_slice(&(if has_keys { 4_i16 } else { 3 }).to_be_bytes());
         bytes.extend_from_slice(&8_i32.to_be_bytes());
         bytes.extend_from_slice(&(time_us - POSTGRES_EPOCH_US).to_be_bytes());
         bytes.extend_from_slice(&8_i32.to_be_bytes());
         bytes.extend_from_slice(&series.to_be_bytes());
         bytes.extend_from_slice(&8_i32.to_be_bytes());
         bytes.extend_from_slice(&value.to_be_bytes());
+        if has_keys {
+            let agent = series / i64::try_from(SERIES_PER_AGENT).unwrap_or(1);
+            bytes.extend_from_slice(&4_i32.to_be_bytes());
+            bytes.extend_from_slice(&i32::try_from(agent).unwrap_or_default().to_be_bytes());
+        }
     }
     bytes.extend_from_slice(&TRAILER);
     bytes

@@ -179,7 +179,7 @@ fn series_of_a_day(store: &Store) -> Result<String, Box<dyn Error>> {
     ))?;
     let time = |time_us: i64| match store.kind() {
         Kind::Sqlite => (time_us * 1_000).to_string(),
-        Kind::Postgres | Kind::Timescaledb => format!("to_timestamp({})", time_us / 1_000_000),
+        Kind::Postgres | Kind::Timescaledb | Kind::Citus => format!("to_timestamp({})", time_us / 1_000_000),
     };
     Ok(format!(
         "SELECT time, value FROM samples WHERE series_id = {series} AND time >= {} AND time < {}",

@@ -247,6 +247,7 @@ mod tests {
         Storage {
             form: "PostgreSQL with a partition per day",
             is_timescale: false,
+            is_citus: false,
             bytes: 310_000_000_000,
             free_bytes: 0,
             samples: 90_000_000_000,

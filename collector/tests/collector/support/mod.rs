@@ -8,6 +8,16 @@ macro_rules! scenarios {
             $(scenarios!(@one "sqlite", Sqlite, $scenario).exclusive(),)*
             $(scenarios!(@one "postgres", Postgres, $scenario).exclusive(),)*
             $(scenarios!(@one "timescaledb", Timescale, $scenario).exclusive(),)*
+            $(scenarios!(@one "citus", Citus, $scenario).exclusive(),)*
+        ];
+    };
+    // Plans of statements, which functions hide where samples are distributed.
+    (undistributed $($scenario:ident),* $(,)?) => {
+        /// The tests of this file.
+        pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
+            $(scenarios!(@one "sqlite", Sqlite, $scenario),)*
+            $(scenarios!(@one "postgres", Postgres, $scenario),)*
+            $(scenarios!(@one "timescaledb", Timescale, $scenario),)*
         ];
     };
     ($($scenario:ident),* $(,)?) => {
@@ -16,6 +26,7 @@ macro_rules! scenarios {
             $(scenarios!(@one "sqlite", Sqlite, $scenario),)*
             $(scenarios!(@one "postgres", Postgres, $scenario),)*
             $(scenarios!(@one "timescaledb", Timescale, $scenario),)*
+            $(scenarios!(@one "citus", Citus, $scenario),)*
         ];
     };
     (@one $store:literal, $kind:ident, $scenario:ident) => {
@@ -43,7 +54,7 @@ use std::time::Duration;
 use polymeter_collector::clock::Clock;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesScope};
-use polymeter_store::{StoreUrl, TimescaleMode};
+use polymeter_store::{ExtensionMode, StoreUrl};
 use rusqlite::functions::{Context, FunctionFlags};
 use tempfile::TempDir;
 
@@ -72,7 +83,12 @@ pub(crate) enum Kind {
     Sqlite,
     Postgres,
     Timescale,
+    /// PostgreSQL with stand-ins for the functions of Citus.
+    Citus,
 }
+
+/// The stand-ins for the functions of Citus.
+const CITUS: &str = include_str!("citus.sql");
 
 /// The environment of a test: a store, and a directory for sockets.
 pub(crate) struct TestEnvironment {
@@ -88,12 +104,15 @@ impl TestEnvironment {
         let directory = tempfile::tempdir().unwrap();
         let server = match kind {
             Kind::Sqlite => None,
-            Kind::Postgres | Kind::Timescale => {
-                let need = if kind == Kind::Postgres { "postgres" } else { "timescaledb" };
+            Kind::Postgres | Kind::Timescale | Kind::Citus => {
+                let need = if kind == Kind::Timescale { "timescaledb" } else { "postgres" };
                 let server = Server::start(kind == Kind::Timescale);
                 Some(server.unwrap_or_else(|reason| polymeter_test_harness::skip(need, &reason)))
             }
         };
+        if let Some(server) = server.as_ref().filter(|_| kind == Kind::Citus) {
+            server.query(CITUS);
+        }
         Self { kind, directory, server, context: zmq::Context::new() }
     }
 
@@ -106,11 +125,11 @@ impl TestEnvironment {
 
     pub(crate) fn config(&self) -> CollectorConfig {
         let endpoint = format!("ipc://{}", self.directory.path().join("collector").display());
-        let timescaledb =
-            if self.kind == Kind::Timescale { TimescaleMode::Require } else { TimescaleMode::Auto };
+        let use_of = |kind| if self.kind == kind { ExtensionMode::Require } else { ExtensionMode::Auto };
         CollectorConfig {
             commit_interval: Duration::from_millis(20),
-            timescaledb,
+            timescaledb: use_of(Kind::Timescale),
+            citus: use_of(Kind::Citus),
             // Samples of any age stay.
             retention: None,
             ..CollectorConfig::new(endpoint, self.url())

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cgroups;
+mod citus;
 mod clock;
 mod configuration;
 mod connection;
@@ -58,6 +59,7 @@ const CHECKS: &[Check] = &[
     Check { name: "versions", roles: ALL, run: versions::check },
     Check { name: "database", roles: COLLECTOR, run: database::check },
     Check { name: "timescaledb", roles: COLLECTOR, run: timescaledb::check },
+    Check { name: "citus", roles: COLLECTOR, run: citus::check },
     Check { name: "retention", roles: COLLECTOR, run: retention::check },
     Check { name: "disk", roles: COLLECTOR, run: disk::check },
     Check { name: "spool", roles: NODE, run: spool::check },

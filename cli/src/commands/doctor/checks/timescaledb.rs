@@ -1,6 +1,6 @@
 //! The use of TimescaleDB.
 
-use polymeter_store::TimescaleMode;
+use polymeter_store::ExtensionMode;
 
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
@@ -17,14 +17,17 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     };
     match (storage.is_timescale, config.timescaledb) {
         (true, _) => findings.ok(storage.form),
-        (false, TimescaleMode::Require) => findings.problem(
+        (false, ExtensionMode::Require) => findings.problem(
             format!("the configuration requires TimescaleDB, and the store is {}", storage.form),
             "use a new database, or set timescaledb = \"auto\"",
         ),
-        (false, TimescaleMode::Auto) => findings.ok(format!(
+        (false, ExtensionMode::Auto) if storage.is_citus => {
+            findings.ok(format!("not used: {}", storage.form));
+        }
+        (false, ExtensionMode::Auto) => findings.ok(format!(
             "not used: the store is {}; with TimescaleDB samples take about a twentieth of the space",
             storage.form
         )),
-        (false, TimescaleMode::Off) => findings.ok(format!("off, as configured: {}", storage.form)),
+        (false, ExtensionMode::Off) => findings.ok(format!("off, as configured: {}", storage.form)),
     }
 }

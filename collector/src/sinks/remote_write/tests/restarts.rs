@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polymeter_service::clock::realtime_us;
-use polymeter_store::{OpenOptions, Store, TimescaleMode};
+use polymeter_store::{ExtensionMode, OpenOptions, Store};
 
 use super::fixture::{BEGIN_MS, Fixture, accept, times, times_of};
 use super::receiver::{Contents, Receiver, Reply};
@@ -19,7 +19,7 @@ fn a_killed_collector_sends_the_rest_from_the_spool_and_the_store() {
     for killed_at in [1, 4, 9] {
         let fixture = Fixture::new(Receiver::start([], Reply::V1), Protocol::V1);
         let options =
-            OpenOptions { timescale: TimescaleMode::Off, may_create: true, ..OpenOptions::default() };
+            OpenOptions { timescale: ExtensionMode::Off, may_create: true, ..OpenOptions::default() };
         let mut store = Store::open(&fixture.store(), &options).unwrap();
         let mut session = TestSession::new(1, &["a", "b"]);
         let mut sink = fixture.sink();
