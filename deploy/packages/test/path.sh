@@ -133,10 +133,14 @@ polymeter doctor >/tmp/doctor.log 2>&1 || { cat /tmp/doctor.log; fail "the docto
 chown root: "/etc/polymeter/$(hostname).key"
 finds "a wrong key owner" "chown polymeter: /etc/polymeter/$(hostname).key"
 chown polymeter: "/etc/polymeter/$(hostname).key"
+mkdir /etc/slurm
+echo 'ClusterName=lab' >/etc/slurm/slurm.conf
+finds "missing scripts" "Prolog"
+rm -r /etc/slurm
 systemctl stop polymeter-collector
 finds "no collector" "collector"
 systemctl start polymeter-collector
 systemctl stop polymeter-agent
 finds "no agent" "systemctl\|polymeter-agent" --role node
 systemctl stop polymeter-collector
-echo "the doctor finds wrong owners, no collector and no agent with the packaged files"
+echo "the doctor finds wrong owners, missing scripts, no collector and no agent with the packaged files"
