@@ -27,12 +27,19 @@ start_unit() { # starts a unit as systemd does: its user, its directories, and i
         >>"/tmp/$1.log" 2>&1 &
     echo $! >"/run/pid-$1"
     wait $waiter || fail "$1 does not become ready"
+    # An administrator needs longer for the next command than the agent for the connection.
+    local tries=60
+    while [ -e /run/pid-polymeter-agent ] && [ -e /run/pid-polymeter-collector ]; do
+        polymeter status --json 2>/dev/null | grep -q '"connected": *true' && break
+        tries=$((tries - 1)) && [ $tries -gt 0 ] || fail "no connection"
+        sleep 0.5
+    done
 }
 systemctl() {
     case "$1 ${2:-}" in
     "enable --now") start_unit "$3" ;;
     start\ *) start_unit "$2" ;;
-    stop\ *) kill "$(cat "/run/pid-$2")" && while kill -0 "$(cat "/run/pid-$2")" 2>/dev/null; do sleep 0.1; done ;;
+    stop\ *) kill "$(cat "/run/pid-$2")" && wait "$(cat "/run/pid-$2")" && rm "/run/pid-$2" ;;
     *) fail "systemctl $* is not represented" ;;
     esac
 }
@@ -126,10 +133,14 @@ polymeter doctor >/tmp/doctor.log 2>&1 || { cat /tmp/doctor.log; fail "the docto
 chown root: "/etc/polymeter/$(hostname).key"
 finds "a wrong key owner" "chown polymeter: /etc/polymeter/$(hostname).key"
 chown polymeter: "/etc/polymeter/$(hostname).key"
+mkdir /etc/slurm
+echo 'ClusterName=lab' >/etc/slurm/slurm.conf
+finds "missing scripts" "Prolog"
+rm -r /etc/slurm
 systemctl stop polymeter-collector
 finds "no collector" "collector"
 systemctl start polymeter-collector
 systemctl stop polymeter-agent
 finds "no agent" "systemctl\|polymeter-agent" --role node
 systemctl stop polymeter-collector
-echo "the doctor finds wrong owners, no collector and no agent with the packaged files"
+echo "the doctor finds wrong owners, missing scripts, no collector and no agent with the packaged files"

@@ -23,18 +23,21 @@ impl JobsArguments {
     }
 }
 
+#[cfg(feature = "local")]
 pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
-    #[cfg(feature = "local")]
-    if arguments.stored.is_wanted() {
-        return stored::execute(&arguments.stored, arguments.agent.json);
+    let JobsArguments { agent, stored } = arguments;
+    if stored.is_wanted() {
+        return stored::execute(stored, agent.json);
     }
-    let printed = tracked::execute(&arguments.agent);
-    #[cfg(feature = "local")]
-    if matches!(printed, Err(Failure::NotRunning(_)))
-        && arguments.agent.is_default()
-        && stored::StoredJobs::has_collector()
-    {
-        return stored::execute(&arguments.stored, arguments.agent.json);
+    match tracked::execute(agent) {
+        Err(Failure::NotRunning(_)) if agent.is_default() && stored::StoredJobs::has_collector() => {
+            stored::execute(stored, agent.json)
+        }
+        printed => printed,
     }
-    printed
+}
+
+#[cfg(not(feature = "local"))]
+pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
+    tracked::execute(&arguments.agent)
 }

@@ -97,7 +97,7 @@ fn page(command: Command, section: &str) -> Result<(String, String), Failure> {
     Ok((man.get_filename(), String::from_utf8_lossy(&page).into_owned()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "local"))]
 mod tests {
     use clap::CommandFactory;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::control::{Answer, EndedLine, PlanAnswer, PlanRequest, Refusal, Request, SamplesLine};
+use polymeter_proto::control::{Answer, EndedLine, PlanAnswer, PlanRequest, Request, SamplesLine};
 use polymeter_proto::name::Selector;
 use polymeter_service::clock;
 use polymeter_store::StoreError;
@@ -70,18 +70,6 @@ pub(super) fn watch(
     let job = begins.recv().map_err(ended)??;
     let target = RequestTarget::Collector(collector);
     Ok(RemoteWatch { lines: WatchSource::Collector(receiver), target, job })
-}
-
-/// Sends a request to all nodes of a job. Returns the first refusal, else the answer of the first node.
-pub(super) fn ask_nodes(collector: &Collector, request: &Request) -> Result<Answer, Failure> {
-    let answers = collector.ask(request)?.nodes.into_iter().filter_map(|node| node.answer);
-    let mut answers: Vec<Answer> = answers.filter_map(|answer| serde_json::from_value(answer).ok()).collect();
-    let refused = answers.iter().position(|answer| matches!(answer, Answer::Refused(_))).unwrap_or(0);
-    if answers.is_empty() {
-        let none = Refusal::new("no_answer", None, "no node of the job answered; try again in a moment");
-        return Ok(Answer::Refused(none));
-    }
-    Ok(answers.swap_remove(refused))
 }
 
 /// The queue of lines.

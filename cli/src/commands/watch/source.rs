@@ -4,6 +4,8 @@ use std::path::PathBuf;
 #[cfg(feature = "local")]
 use std::sync::Arc;
 
+#[cfg(feature = "local")]
+use polymeter_proto::control::Refusal;
 use polymeter_proto::control::{Answer, Request};
 #[cfg(feature = "local")]
 use tokio::sync::mpsc;
@@ -53,7 +55,20 @@ impl RequestTarget {
         match self {
             Self::Agent(socket) => ask(socket, request),
             #[cfg(feature = "local")]
-            Self::Collector(collector) => super::remote::ask_nodes(collector, request),
+            Self::Collector(collector) => ask_nodes(collector, request),
         }
     }
+}
+
+/// Sends a request to all nodes of a job. Returns the first refusal, else the answer of the first node.
+#[cfg(feature = "local")]
+fn ask_nodes(collector: &Collector, request: &Request) -> Result<Answer, Failure> {
+    let answers = collector.ask(request)?.nodes.into_iter().filter_map(|node| node.answer);
+    let mut answers: Vec<Answer> = answers.filter_map(|answer| serde_json::from_value(answer).ok()).collect();
+    let refused = answers.iter().position(|answer| matches!(answer, Answer::Refused(_))).unwrap_or(0);
+    if answers.is_empty() {
+        let none = Refusal::new("no_answer", None, "no node of the job answered; try again in a moment");
+        return Ok(Answer::Refused(none));
+    }
+    Ok(answers.swap_remove(refused))
 }
