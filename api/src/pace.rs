@@ -1,6 +1,6 @@
 //! The pace of reads: while ingest is behind, all reads together get a part of one core, so that they wait rather than samples.
 //!
-//! A database knows no priorities: its processes for readers compete with those for writers. So a read pauses between its rows and
+//! A database server knows no priorities: its processes for readers compete with those for writers. So a read pauses between its rows and
 //! between its statements, as long as it has used more than its part. What a statement computes before its first row cannot be paced, but
 //! the next one waits accordingly longer: that of the same user for all of it, those of others for a short time.
 
@@ -23,6 +23,8 @@ use crate::read_stop::ReadStop;
 /// The pace of all reads.
 pub(crate) struct Pace {
     is_behind: Arc<IsBehind>,
+    /// False if the reads are done by threads of this process, which have a low priority.
+    is_needed: bool,
     work: Mutex<Work>,
 }
 
@@ -51,13 +53,13 @@ impl fmt::Debug for Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(is_behind: Arc<IsBehind>) -> Self {
-        Self { is_behind, work: Mutex::new(Work { all: unused(), by_user: HashMap::new() }) }
+    pub(crate) fn new(is_behind: Arc<IsBehind>, is_needed: bool) -> Self {
+        Self { is_behind, is_needed, work: Mutex::new(Work { all: unused(), by_user: HashMap::new() }) }
     }
 
     /// Records work of a user's read, and returns the time for which it must pause.
     fn charge(&self, uid: u32, worked: Duration, now_ns: u64) -> Duration {
-        if !(self.is_behind)() {
+        if !self.is_needed || !(self.is_behind)() {
             return Duration::ZERO;
         }
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +181,7 @@ mod tests {
 
     fn pace(is_behind: &Arc<AtomicBool>) -> Pace {
         let is_behind = Arc::clone(is_behind);
-        Pace::new(Arc::new(move || is_behind.load(Ordering::Relaxed)))
+        Pace::new(Arc::new(move || is_behind.load(Ordering::Relaxed)), true)
     }
 
     #[test]
@@ -195,6 +197,8 @@ mod tests {
         assert!(pace.charge(2, short, 1) > pause, "the reads of another user");
         is_behind.store(false, Ordering::Relaxed);
         assert_eq!(pace.charge(1, short, 1), Duration::ZERO);
+        let of_threads = Pace::new(Arc::new(|| true), false);
+        assert_eq!(of_threads.charge(1, Duration::from_secs(9), 1), Duration::ZERO);
     }
 
     #[test]

@@ -78,7 +78,10 @@ impl<T> Drop for Running<T> {
 impl Readers {
     /// Returns readers of a store, without a connection yet.
     pub(crate) fn new(links: Links, limits: &ApiLimits) -> Self {
-        let (places, pace) = (ReaderPlaces::new(limits.readers), Pace::new(Arc::clone(&links.is_behind)));
+        // The threads that read a file have a low priority; a pause would keep its log from being emptied.
+        let has_processes = links.store.file().is_none();
+        let pace = Pace::new(Arc::clone(&links.is_behind), has_processes);
+        let places = ReaderPlaces::new(limits.readers);
         let timeout = limits.query_timeout;
         Self(Arc::new(Shared { links, places, pace, timeout, state: Mutex::default() }))
     }
