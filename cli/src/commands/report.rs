@@ -13,7 +13,7 @@ use polymeter_service::clock;
 use crate::client::completion::jobs;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
-use crate::output::{style, terminal};
+use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::report::findings::add_findings;
 use crate::report::html;
@@ -106,7 +106,7 @@ fn print(report: &Report, arguments: &ReportArguments) -> Result<(), Failure> {
         return terminal::print(&(summary + "\n"));
     }
     let stdout = std::io::stdout();
-    let (limit, has_colours) = (terminal::width_limit(&stdout), style::has_colours(&stdout));
+    let (limit, has_colours) = (terminal::width_limit(&stdout), terminal::has_colours(&stdout));
     let text = render::chosen(report, arguments.sections, arguments.all, limit, has_colours);
     // The texts of the report were made printable one by one; what is left are the colours.
     terminal::print_raw(text.as_bytes())

@@ -1,7 +1,5 @@
 //! Colours of text in a terminal.
 
-use std::io::IsTerminal;
-
 use super::printable::printable;
 
 /// The style of a part of a line.
@@ -64,13 +62,6 @@ pub(crate) fn painted(lines: &[Line], has_colours: bool) -> String {
         format!("{}\n", text.trim_end())
     };
     lines.iter().map(line).collect()
-}
-
-/// Returns true if text for `stream` has colours: it is a terminal that understands them, and NO_COLOR is not set.
-pub(crate) fn has_colours(stream: &impl IsTerminal) -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
 #[cfg(test)]

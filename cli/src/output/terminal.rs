@@ -25,6 +25,13 @@ pub(crate) fn width_limit(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     stream.is_terminal().then(width)
 }
 
+/// Returns true if text for `stream` has colours: it is a terminal that understands them, and NO_COLOR is not set.
+pub(crate) fn has_colours(stream: &impl IsTerminal) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
 /// Prints lines of text on stdout. A closed pipe, as after `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_to_reader(text).map(drop)

@@ -262,15 +262,18 @@ fn completed_by_bash(line: &str, words: &str, last: &str) -> String {
 fn bash_completes_commands_metrics_and_periods() {
     assert_accepts("bash");
     assert_eq!(completed_by_bash("polymeter ma", "polymeter ma", "ma"), "mark man");
-    assert_eq!(completed_by_bash("polymeter set cpu.usa", "polymeter set cpu.usa", "cpu.usa"), "cpu.usage=");
+    assert_eq!(
+        completed_by_bash("polymeter set memory.curr", "polymeter set memory.curr", "memory.curr"),
+        "memory.current="
+    );
     let period = completed_by_bash("polymeter set cpu.usage=1m", "polymeter set cpu.usage = 1m", "1m");
     assert_eq!(period, "1ms 1min");
     let all = completed_by_bash("polymeter set cpu.usage=", "polymeter set cpu.usage =", "");
     assert!(all.starts_with("100us 1ms"), "{all}");
-    let second = "polymeter set memory.current=1s cpu.usa";
+    let second = "polymeter set cpu.usage=1s memory.curr";
     assert_eq!(
-        completed_by_bash(second, "polymeter set memory.current = 1s cpu.usa", "cpu.usa"),
-        "cpu.usage="
+        completed_by_bash(second, "polymeter set cpu.usage = 1s memory.curr", "memory.curr"),
+        "memory.current="
     );
     assert_eq!(completed_by_bash("polymeter set x=1 --for 3", "polymeter set x = 1 --for 3", "3"), "30min");
 }

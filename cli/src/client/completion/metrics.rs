@@ -43,8 +43,8 @@ mod tests {
 
     #[test]
     fn metrics_are_completed_and_then_their_periods() {
-        assert_eq!(values(&metric(OsStr::new("cpu.usa"))), ["cpu.usage"]);
-        assert_eq!(values(&metric_with_period(OsStr::new("cpu.usa"))), ["cpu.usage="]);
+        assert_eq!(values(&metric(OsStr::new("memory.curr"))), ["memory.current"]);
+        assert_eq!(values(&metric_with_period(OsStr::new("memory.curr"))), ["memory.current="]);
         assert_eq!(
             values(&metric_with_period(OsStr::new("cpu.usage=1m"))),
             ["cpu.usage=1ms", "cpu.usage=1min"]

@@ -23,7 +23,7 @@ use crate::client::completion::{metrics, periods};
 use crate::client::job_choice::JobChoice;
 use crate::client::target::ControlTarget;
 use crate::failure::Failure;
-use crate::output::style;
+use crate::output::terminal;
 use plain::LineOptions;
 use source::{RequestTarget, WatchSource};
 use stream::{WatchLine, WatchStream};
@@ -92,7 +92,7 @@ async fn watch(arguments: &WatchArguments, job: Option<String>) -> Result<ExitCo
     let Watched { lines, target, facts } = watched;
     if !arguments.prints_lines() {
         let mut view = view::View::new(job, arguments.selectors.clone());
-        view.set_facts(facts, style::has_colours(&std::io::stdout()));
+        view.set_facts(facts, terminal::has_colours(&std::io::stdout()));
         return screen::show(view, first, lines, target).await;
     }
     let options = LineOptions { json: arguments.is_json(), count: arguments.count };

@@ -305,7 +305,7 @@ fn the_end_of_samples_and_of_the_job_is_shown() {
     assert!(!drawn(&view, 80, 24).iter().any(|line| line.contains("memory.current")));
     receive(&mut view, json!({"answer": "ended"}));
     assert!(view.has_ended());
-    assert_eq!(drawn(&view, 80, 24)[0], "job 4711  ended  agent 0.65 % CPU  watched 12 s");
+    assert_eq!(drawn(&view, 80, 24)[0], "job 4711  ended  1 cores  agent 0.65 % CPU  watched 12 s");
     assert_eq!(letter(&mut view, '+'), ViewAction::None);
     assert_eq!(drawn(&view, 80, 24)[23], "the job has ended");
 }
