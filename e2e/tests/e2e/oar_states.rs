@@ -1,6 +1,5 @@
 //! The final states of OAR's jobs: `deploy/oar/server_epilogue` with the output of Debian's oarstat 2.5.9, up to the words of the
-//! report. No server of OAR is part of the tests: the texts are those that its oarstat prints for the records that OAR's server
-//! writes.
+//! report. The texts are those that its oarstat prints for the records that OAR's server writes. `e2e/oar` runs a whole OAR.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -293,8 +293,6 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     });
     assert!(cluster.run("scancel", &[&job]).status.success());
     wait_until("it has ended for good", || rows().iter().all(|row| row.ended_ns.is_some()));
-    let restarts: BTreeSet<_> = rows().iter().map(|row| row.restarts).collect();
-    assert_eq!(restarts, BTreeSet::from([Some(0), Some(1)]));
     assert_nothing_left(fixture);
 }
 
