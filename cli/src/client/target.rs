@@ -10,6 +10,9 @@ use super::collector::Collector;
 use super::configuration::CollectorEndpoint;
 use crate::failure::Failure;
 
+/// The end of the message that no agent runs here, where the collector can be asked instead.
+pub(crate) const ALL_NODES_REMEDY: &str = ", or query all nodes of a job with --collector";
+
 /// Options of a command that can reach all nodes of a job.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ControlTarget {
@@ -90,9 +93,7 @@ impl ControlTarget {
     /// Asks this node's agent. The inner error means that no agent runs here.
     fn ask_agent(&self, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
         let socket = self.socket();
-        let unreachable = |error: &std::io::Error| {
-            agent::unreachable_with(socket, error, ", or query all nodes of a job with --collector")
-        };
+        let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
         match UnixStream::connect(socket) {
             Err(error) if agent::is_not_running(&error) => Ok(Err(unreachable(&error))),
             Err(error) => Err(unreachable(&error)),

@@ -21,7 +21,7 @@ use polymeter_proto::period::Period;
 use crate::client::agent::ask_status;
 use crate::client::completion::{metrics, periods};
 use crate::client::job_choice::JobChoice;
-use crate::client::target::ControlTarget;
+use crate::client::target::{ALL_NODES_REMEDY, ControlTarget};
 use crate::failure::Failure;
 use crate::output::terminal;
 use plain::LineOptions;
@@ -125,7 +125,12 @@ async fn begin(arguments: &WatchArguments, job: Option<&str>) -> Result<(WatchLi
     {
         return Ok(remote);
     }
-    local
+    match local {
+        Err(Failure::NotRunning(message)) if cfg!(feature = "local") => {
+            Err(Failure::NotRunning(message + ALL_NODES_REMEDY))
+        }
+        local => local,
+    }
 }
 
 async fn begin_local(arguments: &WatchArguments, job: Option<&str>) -> Result<(WatchLine, Watched), Failure> {
