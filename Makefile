@@ -109,7 +109,8 @@ $(RECEIVERS)/prometheus:
 downloads: $(FRAMES)/bin/python $(SCHEMATHESIS)/bin/schemathesis $(RECEIVERS)/prometheus $(OAR_SCRIPT) ## Download what test-frames, test-api, test-remote-write and test-oar use
 
 test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
-	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib --test ebpf
+	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib -- ebpf registry
+	$(CARGO) test -p polymeter-agent --locked --features ebpf --test ebpf
 	$(CARGO) build --workspace --locked --features polymeter-agent/ebpf
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,ebpf-agent" \
 	    $(CARGO) test --workspace --locked --features polymeter-agent/ebpf --test e2e -- ebpf::
