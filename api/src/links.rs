@@ -65,7 +65,7 @@ pub struct Links {
     pub agents: Arc<Agents>,
     /// The values of running jobs.
     pub live: LiveValues,
-    /// Whether the writers are behind, so that reads must give way.
+    /// Returns true while the writers are behind, so that reads must give way.
     pub is_behind: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The queue of the coordinator.
     pub control: mpsc::Sender<ControlRequest>,

@@ -38,7 +38,7 @@ impl ReaderPlaces {
     pub(crate) async fn take(&self, uid: u32) -> Result<Place, Problem> {
         let of_user = self.of_user(uid);
         let place = async {
-            // Whoever waits for other reads of the same user takes no place from others.
+            // A request that waits for other reads of the same user takes no place from others.
             let of_user = of_user.acquire_owned().await.ok()?;
             let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
             Some(Place { _of_all: of_all, _of_user: of_user })
