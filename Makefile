@@ -136,8 +136,8 @@ tarball: release ## Build an archive of an installation
 	@deploy/install-packages.sh python3
 	deploy/packages/tarball.sh $(TARGET)/release $(PACKAGES)
 
-test-packages: release ## Install, run, upgrade and purge the packages in a new Debian tree (root)
-	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 rpm mmdebstrap
+test-packages: release ## Install, run, upgrade and purge the packages in a new Debian tree, and follow the administrator's path on three machines (root)
+	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 rpm mmdebstrap iproute2 openssh-client
 	deploy/packages/test/run.sh $(TARGET)/release $(PACKAGES)/test
 
 test-qemu: release slurm-deps ## Run jobs on pure cgroup v2 in a virtual machine, also those of a real slurmd (two minutes)
@@ -147,11 +147,11 @@ test-qemu: release slurm-deps ## Run jobs on pure cgroup v2 in a virtual machine
 
 slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the coverage of final samples
 	$(CARGO) build --workspace --locked
-	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-experiment" $(SLURM_TEST) slurm::prolog_cost_and_final_sample_coverage
+	POLYMETER_TEST_SECONDS=7200 POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-experiment" $(SLURM_TEST) slurm::prolog_cost_and_final_sample_coverage
 
 slurm-findings: slurm-deps ## Compare the findings about jobs of full length under Slurm with their faults (two hours)
 	$(CARGO) build --workspace --locked
-	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-findings" $(SLURM_TEST) slurm_findings::findings_match_the_faults_of_jobs_of_full_length
+	POLYMETER_TEST_SECONDS=14400 POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-findings" $(SLURM_TEST) slurm_findings::findings_match_the_faults_of_jobs_of_full_length
 
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check

@@ -31,15 +31,15 @@ use crate::thread::spawn;
 use crate::waker::Waker;
 use crate::writer::{Totals, Writer, WriterLinks};
 
-/// A running collector, until [`Collector::stop`].
+/// A running collector, until [`Collector::stop`]. If it is dropped instead, its threads commit what they have and end, but nothing
+/// waits for them.
 #[derive(Debug)]
 pub struct Collector {
     endpoint: String,
     control_endpoints: Vec<String>,
     write_mode: WriteMode,
     clock: Clock,
-    shutdown: Shutdown,
-    waker: Waker,
+    shutdown: ShutdownOnDrop,
     receiver: JoinHandle<u64>,
     writers: Vec<JoinHandle<Totals>>,
     maintenance: Maintenance,
@@ -53,6 +53,27 @@ pub struct Collector {
     metrics: Option<metrics::Server>,
     config: CollectorConfig,
     settings: SharedSettings,
+}
+
+/// Requests the shutdown of a collector's threads when it is dropped.
+#[derive(Debug)]
+struct ShutdownOnDrop {
+    shutdown: Shutdown,
+    waker: Waker,
+    clock: Clock,
+}
+
+impl ShutdownOnDrop {
+    fn request(&self) {
+        self.shutdown.request(self.clock.now().since_start);
+        self.waker.wake();
+    }
+}
+
+impl Drop for ShutdownOnDrop {
+    fn drop(&mut self) {
+        self.request();
+    }
 }
 
 impl Collector {
@@ -121,8 +142,7 @@ impl Collector {
             control_endpoints,
             write_mode,
             clock,
-            shutdown,
-            waker,
+            shutdown: ShutdownOnDrop { shutdown, waker, clock },
             receiver,
             writers,
             maintenance,
@@ -165,8 +185,8 @@ impl Collector {
 
     /// Returns true if the receiver has worked since the last call, and wakes it again.
     pub fn is_receiver_alive(&self) -> bool {
-        let is_alive = !self.waker.is_pending();
-        self.waker.wake();
+        let is_alive = !self.shutdown.waker.is_pending();
+        self.shutdown.waker.wake();
         is_alive
     }
 
@@ -188,8 +208,7 @@ impl Collector {
     /// # Errors
     /// Returns an error if a thread panicked.
     pub fn stop(self) -> Result<Totals, ThreadPanicked> {
-        self.shutdown.request(self.clock.now().since_start);
-        self.waker.wake();
+        self.shutdown.request();
         let mut totals = Totals::default();
         let mut panicked = !self.api.is_none_or(Api::stop);
         panicked |= !self.control.is_none_or(Control::stop);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polymeter_service::log::chain;
-use tracing::{error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::state::Writer;
 use crate::control::outcome::OutcomeReport;
@@ -58,11 +58,14 @@ impl Writer {
     /// Periodically ends the sessions that have been silent for too long.
     pub(super) fn end_silent_sessions(&mut self) {
         let now = self.clock.now();
-        if self.next_silence_check.is_none_or(|check| now.since_start < check) || self.store.is_none() {
+        if self.next_silence_check.is_none_or(|check| now.since_start < check) {
             return;
         }
         let session_timeout = self.settings.session_timeout;
         self.next_silence_check = Some(now.since_start + session_timeout.min(limits::SILENCE_CHECK_INTERVAL));
+        if self.store.is_none() {
+            return self.reconnect_while_idle(now.since_start + session_timeout);
+        }
         let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
         match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
             Ok(lost_jobs) => self.sinks.report_lost(lost_jobs, now.since_start),
@@ -73,6 +76,22 @@ impl Writer {
             Err(error) => {
                 warn!(error = %chain(&error), remedy = "retrying automatically", "cannot end sessions of agents that stopped sending");
             }
+        }
+    }
+
+    /// Tries once to open a store whose connection was lost while no frames arrived. Nothing could be stored since, so that agents
+    /// look silent that are not: if the store is back, the next check for silent sessions is at `next_check`.
+    fn reconnect_while_idle(&mut self, next_check: Duration) {
+        match self.attempt(|_| Ok(())) {
+            Ok(()) => {
+                self.next_silence_check = Some(next_check);
+                info!("the store is available again; no frames arrived while it was not");
+            }
+            Err(error) if error.is_loss() => {
+                error!("{}", chain(&error));
+                self.reset();
+            }
+            Err(error) => debug!(error = %chain(&error), "the store is still not available"),
         }
     }
 }

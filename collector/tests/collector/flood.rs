@@ -63,6 +63,8 @@ fn dictionary(session: u64, first: u32) -> Vec<u8> {
 fn flood(context: &zmq::Context, endpoint: &str, bytes: u64, sent: &AtomicU64) {
     let socket = context.socket(zmq::DEALER).unwrap();
     socket.set_linger(0).unwrap();
+    // A collector that does not read fails the test instead of stopping it.
+    socket.set_sndtimeo(60_000).unwrap();
     socket.connect(endpoint).unwrap();
     let mut total = 0;
     for number in 0_u32.. {

@@ -6,6 +6,7 @@ use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::ToAgent;
+use polymeter_service::clock::Clock;
 use polymeter_store::reader::SeriesScope;
 
 use crate::support::agent::{Agent, job, shape, values};
@@ -15,6 +16,7 @@ use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 polymeter_test_harness::tests![
     frames_are_stored_once_across_server_restarts,
     stop_without_a_server_acknowledges_nothing,
+    an_outage_without_frames_ends_without_frames,
     a_deadlock_is_retried,
     a_node_that_returns_during_a_removal_keeps_its_series,
     two_collectors_share_a_database,
@@ -24,6 +26,8 @@ polymeter_test_harness::tests![
     new_jobs_need_no_scan,
     a_suppressed_insert_costs_no_sample
 ];
+
+const OPEN_SESSIONS: &str = "SELECT count(*) FROM session WHERE ended IS NULL";
 
 pub(crate) fn server(environment: &mut TestEnvironment) -> &mut Server {
     environment.server.as_mut().unwrap()
@@ -60,6 +64,26 @@ fn frames_are_stored_once_across_server_restarts() {
     let totals = collector.stop().unwrap();
     assert_eq!(totals.given_up, 0);
     (0..4).for_each(|number| assert_counts(&environment, &format!("n{number}"), 60));
+}
+
+/// A collector that has nothing to store connects again by itself, and ends silent sessions then.
+fn an_outage_without_frames_ends_without_frames() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let config = CollectorConfig { session_timeout: Duration::from_secs(2), ..environment.config() };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, now_us(), 0);
+    agent.wait_until_acknowledged();
+    assert_eq!(environment.number(OPEN_SESSIONS), 1);
+    server(&mut environment).stop();
+    let clock = Clock::start();
+    wait_until("two checks for silent sessions have passed", || {
+        clock.now().since_start > Duration::from_secs(5)
+    });
+    server(&mut environment).resume();
+    assert_eq!(environment.number(OPEN_SESSIONS), 1);
+    wait_until("the silent session has ended", || environment.number(OPEN_SESSIONS) == 0);
+    collector.stop().unwrap();
 }
 
 fn stop_without_a_server_acknowledges_nothing() {

@@ -20,12 +20,7 @@ install_packages() { apt-get install -y -qq --no-install-recommends "$1"/polymet
 
 apt-get update -qq >/tmp/apt.log 2>&1 || fail "no package lists"
 
-echo "the commands of docs/how-to/install.md"
-apt-get install -y -qq --no-install-recommends libzmq5 adduser munge sqlite3 iproute2 >/tmp/apt.log 2>&1 || fail "cannot install"
-# Its ports are open to other machines, of which there are none in a network of its own.
-unshare --net bash -c 'ip link set lo up && exec /root/path.sh /root/install.md /root/second' || fail "the administrator's path"
-apt-get purge -y -qq polymeter polymeter-agent polymeter-collector >/tmp/apt.log 2>&1 || fail "cannot purge"
-rm -rf /etc/polymeter /var/lib/polymeter /run/polymeter
+apt-get install -y -qq --no-install-recommends libzmq5 adduser >/tmp/apt.log 2>&1 || fail "cannot install"
 
 echo "installing"
 install_packages /root/first

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs, runs, upgrades, removes and purges the Debian packages in a new Debian tree:
-# deploy/packages/test/run.sh PROGRAMS WORK. Needs root, mmdebstrap, and what deb.sh needs. The tree is made once.
+# Installs, runs, upgrades, removes and purges the Debian packages in a new Debian tree, and executes the administrator's path on three
+# machines: deploy/packages/test/run.sh PROGRAMS WORK. Needs root, mmdebstrap, and what deb.sh and path.sh need. The trees are made
+# once.
 set -euo pipefail
 test=$(dirname "$(readlink -f "$0")")
 programs=$(realpath "$1")
@@ -17,7 +18,7 @@ POLYMETER_PACKAGE_VERSION=0.0.1 "$test/../deb.sh" "$programs" "$work/first" >/de
 rm -rf --one-file-system "$work/tree"
 mkdir "$work/tree"
 tar -C "$work/tree" -xf "$work/base.tar" --exclude './dev/*'
-cp -r "$work/first" "$work/second" "$test/inside.sh" "$test/path.sh" "$test/../../../docs/how-to/install.md" "$work/tree/root/"
+cp -r "$work/first" "$work/second" "$test/inside.sh" "$work/tree/root/"
 cp /etc/resolv.conf /etc/hosts "$work/tree/etc/"
 # The packages' sources are those of this machine, which may use a proxy.
 cp -r /etc/apt/apt.conf.d/. "$work/tree/etc/apt/apt.conf.d/" 2>/dev/null || true
@@ -57,4 +58,7 @@ for root in $(awk '$3 == "cgroup2" || $3 == "cgroup" { print $2 }' /proc/mounts)
     rmdir "$root"/polymeter_package* 2>/dev/null || true
 done
 rm -rf --one-file-system "$work/tree"
-exit $status
+[ $status = 0 ] || exit $status
+
+[ -e /sys/fs/cgroup/memory/tasks ] || { echo "the administrator's path requires cgroup version 1: not executed"; exit 0; }
+exec "$test/path.sh" "$test/../../../docs/how-to/install.md" "$work/second" "$work"

@@ -7,6 +7,9 @@
 //!
 //! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there. The test
 //! program is declared with `harness = false` and passes all lists to [`run`].
+//!
+//! A test that runs for longer than `POLYMETER_TEST_SECONDS` (900) has failed, and the others go on: one that waits for ever would
+//! otherwise stop them all without a word.
 
 #![allow(
     clippy::panic,
@@ -22,8 +25,10 @@ use std::io::Write;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -148,7 +153,7 @@ fn split_filters(arguments: impl Iterator<Item = String>) -> (Vec<String>, Vec<S
 
 fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
     let skipped = Arc::clone(skipped);
-    Trial::ignorable_test(test.short_name(), move || match outcome(test) {
+    Trial::ignorable_test(test.short_name(), move || match outcome(test, longest()) {
         Ok(None) => Ok(Completion::Completed),
         Ok(Some(reason)) => {
             let line = format!("{}: {reason}", test.name);
@@ -159,10 +164,34 @@ fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
     })
 }
 
-/// Runs a test on a thread with the test's name, which panic messages show. Returns the reason if the test was skipped.
-fn outcome(test: Test) -> Result<Option<String>, String> {
-    let thread = thread::Builder::new().name(test.short_name().to_owned()).spawn(test.function);
+/// The time after which a running test has failed, unless `POLYMETER_TEST_SECONDS` states another.
+const LONGEST: Duration = Duration::from_secs(900);
+
+/// Returns the time after which a running test has failed.
+///
+/// # Panics
+/// Panics if `POLYMETER_TEST_SECONDS` is no number.
+fn longest() -> Duration {
+    std::env::var("POLYMETER_TEST_SECONDS").map_or(LONGEST, |seconds| match seconds.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(error) => panic!("POLYMETER_TEST_SECONDS={seconds}: {error}"),
+    })
+}
+
+/// Runs a test on a thread with the test's name, which panic messages show. Returns the reason if the test was skipped. A test that
+/// takes longer than `longest` has failed; its thread goes on until the program ends.
+fn outcome(test: Test, longest: Duration) -> Result<Option<String>, String> {
+    // The channel closes when the thread ends, also by a panic.
+    let (running, ended) = sync_channel::<()>(0);
+    let function = move || {
+        let _running = running;
+        (test.function)();
+    };
+    let thread = thread::Builder::new().name(test.short_name().to_owned()).spawn(function);
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    if ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
+        return Err(format!("still running after {} s", longest.as_secs()));
+    }
     match thread.join() {
         Ok(()) => Ok(None),
         Err(payload) => match payload.downcast::<Skipped>() {
@@ -211,11 +240,24 @@ mod tests {
         panic!("{} is wrong", "this");
     }
 
+    fn waits_for_ever() {
+        loop {
+            thread::park();
+        }
+    }
+
     #[test]
     fn skipped_is_neither_passed_nor_failed() {
-        assert_eq!(outcome(Test::new("harness::passes", passes)), Ok(None));
-        assert_eq!(outcome(Test::new("harness::skips", skips)), Ok(Some("it is missing".to_owned())));
-        assert_eq!(outcome(Test::new("harness::fails", fails)), Err("this is wrong".to_owned()));
+        let outcome = |name, function| outcome(Test::new(name, function), LONGEST);
+        assert_eq!(outcome("harness::passes", passes), Ok(None));
+        assert_eq!(outcome("harness::skips", skips), Ok(Some("it is missing".to_owned())));
+        assert_eq!(outcome("harness::fails", fails), Err("this is wrong".to_owned()));
+    }
+
+    #[test]
+    fn a_test_that_does_not_end_has_failed() {
+        let test = Test::new("harness::waits_for_ever", waits_for_ever);
+        assert_eq!(outcome(test, Duration::from_secs(1)), Err("still running after 1 s".to_owned()));
     }
 
     #[test]

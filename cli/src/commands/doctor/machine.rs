@@ -18,7 +18,12 @@ use super::role::Role;
 use super::store_state::StoreState;
 use super::unit::Unit;
 use crate::client::agent::{ask, ask_status, unexpected};
+use crate::client::collector::Collector;
+use crate::client::configuration::CollectorEndpoint;
 use crate::failure::Failure;
+
+/// The port for users that `polymeter setup collector` sets.
+const USERS_PORT: u16 = 7718;
 
 /// The unit of the agent.
 pub(super) const AGENT_UNIT: &str = "polymeter-agent";
@@ -71,6 +76,18 @@ impl Machine {
             metrics: OnceCell::new(),
             store: OnceCell::new(),
         })
+    }
+
+    /// Returns the addresses at which collectors may answer users: those of `client.toml`, else the agent's collectors at the usual
+    /// port.
+    pub(super) fn user_endpoints(&self) -> Vec<CollectorEndpoint> {
+        if let Ok(Some(collector)) = Collector::find(None, None) {
+            return collector.endpoints().to_vec();
+        }
+        let collectors = self.agent.valid().map(|config| config.collectors.as_slice()).unwrap_or_default();
+        let host = |endpoint: &String| Some(endpoint.strip_prefix("tcp://")?.rsplit_once(':')?.0.to_owned());
+        let hosts = collectors.iter().filter_map(host);
+        hosts.map(|host| CollectorEndpoint::Tcp(format!("{host}:{USERS_PORT}"))).collect()
     }
 
     /// Returns the agent's control socket; none if it has none, or its configuration is invalid.

@@ -21,6 +21,9 @@ use polymeter_service::clock::realtime_us;
 /// The begin of a request for the time.
 const TIME_REQUEST: &str = r#"{"verb":"time""#;
 
+/// The time in milliseconds after which a message that no collector takes is a failure.
+const SEND_TIMEOUT_MS: i32 = 30_000;
+
 /// The time without an answer after which the agent resends unacknowledged frames.
 const RESEND_AFTER_MS: i64 = 500;
 
@@ -46,6 +49,8 @@ impl Agent {
     pub(crate) fn new(context: &zmq::Context, endpoint: &str, node: &str, session: u64) -> Self {
         let socket = context.socket(zmq::DEALER).unwrap();
         socket.set_linger(0).unwrap();
+        // A collector that has ended takes no messages: the test fails instead of waiting.
+        socket.set_sndtimeo(SEND_TIMEOUT_MS).unwrap();
         socket.set_reconnect_ivl(20).unwrap();
         socket.connect(endpoint).unwrap();
         Self {
@@ -141,7 +146,9 @@ impl Agent {
                 {
                     let time = format!(r#"{{"answer":"time","now_us":{}}}"#, realtime_us() + self.ahead_us);
                     let line = time.as_str().try_into().unwrap();
-                    self.send_bytes(&ToCollector::Answer { session, request, line }.encode());
+                    // The collector that asked may have ended.
+                    let answer = ToCollector::Answer { session, request, line }.encode();
+                    self.socket.send(answer, zmq::DONTWAIT).ok();
                 }
                 answer => {
                     self.answers.push(answer.clone());

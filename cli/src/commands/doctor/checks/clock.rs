@@ -8,7 +8,6 @@ use std::time::Duration;
 use polymeter_proto::units;
 use serde::Deserialize;
 
-use crate::client::collector::Collector;
 use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
@@ -28,17 +27,15 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     match role {
         Role::Collector => of_agents(machine, findings),
-        Role::Node | Role::Login => own(findings),
+        Role::Node | Role::Login => own(machine, findings),
     }
 }
 
 /// Compares this machine's clock with that of its collectors.
-fn own(findings: &mut Findings) {
-    let found = Collector::find(None, None).ok().flatten();
-    let endpoints = found.as_ref().map(Collector::endpoints).unwrap_or_default();
+fn own(machine: &Machine, findings: &mut Findings) {
     let mut is_measured = false;
-    for endpoint in endpoints {
-        let CollectorEndpoint::Tcp(address) = endpoint else {
+    for endpoint in machine.user_endpoints() {
+        let CollectorEndpoint::Tcp(address) = &endpoint else {
             is_measured = true;
             findings.ok("the collector has the clock of this machine");
             continue;

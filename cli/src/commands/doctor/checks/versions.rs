@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::client::collector::Collector;
 use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
@@ -15,7 +14,7 @@ const OWN: &str = env!("CARGO_PKG_VERSION");
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     match role {
         Role::Collector => agents(machine, findings),
-        Role::Node | Role::Login => collectors(findings),
+        Role::Node | Role::Login => collectors(machine, findings),
     }
 }
 
@@ -46,12 +45,10 @@ fn agents(machine: &Machine, findings: &mut Findings) {
 }
 
 /// Compares the versions of the collectors that this machine's users ask with that of this command.
-fn collectors(findings: &mut Findings) {
-    let found = Collector::find(None, None).ok().flatten();
-    let endpoints = found.as_ref().map(Collector::endpoints).unwrap_or_default();
+fn collectors(machine: &Machine, findings: &mut Findings) {
     let mut is_known = false;
-    for endpoint in endpoints {
-        let CollectorEndpoint::Tcp(address) = endpoint else { continue };
+    for endpoint in machine.user_endpoints() {
+        let CollectorEndpoint::Tcp(address) = &endpoint else { continue };
         // That it cannot be reached is a finding of another check.
         let Some(version) = greet(address).ok().and_then(|greeted| greeted.version) else { continue };
         is_known = true;
