@@ -354,9 +354,18 @@ fn listen(
     }
     listening.socket.bind(&config.listen).map_err(cannot_bind)?;
     if let Ok(bound) = listening.socket.get_last_endpoint().map_err(cannot_bind)? {
-        listening.endpoint = bound;
+        listening.endpoint = without_mapping(bound);
     }
     Ok(listening)
+}
+
+/// Returns an endpoint with an address of IPv4 as such, where libzmq wrote `tcp://[::ffff:ADDRESS]:PORT`.
+fn without_mapping(endpoint: String) -> String {
+    let mapped = endpoint.strip_prefix("tcp://[::ffff:").and_then(|rest| rest.split_once("]:"));
+    match mapped {
+        Some((address, port)) if address.contains('.') => format!("tcp://{address}:{port}"),
+        _ => endpoint,
+    }
 }
 
 /// Reads the collector's key pair; none where it is configured without keys.

@@ -13,7 +13,7 @@ user=zoe
 cgroups() { awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts; }
 if [ "${4:-}" = "" ]; then
     [ -e "$work/machine.tar" ] || {
-        include=systemd-sysv,dbus,slurmctld,slurmd,slurm-client,munge,openssh-server,iproute2,procps,netbase,faketime,libzmq5,sqlite3,adduser
+        include=systemd-sysv,dbus,slurmctld,slurmd,slurm-client,munge,openssh-server,iproute2,procps,netbase,libzmq5,sqlite3,adduser
         mmdebstrap --quiet --variant=minbase --include="$include" bookworm "$work/machine.new.tar"
         mv "$work/machine.new.tar" "$work/machine.tar"
     }
@@ -25,17 +25,22 @@ if [ "${4:-}" = "" ]; then
             [ ! -e "$root/cpuset.mems" ] || for file in cpuset.cpus cpuset.mems; do cat "$root/$file" >"$root/$directory/$file"; done
         done
     done
-    status=0
-    # All processes, mounts and links of the test end with the first process of its namespace.
-    unshare --mount --pid --net --fork --kill-child --propagation private "$0" "$page" "$packages" "$work" "$cgroup" </dev/null || status=$?
-    for root in $(cgroups); do
-        for _ in 1 2 3 4 5; do
-            find "$root/$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || true
-            [ ! -e "$root/$cgroup" ] || sleep 0.5
+    clean_up() {
+        local root
+        for root in $(cgroups); do
+            for _ in 1 2 3 4 5; do
+                find "$root/$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || true
+                [ -e "$root/$cgroup" ] || break
+                sleep 0.5
+            done
         done
-    done
-    rm -rf --one-file-system "$work"/{head,node1,login}{,.pid}
-    exit $status
+        rm -rf --one-file-system "$work"/{head,node1,login}{,.pid}
+    }
+    trap clean_up EXIT
+    trap 'exit 130' INT TERM
+    # All processes, mounts and links of the test end with the first process of its namespace.
+    unshare --mount --pid --net --fork --kill-child --propagation private "$0" "$page" "$packages" "$work" "$cgroup" </dev/null
+    exit
 fi
 cgroup=$4
 mount -t proc proc /proc
@@ -51,6 +56,8 @@ fail() {
         echo "== journal of $machine"
         nsenter -t "${pid[$machine]}" -a journalctl --no-pager -q -n 40 -u 'polymeter*' -u 'slurm*' -u munge || true
     done
+    # With HOLD=1 the machines go on, so that one can look around: nsenter -t PID -a, where PID is that of a systemd.
+    [ -z "${HOLD:-}" ] || sleep infinity
     exit 1
 }
 # on MACHINE USER COMMAND
@@ -146,20 +153,24 @@ for finding in json.load(sys.stdin)["findings"]:
     if finding["level"] in sys.argv[1:]:
         print(finding["check"], finding["remedy"], sep="\t")' ${2}
 }
-# Does what the doctor says about the scheduler: an administrator reads the remedies and types them.
+# Does what the doctor says about the scheduler: an administrator reads the remedies and types them. A remedy is COMMAND, and in FILE:
+# LINE, then COMMAND.
 connect_slurm() { # MACHINE
-    local check remedy command line machine
+    local check remedy command line then machine
     while IFS=$'\t' read -r check remedy; do
         [ "$check" = slurm ] || continue
-        command=${remedy%%, and in /etc/slurm/slurm.conf: *}
-        line=${remedy#"$command"} && line=${line#, and in /etc/slurm/slurm.conf: }
         echo "  root@$1: $remedy"
+        then=${remedy##*, then }
+        remedy=${remedy%, then *}
+        command=${remedy%%, and in /etc/slurm/slurm.conf: *}
+        line=${remedy##*, and in /etc/slurm/slurm.conf: }
         on "$1" root "$command" || fail "$command"
         # slurm.conf is the same file on all machines.
-        [ -z "$line" ] || for machine in head node1 login; do echo "$line" >>"$work/$machine/etc/slurm/slurm.conf"; done
-        commands=$((commands + 1))
+        for machine in head node1 login; do echo "$line" >>"$work/$machine/etc/slurm/slurm.conf"; done
+        # `scontrol reconfigure` concerns all daemons.
+        on "$1" root "$then" || fail "$then"
+        commands=$((commands + 2))
     done < <(findings "$1" "problem warning")
-    on head root 'scontrol reconfigure' || fail "scontrol reconfigure"
 }
 has_only_slurm() { # MACHINE
     local problems
@@ -184,6 +195,8 @@ execute() {
         ;;
     "polymeter jobs --ended") wait_for 60 "$machine" "$account" "polymeter jobs --ended | grep '^$job '" ;;
     "polymeter report "*)
+        # The controller tells the final state some seconds after the end.
+        wait_for 60 "$machine" "$account" "$command --json | grep -q '\"state\": *\"'"
         on "$machine" "$account" "$command" | tee "$work/report"
         seconds_to_report=$((SECONDS - began))
         ;;
@@ -194,7 +207,7 @@ execute() {
             [ $SECONDS -lt $until ] || break
             sleep 0.3
         done
-        if findings "$machine" "problem warning" | grep -q ^slurm; then
+        if findings "$machine" "problem warning" | grep ^slurm >/dev/null; then
             connect_slurm "$machine"
         fi
         on "$machine" "$account" "$command" || status=$?
@@ -230,46 +243,38 @@ assert report["name"] == record["JobName"] and report["state"] == record["JobSta
 END
 echo "the administrator's path: $commands commands; from nothing to the report of the first job $seconds_to_report s"
 
-# One fault at a time. The machine is sound between them.
-sound() { wait_for 60 "$1" root "${2:-} polymeter doctor"; }
-finds() { # FAULT MACHINE PATTERN [BEFORE THE COMMAND]
-    wait_for 30 "$2" root "${4:-} polymeter doctor >/tmp/doctor.log; [ \$? = 1 ] && grep -q -- '$3' /tmp/doctor.log"
-    echo "  $1: $(on "$2" root "grep -A1 -- '$3' /tmp/doctor.log | tr -s ' \n' ' '" | cut -c 1-200)"
+# One fault at a time. The machine is sound between them. The clock is that of this machine, and delegation that of cgroup version 2: other
+# tests have these faults.
+sound() { wait_for 60 "$1" root 'polymeter doctor'; }
+finds() { # FAULT MACHINE PATTERN
+    wait_for 30 "$2" root "polymeter doctor >/tmp/doctor.log; [ \$? = 1 ] && grep -q -- '$3' /tmp/doctor.log"
+    echo "  $1: $(on "$2" root "grep -m1 -A1 -- '$3' /tmp/doctor.log | tr -s ' \n' ' '")"
 }
 for machine in head node1 login; do sound $machine; done
 echo "the doctor finds"
 on node1 root 'chown root: /etc/polymeter/node1.key'
-finds "wrong key owner" node1 'chown polymeter: /etc/polymeter/node1.key'
+finds "wrong key owner" node1 'problem .*node1.key'
 on node1 root 'chown polymeter: /etc/polymeter/node1.key'
 sound node1
 
 on head root 'systemctl stop polymeter-collector'
-finds "no collector, on the node" node1 'collector'
-finds "no collector, on the login node" login 'collector'
-finds "no collector, on its machine" head 'systemctl'
+finds "no collector, on the node" node1 'problem .*no collector answers'
+finds "no collector, on the login node" login 'problem .*collector'
+finds "no collector, on its machine" head 'problem .*collector'
 on head root 'systemctl start polymeter-collector'
 sound node1
 
 on node1 root 'systemctl stop polymeter-agent'
-finds "no agent" node1 'systemctl'
+finds "no agent" node1 'problem .*agent'
 on node1 root 'systemctl start polymeter-agent'
 sound node1
 
 on head root 'fallocate -l 260M /var/lib/polymeter/other || true'
-finds "full disk" head 'disk of the store is full'
+finds "full disk" head 'problem .*disk of the store is full'
 on head root 'rm /var/lib/polymeter/other'
 sound head
 
-# The clock of this kernel is that of all machines: the agent and the command get another one from a library.
-library=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
-on node1 root "mkdir -p /etc/systemd/system/polymeter-agent.service.d && printf '[Service]\nEnvironment=LD_PRELOAD=$library FAKETIME=+600s FAKETIME_DONT_FAKE_MONOTONIC=1\n' \
-    >/etc/systemd/system/polymeter-agent.service.d/clock.conf && systemctl daemon-reload && systemctl restart polymeter-agent"
-finds "wrong clock, on the node" node1 'clock of this machine is .* ahead' "LD_PRELOAD=$library FAKETIME=+600s FAKETIME_DONT_FAKE_MONOTONIC=1"
-finds "wrong clock, on the collector" head 'clock of node1'
-on node1 root 'rm -r /etc/systemd/system/polymeter-agent.service.d && systemctl daemon-reload && systemctl restart polymeter-agent'
-sound node1
-
 on node1 root "sed -i.sound '/^Prolog=/d' /etc/slurm/slurm.conf"
-finds "missing scripts" node1 'Prolog'
+finds "missing scripts" node1 'problem .*no Prolog'
 on node1 root 'mv /etc/slurm/slurm.conf.sound /etc/slurm/slurm.conf'
 sound node1

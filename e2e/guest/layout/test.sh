@@ -32,14 +32,24 @@ polymeter-agent --config /etc/polymeter/agent.toml 2>/tmp/agent.log &
 agent=$!
 wait_for 20 polymeter status
 
-# The hierarchy that slurmd creates: controllers are enabled level by level, and the processes are in the last one.
+# Without delegation jobs have no memory metrics, which the doctor finds with the command that delegates.
 scope=/sys/fs/cgroup/system.slice/slurmstepd.scope
 place=$scope/job_7/step_0/user/task_0
+mkdir -p $scope
+polymeter doctor --role node >/tmp/doctor.log
+grep -q '^problem *cgroups: /sys/fs/cgroup/system.slice does not delegate `memory`' /tmp/doctor.log || fail "the doctor does not find the missing delegation"
+remedy=$(sed -n 's,^ *-> \(echo +memory > /sys/fs/cgroup/system.slice/cgroup.subtree_control\)$,\1,p' /tmp/doctor.log)
+eval "$remedy"
+echo "delegation: the doctor finds that it is missing: $remedy"
+
+# The hierarchy that slurmd creates: controllers are enabled level by level, and the processes are in the last one.
 mkdir -p $place
 for directory in /sys/fs/cgroup/system.slice $scope $scope/job_7 $scope/job_7/step_0 $scope/job_7/step_0/user; do
     echo "+cpu +memory +io +pids" >$directory/cgroup.subtree_control || fail "no controllers in $directory"
 done
 echo 300M >$scope/job_7/memory.max
+polymeter doctor --role node >/tmp/doctor.log
+grep -q '^ok *cgroups: version 2 with .*memory' /tmp/doctor.log || fail "the doctor finds a fault of sound cgroups"
 wait_for 20 polymeter plan --job 7
 
 # A job that computes, allocates memory and writes, and then sleeps.

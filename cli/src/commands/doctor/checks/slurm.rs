@@ -1,6 +1,6 @@
 //! Slurm calls Polymeter's scripts, and makes cgroups for jobs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::script::{Script, files};
 use super::slurm_conf::SlurmConf;
@@ -11,18 +11,81 @@ use crate::commands::doctor::role::Role;
 /// The directory of the packaged scripts.
 const PACKAGED: &str = "/usr/libexec/polymeter/slurm";
 
-/// A script that Slurm has to call: its setting, the packaged file, and what is missing without it.
-type Hook = (&'static str, &'static str, &'static str);
+/// A script that Slurm has to call.
+struct Hook {
+    /// The setting in `slurm.conf`.
+    setting: &'static str,
+    /// The packaged file.
+    packaged: &'static str,
+    /// What is missing without it.
+    missing: &'static str,
+    /// The daemon that runs it.
+    daemon: Daemon,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Daemon {
+    /// It runs all files that fit a pattern.
+    Slurmd,
+    /// It runs one program: slurmctld of 22.05 takes a pattern for a file's name, and runs nothing. It reads the setting when it starts.
+    Slurmctld,
+}
 
 const OF_NODE: [Hook; 2] = [
-    ("Prolog", "prolog", "owners, accounts and requests of jobs are not announced"),
-    ("Epilog", "epilog", "the ends of jobs are not announced"),
+    Hook {
+        setting: "Prolog",
+        packaged: "prolog",
+        missing: "owners, accounts and requests of jobs are not announced",
+        daemon: Daemon::Slurmd,
+    },
+    Hook {
+        setting: "Epilog",
+        packaged: "epilog",
+        missing: "the ends of jobs are not announced",
+        daemon: Daemon::Slurmd,
+    },
 ];
 
 const OF_CONTROLLER: [Hook; 2] = [
-    ("PrologSlurmctld", "prolog-slurmctld.sh", "names, time limits and memory of jobs are not recorded"),
-    ("EpilogSlurmctld", "epilog-slurmctld.sh", "final states of jobs are not recorded"),
+    Hook {
+        setting: "PrologSlurmctld",
+        packaged: "prolog-slurmctld.sh",
+        missing: "names, time limits and memory of jobs are not recorded",
+        daemon: Daemon::Slurmctld,
+    },
+    Hook {
+        setting: "EpilogSlurmctld",
+        packaged: "epilog-slurmctld.sh",
+        missing: "final states of jobs are not recorded",
+        daemon: Daemon::Slurmctld,
+    },
 ];
+
+impl Hook {
+    /// Returns what connects the script, if the setting names the files of `paths`.
+    fn remedy(&self, paths: &[PathBuf], conf_path: &Path) -> String {
+        let Self { setting, packaged, daemon, .. } = self;
+        match (daemon, paths.first().and_then(|path| Some((path, path.parent()?)))) {
+            (Daemon::Slurmd, Some((_, parent))) => {
+                format!("install -D -m 755 {PACKAGED}/{packaged} {}/50-polymeter", parent.display())
+            }
+            (Daemon::Slurmctld, Some((path, _))) => {
+                format!("add the line `{PACKAGED}/{packaged}` to {}", path.display())
+            }
+            (Daemon::Slurmd, None) => {
+                let directory = format!("/etc/slurm/{}.d", setting.to_lowercase());
+                format!(
+                    "install -D -m 755 {PACKAGED}/{packaged} {directory}/50-polymeter, and in {}: {setting}={directory}/*, then scontrol reconfigure",
+                    conf_path.display()
+                )
+            }
+            (Daemon::Slurmctld, None) => format!(
+                "install -D -m 755 {PACKAGED}/{packaged} /etc/slurm/{packaged}, and in {}: {setting}=/etc/slurm/{packaged}, then systemctl restart slurmctld",
+                conf_path.display()
+            ),
+        }
+    }
+}
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     let Some(path) = SlurmConf::find() else {
@@ -36,12 +99,12 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
         Err(error) => return findings.not_checked(format!("{}: {error}", path.display())),
     };
     if role == Role::Node {
-        OF_NODE.iter().for_each(|hook| called(&conf, *hook, true, &path, findings));
+        OF_NODE.iter().for_each(|hook| called(&conf, hook, &path, findings));
         settings(&conf, findings);
     }
     // On a machine with several roles, the first one reports for the controller.
     if is_controller(&conf) && machine.roles.first() == Some(&role) {
-        OF_CONTROLLER.iter().for_each(|hook| called(&conf, *hook, false, &path, findings));
+        OF_CONTROLLER.iter().for_each(|hook| called(&conf, hook, &path, findings));
     }
     if !findings.has_any() && role == Role::Node {
         findings.ok(format!("{} calls the scripts, and jobs get cgroups", path.display()));
@@ -56,14 +119,12 @@ pub(super) fn starts_agent() -> bool {
 }
 
 /// Checks that a setting names a script that calls Polymeter.
-fn called(
-    conf: &SlurmConf,
-    (setting, packaged, missing): Hook,
-    is_needed: bool,
-    conf_path: &Path,
-    findings: &mut Findings,
-) {
-    let paths: Vec<_> = conf.values(setting).into_iter().flat_map(files).collect();
+fn called(conf: &SlurmConf, hook: &Hook, conf_path: &Path, findings: &mut Findings) {
+    let Hook { setting, missing, daemon, .. } = hook;
+    let values = conf.values(setting);
+    let (patterns, values): (Vec<&str>, Vec<&str>) =
+        values.into_iter().partition(|value| *daemon == Daemon::Slurmctld && value.contains('*'));
+    let paths: Vec<_> = values.into_iter().flat_map(files).collect();
     let mut unreadable = None;
     for path in &paths {
         match Script::read(path) {
@@ -71,7 +132,7 @@ fn called(
             Script::NotExecutable => {
                 let path = path.display();
                 return findings.problem(
-                    format!("slurmd cannot run {path}: it is not executable"),
+                    format!("Slurm cannot run {path}: it is not executable"),
                     format!("chmod 755 {path}"),
                 );
             }
@@ -79,20 +140,19 @@ fn called(
             Script::Other => {}
         }
     }
-    let directory = format!("{}.d", setting.to_lowercase());
-    let remedy = match paths.first().and_then(|path| path.parent()) {
-        Some(parent) => format!("install -D -m 755 {PACKAGED}/{packaged} {}/50-polymeter", parent.display()),
-        None => format!(
-            "install -D -m 755 {PACKAGED}/{packaged} /etc/slurm/{directory}/50-polymeter, and in {}: {setting}=/etc/slurm/{directory}/*",
-            conf_path.display()
-        ),
+    let text = match (unreadable, patterns.first()) {
+        (Some(reason), _) => format!("{setting} of {}: {reason}", conf_path.display()),
+        (None, Some(pattern)) => {
+            format!("{setting}={pattern} is a pattern, and not all releases of slurmctld know patterns: {missing}")
+        }
+        (None, None) if paths.is_empty() => format!("{} has no {setting}: {missing}", conf_path.display()),
+        (None, None) => format!("no script of {setting} calls polymeter: {missing}"),
     };
-    let text = match unreadable {
-        Some(reason) => format!("{setting} of {}: {reason}", conf_path.display()),
-        None if paths.is_empty() => format!("{} has no {setting}: {missing}", conf_path.display()),
-        None => format!("no script of {setting} calls polymeter: {missing}"),
-    };
-    if is_needed { findings.problem(text, remedy) } else { findings.warning(text, remedy) }
+    let remedy = hook.remedy(&paths, conf_path);
+    match daemon {
+        Daemon::Slurmd => findings.problem(text, remedy),
+        Daemon::Slurmctld => findings.warning(text, remedy),
+    }
 }
 
 /// Checks the settings without which jobs have no cgroups, or none in time.
