@@ -17,8 +17,8 @@ tests![
     metrics_lists_availability_and_read_cost,
     completions_ask_the_command,
     bash_completes_commands_metrics_and_periods,
-    zsh_accepts_its_completions,
-    fish_accepts_its_completions,
+    zsh_completes_commands_and_metrics,
+    fish_completes_commands_metrics_and_periods,
     every_command_has_a_manual_page,
     manual_pages_have_no_warnings_in_man,
     manual_pages_have_no_warnings_in_mandoc,
@@ -239,18 +239,56 @@ fn assert_accepts(shell: &str) {
     assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(0), String::new()));
 }
 
-fn zsh_accepts_its_completions() {
-    assert_accepts("zsh");
+/// The directory of the program.
+fn programs() -> String {
+    program("polymeter").get_program().to_str().unwrap().rsplit_once('/').unwrap().0.to_owned()
 }
 
-fn fish_accepts_its_completions() {
+/// Checks that an interactive zsh, in which `words` and a tab are typed, shows a text.
+fn assert_zsh_shows(expected: &str, words: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("_polymeter"), completions("zsh")).unwrap();
+    let script = directory.path().join("complete.zsh");
+    fs::write(&script, include_str!("complete.zsh")).unwrap();
+    let functions = succeeded(&Command::new("zsh").args(["-fc", "echo $FPATH"]).output().unwrap());
+    let path = std::env::var("PATH").unwrap();
+    let shown = Command::new("zsh")
+        .arg("-f")
+        .arg(&script)
+        .args([expected, words])
+        .env("PATH", format!("{}:{path}", programs()))
+        .env("FPATH", format!("{}:{}", directory.path().display(), functions.trim_end()))
+        .output()
+        .unwrap();
+    let shown = succeeded(&shown);
+    assert!(shown.contains(expected), "{words}: {shown}");
+}
+
+fn zsh_completes_commands_and_metrics() {
+    assert_accepts("zsh");
+    assert_zsh_shows("polymeter report", "polymeter rep");
+    assert_zsh_shows("memory.current=", "polymeter set memory.curr");
+    assert_zsh_shows("--plain", "polymeter watch --");
+}
+
+fn fish_completes_commands_metrics_and_periods() {
     assert_accepts("fish");
+    let candidates = |words: &str| {
+        let script = format!(
+            "set PATH {} $PATH\n{}\ncomplete -C '{words}'\n",
+            programs(),
+            completions("fish")
+        );
+        succeeded(&run_with_input("fish", &["--no-config"], &script))
+    };
+    assert!(candidates("polymeter rep").starts_with("report\t"));
+    assert!(candidates("polymeter set memory.curr").contains("memory.current="));
+    assert!(candidates("polymeter set cpu.usage=1m").contains("cpu.usage=1min"));
 }
 
 /// Returns what bash completes, given the line up to the cursor, its words as bash splits them, and the last part.
 fn completed_by_bash(line: &str, words: &str, last: &str) -> String {
-    let directory =
-        program("polymeter").get_program().to_str().unwrap().rsplit_once('/').unwrap().0.to_owned();
+    let directory = programs();
     let script = format!(
         "PATH={directory}:$PATH\n{}\nCOMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; COMP_WORDS=({words})\n\
          COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _polymeter polymeter '{last}' x; echo \"${{COMPREPLY[@]}}\"\n",

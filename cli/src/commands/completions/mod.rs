@@ -25,6 +25,10 @@ pub(crate) struct CompletionsArguments {
     shell: Shell,
 }
 
+/// The end of the script for zsh. From a directory of `fpath`, zsh loads the script as the function `_polymeter` when something is
+/// completed for the first time, and expects candidates from that call.
+const ZSH_AUTOLOAD: &str = "\n[ \"$funcstack[1]\" = _polymeter ] && _clap_dynamic_completer_polymeter \"$@\"\n";
+
 /// Prints the completion script.
 pub(crate) fn execute(arguments: &CompletionsArguments) -> Result<(), Failure> {
     if arguments.shell == Shell::Bash {
@@ -39,6 +43,9 @@ pub(crate) fn execute(arguments: &CompletionsArguments) -> Result<(), Failure> {
     shell
         .write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)
         .map_err(|error| Failure::because("cannot print the script", &error))?;
+    if arguments.shell == Shell::Zsh {
+        script.extend_from_slice(ZSH_AUTOLOAD.as_bytes());
+    }
     terminal::print_raw(&script)
 }
 
