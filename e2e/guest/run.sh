@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a test in a virtual machine with cgroup version 2 only and a Debian kernel:
 # e2e/guest/run.sh TEST DIRECTORY_WITH_PROGRAMS WORK_DIRECTORY. TEST is a directory beside this script: test.sh runs in the
-# guest, compare.py reads its results afterwards, and root.sh, if there is one, adds programs to the guest with `add`. It needs
+# guest, compare.py reads its results afterwards, and root.sh, if there is one, adds programs to the guest with `add`, and may start
+# programs on this machine with `beside`, which the guest reaches at 10.0.2.2 and which end with this script. It needs
 # qemu-system-x86, busybox-static (also for cpio) and e2fsprogs, downloads Debian's cloud kernel once, and installs nothing on
 # this machine. The guest's CPU is emulated, since an existing /dev/kvm may not work; GUEST_ACCEL=kvm uses it.
 set -euo pipefail
@@ -35,7 +36,7 @@ cp "$(command -v busybox)" root/bin/busybox
 for applet in $(busybox --list); do [ "$applet" = busybox ] || ln -sf busybox "root/bin/$applet"; done
 echo 'root:x:0:0:root:/root:/bin/sh' >root/etc/passwd
 echo 'root:x:0:' >root/etc/group
-for module in virtio_pci virtio_blk virtio_console ext4; do
+for module in virtio_pci virtio_blk virtio_console virtio_net ext4; do
     for file in $(sed -n "s|^\([^:]*/$module\.ko\): *\(.*\)|\1 \2|p" "$modules/modules.dep"); do
         mkdir -p "root/lib/modules/$version/$(dirname "$file")"
         cp "$modules/$file" "root/lib/modules/$version/$file"
@@ -60,6 +61,12 @@ add() {
 for program in polymeter polymeter-agent polymeter-collector; do
     add "$programs/$program" "/usr/bin/$program"
 done
+beside=()
+beside() {
+    "$@" >beside.log 2>&1 &
+    beside+=($!)
+}
+trap '[ ${#beside[@]} = 0 ] || kill "${beside[@]}" 2>/dev/null || true' EXIT
 # shellcheck source=/dev/null
 [ ! -e "$test/root.sh" ] || . "$test/root.sh"
 (cd root && find . | busybox cpio -o -H newc -R 0:0 2>/dev/null) | gzip -1 >initrd
@@ -72,7 +79,7 @@ mkfifo in
 : >files
 # Both ends of the input stay open: at end of file QEMU would consider the port closed.
 timeout -k 5 "${GUEST_SECONDS:-200}" qemu-system-x86_64 -M q35 -accel "${GUEST_ACCEL:-tcg,thread=multi}" -cpu max -smp 2 -m 1024 \
-    -display none -monitor none -nic none -no-reboot -serial file:console \
+    -display none -monitor none -nic user,model=virtio-net-pci -no-reboot -serial file:console \
     -drive file=disk,format=raw,if=virtio,cache=unsafe -device virtio-serial-pci \
     -chardev stdio,id=out,signal=off -device virtserialport,chardev=out,name=out \
     -chardev file,id=status,path=status -device virtserialport,chardev=status,name=status \

@@ -67,6 +67,11 @@ date -s "@$(($(date +%s) - 30))" >/dev/null || fail "cannot set the clock"
 wait_for 30 sh -c "! polymeter plan --job 7 | grep -q lease"
 took=$(($(cut -d. -f1 /proc/uptime) - began))
 [ $took -le 16 ] || fail "a lease of 8 s lasted $took s after the clock was set back"
+# The clock of the collector on the other machine was not set back.
+ip link set eth0 up && ip address add 10.0.2.15/24 dev eth0 || fail "no network"
+polymeter doctor --role node >/tmp/doctor.log
+grep -q '^problem *clock: the clock of this machine is \(2[5-9]\|3[0-9]\).* s behind that of the collector' /tmp/doctor.log || fail "the doctor does not find the wrong clock"
+echo "clock: the doctor finds$(sed -n 's/^problem *clock//p' /tmp/doctor.log)"
 echo "lease: ended after $took s by a clock that cannot be set"
 
 # While nothing changes, the last samples must equal the kernel's current values.
