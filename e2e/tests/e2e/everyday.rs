@@ -274,11 +274,8 @@ fn zsh_completes_commands_and_metrics() {
 fn fish_completes_commands_metrics_and_periods() {
     assert_accepts("fish");
     let candidates = |words: &str| {
-        let script = format!(
-            "set PATH {} $PATH\n{}\ncomplete -C '{words}'\n",
-            programs(),
-            completions("fish")
-        );
+        let script =
+            format!("set PATH {} $PATH\n{}\ncomplete -C '{words}'\n", programs(), completions("fish"));
         succeeded(&run_with_input("fish", &["--no-config"], &script))
     };
     assert!(candidates("polymeter rep").starts_with("report\t"));

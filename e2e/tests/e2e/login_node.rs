@@ -8,10 +8,13 @@ use polymeter_e2e::two_nodes::{TrackedNode, TwoNodes};
 use polymeter_e2e::{program, require, stored, tests, wait_until};
 use serde_json::Value;
 
+use crate::terminal::{Terminal, words};
+
 tests![
     jobs_that_run_on_all_nodes_are_listed,
     a_pushed_value_is_stored_once,
     samples_of_all_nodes_are_watched,
+    keys_change_the_period_on_all_nodes,
     shells_complete_the_own_jobs,
     completion_without_an_answer_is_silent,
 ];
@@ -107,6 +110,29 @@ fn samples_of_all_nodes_are_watched() {
     let refused = fixture.user(OTHER_USER, &["watch", "--job", "x", "--count", "1", "cpu.usage"]);
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("unknown job `x`, or not yours"), "{}", text(&refused.stderr));
+    fixture.end();
+}
+
+fn keys_change_the_period_on_all_nodes() {
+    require(&NEEDS);
+    let fixture = TwoNodes::new("");
+    wait_until("the store has the job", || stored::job(&mut fixture.env.reader(), "x").is_some());
+    let mut watch = fixture.command(OWNER);
+    watch.args(["watch", "--job", "x", "pids.current"]);
+    let mut terminal = Terminal::run(&watch);
+    terminal.wait_for("values of both nodes, and their period", |shown| {
+        let words = words(shown);
+        let has = |text: &str| words.iter().any(|word| word.contains(text));
+        // The beginnings of names are left out where they do not fit.
+        let end = |node: &TrackedNode| format!("-{}}}", node.name().rsplit('-').next().unwrap());
+        has("pids.current") && has("50ms") && fixture.nodes.iter().all(|node| has(&end(node)))
+    });
+    terminal.press_until("+", || fixture.both_have("pids.current", "20ms", "lease"));
+    terminal.press_until("-", || fixture.both_have("pids.current", "50ms", "baseline"));
+    terminal.press_until("+", || fixture.both_have("pids.current", "20ms", "lease"));
+    terminal.press_until("r", || fixture.both_have("pids.current", "50ms", "baseline"));
+    terminal.press("q");
+    assert_eq!(terminal.end(), Some(0));
     fixture.end();
 }
 

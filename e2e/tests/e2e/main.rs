@@ -71,6 +71,7 @@ mod slurm_pages;
 mod spool;
 mod step_counters;
 mod step_leases;
+mod terminal;
 mod two_collectors;
 mod units;
 mod unreadable;

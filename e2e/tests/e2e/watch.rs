@@ -3,14 +3,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::process::{Child, Stdio};
 
 use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::tests;
-use polymeter_e2e::{now_us, require, skip, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use polymeter_e2e::{now_us, require, wait_until};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
+
+use crate::terminal::{Terminal, words};
 
 tests![
     watch_streams_samples_as_they_are_taken,
@@ -190,110 +191,8 @@ fn watch_lines_end_as_requested() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("cannot continue to watch"));
 }
 
-/// The command in a terminal that `script` of util-linux creates.
-struct Terminal {
-    script: Child,
-    shown: Receiver<Vec<u8>>,
-    all: Vec<u8>,
-}
-
-impl Terminal {
-    fn run(command: &Command) -> Self {
-        let words = std::iter::once(command.get_program()).chain(command.get_args());
-        let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        let line = format!("stty cols 80 rows 24 && echo pid:$$: && exec {}", words.join(" "));
-        let mut script = Command::new("script")
-            .args(["-q", "-e", "-c", &line, "/dev/null"])
-            .env("TERM", "xterm-256color")
-            .env("SHELL", "/bin/sh")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdout = script.stdout.take().unwrap();
-        let (sender, shown) = sync_channel(64);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = stdout.read(&mut bytes) {
-                if sender.send(bytes[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { script, shown, all: Vec::new() }
-    }
-
-    /// Returns the whole output so far.
-    fn shown(&mut self) -> String {
-        self.all.extend(self.shown.try_iter().flatten());
-        String::from_utf8_lossy(&self.all).into_owned()
-    }
-
-    fn wait_for(&mut self, what: &str, shows: impl Fn(&str) -> bool) {
-        let mut last = String::new();
-        wait_until(&format!("the terminal shows {what}"), || {
-            last = self.shown();
-            shows(&last)
-        });
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.script.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Presses a key, again if an earlier press came before the answer was shown, until it has had its effect.
-    fn press_until(&mut self, key: &str, done: impl Fn() -> bool) {
-        let mut polls = 0;
-        wait_until(&format!("{key} has its effect"), || {
-            if polls % 100 == 0 {
-                self.press(key);
-            }
-            polls += 1;
-            done()
-        });
-    }
-
-    /// Returns the pid of the command in the terminal.
-    fn pid(&mut self) -> Pid {
-        let shown = self.shown();
-        let pid = shown.split("pid:").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
-        Pid::from_raw(pid.parse().unwrap()).unwrap()
-    }
-
-    /// Waits for the end and returns the exit status. The terminal must have been restored.
-    fn end(mut self) -> Option<i32> {
-        let status = self.script.wait().unwrap();
-        while let Ok(more) = self.shown.recv() {
-            self.all.extend(more);
-        }
-        let all = String::from_utf8_lossy(&self.all).into_owned();
-        let (entered, left) = (all.rfind("\u{1b}[?1049h"), all.rfind("\u{1b}[?1049l"));
-        assert!(entered.is_some() && left > entered, "the screen is given back: {all:?}");
-        assert!(all.rfind("\u{1b}[?25h") > all.rfind("\u{1b}[?25l"), "the cursor is given back: {all:?}");
-        status.code()
-    }
-}
-
-/// Returns the words of an output without its escape sequences.
-fn words(shown: &str) -> Vec<String> {
-    let mut text = String::new();
-    let mut rest = shown.chars();
-    while let Some(c) = rest.next() {
-        if c == '\u{1b}' {
-            rest.by_ref().skip(1).find(char::is_ascii_alphabetic);
-            text.push(' ');
-        } else {
-            text.push(c);
-        }
-    }
-    text.split_whitespace().map(str::to_owned).collect()
-}
-
 fn watch_terminal_shows_values_and_changes_periods() {
     require(&NEEDS);
-    if Command::new("script").arg("--version").output().is_err() {
-        skip("script", "there is no `script` of util-linux");
-    }
     let fixture = Fixture::new();
     let watch = fixture.typed(OWNER, "watch", &["--job", "x", "pids.current"]);
     let mut terminal = Terminal::run(&watch);

@@ -27,7 +27,8 @@ pub(crate) struct CompletionsArguments {
 
 /// The end of the script for zsh. From a directory of `fpath`, zsh loads the script as the function `_polymeter` when something is
 /// completed for the first time, and expects candidates from that call.
-const ZSH_AUTOLOAD: &str = "\n[ \"$funcstack[1]\" = _polymeter ] && _clap_dynamic_completer_polymeter \"$@\"\n";
+const ZSH_AUTOLOAD: &str =
+    "\n[ \"$funcstack[1]\" = _polymeter ] && _clap_dynamic_completer_polymeter \"$@\"\n";
 
 /// Prints the completion script.
 pub(crate) fn execute(arguments: &CompletionsArguments) -> Result<(), Failure> {

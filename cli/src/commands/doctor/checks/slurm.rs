@@ -143,7 +143,9 @@ fn called(conf: &SlurmConf, hook: &Hook, conf_path: &Path, findings: &mut Findin
     let text = match (unreadable, patterns.first()) {
         (Some(reason), _) => format!("{setting} of {}: {reason}", conf_path.display()),
         (None, Some(pattern)) => {
-            format!("{setting}={pattern} is a pattern, and not all releases of slurmctld know patterns: {missing}")
+            format!(
+                "{setting}={pattern} is a pattern, and not all releases of slurmctld know patterns: {missing}"
+            )
         }
         (None, None) if paths.is_empty() => format!("{} has no {setting}: {missing}", conf_path.display()),
         (None, None) => format!("no script of {setting} calls polymeter: {missing}"),
