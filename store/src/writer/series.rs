@@ -18,6 +18,10 @@ use crate::error::DatabaseError;
 use crate::labels::labels_json;
 use crate::value::{Batch, Column, ColumnType, Value};
 
+/// The number of series that one query looks up. Thousands of agents can announce theirs within a second, and each series takes some
+/// hundred bytes in a query.
+const SERIES_OF_A_QUERY: usize = 4096;
+
 const METRIC: [Column; 3] =
     [("metric", ColumnType::Text), ("unit", ColumnType::Text), ("kind", ColumnType::Text)];
 
@@ -102,17 +106,22 @@ fn find_by(
              WHERE {of_job} AND series_block.node = new.node AND its.metric = new.metric AND {{same_labels}} LIMIT 1
          ) FROM {{new}}"
     );
-    let rows = series.iter().map(|(position, series)| {
-        let (key, node) = place(series);
-        [
-            i64::try_from(*position).unwrap_or(i64::MAX).into(),
-            key.into(),
-            node.into(),
-            series.metric.name.as_str().into(),
-            labels_json(&series.labels).into(),
-        ]
-    });
-    Ok(pairs(connection.query_batch(&statement, &Batch::new(&SERIES, rows))?))
+    let mut ids = Vec::with_capacity(series.len());
+    for some in series.chunks(SERIES_OF_A_QUERY) {
+        let rows = some.iter().map(|(position, series)| {
+            let (key, node) = place(series);
+            [
+                i64::try_from(*position).unwrap_or(i64::MAX).into(),
+                key.into(),
+                node.into(),
+                series.metric.name.as_str().into(),
+                labels_json(&series.labels).into(),
+            ]
+        });
+        let batch = Batch::new(&SERIES, rows);
+        ids.extend(pairs(connection.query_batch(&statement, &batch)?));
+    }
+    Ok(ids)
 }
 
 /// Inserts `series` and their metrics, except for those that are in the store, and returns the ids of all. The rows of
