@@ -27,11 +27,12 @@ while [ "$attempt" -lt "$ATTEMPTS" ]; do
     attempt=$((attempt + 1))
     sleep 1
     # Only fields that users cannot set. The name, which they can, is in the environment.
-    jobs=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,TimeLimit:32,tres-alloc:512 2>/dev/null) || exit 0
-    read -r job limit resources <<END
+    jobs=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,TimeLimit:32,tres-alloc:512 2>/dev/null) || exit 0
+    read -r job state limit resources <<END
 $(printf '%s\n' "$jobs" | sed -n "/^$SLURM_JOB_ID /p")
 END
-    [ -n "$job" ] || exit 0
+    # EpilogSlurmctld reports all of that for a job that has ended.
+    case $state in PENDING | CONFIGURING | RUNNING | SUSPENDED | STOPPED | COMPLETING) ;; *) exit 0 ;; esac
     "$POLYMETER" job state --strict --job "$job" --time-limit "$limit" --tres "$resources" 2>/dev/null && exit 0
 done
 exit 0

@@ -32,6 +32,8 @@ for hierarchy in $hierarchies; do
     type=${hierarchy%%:*}
     options=${hierarchy#*:*:}
     directory=sys/fs/cgroup/$(echo "$hierarchy" | cut -d: -f2)
+    # A hierarchy may be mounted twice.
+    [ ! -e "$directory" ] || continue
     mkdir "$directory"
     case $type:$options in
     cgroup2:*) mount -t cgroup2 cgroup2 "$directory" ;;

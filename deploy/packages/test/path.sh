@@ -20,7 +20,7 @@ if [ "${4:-}" = "" ]; then
     cgroup=polymeter_path$$
     for root in $(cgroups); do
         for directory in $cgroup $cgroup/head $cgroup/node1 $cgroup/login; do
-            mkdir "$root/$directory"
+            mkdir -p "$root/$directory"
             # Processes cannot enter a cgroup without CPUs.
             [ ! -e "$root/cpuset.mems" ] || for file in cpuset.cpus cpuset.mems; do cat "$root/$file" >"$root/$directory/$file"; done
         done
