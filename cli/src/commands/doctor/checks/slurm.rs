@@ -17,7 +17,7 @@ struct Hook {
     setting: &'static str,
     /// The packaged file.
     packaged: &'static str,
-    /// What is missing without it.
+    /// The information that is missing without it, as the end of a message.
     missing: &'static str,
     /// The daemon that runs it.
     daemon: Daemon,
@@ -186,4 +186,63 @@ fn is_controller(conf: &SlurmConf) -> bool {
         .iter()
         .flat_map(|key| conf.values(key))
         .any(|name| short(name) == short(&host))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::commands::doctor::finding::{Finding, Level};
+
+    /// Returns what is found about `hook` with this `slurm.conf`, in which `DIR` is replaced by the directory of the script
+    /// `site`, which calls nothing of Polymeter.
+    fn found(hook: &Hook, text: &str) -> Vec<Finding> {
+        let directory = tempfile::tempdir().unwrap();
+        let (conf, site) = (directory.path().join("slurm.conf"), directory.path().join("site"));
+        std::fs::write(&site, "#!/bin/sh\nlogger job\n").unwrap();
+        std::fs::set_permissions(&site, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = directory.path().display().to_string();
+        std::fs::write(&conf, text.replace("DIR", &path)).unwrap();
+        let mut findings = Findings::new("slurm", Role::Node);
+        called(&SlurmConf::read(&conf).unwrap(), hook, &conf, &mut findings);
+        let without_path = |text: String| text.replace(&path, "DIR");
+        let list = findings.into_list().into_iter();
+        list.map(|one| Finding { text: without_path(one.text), remedy: one.remedy.map(without_path), ..one })
+            .collect()
+    }
+
+    #[test]
+    fn remedies_for_slurmctld_name_one_file_and_its_restart() {
+        let [prolog, _] = &OF_CONTROLLER;
+        let installs = "install -D -m 755 /usr/libexec/polymeter/slurm/prolog-slurmctld.sh /etc/slurm/prolog-slurmctld.sh, and in DIR/slurm.conf: PrologSlurmctld=/etc/slurm/prolog-slurmctld.sh, then systemctl restart slurmctld";
+        let missing = found(prolog, "ClusterName=lab\n");
+        assert_eq!(missing[0].remedy.as_deref(), Some(installs));
+        assert_eq!(missing[0].level, Level::Warning);
+        let pattern = found(prolog, "PrologSlurmctld=DIR/*\n");
+        assert!(pattern[0].text.starts_with("PrologSlurmctld=DIR/* is a pattern"), "{pattern:?}");
+        assert_eq!(pattern[0].remedy.as_deref(), Some(installs));
+        let other = found(prolog, "PrologSlurmctld=DIR/site\n");
+        let adds = "add the line `/usr/libexec/polymeter/slurm/prolog-slurmctld.sh` to DIR/site";
+        assert_eq!(other[0].remedy.as_deref(), Some(adds));
+    }
+
+    #[test]
+    fn remedies_for_slurmd_use_patterns() {
+        let [prolog, _] = &OF_NODE;
+        let missing = found(prolog, "ClusterName=lab\n");
+        assert_eq!(missing[0].level, Level::Problem);
+        assert!(
+            missing[0]
+                .remedy
+                .as_ref()
+                .unwrap()
+                .ends_with("Prolog=/etc/slurm/prolog.d/*, then scontrol reconfigure")
+        );
+        let other = found(prolog, "Prolog=DIR/*\n");
+        assert_eq!(
+            other[0].remedy.as_deref(),
+            Some("install -D -m 755 /usr/libexec/polymeter/slurm/prolog DIR/50-polymeter")
+        );
+    }
 }
