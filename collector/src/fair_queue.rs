@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn message(name: &str, bytes: usize) -> ReceivedMessage {
-        ReceivedMessage { peer: peer(name), bytes: zmq::Message::from(vec![0; bytes]) }
+        ReceivedMessage { peer: peer(name), bytes: vec![0; bytes].into() }
     }
 
     fn takes(queue: &mut FairQueue, name: &str, bytes: usize) -> bool {

@@ -43,7 +43,8 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage {
     pub(crate) peer: Peer,
-    pub(crate) bytes: zmq::Message,
+    /// A copy: a short message of ZeroMQ holds the whole buffer of its connection, 18 KiB with 4.3, for as long as it exists.
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// An agent's answer to a user's request.

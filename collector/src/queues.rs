@@ -175,10 +175,7 @@ mod tests {
     use super::*;
 
     fn offer(sender: &WriterQueueSender, peer: u8, bytes: usize) -> bool {
-        let message = ReceivedMessage {
-            peer: Peer::from([peer].as_slice()),
-            bytes: zmq::Message::from(vec![0; bytes]),
-        };
+        let message = ReceivedMessage { peer: Peer::from([peer].as_slice()), bytes: vec![0; bytes].into() };
         matches!(sender.offer(message, Duration::ZERO), Offered::Queued)
     }
 

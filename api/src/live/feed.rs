@@ -96,7 +96,7 @@ impl Feed {
         }
         self.note_node(node, frame.received_us);
         for (series, samples) in block.iter() {
-            let Some(series_id) = series.id.get().copied() else { continue };
+            let Some(series_id) = series.id.get() else { continue };
             self.note_series(series_id, series);
             let Some(Some(course)) = self.courses.get_mut(&series_id) else { continue };
             for (time_us, value) in samples {

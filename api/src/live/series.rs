@@ -62,6 +62,6 @@ pub(super) fn row(series_id: i64, series: &SeriesRecord) -> SeriesRow {
         metric: series.metric.name.as_str().to_owned(),
         unit: series.metric.unit.as_str().to_owned(),
         kind: series.metric.kind.as_str().to_owned(),
-        labels: series.labels.clone(),
+        labels: series.labels.as_ref().clone(),
     }
 }

@@ -104,7 +104,7 @@ impl State {
 
     fn feeds_of(&mut self, job: Option<&Arc<JobRecord>>) -> impl Iterator<Item = &mut Feed> {
         let key = job.and_then(|job| job.key.get());
-        key.and_then(|key| self.jobs.get_mut(key)).into_iter().flatten()
+        key.and_then(|key| self.jobs.get_mut(&key)).into_iter().flatten()
     }
 
     fn frame(&mut self, frame: &Accepted, now_us: i64) {

@@ -1,20 +1,20 @@
 //! The dictionary of one session: the records that its ids represent.
 
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::Hash;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::series::{
-    Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId,
-    SessionDescriptor, SessionId, ShapeDescriptor, ShapeId,
+    Identifier, JobDescriptor, JobHandle, MetricDescriptor, SeriesDescriptor, SeriesId, SessionDescriptor,
+    SessionId, ShapeDescriptor, ShapeId,
 };
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Block;
-use polymeter_store::accepted::{JobRecord, LedgerLine, SeriesRecord, SessionRecord};
+use polymeter_store::accepted::{JobRecord, LedgerLine, SeriesRecord, SessionRecord, StoreId};
 
 use super::cost::{ENTRY_BYTES, cost, job_cost, series_cost, shape_cost};
+use super::id_table::IdTable;
+use super::shared::Shared;
 use crate::limits;
 
 /// The number of ended jobs that are kept, since their last tallies may follow their end.
@@ -30,6 +30,9 @@ pub(super) enum Fault {
     /// The session has announced more than [`limits::SESSION_DICTIONARY_BYTES`].
     Full,
 }
+
+/// The fault of an id that is announced again and differs.
+const AGAIN: Fault = Fault::Contradiction("an id was announced again with another definition");
 
 /// The columns of a block.
 #[derive(Debug)]
@@ -59,10 +62,10 @@ impl Shape {
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     session: Option<Arc<SessionRecord>>,
-    metrics: HashMap<MetricId, Arc<MetricDescriptor>>,
+    metrics: IdTable<Arc<MetricDescriptor>>,
     pub(super) jobs: HashMap<JobHandle, Arc<JobRecord>>,
-    series: HashMap<SeriesId, Arc<SeriesRecord>>,
-    pub(super) shapes: HashMap<ShapeId, Shape>,
+    series: IdTable<Arc<SeriesRecord>>,
+    pub(super) shapes: IdTable<Shape>,
     lines: HashMap<(Option<JobHandle>, Identifier), Arc<LedgerLine>>,
     /// The owners of jobs that were announced without one.
     owners: HashMap<JobHandle, u32>,
@@ -116,7 +119,7 @@ impl Dictionary {
     }
 
     /// Adds one entry of session `id`. Idempotent.
-    pub(super) fn add(&mut self, id: SessionId, entry: Entry) -> Result<(), Fault> {
+    pub(super) fn add(&mut self, id: SessionId, entry: Entry, shared: &mut Shared) -> Result<(), Fault> {
         let bytes = cost(&entry);
         if self.bytes + bytes > limits::SESSION_DICTIONARY_BYTES {
             return Err(Fault::Full);
@@ -124,10 +127,11 @@ impl Dictionary {
         let new = match entry {
             Entry::Session(descriptor) => self.add_session(id, descriptor)?,
             Entry::Metric(id, descriptor) => {
-                learn(&mut self.metrics, id, descriptor, |known, new| **known == *new, shared)?
+                let share = |descriptor| shared.metrics.share(descriptor);
+                learn(&mut self.metrics, id.0, descriptor, |known, new| **known == *new, share)?
             }
             Entry::Job(handle, descriptor) => self.add_job(handle, descriptor)?,
-            Entry::Series(id, descriptor) => self.add_series(id, descriptor)?,
+            Entry::Series(id, descriptor) => self.add_series(id.0, descriptor, shared)?,
             Entry::Shape(id, descriptor) => self.add_shape(id, descriptor)?,
         };
         if new {
@@ -151,7 +155,7 @@ impl Dictionary {
     }
 
     fn add_shape(&mut self, id: ShapeId, descriptor: ShapeDescriptor) -> Result<bool, Fault> {
-        let known = |id| self.series.get(id).cloned().ok_or(Fault::Unknown("series"));
+        let known = |id: &SeriesId| self.series.get(id.0).cloned().ok_or(Fault::Unknown("series"));
         let columns = descriptor.series.iter().map(known).collect::<Result<Vec<_>, _>>()?;
         let job_of = |series: &Arc<SeriesRecord>| series.job.as_ref().map(|job| job.handle);
         let job = columns.first().and_then(job_of);
@@ -164,7 +168,7 @@ impl Dictionary {
                 && a.columns.len() == b.columns.len()
                 && a.columns.iter().zip(&b.columns).all(|(a, b)| Arc::ptr_eq(a, b))
         };
-        learn(&mut self.shapes, id, Shape { line, columns }, same, |new| new)
+        learn(&mut self.shapes, id.0, Shape { line, columns }, same, |new| new)
     }
 
     /// Returns the line of the ledger of one source.
@@ -189,7 +193,7 @@ impl Dictionary {
                     session,
                     job: of,
                     source,
-                    id: OnceLock::new(),
+                    id: StoreId::none(),
                 }))))
             }
         }
@@ -197,22 +201,31 @@ impl Dictionary {
 
     fn add_job(&mut self, handle: JobHandle, descriptor: JobDescriptor) -> Result<bool, Fault> {
         let session = Arc::clone(self.session()?);
-        let make = |descriptor| Arc::new(JobRecord { session, handle, descriptor, key: OnceLock::new() });
-        let (owner_uid, same) = (descriptor.owner_uid, |known: &Arc<JobRecord>, new: &JobDescriptor| {
-            is_same_job(&known.descriptor, new)
-        });
-        let new = learn(&mut self.jobs, handle, descriptor, same, make)?;
-        self.has_changed |= new;
+        let owner_uid = descriptor.owner_uid;
+        let is_new = match self.jobs.entry(handle) {
+            Slot::Occupied(known) if is_same_job(&known.get().descriptor, &descriptor) => false,
+            Slot::Occupied(_) => return Err(AGAIN),
+            Slot::Vacant(free) => {
+                free.insert(Arc::new(JobRecord { session, handle, descriptor, key: StoreId::none() }));
+                true
+            }
+        };
+        self.has_changed |= is_new;
         self.learn_owner(handle, owner_uid);
-        Ok(new)
+        Ok(is_new)
     }
 
-    fn add_series(&mut self, id: SeriesId, descriptor: SeriesDescriptor) -> Result<bool, Fault> {
+    fn add_series(
+        &mut self,
+        id: u32,
+        descriptor: SeriesDescriptor,
+        shared: &mut Shared,
+    ) -> Result<bool, Fault> {
         let session = Arc::clone(self.session()?);
-        let metric = self.metrics.get(&descriptor.metric).ok_or(Fault::Unknown("metric"))?;
+        let metric = self.metrics.get(descriptor.metric.0).ok_or(Fault::Unknown("metric"))?;
         let job = descriptor.job.map(|handle| self.job(handle)).transpose()?;
-        let (metric, labels) = (Arc::clone(metric), descriptor.labels);
-        let series = SeriesRecord { session, metric, job, labels, id: OnceLock::new() };
+        let (metric, labels) = (Arc::clone(metric), shared.labels.share(descriptor.labels));
+        let series = SeriesRecord { session, metric, job, labels, id: StoreId::none() };
         let same_job = |a: &Option<Arc<JobRecord>>, b: &Option<Arc<JobRecord>>| match (a, b) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -236,12 +249,12 @@ impl Dictionary {
         let Some(job) = self.jobs.get(&handle).cloned() else { return };
         let is_its = |series: &Arc<SeriesRecord>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));
         let mut freed = 0;
-        self.shapes.retain(|_, shape| {
+        self.shapes.retain(|shape| {
             let keep = !shape.columns.iter().any(is_its);
             freed += if keep { 0 } else { shape_cost(shape.columns.len()) };
             keep
         });
-        self.series.retain(|_, series| {
+        self.series.retain(|series| {
             let keep = !is_its(series);
             freed += if keep { 0 } else { series_cost(series.labels.iter()) };
             keep
@@ -272,31 +285,20 @@ fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
     has_same_owner && identity(known) == identity(new)
 }
 
-/// Adds `new` under `id`. Returns true if it was unknown before.
-fn learn<K: Hash + Eq, N, V>(
-    map: &mut HashMap<K, V>,
-    id: K,
+/// Adds `new` to a table under `id`. Returns true if it was unknown before.
+fn learn<N, V>(
+    table: &mut IdTable<V>,
+    id: u32,
     new: N,
     same: impl Fn(&V, &N) -> bool,
     make: impl FnOnce(N) -> V,
 ) -> Result<bool, Fault> {
-    match map.entry(id) {
-        Slot::Occupied(known) if same(known.get(), &new) => Ok(false),
-        Slot::Occupied(_) => Err(Fault::Contradiction("an id was announced again with another definition")),
-        Slot::Vacant(free) => {
-            free.insert(make(new));
+    match table.get(id) {
+        Some(known) if same(known, &new) => Ok(false),
+        Some(_) => Err(AGAIN),
+        None => {
+            table.insert(id, make(new));
             Ok(true)
         }
     }
-}
-
-/// The metrics of the catalogue. Thousands of sessions announce the same ones, which share one copy.
-static CATALOGUE: LazyLock<HashSet<Arc<MetricDescriptor>>> = LazyLock::new(|| {
-    let metrics = catalogue::all().map(|metric| Definition { metric, instance: None });
-    metrics.filter_map(|metric| metric.descriptor()).map(Arc::new).collect()
-});
-
-/// Returns the shared copy of a catalogue metric, or a new one for this session.
-fn shared(descriptor: MetricDescriptor) -> Arc<MetricDescriptor> {
-    CATALOGUE.get(&descriptor).map_or_else(|| Arc::new(descriptor), Arc::clone)
 }

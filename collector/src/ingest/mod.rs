@@ -5,10 +5,12 @@
 
 mod cost;
 mod dictionary;
+mod id_table;
 mod memory;
 mod resolve;
 mod session;
 mod sessions;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod times;

@@ -14,7 +14,7 @@ impl Dictionary {
     pub(super) fn check(&self, frame: &Frame) -> Result<(), Fault> {
         self.session()?;
         for block in &frame.blocks {
-            self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?.fits(block)?;
+            self.shapes.get(block.shape.0).ok_or(Fault::Unknown("shape"))?.fits(block)?;
         }
         let of_tallies = frame.ledger.iter().filter_map(|entry| entry.job);
         let of_events = frame.events.iter().filter_map(Event::job);
@@ -24,7 +24,7 @@ impl Dictionary {
     /// Removes everything with unknown ids from `frame`, and returns its samples as losses.
     pub(super) fn reject_unknown(&mut self, frame: &mut Frame, received_us: i64) -> Vec<LossRecord> {
         let is_known =
-            |block: &Block| self.shapes.get(&block.shape).is_some_and(|shape| shape.fits(block).is_ok());
+            |block: &Block| self.shapes.get(block.shape.0).is_some_and(|shape| shape.fits(block).is_ok());
         let (known, unknown) = std::mem::take(&mut frame.blocks).into_iter().partition(is_known);
         let unknown: Vec<Block> = unknown;
         frame.blocks = known;
@@ -38,7 +38,7 @@ impl Dictionary {
     /// Returns the samples of `block` as a loss of the source of its shape, if the shape is known. A loss
     /// without times gets the time `received_us`.
     pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> LossRecord {
-        let shape = self.shapes.get(&block.shape);
+        let shape = self.shapes.get(block.shape.0);
         let times = || block.times_us.iter().copied();
         LossRecord {
             line: shape.map(|shape| Arc::clone(&shape.line)),
@@ -93,7 +93,7 @@ impl Dictionary {
     }
 
     fn resolve_block(&self, block: Block) -> Result<SampleBlock, Fault> {
-        let shape = self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?;
+        let shape = self.shapes.get(block.shape.0).ok_or(Fault::Unknown("shape"))?;
         shape.fits(&block)?;
         let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
         let line = Arc::clone(&shape.line);

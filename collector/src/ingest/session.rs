@@ -11,6 +11,7 @@ use polymeter_service::clock::Now;
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
 
 use super::dictionary::{Dictionary, Fault};
+use super::shared::Shared;
 use super::times::TimeRange;
 use super::verdict::Verdict;
 use crate::agents::AgentInfo;
@@ -87,7 +88,13 @@ impl SessionState {
     }
 
     /// Applies a frame.
-    pub(super) fn frame(&mut self, mut frame: Frame, range: TimeRange, now: Now) -> Verdict {
+    pub(super) fn frame(
+        &mut self,
+        mut frame: Frame,
+        range: TimeRange,
+        now: Now,
+        shared: &mut Shared,
+    ) -> Verdict {
         let session = frame.session;
         if frame.sequence <= self.received {
             return self.repeated(session);
@@ -97,7 +104,7 @@ impl SessionState {
         }
         let sequence = frame.sequence;
         let entries = std::mem::take(&mut frame.dictionary);
-        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry));
+        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry, shared));
         let mut losses = Vec::new();
         let mut rejected = None;
         match learnt.and_then(|()| self.dictionary.check(&frame)) {
@@ -144,11 +151,11 @@ impl SessionState {
     }
 
     /// Adds the entries of a dictionary.
-    pub(super) fn learn(&mut self, session: SessionId, entries: Vec<Entry>) -> Verdict {
+    pub(super) fn learn(&mut self, session: SessionId, entries: Vec<Entry>, shared: &mut Shared) -> Verdict {
         if std::mem::take(&mut self.dictionary_requested) {
             self.dictionaries += 1;
         }
-        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry));
+        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry, shared));
         match learnt {
             // Unknown ids and missing room are detected when a frame needs the entries.
             Ok(()) | Err(Fault::Unknown(_) | Fault::Full) => Verdict::Nothing,

@@ -10,6 +10,7 @@ use polymeter_service::clock::Now;
 use polymeter_store::accepted::LossReason;
 
 use super::session::{RequestTimes, SessionState, SkippedSamples};
+use super::shared::Shared;
 use super::times::TimeRange;
 use super::verdict::Verdict;
 use crate::agents::AgentInfo;
@@ -22,7 +23,10 @@ use crate::refusal::{MessageRefusal, RefusalKind};
 pub struct Ingest {
     /// The accepted times of samples.
     range: TimeRange,
-    pub(super) sessions: HashMap<SessionId, SessionState>,
+    /// Boxed, since a hash table has up to twice as many places as elements.
+    pub(super) sessions: HashMap<SessionId, Box<SessionState>>,
+    /// What the sessions announce alike.
+    shared: Shared,
     pub(super) dictionary_bytes: usize,
     /// The number of sessions of which no frame was ever accepted, and the bytes of their dictionaries.
     pub(super) unproven: usize,
@@ -61,7 +65,7 @@ impl Ingest {
         if self.sessions.len() >= limits::SESSIONS && !self.forget_most_silent(|_| true) {
             return false;
         }
-        let state = SessionState::new(peer, committed, now);
+        let state = Box::new(SessionState::new(peer, committed, now));
         self.unproven += usize::from(state.is_unproven());
         self.sessions.insert(session, state);
         true
@@ -79,7 +83,7 @@ impl Ingest {
             return Verdict::Refused(refusal);
         }
         let range = self.range;
-        let verdict = self.with(id, peer, now, |state| state.frame(frame, range, now));
+        let verdict = self.with(id, peer, now, |state, shared| state.frame(frame, range, now, shared));
         self.bound_memory(id);
         verdict
     }
@@ -94,8 +98,8 @@ impl Ingest {
         if let Some(refusal) = self.refuse_node(id, peer, entries) {
             return Verdict::Refused(refusal);
         }
-        let verdict = self.with(id, peer, now, |state| match message {
-            ToCollector::Dictionary { session, entries } => state.learn(session, entries),
+        let verdict = self.with(id, peer, now, |state, shared| match message {
+            ToCollector::Dictionary { session, entries } => state.learn(session, entries, shared),
             ToCollector::Skipped { first, last, reason, span_us, lost, .. } => {
                 let reason = match reason {
                     SkipReason::OutboxFull => LossReason::OutboxFull,
@@ -138,7 +142,7 @@ impl Ingest {
         id: SessionId,
         peer: &Peer,
         now: Now,
-        apply: impl FnOnce(&mut SessionState) -> Verdict,
+        apply: impl FnOnce(&mut SessionState, &mut Shared) -> Verdict,
     ) -> Verdict {
         let Some(state) = self.sessions.get_mut(&id) else { return Verdict::Nothing };
         state.last_message = now.since_start;
@@ -149,7 +153,7 @@ impl Ingest {
             state.requested = RequestTimes::default();
         }
         let (before, was_unproven) = (state.dictionary.bytes(), state.is_unproven());
-        let verdict = apply(state);
+        let verdict = apply(state, &mut self.shared);
         let bytes = state.dictionary.bytes();
         self.dictionary_bytes = self.dictionary_bytes - before + bytes;
         if was_unproven {

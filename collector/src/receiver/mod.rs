@@ -151,7 +151,7 @@ impl Receiver {
             received += 1;
             match payload.and_then(|bytes| Ok((peek(&bytes)?, bytes))) {
                 Ok((Recipient::Writer(session), bytes)) => {
-                    let message = ReceivedMessage { peer, bytes };
+                    let message = ReceivedMessage { peer, bytes: Box::from(&*bytes) };
                     *held = self.distribute(self.writer_for(session), message, refusals);
                 }
                 Ok((Recipient::Control(session, request, line), _)) => {

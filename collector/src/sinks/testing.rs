@@ -1,12 +1,14 @@
 //! Rows for the tests of sinks.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use polymeter_proto::name::MetricName;
 use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId, Unit,
 };
-use polymeter_store::accepted::{Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
+use polymeter_store::accepted::{
+    Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId,
+};
 
 use super::sink::AcceptedRows;
 
@@ -40,7 +42,7 @@ impl TestSession {
                 owner: None,
                 started_us: 0,
             },
-            key: OnceLock::new(),
+            key: StoreId::none(),
         });
         let metric = Arc::new(MetricDescriptor {
             name: MetricName::new("cpu.usage").unwrap(),
@@ -53,8 +55,8 @@ impl TestSession {
                 session: Arc::clone(&session),
                 metric: Arc::clone(&metric),
                 job: Some(Arc::clone(&job)),
-                labels: Labels::new(vec![("device".to_owned(), (*device).to_owned())]).unwrap(),
-                id: OnceLock::new(),
+                labels: Arc::new(Labels::new(vec![("device".to_owned(), (*device).to_owned())]).unwrap()),
+                id: StoreId::none(),
             })
         };
         let series = devices.iter().map(series).collect();
@@ -63,7 +65,7 @@ impl TestSession {
             session: Arc::clone(&session),
             job: Some(Arc::clone(&job)),
             source,
-            id: OnceLock::new(),
+            id: StoreId::none(),
         };
         Self { session, job, line: Arc::new(line), series, sequence: 0 }
     }

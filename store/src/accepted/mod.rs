@@ -2,6 +2,7 @@
 
 mod loss;
 mod records;
+mod store_id;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use polymeter_proto::step_level::StepLevel;
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
 pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
+pub use self::store_id::StoreId;
 
 /// One frame of one session, or a range of frames that will never arrive, in order.
 #[derive(Debug)]

@@ -1,10 +1,12 @@
 //! The records that frames refer to: sessions, jobs, series and lines of the ledger.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
 };
+
+use super::store_id::StoreId;
 
 /// A session, as it is stored.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ pub struct JobRecord {
     /// Its descriptor from the node.
     pub descriptor: JobDescriptor,
     /// The store's key, once committed.
-    pub key: OnceLock<i64>,
+    pub key: StoreId,
 }
 
 impl JobRecord {
@@ -45,10 +47,10 @@ pub struct SeriesRecord {
     pub metric: Arc<MetricDescriptor>,
     /// The job; none for the node's own series.
     pub job: Option<Arc<JobRecord>>,
-    /// The labels.
-    pub labels: Labels,
+    /// The labels, of which the sessions of a collector share one copy.
+    pub labels: Arc<Labels>,
     /// The store's id, once committed.
-    pub id: OnceLock<i64>,
+    pub id: StoreId,
 }
 
 impl SeriesRecord {
@@ -70,7 +72,7 @@ pub struct LedgerLine {
     /// The name of the source in its tallies.
     pub source: Identifier,
     /// The store's id, once committed.
-    pub id: OnceLock<i64>,
+    pub id: StoreId,
 }
 
 impl LedgerLine {

@@ -215,7 +215,7 @@ async fn copy_samples(
         let begin_us = block.times_us.first().copied();
         block.iter().filter_map(move |(series, column)| {
             let key = has_keys.then(|| node_key(series.node().as_str()));
-            Some((*series.id.get()?, begin_us, key, column))
+            Some((series.id.get()?, begin_us, key, column))
         })
     });
     let mut columns: Vec<_> = columns.collect();

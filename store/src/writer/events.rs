@@ -45,7 +45,7 @@ pub(super) fn insert_quarantined(
     let mut rows = Vec::new();
     for frame in frames {
         for (series, column) in frame.quarantined.iter().flat_map(|samples| samples.iter()) {
-            let (id, received) = (series.id.get().copied(), frame.received_us);
+            let (id, received) = (series.id.get(), frame.received_us);
             rows.extend(column.map(|(time_us, value)| {
                 [Value::time(time_us), id.into(), value.into(), Value::time(received)]
             }));

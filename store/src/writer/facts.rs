@@ -43,7 +43,7 @@ pub(super) fn integer(number: Option<u64>) -> Value<'static> {
 /// Stores the facts that `frames` report.
 pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
     let all = frames.iter().flat_map(|frame| &frame.job_facts);
-    let keyed = all.filter_map(|(job, facts)| Some((*job.key.get()?, facts)));
+    let keyed = all.filter_map(|(job, facts)| Some((job.key.get()?, facts)));
     for round in rounds(merged(keyed), |(key, _)| *key) {
         let row = |(key, facts): (i64, JobFacts)| {
             [
@@ -79,7 +79,7 @@ pub(super) fn store_details(
     frames: &[&Accepted],
 ) -> Result<(), DatabaseError> {
     let all = frames.iter().flat_map(|frame| &frame.job_details);
-    let keyed = all.filter_map(|(job, details)| Some((*job.key.get()?, details)));
+    let keyed = all.filter_map(|(job, details)| Some((job.key.get()?, details)));
     for round in rounds(keyed, |(key, _)| *key) {
         update_details(connection, &round)?;
     }

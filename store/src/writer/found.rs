@@ -1,7 +1,8 @@
 //! The ids that the store has for records.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use crate::accepted::StoreId;
 use crate::error::{DatabaseError, ErrorKind};
 use crate::value::Row;
 
@@ -9,11 +10,11 @@ use crate::value::Row;
 pub(super) fn set_ids<T>(
     found: impl IntoIterator<Item = (usize, i64)>,
     records: &[Arc<T>],
-    id_of: impl Fn(&T) -> &OnceLock<i64>,
+    id_of: impl Fn(&T) -> &StoreId,
 ) {
     for (position, id) in found {
         if let Some(record) = records.get(position) {
-            id_of(record).get_or_init(|| id);
+            id_of(record).assign(id);
         }
     }
 }

@@ -41,7 +41,7 @@ const LOST: &str = "FROM job_node LEFT JOIN session ON session.session_id = job_
 /// Returns the ends in `frames` of jobs that have keys.
 pub(super) fn of_frames<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
     let ends = frames.iter().flat_map(|frame| &frame.job_ends);
-    ends.filter_map(|(job, at_us)| Some(JobEnd { key: *job.key.get()?, job, at_us: *at_us })).collect()
+    ends.filter_map(|(job, at_us)| Some(JobEnd { key: job.key.get()?, job, at_us: *at_us })).collect()
 }
 
 /// Ends of jobs, by session and job id.
@@ -67,7 +67,7 @@ pub(super) fn of_predecessors<'a>(
     let earlier = of_name.filter(|(other, _)| other.handle < job.handle);
     earlier
         .filter_map(|(job, at_us)| {
-            let key = job.key.get().copied().or_else(|| assigned(job))?;
+            let key = job.key.get().or_else(|| assigned(job))?;
             Some(JobEnd { key, job, at_us: *at_us })
         })
         .collect()
@@ -80,7 +80,7 @@ pub(super) fn lock_jobs(connection: &mut dyn Connection, frames: &[&Accepted]) -
     let described = frames.iter().flat_map(|frame| frame.job_facts.iter().map(|(job, _)| job));
     let detailed = frames.iter().flat_map(|frame| frame.job_details.iter().map(|(job, _)| job));
     let owned = frames.iter().flat_map(|frame| frame.job_owners.iter().map(|(job, _)| job));
-    let keys = ended.chain(described).chain(detailed).chain(owned).filter_map(|job| job.key.get().copied());
+    let keys = ended.chain(described).chain(detailed).chain(owned).filter_map(|job| job.key.get());
     lock(connection, keys.collect())
 }
 

@@ -91,7 +91,7 @@ pub(super) fn assign_keys(
         Ok(keyed)
     })?;
     for Keyed { job, key, .. } in &keyed {
-        job.key.get_or_init(|| *key);
+        job.key.assign(*key);
     }
     Ok(keyed.iter().filter(|keyed| keyed.is_new).map(|keyed| keyed.key).collect())
 }
@@ -278,7 +278,7 @@ pub(super) fn store_owners(
     frames: &[&Accepted],
 ) -> Result<(), DatabaseError> {
     let all = frames.iter().flat_map(|frame| &frame.job_owners);
-    let keyed = all.filter_map(|(job, owner)| Some((*job.key.get()?, owner)));
+    let keyed = all.filter_map(|(job, owner)| Some((job.key.get()?, owner)));
     for round in rounds(keyed, |(key, _)| *key) {
         let row = |(key, owner): (i64, &'_ JobOwner)| {
             let name = owner.name.as_ref().map(ToString::to_string);

@@ -50,7 +50,7 @@ pub(super) struct LineChanges {
 impl LineChanges {
     fn of(&mut self, line: &Arc<LedgerLine>) -> &mut LineChange {
         match line.id.get() {
-            Some(id) => self.known.entry((line.session.id, *id)).or_default(),
+            Some(id) => self.known.entry((line.session.id, id)).or_default(),
             None => {
                 let new = || (Arc::clone(line), LineChange::default());
                 &mut self.new.entry(identity(line)).or_insert_with(new).1

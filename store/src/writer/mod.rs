@@ -182,7 +182,7 @@ fn write(
     };
     let (rows, quarantined, line_ids) = store(connection).context(ACTION)?;
     for (line, id) in line_ids {
-        line.id.get_or_init(|| id);
+        line.id.assign(id);
     }
     let repeated = (frames.len() - new.len()) as u64;
     Ok(Committed { through: progress::through(&progress), rows, quarantined, repeated })

@@ -75,5 +75,5 @@ pub(super) fn distinct<'a, T: 'a>(all: impl Iterator<Item = &'a Arc<T>>) -> Vec<
 
 /// Returns the store's key of a job, if it has one.
 pub(super) fn key_of(job: Option<&Arc<JobRecord>>) -> Option<i64> {
-    job.and_then(|job| job.key.get().copied())
+    job.and_then(|job| job.key.get())
 }

@@ -1,13 +1,15 @@
 //! Nodes whose frames are passed to a sink.
 
 use std::error::Error;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use polymeter_proto::name::MetricName;
 use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId, Unit,
 };
-use polymeter_store::accepted::{Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
+use polymeter_store::accepted::{
+    Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId,
+};
 
 /// A node with a job.
 pub(crate) struct Node {
@@ -37,7 +39,7 @@ impl Node {
             session: Arc::clone(&session),
             handle: JobHandle(1),
             descriptor,
-            key: OnceLock::new(),
+            key: StoreId::none(),
         });
         let mut records = Vec::new();
         for place in 0..series {
@@ -51,15 +53,15 @@ impl Node {
                 session: Arc::clone(&session),
                 metric: Arc::new(metric),
                 job: Some(Arc::clone(&job)),
-                labels: Labels::new(vec![("cpu".to_owned(), (place % 10).to_string())])?,
-                id: OnceLock::new(),
+                labels: Arc::new(Labels::new(vec![("cpu".to_owned(), (place % 10).to_string())])?),
+                id: StoreId::none(),
             }));
         }
         let line = LedgerLine {
             session: Arc::clone(&session),
             job: Some(job),
             source: "memory.stat".try_into()?,
-            id: OnceLock::new(),
+            id: StoreId::none(),
         };
         Ok(Self { session, line: Arc::new(line), series: records, sequence: 0 })
     }

@@ -93,7 +93,7 @@ impl Jobs {
     pub(super) fn find(&mut self, record: &Arc<JobRecord>) -> &mut Job {
         let address = Arc::as_ptr(record) as usize;
         if !self.known.contains_key(&address) {
-            let mut facts = record.key.get().map(|key| self.stored_facts(*key)).unwrap_or_default();
+            let mut facts = record.key.get().map(|key| self.stored_facts(key)).unwrap_or_default();
             let descriptor = &record.descriptor;
             set(&mut facts.cluster, descriptor.cluster.as_ref());
             set(&mut facts.user, descriptor.owner.as_ref());
@@ -159,7 +159,7 @@ impl Jobs {
 
     fn change(&mut self, record: &Arc<JobRecord>, change: impl Fn(&mut Facts)) {
         // The facts of the other nodes of the job are read again.
-        record.key.get().map(|key| self.stored.remove(key));
+        record.key.get().map(|key| self.stored.remove(&key));
         let job = self.find(record);
         let before = job.facts.clone();
         change(&mut job.facts);

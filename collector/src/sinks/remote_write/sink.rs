@@ -165,7 +165,7 @@ impl RemoteWrite {
         rows.frames().iter().for_each(|frame| pipeline.add_frame(frame, jobs, counters));
         let lost: HashSet<i64> = rows.lost_jobs().iter().copied().collect();
         if !lost.is_empty() {
-            pipeline.end_jobs(jobs, |job| job.key.get().is_some_and(|key| lost.contains(key)));
+            pipeline.end_jobs(jobs, |job| job.key.get().is_some_and(|key| lost.contains(&key)));
         }
         let LeftOut { out_of_order, same_millisecond } = std::mem::take(&mut pipeline.left_out);
         self.counters.drop_samples(DropReason::OutOfOrder, out_of_order);
