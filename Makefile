@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 man
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write downloads test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write downloads test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client libzmq \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -162,6 +162,10 @@ lint: deps ## Check the format and run clippy
 	@deploy/install-packages.sh g++
 	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
 
+libzmq: ## Build a libzmq that takes less memory for each agent, for collectors of large sites: see docs/explanation/scaling.md
+	@deploy/install-packages.sh cmake g++ pkg-config libsodium-dev dpkg-dev
+	deploy/libzmq/build.sh $(TARGET)/libzmq
+
 client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
 	$(CARGO) build --release --locked -p polymeter-cli --no-default-features
 
@@ -185,6 +189,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(CARGO) build --locked --workspace
 	$(TARGET)/debug/wire
 	$(TARGET)/debug/curve --quick
+	$(TARGET)/debug/connections --quick
 	$(TARGET)/debug/ingest --quick
 	$(TARGET)/debug/citus --quick
 	$(TARGET)/debug/live --quick
