@@ -10,11 +10,12 @@
 mod common;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use common::{SESSION, delivery, flushed};
 use polymeter_agent::delivery::session::{DeliverySession, REFUSALS, SessionNotice};
-use polymeter_agent::lanes::EventRecord;
-use polymeter_proto::ledger::{Cause, Event, PlanChange, StepPlanChange};
+use polymeter_agent::lanes::{EventRecord, ReadCost, SourceKey, SourceReport};
+use polymeter_proto::ledger::{Cause, Event, PlanChange, StepPlanChange, Tally};
 use polymeter_proto::limits;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -43,7 +44,10 @@ fn refused(sequence: u64) -> ToAgent {
 fn a_batch_beyond_one_frame_is_divided_in_order() {
     let mut delivery = delivery();
     let columns = u32::try_from(limits::BLOCK_COLUMNS).unwrap();
-    let flushed = flushed(16, columns);
+    let mut flushed = flushed(16, columns);
+    let key = Arc::new(SourceKey { job: None, name: "stat".try_into().unwrap() });
+    let tally = Tally { due: 1, missed: 1, ..Tally::default() };
+    flushed.reports.push(SourceReport { key, tally, cost: ReadCost::default(), last: false });
     delivery.take(&flushed, 0);
     let frames: Vec<_> = send_all(&mut delivery).iter().map(|bytes| Frame::decode(bytes).unwrap()).collect();
     assert!(frames.len() > 1);
@@ -56,6 +60,10 @@ fn a_batch_beyond_one_frame_is_divided_in_order() {
         }));
         assert!(frame.blocks.iter().all(|block| known.contains(&block.shape)));
     }
+    let with_losses =
+        frames.iter().position(|frame| frame.ledger.iter().any(|entry| entry.tally == tally)).unwrap();
+    let with_samples = frames.iter().position(|frame| frame.samples() > 0).unwrap();
+    assert!(with_losses <= with_samples, "losses come before the samples behind them");
     let samples: usize = frames.iter().map(Frame::samples).sum();
     assert_eq!((samples, known.len()), (flushed.batch.samples(), 16));
 }

@@ -37,6 +37,11 @@ impl Tally {
         self.dropped += other.dropped;
     }
 
+    /// Returns the number of samples that were due and that no frame has.
+    pub const fn lost(&self) -> u64 {
+        self.missed + self.absent + self.dropped
+    }
+
     /// Returns the counts since an earlier tally of the same source.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -76,12 +76,11 @@ impl LossLedger {
         if all {
             self.reported_ns = now_ns;
         }
-        let lost = |tally: &Tally| tally.missed + tally.dropped + tally.absent;
         let mut lines = Vec::new();
         for (key, tallies) in &mut self.tallies {
             let tally = tallies.tally();
             let has_changed = tally != tallies.reported;
-            let is_urgent = tallies.has_ended || lost(&tally) != lost(&tallies.reported);
+            let is_urgent = tallies.has_ended || tally.lost() != tallies.reported.lost();
             if !tallies.is_unreported && !(has_changed && (all || is_urgent)) {
                 continue;
             }

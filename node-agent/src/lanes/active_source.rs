@@ -47,6 +47,8 @@ pub struct ActiveSource {
     outcome: Outcome,
     /// The number of consecutive failed reads that may be retried.
     retries: u32,
+    /// The number of the batch with its newest report, and the index of the report there.
+    pub(super) reported_in: (u64, usize),
     /// True once the supervisor was notified that the reads fail, until one succeeds.
     pub(super) is_failure_reported: bool,
     /// True once the supervisor was notified that the source changed, ended or failed.
@@ -88,6 +90,7 @@ impl ActiveSource {
             time_us: 0,
             outcome: Outcome::Read,
             retries: 0,
+            reported_in: (0, 0),
             is_failure_reported: false,
             is_reported: false,
             slow,

@@ -132,7 +132,7 @@ impl SourceReport {
 pub struct SampleBatch {
     /// The samples.
     pub batch: Batch,
-    /// The tallies, once a second.
+    /// The tallies: of all sources once a second, and of those that have lost samples in this batch.
     pub reports: Vec<SourceReport>,
     /// The events, in their order with the samples.
     pub events: Vec<EventRecord>,

@@ -53,9 +53,14 @@ impl Recorder {
         source.record_user_value(value, &mut self.current.batch, self.batch_number)
     }
 
-    /// Adds counts to the sum of all tallies.
-    pub(super) fn count(&mut self, counted: &Tally) {
+    /// Adds counts of a source, which its tally has already, to the sum of all tallies. If some are of lost samples, the
+    /// batch gets a report of the source: so no sample is delivered without the losses before it, also if the agent is
+    /// killed later.
+    pub(super) fn count(&mut self, source: &mut ActiveSource, counted: &Tally) {
         self.current.sum.add(counted);
+        if counted.lost() > 0 {
+            self.report_tally(source);
+        }
     }
 
     /// Returns the sum of all tallies since the beginning.
@@ -68,9 +73,22 @@ impl Recorder {
         self.current.events.push(record);
     }
 
-    /// Appends the report of a source.
-    pub(super) fn push_report(&mut self, report: SourceReport) {
-        self.current.reports.push(report);
+    /// Reports the tally of a source so far, in place of its earlier report in the same batch.
+    pub(super) fn report_tally(&mut self, source: &mut ActiveSource) {
+        let report = SourceReport::of(source, false);
+        let (batch_number, index) = source.reported_in;
+        match self.current.reports.get_mut(index) {
+            Some(earlier) if batch_number == self.batch_number => *earlier = report,
+            _ => {
+                source.reported_in = (self.batch_number, self.current.reports.len());
+                self.current.reports.push(report);
+            }
+        }
+    }
+
+    /// Appends the last report of a source.
+    pub(super) fn report_end(&mut self, source: &ActiveSource) {
+        self.current.reports.push(SourceReport::of(source, true));
     }
 
     /// Returns true if no more events should be added before the batch is handed on.

@@ -131,7 +131,8 @@ pub(super) fn request_slow(
     recorder: &mut Recorder,
 ) {
     let passed = source.slow.deadline(group, deadline, now_ns);
-    recorder.count(&source.count_missed(group, passed.missed));
+    let missed = source.count_missed(group, passed.missed);
+    recorder.count(source, &missed);
     if passed.must_request {
         source.request_read(&recorder.channels.finished);
     }
@@ -150,7 +151,8 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
         let dated = waiting.dated(finished.began_ns, finished.ended_ns);
         if !source.take_time(waiting.group, dated.at_ns) {
             let missed = u64::from(waiting.deadline.is_some());
-            recorder.count(&source.count_missed(waiting.group, missed));
+            let missed = source.count_missed(waiting.group, missed);
+            recorder.count(source, &missed);
             continue;
         }
         let before_end_us = finished.ended_ns.saturating_sub(dated.at_ns) / 1_000;
@@ -160,7 +162,7 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
         let deadline = waiting.deadline.map(|deadline| deadline.number);
         let recorded = recorder.record(source, waiting.group, deadline);
         let counted = source.count(waiting.group, 0, late, recorded);
-        recorder.count(&counted);
+        recorder.count(source, &counted);
     }
     source.drop_retired();
     recorder.report(id, source);

@@ -177,10 +177,16 @@ impl Fixture {
 
     /// Waits until frames of all agents are acknowledged again.
     pub(crate) fn wait_for_acknowledgements(&self) {
-        let before: Vec<u64> = self.running().map(|agent| agent.count("frames_acknowledged")).collect();
-        for (agent, before) in self.running().zip(before) {
-            wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > before + 3);
-        }
+        (0..AGENTS)
+            .filter(|number| self.agents[*number].is_some())
+            .for_each(|number| self.wait_for_acknowledgements_of(number));
+    }
+
+    /// Waits until frames of one agent are acknowledged again.
+    pub(crate) fn wait_for_acknowledgements_of(&self, number: usize) {
+        let acknowledged = || self.agents[number].as_ref().unwrap().count("frames_acknowledged");
+        let before = acknowledged();
+        wait_until("frames are acknowledged", || acknowledged() > before + 3);
     }
 
     /// Stops an agent while the others sample, and continues it.

@@ -34,6 +34,8 @@ enum Fault {
     /// An agent is terminated and cannot deliver its last frames.
     AgentTerminatedWithoutCollector,
     AgentStopped,
+    /// An agent is killed soon after a stop: the deadlines that it missed must be stored with the samples behind them.
+    AgentStoppedAndKilled,
     DatabaseCrashed,
     DatabaseStopped,
     LinkCut,
@@ -42,7 +44,7 @@ enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::CollectorKilled,
         Self::CollectorTerminated,
         Self::CollectorStopped,
@@ -50,6 +52,7 @@ impl Fault {
         Self::AgentKilledWithoutCollector,
         Self::AgentTerminatedWithoutCollector,
         Self::AgentStopped,
+        Self::AgentStoppedAndKilled,
         Self::DatabaseCrashed,
         Self::DatabaseStopped,
         Self::LinkCut,
@@ -96,6 +99,13 @@ impl Fault {
                 fixture.start_agent(RESTARTED);
             }
             Self::AgentStopped => fixture.stop_agent(random.choose(AGENTS)),
+            Self::AgentStoppedAndKilled => {
+                fixture.stop_agent(RESTARTED);
+                fixture.wait_for_acknowledgements_of(RESTARTED);
+                fixture.end_restarted_agent(Signal::KILL);
+                fixture.wait_for_samples();
+                fixture.start_agent(RESTARTED);
+            }
             Self::DatabaseCrashed => {
                 fixture.server_env.server().crash();
                 fixture.wait_until_spooling(RESTARTED);

@@ -45,8 +45,8 @@ impl DeliverySession {
         self.lost(dropped, LossCause::NoRoom);
     }
 
-    /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary before the samples,
-    /// tallies and events behind them.
+    /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary and the tallies before the
+    /// samples, so that no sample is delivered without the losses before it; the events behind them.
     fn push(
         &mut self,
         batch: &Batch,
@@ -107,9 +107,12 @@ impl DeliverySession {
             let (first, second) = dictionary.split_at(dictionary.len() / 2);
             self.push_frame(&nothing, first, &[], Vec::new());
             self.push_frame(batch, second, ledger, records);
-        } else if !batch.is_empty() && ledger.len() + records.len() > 0 {
+        } else if !batch.is_empty() && !ledger.is_empty() {
+            self.push_frame(&nothing, dictionary, ledger, Vec::new());
+            self.push_frame(batch, &[], &[], records);
+        } else if !batch.is_empty() && !records.is_empty() {
             self.push_frame(batch, dictionary, &[], Vec::new());
-            self.push_frame(&nothing, &[], ledger, records);
+            self.push_frame(&nothing, &[], &[], records);
         } else if ledger.len() > 1 {
             let (first, second) = ledger.split_at(ledger.len() / 2);
             self.push_frame(&nothing, dictionary, first, Vec::new());

@@ -5,7 +5,7 @@ use polymeter_proto::ledger::Event;
 use super::{Item, Sampler};
 use crate::clock;
 use crate::lanes::active_source::{ActiveSource, Tick};
-use crate::lanes::channels::{Command, EventRecord, Notice, SourceReport};
+use crate::lanes::channels::{Command, EventRecord, Notice};
 use crate::lanes::group::{Group, SourceId, UserValue};
 use crate::lanes::schedule::Schedule;
 
@@ -56,7 +56,8 @@ impl Sampler {
         let mut replaced = place.take();
         self.slow.forget(id);
         if let Some(replaced) = &mut replaced {
-            self.recorder.count(&replaced.give_up_waiting());
+            let missed = replaced.give_up_waiting();
+            self.recorder.count(replaced, &missed);
             if replaced.slow.is_hung() && replaced.source().slots() == source.source().slots() {
                 // A second thread would hang like the first one; therefore the first stays, with the new groups.
                 replaced.regroup(std::mem::take(&mut source.groups));
@@ -89,10 +90,11 @@ impl Sampler {
 
     /// Makes the last report of a removed source, and returns the source to the supervisor.
     pub(super) fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
-        self.recorder.count(&source.give_up_waiting());
+        let missed = source.give_up_waiting();
+        self.recorder.count(&mut source, &missed);
         self.cpu_shares.close(&source);
         source.store_progress();
-        self.recorder.push_report(SourceReport::of(&source, true));
+        self.recorder.report_end(&source);
         // Closing files, and perf events above all, is slow; the supervisor does it.
         self.recorder.channels.notify(Notice::Removed(id, source));
     }
@@ -101,7 +103,8 @@ impl Sampler {
         let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         if source.slow.is_hung() {
-            self.recorder.count(&source.give_up_waiting());
+            let missed = source.give_up_waiting();
+            self.recorder.count(source, &missed);
         }
         source.regroup(groups);
         schedule_groups(&mut self.schedule, id, source, self.taken_until_ns);
@@ -110,7 +113,8 @@ impl Sampler {
     fn record_user_value(&mut self, value: &UserValue) {
         let Some(Some(source)) = self.sources.get_mut(value.source.0 as usize) else { return };
         let recorded = self.recorder.record_user_value(source, value);
-        self.recorder.count(&source.count_user_value(recorded));
+        let counted = source.count_user_value(recorded);
+        self.recorder.count(source, &counted);
     }
 
     /// Reads all groups of some sources out of schedule: the first and the last reading of a job.
@@ -149,7 +153,8 @@ impl Sampler {
         source.read(&mut self.buffer, tick, now_ns);
         for group in 0..source.groups.len() {
             let recorded = self.recorder.record(source, group, None);
-            self.recorder.count(&source.count(group, 0, false, recorded));
+            let counted = source.count(group, 0, false, recorded);
+            self.recorder.count(source, &counted);
         }
     }
 

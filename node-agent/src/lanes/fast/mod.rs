@@ -19,7 +19,7 @@ use polymeter_proto::period::Period;
 use crate::clock;
 use crate::counters::Counters;
 use crate::lanes::active_source::{ActiveSource, Tick};
-use crate::lanes::channels::{Channels, EventRecord, SourceReport};
+use crate::lanes::channels::{Channels, EventRecord};
 use crate::lanes::cpu_shares::CpuShares;
 use crate::lanes::group::SourceId;
 use crate::lanes::recorder::{LATE_PART, Recorder};
@@ -28,7 +28,7 @@ use crate::lanes::slow::Deadline;
 use crate::lanes::slow_sources::{SlowSources, request_slow};
 use crate::sources::{Outcome, ReadBuffer};
 
-/// The interval of the tallies of all sources to the sender, in nanoseconds.
+/// The interval of the tallies of all sources to the sender, in nanoseconds. A source that has lost samples is reported at once.
 const REPORT_NS: u64 = 1_000_000_000;
 
 /// The most waits for slow reads at the end.
@@ -162,7 +162,7 @@ impl Sampler {
         let late = due.lateness_ns > period_ns / LATE_PART;
         let recorded = self.recorder.record(source, group, Some(due.deadline));
         let counted = source.count(group, due.missed, late, recorded);
-        self.recorder.count(&counted);
+        self.recorder.count(source, &counted);
         if outcome != Outcome::Read {
             self.recorder.report(id, source);
         }
@@ -190,7 +190,8 @@ impl Sampler {
         self.slow.give_up_closing();
         self.collect_finished();
         for source in self.sources.iter_mut().flatten() {
-            self.recorder.count(&source.give_up_waiting());
+            let missed = source.give_up_waiting();
+            self.recorder.count(source, &missed);
         }
         self.publish();
     }
@@ -215,8 +216,8 @@ impl Sampler {
     fn flush(&mut self, report: bool) {
         if report {
             self.reported_ns = clock::monotonic_ns();
-            for source in self.sources.iter().flatten() {
-                self.recorder.push_report(SourceReport::of(source, false));
+            for source in self.sources.iter_mut().flatten() {
+                self.recorder.report_tally(source);
             }
         }
         // If the batch must stay, the next flush tries again.
@@ -227,7 +228,7 @@ impl Sampler {
     fn end(&mut self) {
         self.end_slow_reads();
         for source in self.sources.iter().flatten() {
-            self.recorder.push_report(SourceReport::of(source, true));
+            self.recorder.report_end(source);
         }
         let event = Event::SessionEnded { at_us: clock::realtime_us() };
         self.recorder.push_event(EventRecord { job: None, event });

@@ -10,8 +10,8 @@ use polymeter_proto::series::{Identifier, ShapeId};
 use rustix::io::Errno;
 
 use self::support::{
-    FailingSource, Gate, LackingSource, Running, active, counting, group, is_hung, is_recovered, job, slot,
-    slow,
+    FailingSource, Gate, LackingSource, Running, UnreliableSource, active, counting, group, is_hung,
+    is_recovered, job, slot, slow,
 };
 use super::*;
 use crate::clock;
@@ -37,12 +37,16 @@ fn a_source_that_hangs_affects_only_itself() {
     });
     running.until("the notice", |received| received.has_notice(is_hung));
     for _ in 0..3 {
-        let due = running.received.tally("hung").due;
-        running.until("further misses", |received| received.tally("hung").due > due);
-        let [hung, fast, slow] = ["hung", "fast", "slow"].map(|name| running.received.tally(name));
-        // The last deadline of each waits for its read; the fast lane's is read at once.
-        assert_eq!((hung.missed, hung.due), (fast.due - 1, fast.due - 1), "{hung:?} {fast:?}");
-        assert!(slow.due == fast.due || slow.due == fast.due - 1, "{slow:?} {fast:?}");
+        let due = |running: &Running| ["hung", "fast", "slow"].map(|name| running.received.tally(name).due);
+        let before = due(&running);
+        running.until("further deadlines of all", |received| {
+            ["hung", "fast", "slow"]
+                .iter()
+                .zip(before)
+                .all(|(name, before)| received.tally(name).due > before)
+        });
+        let hung = running.received.tally("hung");
+        assert_eq!(hung.missed, hung.due);
     }
     assert!(matches!(running.received.notices[..], [Notice::Hung(SourceId(0))]), "reported once");
     assert_eq!((running.received.rows("hung"), gate.begun()), (0, 1));
@@ -87,6 +91,26 @@ fn a_source_that_fails_is_reported_once_for_all_its_groups() {
     let tally = received.tally("failing");
     assert_eq!((tally.taken, tally.due), (0, tally.absent + tally.missed));
     assert!(matches!(received.notices[..], [Notice::Failing(SourceId(0), Errno::AGAIN)]), "{received:?}");
+}
+
+#[test]
+fn no_sample_is_handed_on_without_the_losses_before_it() {
+    const PERIOD_US: i64 = 2_000;
+    let mut running = Running::start();
+    running.check = |received| {
+        let Some([first, .., last]) = received.rows.get("unreliable").map(Vec::as_slice) else { return };
+        let deadlines = last / PERIOD_US - first / PERIOD_US;
+        let tally = received.tally("unreliable");
+        let known = received.rows("unreliable") + tally.missed + tally.absent;
+        // The first and the last row may be on either side of a deadline.
+        assert!(known.cast_signed() + 2 >= deadlines, "{known} of {deadlines} deadlines, {tally:?}");
+    };
+    let source = Source::Custom(Box::new(UnreliableSource([slot()], 0)));
+    running.add(active(0, "unreliable", None, source, "2ms"));
+    running.until("many losses", |received| {
+        received.tally("unreliable").missed >= 400 && received.tally("unreliable").absent >= 40
+    });
+    running.stop();
 }
 
 #[test]

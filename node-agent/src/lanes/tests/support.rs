@@ -144,6 +144,27 @@ impl CustomSource for LackingSource {
     }
 }
 
+/// A source that makes the sampler miss deadlines by every tenth read, and has no value at some others.
+#[derive(Debug)]
+pub(super) struct UnreliableSource(pub(super) [Slot; 1], pub(super) u64);
+
+impl CustomSource for UnreliableSource {
+    fn slots(&self) -> &[Slot] {
+        &self.0
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        self.1 += 1;
+        match self.1 % 10 {
+            0 => clock::sleep(Duration::from_millis(50)),
+            4..7 => return Outcome::Retry(Errno::AGAIN),
+            _ => {}
+        }
+        reading.set(0, self.1);
+        Outcome::Read
+    }
+}
+
 pub(super) fn slow(gate: &Arc<Gate>) -> Source {
     Source::Threaded(ThreadedSource::start("test", counting(gate)).unwrap())
 }
@@ -223,6 +244,8 @@ pub(super) struct Running {
     channels: Arc<Channels>,
     thread: JoinHandle<()>,
     pub(super) received: Received,
+    /// A check of everything received so far, after each batch.
+    pub(super) check: fn(&Received),
 }
 
 impl Running {
@@ -232,7 +255,7 @@ impl Running {
         let flush = "20ms".parse().unwrap();
         let sampler = move || Sampler::new(for_sampler, Arc::new(Counters::default()), flush).run();
         let thread = std::thread::spawn(sampler);
-        Self { channels, thread, received: Received::default() }
+        Self { channels, thread, received: Received::default(), check: |_| () }
     }
 
     pub(super) fn command(&self, command: Command) {
@@ -291,6 +314,7 @@ impl Running {
             }
             self.received.sum = sample_batch.sum;
             self.channels.give_back(sample_batch);
+            (self.check)(&self.received);
         }
         self.received.notices.extend(std::iter::from_fn(|| self.channels.next_notice()));
     }
