@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 man
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write downloads test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client libzmq \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write downloads test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client libzmq test-libzmq \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -165,6 +165,11 @@ lint: deps ## Check the format and run clippy
 libzmq: ## Build a libzmq that takes less memory for each agent, for collectors of large sites: see docs/explanation/scaling.md
 	@deploy/install-packages.sh cmake g++ pkg-config libsodium-dev dpkg-dev
 	deploy/libzmq/build.sh $(TARGET)/libzmq
+
+test-libzmq: libzmq test-deps ## Run the test with faults, and measure the memory of connections, with the library of make libzmq (root)
+	$(CARGO) build --workspace --locked
+	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/connections --quick --at-most 16
+	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(CARGO) test --locked --workspace --test e2e -- faults::
 
 client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
 	$(CARGO) build --release --locked -p polymeter-cli --no-default-features

@@ -34,6 +34,9 @@ struct Arguments {
     /// Use few connections, as a functional check.
     #[arg(long)]
     quick: bool,
+    /// Fail if a connection takes more memory in the end, in KiB.
+    #[arg(long, value_name = "KIB")]
+    at_most: Option<f64>,
     /// Run the receiver, which reads its keys from standard input.
     #[arg(long, hide = true)]
     receive: bool,
@@ -50,8 +53,8 @@ fn main() -> Result<(), Failure> {
     let (major, minor, patch) = zmq::version();
     let made = zmq::CurveKeyPair::new()?;
     let keys = KeyPair::new(made.public_key, made.secret_key);
-    let rows =
-        [row("plain", &measure(connections, None)?), row("CURVE", &measure(connections, Some(&keys))?)];
+    let measured = [("plain", measure(connections, None)?), ("CURVE", measure(connections, Some(&keys))?)];
+    let rows: Vec<_> = measured.iter().map(|(name, kib)| row(name, kib)).collect();
     say(&format!(
         "libzmq {major}.{minor}.{patch}; {connections} connections, messages of {} bytes, answers of {}; resident memory of the receiver \
          per connection, in KiB",
@@ -61,7 +64,13 @@ fn main() -> Result<(), Failure> {
     let titles = MESSAGES.map(|messages| format!("after {messages}"));
     let titles: Vec<&str> = ["connections"].into_iter().chain(titles.iter().map(String::as_str)).collect();
     table::table(&titles, &rows);
-    Ok(())
+    let most = measured.iter().filter_map(|(_, kib)| kib.last().copied()).fold(0.0, f64::max);
+    match arguments.at_most {
+        Some(limit) if most > limit => {
+            Err(format!("a connection takes {most:.1} KiB, more than {limit}").into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn row(name: &str, kib: &[f64]) -> Vec<String> {
