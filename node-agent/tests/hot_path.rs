@@ -138,6 +138,25 @@ impl CustomSource for Constant {
     }
 }
 
+/// A source of one value, every fiftieth read of which makes the sampler miss deadlines.
+#[derive(Debug)]
+struct Delayed(Vec<Slot>, u64);
+
+impl CustomSource for Delayed {
+    fn slots(&self) -> &[Slot] {
+        &self.0
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        self.1 += 1;
+        if self.1.is_multiple_of(50) {
+            clock::sleep(Duration::from_millis(5));
+        }
+        reading.set(0, 1);
+        Outcome::Read
+    }
+}
+
 /// Returns a source with this number, sampled every millisecond.
 fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
     let column = |slot: &Slot| Column {
@@ -152,7 +171,7 @@ fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
     Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
 }
 
-/// The sampler reads a source of the fast lane, and a thread reads one of the slow lane.
+/// The sampler reads two sources of the fast lane, one of which makes it miss deadlines, and a thread reads one of the slow lane.
 fn both_lanes_take_no_memory() {
     let definition = catalogue::find("node.filesystem.size").unwrap();
     let slots = vec![Slot { definition, labels: Labels::default() }];
@@ -161,9 +180,12 @@ fn both_lanes_take_no_memory() {
     let counters = Arc::new(Counters::default());
     let sampler = Sampler::new(Arc::clone(&channels), Arc::clone(&counters), Period::HOUR);
     let thread = std::thread::spawn(|| sampler.run());
-    for (number, source) in
-        [(0, Source::Custom(Box::new(Constant(slots.clone())))), (1, Source::Threaded(threaded))]
-    {
+    let sources = [
+        Source::Custom(Box::new(Constant(slots.clone()))),
+        Source::Threaded(threaded),
+        Source::Custom(Box::new(Delayed(slots.clone(), 0))),
+    ];
+    for (number, source) in (0..).zip(sources) {
         channels.command(Command::Add(SourceId(number), active(number, &slots, source))).unwrap();
     }
     let wait_until_taken = |taken: u64| {
@@ -173,10 +195,11 @@ fn both_lanes_take_no_memory() {
             clock::sleep(Duration::from_millis(1));
         }
     };
-    wait_until_taken(200);
-    let before = ALLOCATIONS.load(Relaxed);
-    wait_until_taken(600);
+    wait_until_taken(300);
+    let (before, missed) = (ALLOCATIONS.load(Relaxed), counters.missed.load(Relaxed));
+    wait_until_taken(900);
     let allocations = ALLOCATIONS.load(Relaxed) - before;
+    assert!(counters.missed.load(Relaxed) > missed, "{counters:?}");
     channels.command(Command::Stop).unwrap();
     thread.join().unwrap();
     assert_eq!(allocations, 0, "allocations in some 200 reads of each lane");

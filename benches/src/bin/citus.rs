@@ -1,5 +1,5 @@
-//! Kills workers of Citus at random while agents send, and checks that each sample is stored exactly once; then measures reads, columnar
-//! partitions and retention.
+//! Kills workers of Citus at random while agents send, and checks that each sample is stored exactly once; then measures reads, compared
+//! with one server that has as many samples, columnar partitions and retention.
 //!
 //! `cargo run --release --bin citus -- [--quick] [--seconds 60] [--seed 1]`. Needs PostgreSQL with Citus, of which it starts a coordinator
 //! and two workers; says so if there is none.
@@ -54,6 +54,9 @@ const AWAY_MS: u64 = 5_000;
 /// The number of values of the read that is measured.
 const READ_VALUES: u64 = 500_000;
 
+/// The number of times for which it is measured.
+const READS: u32 = 5;
+
 /// The timeout of the maintenance, in seconds.
 const PATIENCE_S: u64 = 240;
 
@@ -74,33 +77,48 @@ fn main() -> Result<(), Failure> {
     table::machine();
     let scratch = tempfile::tempdir()?;
     let mut store = Store::start(Kind::Citus)?;
-    store_under_kills(scratch.path(), &mut store, &arguments)?;
+    let rounds = store_under_kills(scratch.path(), &mut store, &arguments)?;
     commits(&store)?;
-    reads(&store)?;
+    compare_reads(&store, &one_server(scratch.path(), &arguments, rounds)?)?;
     explain(&store)?;
     past_days(scratch.path(), &store)?;
     Ok(())
 }
 
-/// Sends samples while workers are killed, and compares the rows with what was acknowledged.
-fn store_under_kills(scratch: &Path, store: &mut Store, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+/// Sends the frames of all agents in round `round`, and returns the number of samples when they are acknowledged.
+fn send_round(
+    listen: &str,
+    script: &Script,
+    arguments: &Arguments,
+    round: u64,
+) -> Result<u64, Box<dyn Error>> {
+    let load = Load { agents: arguments.agents, frames: arguments.frames, ticks: TICKS };
+    let agents = load.sampled_as(script, round * u64::from(arguments.agents))?;
+    let samples = agents.iter().map(MockAgent::samples).sum();
+    // The next round has later samples.
+    let next_ns = now_ns() + u64::from(arguments.frames) * u64::from(TICKS) * SECOND_NS / 1000;
+    deliver_all(listen, script, agents)?;
+    sleep_until(next_ns);
+    Ok(samples)
+}
+
+/// Sends samples while workers are killed, and compares the rows with what was acknowledged. Returns the number of rounds.
+fn store_under_kills(
+    scratch: &Path,
+    store: &mut Store,
+    arguments: &Arguments,
+) -> Result<u64, Box<dyn Error>> {
     let listen = format!("ipc://{}/collector", scratch.display());
     let collector = Collector::start(scratch, &listen, store, "")?;
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
-    let load = Load { agents: arguments.agents, frames: arguments.frames, ticks: TICKS };
     let end_ns = now_ns() + arguments.seconds * SECOND_NS;
-    let (mut sent, mut session) = (0, 0);
+    let (mut sent, mut rounds) = (0, 0);
     let mut random = Random::new(arguments.seed);
     let kills = thread::scope(|scope| -> Result<u32, Box<dyn Error>> {
         let sender = scope.spawn(|| -> Result<(), String> {
-            while session == 0 || now_ns() < end_ns {
-                let agents = load.sampled_as(&script, session).map_err(|error| error.to_string())?;
-                session += u64::from(arguments.agents);
-                sent += agents.iter().map(MockAgent::samples).sum::<u64>();
-                // The next round has later samples.
-                let next_ns = now_ns() + u64::from(arguments.frames) * u64::from(TICKS) * SECOND_NS / 1000;
-                deliver_all(&listen, &script, agents).map_err(|error| error.to_string())?;
-                sleep_until(next_ns);
+            while rounds == 0 || now_ns() < end_ns {
+                sent += send_round(&listen, &script, arguments, rounds).map_err(|error| error.to_string())?;
+                rounds += 1;
             }
             Ok(())
         });
@@ -132,7 +150,18 @@ fn store_under_kills(scratch: &Path, store: &mut Store, arguments: &Arguments) -
     if [rows, of_sessions, of_ledger] != [sent; 3] || twice > 0 {
         return Err("samples were lost or stored twice".into());
     }
-    Ok(())
+    Ok(rounds)
+}
+
+/// Starts one PostgreSQL server and stores as many rounds of samples there.
+fn one_server(scratch: &Path, arguments: &Arguments, rounds: u64) -> Result<Store, Box<dyn Error>> {
+    let listen = format!("ipc://{}/collector", scratch.display());
+    let store = Store::start(Kind::Postgres)?;
+    let collector = Collector::start(scratch, &listen, &store, "")?;
+    let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
+    (0..rounds).try_for_each(|round| send_round(&listen, &script, arguments, round).map(drop))?;
+    collector.stop()?;
+    Ok(store)
 }
 
 /// Shows what the coordinator sends to the workers for a COPY of one sample.
@@ -154,30 +183,56 @@ fn commits(store: &Store) -> Result<(), Box<dyn Error>> {
     store.ask("DROP TABLE samples_20000101").map(drop)
 }
 
-/// Measures the read of [`READ_VALUES`] values of consecutive series, of all nodes and of one node.
-fn reads(store: &Store) -> Result<(), Box<dyn Error>> {
-    let range = store.ask(&format!(
-        "SELECT min(series_id) || ' AND ' || max(series_id) FROM (
-             SELECT series_id, sum(count(*)) OVER (ORDER BY series_id) AS total FROM samples GROUP BY series_id) AS totals
-         WHERE total <= {READ_VALUES}"
-    ))?;
-    let read = format!(
-        "SELECT series_id, time, value FROM samples WHERE series_id BETWEEN {range} ORDER BY series_id, time"
-    );
-    let count = store.ask(&format!("SELECT count(*) FROM samples WHERE series_id BETWEEN {range}"))?;
-    for _ in 0..3 {
+/// Measures the same read from both stores, in turns.
+fn compare_reads(citus: &Store, one_server: &Store) -> Result<(), Box<dyn Error>> {
+    let stores = [("Citus", Read::of(citus)?), ("one server", Read::of(one_server)?)];
+    let mut times = stores.each_ref().map(|_| Vec::new());
+    for _ in 0..READS {
+        for ((_, read), times) in stores.iter().zip(&mut times) {
+            times.push(read.milliseconds()?);
+        }
+    }
+    let rows = stores.iter().zip(&times).map(|((name, read), times)| {
+        let times: Vec<_> = times.iter().map(|time| format!("{time:.0}")).collect();
+        vec![(*name).to_owned(), read.rows.to_string(), read.values.to_string(), times.join(", ")]
+    });
+    table::table(&["store", "samples", "values of the read", "milliseconds"], &rows.collect::<Vec<_>>());
+    Ok(())
+}
+
+/// A read of [`READ_VALUES`] values of consecutive series, or of somewhat fewer.
+struct Read<'a> {
+    store: &'a Store,
+    query: String,
+    values: u64,
+    /// The number of samples in the store.
+    rows: u64,
+}
+
+impl<'a> Read<'a> {
+    fn of(store: &'a Store) -> Result<Self, Box<dyn Error>> {
+        let range = store.ask(&format!(
+            "SELECT min(series_id) || ' AND ' || max(series_id) FROM (
+                 SELECT series_id, sum(count(*)) OVER (ORDER BY series_id) AS total FROM samples GROUP BY series_id) AS totals
+             WHERE total <= {READ_VALUES}"
+        ))?;
+        let query = format!(
+            "SELECT series_id, time, value FROM samples WHERE series_id BETWEEN {range} ORDER BY series_id, time"
+        );
+        let values =
+            store.ask(&format!("SELECT count(*) FROM samples WHERE series_id BETWEEN {range}"))?.parse()?;
+        Ok(Self { store, query, values, rows: store.samples()? })
+    }
+
+    fn milliseconds(&self) -> Result<f64, Box<dyn Error>> {
         let begin_ns = now_ns();
-        let mut psql = store.psql()?;
-        let status = psql
-            .args(["-c", &format!("COPY ({read}) TO STDOUT (FORMAT binary)")])
-            .stdout(Stdio::null())
-            .status()?;
+        let copy = format!("COPY ({}) TO STDOUT (FORMAT binary)", self.query);
+        let status = self.store.psql()?.args(["-c", &copy]).stdout(Stdio::null()).status()?;
         if !status.success() {
             return Err(format!("the read failed: {status}").into());
         }
-        say(&format!("read of {count} values: {:.0} ms", to_f64(now_ns() - begin_ns) / 1e6));
+        Ok(to_f64(now_ns() - begin_ns) / 1e6)
     }
-    Ok(())
 }
 
 /// Prints the plans of the main queries.

@@ -24,6 +24,10 @@ const BATCHES: usize = 4;
 /// The most commands that wait. Beyond that the supervisor waits, and the sampler never does.
 const COMMANDS: usize = 1024;
 
+/// The reports for which a batch has memory from the beginning, so that the first loss of a sample takes none. With more sources it
+/// grows by their first report.
+const REPORTS: usize = 256;
+
 /// The most events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
 const EVENTS: usize = 4096;
 
@@ -183,7 +187,8 @@ impl Channels {
         while !empty.is_full() {
             let batch = Batch::with_capacity(limits::BATCH_VALUES / 8);
             // The queue has room: the line above checks that.
-            drop(empty.push(SampleBatch { batch, ..SampleBatch::default() }));
+            let reports = Vec::with_capacity(REPORTS);
+            drop(empty.push(SampleBatch { batch, reports, ..SampleBatch::default() }));
         }
         Ok(Self {
             commands: ArrayQueue::new(COMMANDS),
