@@ -106,7 +106,7 @@ $(RECEIVERS)/prometheus:
 	    { $(SUDO) apt-get -qq update && apt-get -qq download prometheus victoria-metrics; }; }
 	cd $(TARGET)/receivers && dpkg-deb -x victoria-metrics_*.deb . && dpkg-deb -x prometheus_*.deb .
 
-downloads: $(FRAMES)/bin/python $(SCHEMATHESIS)/bin/schemathesis $(RECEIVERS)/prometheus $(OAR_SCRIPT) ## Download what test-frames, test-api, test-remote-write and test-oar use
+downloads: $(FRAMES)/bin/python $(SCHEMATHESIS)/bin/schemathesis $(RECEIVERS)/prometheus $(OAR_SCRIPT) $(NGINX) ## Download what test-frames, test-api, test-remote-write and test-oar use
 
 test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
 	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib -- ebpf registry
@@ -162,11 +162,13 @@ lint: deps ## Check the format and run clippy
 	@deploy/install-packages.sh g++
 	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
 
-libzmq: ## Build a libzmq that takes less memory for each agent, for collectors of large sites: see docs/explanation/scaling.md
+LIBZMQ := $(TARGET)/libzmq/libzmq.so.5
+libzmq: $(LIBZMQ) ## Build a libzmq that takes less memory for each agent, for collectors of large sites: see docs/explanation/scaling.md
+$(LIBZMQ): deploy/libzmq/build.sh
 	@deploy/install-packages.sh cmake g++ pkg-config libsodium-dev dpkg-dev
 	deploy/libzmq/build.sh $(TARGET)/libzmq
 
-test-libzmq: libzmq test-deps ## Run the test with faults, and measure the memory of connections, with the library of make libzmq (root)
+test-libzmq: $(LIBZMQ) test-deps ## Run the test with faults, and measure the memory of connections, with the library of make libzmq (root)
 	$(CARGO) build --workspace --locked
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/connections --quick --at-most 16
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(CARGO) test --locked --workspace --test e2e -- faults::
