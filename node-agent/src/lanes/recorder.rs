@@ -73,6 +73,12 @@ impl Recorder {
         self.current.events.push(record);
     }
 
+    /// Counts all deadlines of a source that wait for a read as missed.
+    pub(super) fn give_up_waiting(&mut self, source: &mut ActiveSource) {
+        let missed = source.give_up_waiting();
+        self.count(source, &missed);
+    }
+
     /// Reports the tally of a source so far, in place of its earlier report in the same batch.
     pub(super) fn report_tally(&mut self, source: &mut ActiveSource) {
         let report = SourceReport::of(source, false);

@@ -56,8 +56,7 @@ impl Sampler {
         let mut replaced = place.take();
         self.slow.forget(id);
         if let Some(replaced) = &mut replaced {
-            let missed = replaced.give_up_waiting();
-            self.recorder.count(replaced, &missed);
+            self.recorder.give_up_waiting(replaced);
             if replaced.slow.is_hung() && replaced.source().slots() == source.source().slots() {
                 // A second thread would hang like the first one; therefore the first stays, with the new groups.
                 replaced.regroup(std::mem::take(&mut source.groups));
@@ -90,8 +89,7 @@ impl Sampler {
 
     /// Makes the last report of a removed source, and returns the source to the supervisor.
     pub(super) fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
-        let missed = source.give_up_waiting();
-        self.recorder.count(&mut source, &missed);
+        self.recorder.give_up_waiting(&mut source);
         self.cpu_shares.close(&source);
         source.store_progress();
         self.recorder.report_end(&source);
@@ -103,8 +101,7 @@ impl Sampler {
         let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         if source.slow.is_hung() {
-            let missed = source.give_up_waiting();
-            self.recorder.count(source, &missed);
+            self.recorder.give_up_waiting(source);
         }
         source.regroup(groups);
         schedule_groups(&mut self.schedule, id, source, self.taken_until_ns);

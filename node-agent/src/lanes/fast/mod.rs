@@ -190,8 +190,7 @@ impl Sampler {
         self.slow.give_up_closing();
         self.collect_finished();
         for source in self.sources.iter_mut().flatten() {
-            let missed = source.give_up_waiting();
-            self.recorder.count(source, &missed);
+            self.recorder.give_up_waiting(source);
         }
         self.publish();
     }
