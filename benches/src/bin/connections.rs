@@ -67,7 +67,7 @@ fn main() -> Result<(), Failure> {
     let most = measured.iter().filter_map(|(_, kib)| kib.last().copied()).fold(0.0, f64::max);
     match arguments.at_most {
         Some(limit) if most > limit => {
-            Err(format!("a connection takes {most:.1} KiB, more than {limit}").into())
+            Err(format!("a connection takes {most:.1} KiB, more than {limit}; LD_LIBRARY_PATH selects another libzmq, as of `make libzmq`").into())
         }
         _ => Ok(()),
     }
