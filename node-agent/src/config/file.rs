@@ -123,6 +123,9 @@ impl AgentConfig {
         if let Some(count) = root.integer("busiest_processes", reporter, 0..=BUSIEST_PROCESSES_MAX) {
             self.busiest_processes = usize::try_from(count).unwrap_or_default();
         }
+        if let Some(ebpf) = root.boolean("ebpf", reporter) {
+            self.ebpf = ebpf;
+        }
         if let Some(texts) = root.strings("jobs", reporter) {
             self.jobs = patterns(texts, reporter);
         }

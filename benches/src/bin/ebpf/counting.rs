@@ -37,7 +37,8 @@ pub(crate) fn open(mounts: &Mounts, job: &Job, metrics: &str) -> Result<Counting
     let v2 = job.directories().iter().find(|directory| directory.starts_with(root)).cloned();
     let target = Target::Cgroups(JobCgroups { v2, ..JobCgroups::default() });
     let wanted = catalogue::select(&metrics.parse()?);
-    let (mut opened, unavailable) = SourceFactory::of(mounts).open(&target, &wanted);
+    let (mut opened, unavailable) =
+        SourceFactory { ebpf: true, ..SourceFactory::of(mounts) }.open(&target, &wanted);
     match (opened.pop(), unavailable.first()) {
         (Some(opened), None) => Ok(Counting(opened)),
         (_, Some(unavailable)) => Err(unavailable.to_string().into()),

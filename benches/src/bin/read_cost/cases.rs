@@ -215,6 +215,7 @@ impl Machines {
             gpu_devices: Some("0").filter(|_| is_of_job),
             busiest: Some(&self.busiest).filter(|_| is_of_job),
             busiest_processes: 5,
+            ebpf: true,
             gpu_clients: Some(&self.gpu_clients).filter(|_| is_of_job),
             served_jobs: Some(&self.served_jobs).filter(|_| !is_of_job),
             exited: Some(&self.exited).filter(|_| is_of_job),
