@@ -44,7 +44,7 @@ test: test-deps ## Run all tests that this machine can run, and list the others
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
 	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
-	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
+	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test corpora
 
 # The libraries come from the Python package index.
 FRAMES := $(TARGET)/frames
@@ -155,12 +155,9 @@ slurm-findings: slurm-deps ## Compare the findings about jobs of full length und
 
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p polymeter-agent -p polymeter-benches --features polymeter-agent/ebpf,polymeter-benches/ebpf --all-targets --locked -- -D warnings
-	@deploy/install-packages.sh g++
-	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
 
 LIBZMQ := $(TARGET)/libzmq/libzmq.so.5
 libzmq: $(LIBZMQ) ## Build a libzmq that takes less memory for each agent, for collectors of large sites: see docs/explanation/scaling.md

@@ -49,7 +49,7 @@ use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::target::Target;
 use fields::{KIND, NETWORK, RUNQUEUE, VFS};
 
-#[cfg(all(feature = "ebpf", any(fuzzing, test)))]
+#[cfg(feature = "ebpf")]
 pub(super) use btf::check;
 
 /// Attaches the programs anew to cgroups that were removed and created again. The counts continue.

@@ -1,16 +1,14 @@
 //! A sequence of an agent's messages: the collector accepts each number of a session once, in order.
-#![no_main]
 
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use polymeter_collector::clock::Now;
 use polymeter_collector::ingest::{Ingest, OutOfRangePolicy, TimeRange, Verdict};
 use polymeter_collector::messages::Peer;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToCollector;
 
-fuzz_target!(|data: &[u8]| {
+pub fn body(data: &[u8]) {
     // The length of the input selects the policy, so that the seeds need no extra byte.
     let out_of_range =
         if data.len().is_multiple_of(2) { OutOfRangePolicy::Reject } else { OutOfRangePolicy::Quarantine };
@@ -40,4 +38,4 @@ fuzz_target!(|data: &[u8]| {
             assert!(out_of_range == OutOfRangePolicy::Quarantine || accepted.quarantined.is_empty());
         }
     }
-});
+}

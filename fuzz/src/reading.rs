@@ -1,12 +1,10 @@
 //! Sessions of reading, in both directions: any line is a query or a refusal, any bytes are a frame or an error.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use polymeter_proto::control::ReadRequest;
 use polymeter_proto::limits;
 use polymeter_proto::read::{Frame, Query, frame_length};
 
-fuzz_target!(|data: &[u8]| {
+pub fn body(data: &[u8]) {
     drop(ReadRequest::parse(data));
     match Query::parse(data) {
         Ok(query) => {
@@ -29,4 +27,4 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(once, twice);
         }
     }
-});
+}

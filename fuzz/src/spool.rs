@@ -1,8 +1,6 @@
 //! Segments of the agent's spool, possibly damaged by a disk: complete records are read, and none is
 //! invented.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use polymeter_agent::delivery::spool::segment::{self, Segment};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame;
@@ -10,7 +8,7 @@ use polymeter_proto::wire::frame;
 /// The session of the seeds.
 const SESSION: SessionId = SessionId(0xfeed);
 
-fuzz_target!(|data: &[u8]| {
+pub fn body(data: &[u8]) {
     assert!(segment::read(data).cut_bytes <= data.len());
     let (bytes, records) = segment_of(data);
     let whole = segment::read(&bytes);
@@ -27,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     let damaged = segment::read(&turned);
     assert!(damaged.damaged > 0 || damaged.cut_bytes > 0);
     assert!(damaged.restored.len() <= whole.restored.len());
-});
+}
 
 /// Returns the number of records that are frames, Skipped messages, or damaged. Dictionaries do not count.
 fn counted(segment: &Segment) -> usize {

@@ -1,11 +1,9 @@
 //! Files of the spool of remote_write, possibly damaged by a disk: complete records are read, none is invented, and
 //! the requests in them are series or refused.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use polymeter_collector::sinks::remote_write::fuzzing::{examine, file_of, read};
 
-fuzz_target!(|data: &[u8]| {
+pub fn body(data: &[u8]) {
     assert!(read(data).1 <= data.len() as u64);
     examine(data);
     // Valid checksums, which no fuzzer can guess.
@@ -18,4 +16,4 @@ fuzz_target!(|data: &[u8]| {
     let at = sum % file.len();
     file.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1);
     assert!(read(&file).0 < payloads.len(), "a flipped bit");
-});
+}

@@ -1,11 +1,8 @@
 //! Configurations of both daemons: each is valid, or all its faults have a line.
-#![no_main]
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
+pub fn body(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(faults) = polymeter_agent::config::AgentConfig::parse(Path::new("a"), text) {
         assert!(!faults.0.is_empty());
@@ -14,4 +11,4 @@ fuzz_target!(|data: &[u8]| {
     for fault in polymeter_collector::config::check(Path::new("c"), text).0 {
         assert!(fault.place.starts_with("c:") || fault.place.starts_with("--"), "{fault}");
     }
-});
+}
