@@ -1,7 +1,5 @@
 //! The texts of `polymeter-agent`, compared with `tests/snapshots`. `POLYMETER_BLESS=1` writes them.
 
-#![allow(clippy::unwrap_used, reason = "a fault of a test is a failed test")]
-
 use std::fs;
 use std::process::Output;
 

@@ -1,13 +1,9 @@
 //! Tests of the GPUs of amdgpu, i915 and xe on a simulated machine.
-#![cfg(test)]
-
-#[path = "common/machine.rs"]
-mod machine;
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use machine::{machine, open, threaded};
+use crate::machine::{machine, open, threaded};
 
 /// Files of the GPUs beyond the fixtures, below `/sys/class/drm`.
 const FILES: [(&str, &str); 14] = [

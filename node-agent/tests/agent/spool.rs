@@ -1,18 +1,9 @@
 //! Tests of the spool: all kept frames are restored, even from damaged files; and the effects of disk faults.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{SESSION, delivery, flushed};
+use crate::common::{SESSION, delivery, flushed};
 use polymeter_agent::delivery::outbox::Restored;
 use polymeter_agent::delivery::session::{DeliverySession, NextSend};
 use polymeter_agent::delivery::spool::segment::{self, Segment};

@@ -1,8 +1,5 @@
 //! Tests of whole frames: decoding restores the encoded content, and refuses other bytes.
 
-mod common;
-
-use common::{Wire, batch_of, frame_of, shape};
 use polymeter_proto::batch::{Batch, Instant};
 use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::limits;
@@ -12,9 +9,22 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Extras, Frame};
 use proptest::prelude::*;
 
+use super::common::{Wire, batch_of, frame_of, shape};
+
+polymeter_test_harness::tests![
+    a_regular_block_round_trips,
+    reads_outside_of_the_grid_and_single_ticks_keep_their_times,
+    dictionary_ledger_and_events_travel_along,
+    damage_is_seen,
+    a_small_frame_cannot_ask_for_much_memory,
+    long_entries_are_divided_among_sections,
+    a_batch_of_single_rows_round_trips,
+    any_bytes_are_a_frame_or_an_error,
+    any_batch_round_trips,
+];
+
 const T0: i64 = 1_790_000_000_000_000;
 
-#[test]
 fn a_regular_block_round_trips() {
     let shape = shape(1, 1_000, &[Number::Unsigned, Number::Unsigned, Number::Float]);
     let first = T0.cast_unsigned() / 1_000;
@@ -49,7 +59,6 @@ fn a_regular_block_round_trips() {
     assert_eq!(found, expected);
 }
 
-#[test]
 fn reads_outside_of_the_grid_and_single_ticks_keep_their_times() {
     let shape = shape(2, 1_000_000, &[Number::Unsigned]);
     let off_grid = |time_us| Instant { deadline: None, time_us };
@@ -65,7 +74,6 @@ fn reads_outside_of_the_grid_and_single_ticks_keep_their_times() {
     assert_eq!(times, instants.map(|instant| instant.time_us));
 }
 
-#[test]
 fn dictionary_ledger_and_events_travel_along() {
     let mut wire = Wire::default();
     let shape = shape(1, 1_000, &[Number::Unsigned]);
@@ -104,7 +112,6 @@ fn dictionary_ledger_and_events_travel_along() {
     assert!(again.is_empty(), "names travel once");
 }
 
-#[test]
 fn damage_is_seen() {
     let shape = shape(1, 1_000, &[Number::Unsigned; 4]);
     let rows: Vec<_> = (0..50)
@@ -132,7 +139,6 @@ fn damage_is_seen() {
     assert!(matches!(Frame::decode(&vec![0; limits::FRAME_BYTES + 1]), Err(DecodeError::Limit { .. })));
 }
 
-#[test]
 fn a_small_frame_cannot_ask_for_much_memory() {
     // One block of 4096 columns of zeros by 65536 ticks: 256 Mi values in a few hundred bytes.
     let mut block = vec![2, 0, 0x80, 0x20, 0x80, 0x80, 0x04];
@@ -147,7 +153,6 @@ fn a_small_frame_cannot_ask_for_much_memory() {
 }
 
 /// Series with labels of the maximum length take 5 KiB each: a few hundred of them exceed a section.
-#[test]
 fn long_entries_are_divided_among_sections() {
     let long = |key: u8| (format!("{key:064}"), "v".repeat(limits::LABEL_VALUE_BYTES));
     let labels = Labels::new((0..16).map(long).collect()).unwrap();
@@ -159,7 +164,6 @@ fn long_entries_are_divided_among_sections() {
 }
 
 /// A source with two lines that are present alternately makes a block of every row.
-#[test]
 fn a_batch_of_single_rows_round_trips() {
     let shape = shape(1, 1_000, &[Number::Unsigned]);
     let mut batch = Batch::default();
@@ -174,14 +178,12 @@ fn a_batch_of_single_rows_round_trips() {
 }
 
 proptest! {
-    #[test]
     fn any_bytes_are_a_frame_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(Frame::decode(&bytes).is_err());
         // With a valid head and checksum the sections are decoded.
         drop(Frame::decode(&frame_of(&bytes)));
     }
 
-    #[test]
     fn any_batch_round_trips(
         rows in prop::collection::vec((prop::option::of(0..2_000_000_000_u64), any::<i64>(), prop::collection::vec(prop::option::of(any::<u64>()), 3)), 1..60),
         period_us in 100..86_400_000_000_u64,

@@ -1,14 +1,10 @@
 //! Tests of the sources of networks on a simulated machine: InfiniBand, Omni-Path, Slingshot, Ethernet and LNet.
-#![cfg(test)]
-
-#[path = "common/machine.rs"]
-mod machine;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use machine::{machine, open, threaded};
+use crate::machine::{machine, open, threaded};
 
 #[test]
 fn ports_of_infiniband_are_sources_of_the_slow_lane() {

@@ -1,7 +1,5 @@
 //! The texts of `polymeter-collector`, compared with `tests/snapshots`. `POLYMETER_BLESS=1` writes them.
 
-#![allow(clippy::unwrap_used, reason = "a fault of a test is a failed test")]
-
 use std::fs;
 use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
@@ -9,17 +7,24 @@ use std::process::Output;
 
 use polymeter_test_harness::snapshot::Daemon;
 
+polymeter_test_harness::tests![
+    help_is_as_in_the_snapshot,
+    check_reports_all_faults_as_in_the_snapshot,
+    start_errors_are_as_in_the_snapshot,
+    journal_gets_priorities,
+    filter_comes_from_the_variable_or_the_option,
+    json_lines_have_level_target_and_message,
+];
+
 const COLLECTOR: Daemon = Daemon {
     program: env!("CARGO_BIN_EXE_polymeter-collector"),
     crate_directory: env!("CARGO_MANIFEST_DIR"),
 };
 
-#[test]
 fn help_is_as_in_the_snapshot() {
     COLLECTOR.check_help();
 }
 
-#[test]
 fn check_reports_all_faults_as_in_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("collector.toml");
@@ -42,7 +47,6 @@ fn check_reports_all_faults_as_in_the_snapshot() {
     COLLECTOR.check("check-valid", &valid.stderr);
 }
 
-#[test]
 fn start_errors_are_as_in_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().display().to_string();
@@ -79,7 +83,6 @@ fn log_of_check(variables: &[(&str, &str)], more: &[&str]) -> String {
     text
 }
 
-#[test]
 fn journal_gets_priorities() {
     assert!(log_of_check(&[("JOURNAL_STREAM", "THIS")], &[]).starts_with("<6>the configuration is valid"));
     // The variable is from a parent process with another stderr.
@@ -87,7 +90,6 @@ fn journal_gets_priorities() {
     assert!(other.starts_with("polymeter-collector: info: the configuration is valid"), "{other}");
 }
 
-#[test]
 fn filter_comes_from_the_variable_or_the_option() {
     assert_eq!(log_of_check(&[("POLYMETER_LOG", "warn")], &[]), "");
     assert_eq!(log_of_check(&[], &["--log", "off"]), "");
@@ -96,7 +98,6 @@ fn filter_comes_from_the_variable_or_the_option() {
     assert!(invalid.contains("warning: cannot use POLYMETER_LOG: unknown log level `loud`"), "{invalid}");
 }
 
-#[test]
 fn json_lines_have_level_target_and_message() {
     let line = log_of_check(&[], &["--log-format", "json"]);
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();

@@ -1,7 +1,5 @@
 //! The common parts of the tests of delivery.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
-
 use std::sync::Arc;
 
 use polymeter_agent::delivery::session::DeliverySession;
@@ -13,9 +11,10 @@ use polymeter_proto::series::{
     Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, SessionDescriptor, SessionId, ShapeId, Unit,
 };
 
-pub const SESSION: SessionId = SessionId(7);
+pub(crate) const SESSION: SessionId = SessionId(7);
+
 /// Returns a delivery session whose outbox never fills.
-pub fn delivery() -> DeliverySession {
+pub(crate) fn delivery() -> DeliverySession {
     let descriptor = SessionDescriptor {
         node: "n1".try_into().unwrap(),
         agent_version: "1".try_into().unwrap(),
@@ -25,7 +24,7 @@ pub fn delivery() -> DeliverySession {
 }
 
 /// Returns a batch with one row for each of `shapes` shapes of `columns` columns; no series is in two shapes.
-pub fn flushed(shapes: u32, columns: u32) -> SampleBatch {
+pub(crate) fn flushed(shapes: u32, columns: u32) -> SampleBatch {
     let mut flushed = SampleBatch::default();
     for id in 0..shapes {
         let column = |number| {

@@ -1,12 +1,12 @@
 //! The seeds of the fuzz target `ingest`, which reads a sequence of an agent's messages. They are made of the
 //! golden files, so that they are valid to their ends. `POLYMETER_BLESS=1 cargo test -p polymeter-proto
-//! --test seeds` writes them again after a change of the golden files.
-
-#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy does not know that this is a test")]
+//! --test golden seeds::` writes them again after a change of the golden files.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+polymeter_test_harness::tests![the_seeds_of_ingest_are_made_of_the_golden_files];
 
 /// Each seed with its golden files.
 const SEEDS: [(&str, &[&str]); 5] = [
@@ -35,7 +35,6 @@ fn message(name: &str) -> Vec<u8> {
     [length.as_slice(), &bytes].concat()
 }
 
-#[test]
 fn the_seeds_of_ingest_are_made_of_the_golden_files() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ingest");
     let bless = std::env::var("POLYMETER_BLESS").is_ok_and(|value| value == "1");

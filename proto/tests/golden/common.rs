@@ -1,7 +1,5 @@
 //! Batches and frames for tests.
 
-#![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
-
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Column, Instant, Shape};

@@ -1,6 +1,4 @@
 //! Tests of an agent on a simulated machine of which one sensor does not answer: a FIFO without a writer.
-#![cfg(test)]
-#![allow(clippy::unwrap_used, reason = "a fault of a test is a failed test")]
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;

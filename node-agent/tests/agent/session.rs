@@ -1,18 +1,9 @@
 //! Tests of the agent's side of the protocol that no simulation covers: at the limits, and with refusals.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use common::{SESSION, delivery, flushed};
+use crate::common::{SESSION, delivery, flushed};
 use polymeter_agent::delivery::session::{DeliverySession, REFUSALS, SessionNotice};
 use polymeter_agent::lanes::{EventRecord, ReadCost, SourceKey, SourceReport};
 use polymeter_proto::ledger::{Cause, Event, PlanChange, StepPlanChange, Tally};

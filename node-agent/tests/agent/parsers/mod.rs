@@ -1,10 +1,7 @@
 //! Tests of the parsers with text of real kernels: every value of every file that the catalogue reads, also while the
 //! text changes.
-#![cfg(test)]
 
-#[path = "parsers/fixtures.rs"]
 mod fixtures;
-#[path = "parsers/naive.rs"]
 mod naive;
 
 use std::collections::{BTreeMap, BTreeSet};

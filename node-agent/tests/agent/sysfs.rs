@@ -1,8 +1,4 @@
 //! Tests of the sources of a simulated machine: files with several wildcards, and file systems.
-#![cfg(test)]
-
-#[path = "common/machine.rs"]
-mod machine;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +8,7 @@ use std::time::Duration;
 use polymeter_agent::sources::{Opened, Source};
 use polymeter_service::clock;
 
-use machine::{copy_tree, machine, open, threaded};
+use crate::machine::{copy_tree, machine, open, threaded};
 
 #[test]
 fn sensors_have_a_label_for_each_wildcard() {
