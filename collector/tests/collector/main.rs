@@ -107,5 +107,6 @@ fn main() -> std::process::ExitCode {
         texts::TESTS,
         time_range::TESTS,
     ];
+    let _servers = support::server::KeptServers::new();
     polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)
 }
