@@ -47,7 +47,7 @@ test: test-deps ## Run all tests that this machine can run, side by side, and li
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
 	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
-	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
+	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test corpora
 
 # The libraries come from the Python package index.
 FRAMES := $(TARGET)/frames
@@ -161,7 +161,6 @@ slurm-findings: slurm-deps ## Compare the findings about jobs of full length und
 
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 LIBZMQ := $(TARGET)/libzmq/libzmq.so.5

@@ -21,6 +21,6 @@ lib.fileset.toSource {
     ../deploy
     ../docs
     ../examples
-    ../fuzz/corpus
+    ../fuzz
   ];
 }

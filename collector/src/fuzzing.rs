@@ -1,4 +1,4 @@
-//! Access to private parsers for the fuzzer (`fuzz/`). Other builds do not contain it.
+//! Access to private parsers for `fuzz/`.
 
 pub use crate::auth::{ask, authorise};
 pub use crate::control::munge::signed;

@@ -53,7 +53,6 @@ use tracing::{error, warn};
 use self::coordinator::Coordinator;
 pub(crate) use self::links::CoordinatorLinks;
 use self::munge::Unmunge;
-#[cfg(fuzzing)]
 pub use self::pending_file::requests;
 use self::request_store::RequestStore;
 use crate::clock_offsets::ClockOffsets;

@@ -100,7 +100,6 @@ pub(super) fn parse(text: &str) -> (Vec<FiledRequest>, usize) {
 }
 
 /// Parses the text of a file, and returns the number of its requests. For the fuzzer.
-#[cfg(fuzzing)]
 pub fn requests(file: &str) -> usize {
     parse(file).0.len()
 }

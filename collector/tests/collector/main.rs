@@ -56,6 +56,7 @@ mod sql_leaks;
 mod sql_roles;
 mod sql_views;
 mod stores;
+mod texts;
 mod time_range;
 
 /// The tests that run at a time for each CPU. They wait for servers about half of their time.
@@ -103,7 +104,9 @@ fn main() -> std::process::ExitCode {
         sql_roles::TESTS,
         sql_views::TESTS,
         stores::TESTS,
+        texts::TESTS,
         time_range::TESTS,
     ];
+    let _servers = support::server::KeptServers::new();
     polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)
 }

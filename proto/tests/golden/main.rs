@@ -12,13 +12,14 @@
     reason = "a fault of a test is a failed test"
 )]
 
-#[path = "../common/mod.rs"]
 mod common;
 mod document;
 mod extras;
+mod frames;
 mod json;
 mod messages;
 mod samples;
+mod seeds;
 mod view;
 
 use std::collections::BTreeSet;
@@ -42,7 +43,7 @@ polymeter_test_harness::tests![
 ];
 
 fn main() -> std::process::ExitCode {
-    polymeter_test_harness::run(&[TESTS])
+    polymeter_test_harness::run(&[TESTS, frames::TESTS, seeds::TESTS])
 }
 
 const T0: i64 = 1_790_000_000_000_000;

@@ -27,7 +27,6 @@ use super::target::Target;
 use client_stats::{addresses, sums};
 use fields::{FIELDS, Servers, counters_of};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use client_stats::check;
 
 /// The kind's name in the catalogue.

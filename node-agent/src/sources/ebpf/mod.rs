@@ -31,7 +31,6 @@ use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::target::Target;
 use fields::{KIND, NETWORK, RUNQUEUE, VFS};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use btf::check;
 
 /// Attaches the programs anew to cgroups that were removed and created again. The counts continue.

@@ -18,7 +18,6 @@ use super::target::Target;
 use process::Process;
 use response::KEYS;
 
-#[cfg(any(fuzzing, test))]
 pub(super) use response::check;
 
 /// The kind's name in the catalogue.

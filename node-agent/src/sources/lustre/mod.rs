@@ -31,7 +31,6 @@ use fields::{FIELDS, Field, KIND, OPERATIONS, Part, Role, field_of};
 use stats::Line;
 
 pub(super) use jobs::LustreJobsKind;
-#[cfg(any(fuzzing, test))]
 pub(super) use stats::check;
 
 /// The most files that are read: a server has a few dozen targets.

@@ -18,7 +18,6 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
-#[cfg(any(fuzzing, test))]
 pub(super) use mountstats::check;
 use mountstats::{Section, Transport, number};
 

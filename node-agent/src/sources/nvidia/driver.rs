@@ -43,6 +43,7 @@ static DRIVERS: Mutex<BTreeMap<PathBuf, Arc<Driver>>> = Mutex::new(BTreeMap::new
 #[derive(Debug)]
 pub(super) struct Driver {
     root: PathBuf,
+    step: Duration,
     state: Mutex<State>,
     /// The number of changes of the list of GPUs, or of the reason why there is none.
     changes: AtomicU64,
@@ -72,6 +73,11 @@ fn readers(driver: &Arc<Driver>) -> usize {
 impl Driver {
     /// Returns the driver of the machine at `root`.
     pub(super) fn of(root: &Path) -> Arc<Self> {
+        Self::with_step(root, STEP)
+    }
+
+    /// Returns the driver of the machine at `root`, which is created with this step.
+    pub(super) fn with_step(root: &Path, step: Duration) -> Arc<Self> {
         let new = || {
             let state = State {
                 nvml: None,
@@ -83,6 +89,7 @@ impl Driver {
             };
             Arc::new(Self {
                 root: root.to_owned(),
+                step,
                 state: Mutex::new(state),
                 changes: AtomicU64::new(0),
                 looked_ns: AtomicU64::new(0),
@@ -197,7 +204,7 @@ impl Driver {
                 }
             };
             for _ in 0..steps {
-                clock::sleep(STEP);
+                clock::sleep(self.step);
                 let mut state = lock(&self.state);
                 if readers(&self) == 0 {
                     state.has_thread = false;

@@ -33,7 +33,6 @@ use job_gpus::{JobGpus, JobProcesses};
 use quantity::{QUANTITIES, Quantity};
 use source::{DriverWatch, GpuSource, Place};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use job_gpus::check;
 
 /// The kind of the GPUs of the node, as the catalogue names it.

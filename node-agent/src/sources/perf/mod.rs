@@ -28,7 +28,6 @@ use values::{GROUP_WORDS, slots};
 pub(crate) use events::{groups, meaning};
 pub(crate) use followed::FollowedSource;
 pub use followed::ProcessFollower;
-#[cfg(any(fuzzing, test))]
 pub(super) use forks::check;
 pub use open::PerfTarget;
 

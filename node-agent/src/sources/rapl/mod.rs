@@ -25,9 +25,7 @@ use super::target::Target;
 use crate::clock;
 use counter::{DOMAINS, Domain, EnergyCounter, Package, PlacedCounter};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use perf_events::check as check_event;
-#[cfg(any(fuzzing, test))]
 pub(super) use powercap::check as check_zone;
 
 /// The kind's name in the catalogue.

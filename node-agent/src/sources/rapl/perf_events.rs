@@ -71,7 +71,6 @@ fn terms_of(terms: &str, unit: &str, scale: &str) -> Result<(u64, f64), String> 
 }
 
 /// Checks what holds for any terms, unit and factor, one on each line.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();

@@ -121,7 +121,6 @@ fn package(name: &str) -> Option<Package> {
 
 /// Checks what holds for any lines: those that are numbers are readings of a counter, whose sum does not decrease; the others are names
 /// of zones.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for range_uj in [None, Some(262_143_328_850)] {

@@ -37,7 +37,6 @@ use operations::{Kernel, Operations};
 use source::{Monitored, ResctrlSource, Value, domains};
 use text::{EVENTS, Event};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use text::check;
 
 /// The kind's name in the catalogue, and that of its sources.

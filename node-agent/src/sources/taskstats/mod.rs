@@ -12,7 +12,6 @@ mod record;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use jobs::check;
 pub(super) use jobs::{Job, Sums};
 pub(super) use listener::Listener;
