@@ -60,8 +60,8 @@ const AWAY_MS: u64 = 8_000;
 /// 10 to 15 s.
 const FROZEN_MS: (u64, u64) = (1_000, 25_000);
 
-/// The outbox size below which an agent has caught up, in bytes: some frames of a second.
-const SETTLED_BYTES: u64 = 1 << 20;
+/// The outbox size below which an agent has caught up, in bytes: some frames of a second, of 15 kB at 1 ms.
+const SETTLED_BYTES: u64 = 64 * 1024;
 
 /// The timeout for catching up, in seconds: after ten minutes without a database it takes some minutes.
 const PATIENCE_S: u64 = 1_800;
