@@ -171,7 +171,7 @@ $(LIBZMQ): deploy/libzmq/build.sh
 
 test-libzmq: $(LIBZMQ) test-deps ## Run the test with faults, and measure the memory of connections, with the library of make libzmq (root)
 	$(CARGO) build --workspace --all-targets --locked
-	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/connections --quick --at-most 16
+	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/polymeter-bench connections --quick --at-most 16
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(CARGO) test --locked --workspace --test e2e -- faults::
 
 client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
@@ -192,31 +192,29 @@ screenshots: test-deps ## Take the pictures of the pages in the documents (root,
 import-graph: ## Draw which modules import which, into docs/explanation/imports/
 	$(CARGO) run -q --locked -p polymeter-structure --bin import-graph -- docs/explanation/imports
 
+BENCH := $(TARGET)/debug/polymeter-bench
 # Debug builds: this tests that the experiments run; the results are meaningless. Prometheus is compared if it is installed.
 quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(CARGO) build --workspace --all-targets --locked
-	$(TARGET)/debug/wire
-	$(TARGET)/debug/curve --quick
-	$(TARGET)/debug/connections --quick
-	$(TARGET)/debug/ingest --quick
-	$(TARGET)/debug/citus --quick
-	$(TARGET)/debug/live --quick
-	$(TARGET)/debug/remote_write --quick
-	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
-	$(TARGET)/debug/world --quick --measure
-	$(SUDO) $(TARGET)/debug/gather --quick
-	$(SUDO) $(TARGET)/debug/idle --quick
-	$(SUDO) $(TARGET)/debug/idle --quick --laid-out
-	$(SUDO) $(TARGET)/debug/jitter --quick
-	$(SUDO) $(TARGET)/debug/jitter --quick --hanging
-	$(SUDO) $(TARGET)/debug/read_cost --quick
-	$(SUDO) $(TARGET)/debug/overhead --quick
-	$(SUDO) $(TARGET)/debug/control --quick
-	$(SUDO) $(TARGET)/debug/jobs --quick
-	$(SUDO) $(TARGET)/debug/outage --quick
-	$(SUDO) $(TARGET)/debug/failover --quick
-	$(SUDO) $(TARGET)/debug/sustain --quick
-	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
+	$(BENCH) wire
+	$(BENCH) connections --quick
+	$(BENCH) ingest --quick
+	$(BENCH) citus --quick
+	$(BENCH) live --quick
+	$(BENCH) remote-write --quick
+	$(BENCH) scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
+	$(BENCH) world --quick --measure
+	$(SUDO) $(BENCH) gather --quick
+	$(SUDO) $(BENCH) idle --quick
+	$(SUDO) $(BENCH) idle --quick --laid-out
+	$(SUDO) $(BENCH) jitter --quick
+	$(SUDO) $(BENCH) jitter --quick --hanging
+	$(SUDO) $(BENCH) read-cost --quick
+	$(SUDO) $(BENCH) overhead --quick
+	$(SUDO) $(BENCH) control --quick
+	$(SUDO) $(BENCH) jobs --quick
+	$(SUDO) $(BENCH) failover --quick
+	$(CARGO) test --locked --workspace --bench benches
 
 # A server must have been built with it; the tests of `make test` use it, too, where there is one.
 test-timescale: test-deps ## Run the tests of stores on TimescaleDB, if the PostgreSQL server has it

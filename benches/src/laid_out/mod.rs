@@ -1,5 +1,6 @@
-//! A laid-out node: a directory that an agent takes for the root of its machine. It has devices and file systems that
-//! this machine lacks, with the texts of the agent's tests, and this machine's own processes and cgroups.
+//! A laid-out node: a directory that an agent takes for the root of its machine. It has devices and file
+//! systems that this machine lacks, with the texts of the agent's tests, and this machine's own processes and
+//! cgroups.
 
 mod clients;
 mod gpus;
@@ -104,8 +105,8 @@ impl LaidOut {
     }
 }
 
-/// Returns a configuration with the lines of its baseline that are off and about devices and file systems of the
-/// node, or GPUs.
+/// Returns a configuration with the lines of its baseline that are off and about devices and file systems of
+/// the node, or GPUs.
 pub fn with_devices(config: &str) -> String {
     let is_of_devices = |line: &&str| line.starts_with("# \"node.") || line.starts_with("# \"gpu.");
     let line =

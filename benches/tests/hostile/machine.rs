@@ -135,7 +135,8 @@ impl Machine {
     /// Lets the threads continue that wait for a FIFO in the place of a file.
     pub(crate) fn release(&self) {
         for path in self.files.keys() {
-            // A FIFO that is open for both reading and writing waits for nothing, and those that wait for a writer find one.
+            // A FIFO that is open for both reading and writing waits for nothing, and those that wait for a
+            // writer find one.
             drop(fs::File::options().read(true).write(true).open(self.root().join(path)));
         }
     }

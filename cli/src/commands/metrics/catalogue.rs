@@ -62,7 +62,7 @@ const fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// The cost of a read of each kind of sources, which `read_cost --write` of the benches measures.
+/// The cost of a read of each kind of sources, which `polymeter-bench read-cost --write` measures.
 const READ_COST: &str = include_str!("read_cost.md");
 
 /// Returns the page docs/reference/metrics.md.
@@ -123,7 +123,7 @@ pub(super) fn markdown() -> String {
     }
     page.push_str(
         "\n## Cost of a read\n\n\
-        The CPU time of one read of all values of a source, and its ratio to a bare `pread` in the same run, as `read_cost` of\n\
+        The CPU time of one read of all values of a source, and its ratio to a bare `pread` in the same run, as `read-cost` of\n\
         [the benches](../../benches/README.md) measured it on a virtual machine. A metric of a kind costs a share of its source's\n\
         read: all metrics of a source with the same period are read together. Sources of the slow lane also wake their thread. The\n\
         sources of devices and of some file systems were laid out: files of a temporary directory, a library or a program stand in for\n\
