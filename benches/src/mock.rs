@@ -339,7 +339,7 @@ mod tests {
         assert!(!agent.is_settled());
         agent.hear(&script, &ToAgent::Ack { session, through: 3 }).unwrap();
         assert!(agent.is_settled());
-        let refused = ToAgent::Refused { reason: "why".to_owned(), versions: (1, 1), frame: None };
+        let refused = ToAgent::Refused { reason: "why".to_owned(), frame: None };
         assert_eq!(agent.hear(&script, &refused), Err("why".to_owned()));
     }
 }

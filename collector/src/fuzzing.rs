@@ -2,6 +2,5 @@
 
 pub use crate::auth::{ask, authorise};
 pub use crate::control::munge::signed;
-pub use crate::control::requests;
 pub use crate::limits::{HTTP_REQUEST_BYTES, KEY_FAULTS};
 pub use crate::metrics::is_answered;

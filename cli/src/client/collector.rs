@@ -97,12 +97,6 @@ impl Collector {
             CollectorAnswer::Reading(session) if session.version == ReadSession::VERSION => {
                 Ok((stream, session.access))
             }
-            CollectorAnswer::Refused(refusal) if refusal.field.as_deref() == Some("verb") => {
-                Err(Failure::Failed(format!(
-                    "cannot read through the collector at {}: it is of an older version, without the verb `read`; update it, or read the store with --store",
-                    self.name()
-                )))
-            }
             CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
             CollectorAnswer::Reading(_)
             | CollectorAnswer::Nodes(_)

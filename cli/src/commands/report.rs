@@ -28,10 +28,6 @@ pub(crate) struct ReportArguments {
     #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
     job: Option<String>,
 
-    /// The former way to name the job.
-    #[arg(long = "job", value_name = "ID", hide = true, conflicts_with = "job")]
-    job_option: Option<String>,
-
     #[command(flatten)]
     source: ReadSource,
 
@@ -79,9 +75,8 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
         )));
     }
     let mut source = arguments.source.open()?;
-    let wanted = arguments.job.as_deref().or(arguments.job_option.as_deref());
     let page = arguments.html.as_deref().map(|path| html::Output::open(path, arguments.force)).transpose()?;
-    let chosen = choose(&mut source, wanted)?;
+    let chosen = choose(&mut source, arguments.job.as_deref())?;
     let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(failed)?;
     add_findings(&mut report, &arguments.advice);
     if let Some(step) = &chosen.step {

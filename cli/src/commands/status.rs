@@ -1,6 +1,8 @@
 //! `polymeter status`: the status of this node's agent.
 
-use polymeter_proto::control::{Request, StatusReport, StatusRequest, SubjectStatus, UnavailableGroup};
+use polymeter_proto::control::{
+    CollectorStatus, Request, StatusReport, StatusRequest, SubjectStatus, UnavailableGroup,
+};
 
 use crate::client::agent::{AgentOptions, ask_status};
 use crate::failure::Failure;
@@ -78,8 +80,8 @@ fn summary(status: &StatusReport, columns: usize) -> String {
         units::bytes(counts.resident_bytes)
     );
     let lines = [
-        ("agent", Some(agent_text(status))),
-        ("collector", collector_text(status)),
+        ("agent", Some(format!("version {}, session {}", status.agent_version, status.session))),
+        ("collector", Some(collector_text(&status.collector))),
         ("versions", version_skew(status, env!("CARGO_PKG_VERSION"))),
         ("samples", Some(samples)),
         ("delivery", Some(delivery)),
@@ -93,21 +95,13 @@ fn summary(status: &StatusReport, columns: usize) -> String {
     lines.into_iter().filter_map(line).collect()
 }
 
-/// Formats the version and the session of the agent.
-fn agent_text(status: &StatusReport) -> String {
-    let version =
-        status.agent_version.as_ref().map_or_else(String::new, |version| format!("version {version}, "));
-    format!("{version}session {}", status.session)
-}
-
 /// Formats the versions if they differ; `own` is that of this command.
 fn version_skew(status: &StatusReport, own: &str) -> Option<String> {
-    let collector = status.collector.as_ref().and_then(|collector| collector.version.as_deref());
-    let agent = status.agent_version.as_deref();
-    let others = [("agent", agent), ("collector", collector)];
-    let others = others.into_iter().filter_map(|(name, version)| Some((name, version?)));
-    let others: Vec<_> = others.filter(|(_, version)| *version != own).collect();
-    let differing: Vec<String> = others.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let versions = [("agent", Some(&status.agent_version)), ("collector", status.collector.version.as_ref())];
+    let differs = |(name, version): (&str, Option<&String>)| {
+        version.filter(|version| *version != own).map(|version| format!("{name} {version}"))
+    };
+    let differing: Vec<String> = versions.into_iter().filter_map(differs).collect();
     (!differing.is_empty()).then(|| {
         format!(
             "DIFFERENT: this command {own}, {}; update the collector first, then the nodes",
@@ -129,8 +123,7 @@ fn clause_lines(text: &str, columns: usize) -> Vec<String> {
 }
 
 /// Formats the state of the connection to the collector, and the data that wait for it.
-fn collector_text(status: &StatusReport) -> Option<String> {
-    let collector = status.collector.as_ref()?;
+fn collector_text(collector: &CollectorStatus) -> String {
     let age = |us: i64| {
         let age_us = u64::try_from(collector.now_us.saturating_sub(us)).unwrap_or(0);
         units::duration(age_us.saturating_mul(1_000))
@@ -144,7 +137,7 @@ fn collector_text(status: &StatusReport) -> Option<String> {
     let waiting = units::bytes(collector.backlog_bytes);
     let version =
         collector.version.as_ref().map_or_else(String::new, |version| format!(", version {version}"));
-    Some(format!("{}{version}, {state}{since}, {acknowledged}, {waiting} waiting", collector.address))
+    format!("{}{version}, {state}{since}, {acknowledged}, {waiting} waiting", collector.address)
 }
 
 /// Formats the number of jobs that are not tracked, if there are any.
@@ -223,9 +216,9 @@ mod tests {
                 "acknowledged_us": 500_000, "now_us": 61_000_000, "backlog_bytes": 1_050_624,
             },
             "subjects": [
-                {"job": null, "uid": null, "user": null, "started_us": null,
+                {"job": null, "uid": null, "user": null, "started_us": null, "cgroups": [],
                  "sources": [source("proc/stat")], "unavailable": []},
-                {"job": "42", "uid": 1000, "user": "zoe", "started_us": 1,
+                {"job": "42", "uid": 1000, "user": "zoe", "started_us": 1, "cgroups": [],
                  "sources": [source("v2/cpu.stat"), source("v2/memory.stat")],
                  "unavailable": [["cpu.pressure.some.total", no_file], ["cpu.pressure.full.total", no_file]]},
             ],

@@ -175,6 +175,7 @@ fn send_jobs(environment: &TestEnvironment, collector: &Collector, session: u64,
         let change = |metric| PlanChange {
             at_us: begin_us,
             job: Some(JobHandle(1)),
+            level: None,
             metric: MetricName::new(metric).unwrap(),
             old: None,
             new: Some(Period::SECOND),

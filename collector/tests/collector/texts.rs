@@ -31,8 +31,8 @@ fn check_reports_all_faults_as_in_the_snapshot() {
     fs::write(
         &path,
         "listen = 'here'\nstores = 'sqlite:a.db'\nwriters = 0\ncommit_interval = '1 s'\ncommit_rows = true\n\
-         timescaledb = 'maybe'\ninsecure = 1\nmetrics = '127.0.0.1:1'\nmetrics_listen = 'here'\nlog_level = 'loud'\n\
-         auth = 'password'\ncontrol_listen = 'tcp://[::]:7718'\npending_requests_file = 'p'\nscheduler_user = ''\n\
+         timescaledb = 'maybe'\ninsecure = 1\nmetric_listen = '127.0.0.1:1'\nmetrics_listen = 'here'\nlog_level = 'loud'\n\
+         auth = 'password'\ncontrol_listen = 'tcp://[::]:7718'\ncontrol_socket = 'p'\nscheduler_user = ''\n\
          session_timeout = '1y'\nkey = '/k'\n[clock]\nbeyond = 'apart'\nout_of_range = 'keep'\nmax_age = '0s'\n",
     )
     .unwrap();

@@ -163,7 +163,6 @@ fn first_pages_are_short() {
 const REPLACED: &[(&str, &str)] = &[
     ("allowance", "token bucket"),
     ("because of whom", "origin, or reason"),
-    ("by_whom", "actor"),
     ("doorbell", "event fd"),
     ("ends with it", "name what ends"),
     ("goes well", "name the state"),
@@ -172,22 +171,11 @@ const REPLACED: &[(&str, &str)] = &[
     ("knock", "handshake failure"),
     ("lookout", "exit watcher"),
     ("nobody", "name the component or the user"),
-    ("samples_apart", "samples_quarantine"),
     ("she", "the user, or the owner"),
-    ("silent_after", "session_timeout"),
     ("somebody", "name the component or the user"),
     ("whoever", "name the component or the user"),
     ("wish", "sampling request"),
     ("wishes", "sampling request"),
-];
-
-/// Files that may contain replaced words, by the end of the path. They name what was renamed.
-const HISTORIES: [&str; 5] = [
-    "CHANGELOG.md",
-    "docs/reference/sql.md",
-    "config/raw.rs",
-    "reference/control.md",
-    "reference/protocol.md",
 ];
 
 /// Returns the replaced words that a line of prose contains.
@@ -207,9 +195,6 @@ fn replaced(line: &str) -> Vec<String> {
 fn documents_use_one_word_for_one_concept() {
     let mut wrong = Vec::new();
     for document in documents() {
-        if HISTORIES.iter().any(|history| document.ends_with(history)) {
-            continue;
-        }
         let text = fs::read_to_string(&document).unwrap();
         for (number, line) in (1..).zip(prose(&text).lines()) {
             wrong.extend(replaced(line).iter().map(|word| format!("{}:{number}: {word}", shown(&document))));
@@ -260,8 +245,7 @@ fn messages_use_one_word_for_one_concept() {
     ] {
         let mut sources = Vec::new();
         files(&workspace().join(directory), "rs", &mut sources);
-        let is_history = |file: &&PathBuf| HISTORIES.iter().any(|history| file.ends_with(history));
-        for file in sources.iter().filter(|file| !file.ends_with("tests.rs") && !is_history(file)) {
+        for file in sources.iter().filter(|file| !file.ends_with("tests.rs")) {
             for literal in literals(file) {
                 wrong.extend(
                     replaced(&literal).iter().map(|word| format!("{}: {word}: {literal:.80}", shown(file))),

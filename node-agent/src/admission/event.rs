@@ -85,7 +85,7 @@ pub(crate) enum AdmissionEffect {
     /// [`AdmissionEvent::Probed`].
     Probe(TargetKey, Vec<Definition>, bool),
     /// Record a change of the plan in the data, of steps or tasks, or of the whole target.
-    RecordPlanChange(Option<Arc<Job>>, Option<StepLevel>, PlanChange),
+    RecordPlanChange(Option<Arc<Job>>, PlanChange),
     /// Answer a lease request.
     AnswerLease(LeaseOrigin, Result<LeaseGrant, LeaseError>),
     /// Answer a request to reset leases.

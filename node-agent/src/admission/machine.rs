@@ -332,7 +332,7 @@ fn record_changes(
     let Some(target) = targets.get_mut(key) else { return };
     let changes = target.plan_changes(cause, now);
     let job = target.job.clone();
-    let record = |(level, change)| AdmissionEffect::RecordPlanChange(job.clone(), level, change);
+    let record = |change| AdmissionEffect::RecordPlanChange(job.clone(), change);
     out.extend(changes.into_iter().map(record));
 }
 

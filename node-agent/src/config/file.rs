@@ -13,16 +13,6 @@ use super::values::{absolute, bytes, bytes_or_off, endpoint, order, path_or_off,
 /// The most processes of one job that may have series of their own at a time: each has five.
 const BUSIEST_PROCESSES_MAX: u64 = 64;
 
-/// Keys of earlier versions and their names now.
-const RENAMED: [(&str, &str); 6] = [
-    ("flush", "flush_interval"),
-    ("look", "job_visibility"),
-    ("outbox", "outbox_bytes"),
-    ("perf_descriptors", "perf_fd_limit"),
-    ("rescan", "rescan_interval"),
-    ("socket", "control_socket"),
-];
-
 impl AgentConfig {
     /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of the example.
     pub fn standard() -> Self {
@@ -49,9 +39,6 @@ impl AgentConfig {
     fn with(mut self, path: &Path, text: &str) -> Result<Self, Faults> {
         let mut reporter = Reporter::new(path, text);
         let mut root = reporter.root();
-        for (old, new) in RENAMED {
-            root.renamed(old, new);
-        }
         self.take_connection(&mut root, &mut reporter);
         self.take_sampling(&mut root, &mut reporter);
         self.take_access(&mut root, &mut reporter);
@@ -251,14 +238,6 @@ mod tests {
             (config.log_level.to_string().as_str(), config.log_format),
             ("debug", polymeter_service::log::Format::Json)
         );
-    }
-
-    #[test]
-    fn old_keys_are_refused_with_their_new_names() {
-        for (old, new) in RENAMED {
-            let expected = format!("agent.toml:1: unknown key `{old}`: it was renamed to `{new}`");
-            assert_eq!(first_fault(&format!("{old} = '1s'\n")), expected);
-        }
     }
 
     #[test]

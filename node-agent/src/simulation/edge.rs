@@ -235,8 +235,8 @@ impl SimulatedEdge {
     }
 
     /// Records a change of the plan in the data.
-    pub(super) fn record_plan_change(&mut self, level: Option<StepLevel>, change: &PlanChange) {
-        let key = (change.job, level, change.metric.as_str().to_owned());
+    pub(super) fn record_plan_change(&mut self, change: &PlanChange) {
+        let key = (change.job, change.level, change.metric.as_str().to_owned());
         assert_eq!(self.recorded.get(&key).copied(), change.old, "{change:?}");
         assert_ne!(change.old, change.new, "a change that is none: {change:?}");
         assert!(

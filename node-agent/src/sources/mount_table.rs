@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::custom_source::CustomSource;
-use super::kernel_text;
+use super::kernel_text::{self, FileError};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -81,10 +81,9 @@ pub(super) struct MountTable {
 
 impl MountTable {
     /// Opens the table.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let mut table = kernel_text::open(path)
-            .map(|file| Self { path: path.to_owned(), file })
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+        let file = kernel_text::open(path).map_err(FileError::of(path))?;
+        let mut table = Self { path: path.to_owned(), file };
         // The first call reports the changes since the file was opened.
         table.has_changed();
         Ok(table)

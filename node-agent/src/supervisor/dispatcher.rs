@@ -3,10 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, PlanChange, StepPlanChange};
+use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, Kind, MetricDescriptor, Number, Unit};
-use polymeter_proto::step_level::StepLevel;
 use tracing::{info, warn};
 
 use super::edge::{Edge, now};
@@ -114,8 +112,8 @@ impl Dispatcher {
                 let step_counts = target.filter(|_| counts_steps).map(Edge::step_counts);
                 return Some(AnyEvent::Admission(AdmissionEvent::Probed(key, found, step_counts)));
             }
-            AdmissionEffect::RecordPlanChange(job, level, change) => {
-                self.record_plan_change(job, level, change).await;
+            AdmissionEffect::RecordPlanChange(job, change) => {
+                self.edge.record(EventRecord { job, event: Event::PlanChange(change) }).await;
             }
             AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => drop(reply.send(answer)),
             AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, level, reply), result) => {
@@ -127,14 +125,6 @@ impl Dispatcher {
             AdmissionEffect::LogGoverned(message) => info!("{message}"),
         }
         None
-    }
-
-    async fn record_plan_change(&self, job: Option<Arc<Job>>, level: Option<StepLevel>, change: PlanChange) {
-        let event = match level {
-            None => Event::PlanChange(change),
-            Some(level) => Event::StepPlanChange(StepPlanChange { level, change }),
-        };
-        self.edge.record(EventRecord { job, event }).await;
     }
 
     /// Applies an effect of the life cycle of jobs. Returns the resulting event.

@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use crate::common::{SESSION, delivery, flushed};
 use polymeter_agent::delivery::session::{DeliverySession, REFUSALS, SessionNotice};
-use polymeter_agent::lanes::{EventRecord, ReadCost, SourceKey, SourceReport};
-use polymeter_proto::ledger::{Cause, Event, PlanChange, StepPlanChange, Tally};
+use polymeter_agent::lanes::{ReadCost, SourceKey, SourceReport};
+use polymeter_proto::ledger::Tally;
 use polymeter_proto::limits;
-use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
-use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
@@ -28,7 +25,7 @@ fn send_all(delivery: &mut DeliverySession) -> Vec<Vec<u8>> {
 }
 
 fn refused(sequence: u64) -> ToAgent {
-    ToAgent::Refused { reason: "no".into(), versions: (1, 1), frame: Some((SESSION, sequence)) }
+    ToAgent::Refused { reason: "no".into(), frame: Some((SESSION, sequence)) }
 }
 
 #[test]
@@ -96,50 +93,4 @@ fn a_new_connection_is_reason_enough_to_send_again() {
     assert_eq!(send_all(&mut delivery), first);
     delivery.resend_overdue(6 * SECOND_NS);
     assert_eq!(send_all(&mut delivery), first);
-}
-
-/// The plan of steps that changes, which a collector of an earlier release does not know.
-fn step_plan_change(at_us: i64) -> EventRecord {
-    let change = PlanChange {
-        at_us,
-        job: None,
-        metric: MetricName::new("cpu.usage").unwrap(),
-        old: None,
-        new: Some(Period::SECOND),
-        cause: Cause::Lease,
-        by: None,
-        until_us: None,
-    };
-    let event = Event::StepPlanChange(StepPlanChange { level: StepLevel::Step, change });
-    EventRecord { job: None, event }
-}
-
-#[test]
-fn recent_events_cost_an_earlier_collector_no_samples() {
-    let mut delivery = delivery();
-    let mut batch = flushed(1, 1);
-    let mark = Event::SessionEnded { at_us: 7 };
-    batch.events = vec![step_plan_change(1), EventRecord { job: None, event: mark.clone() }];
-    delivery.take(&batch, 0);
-    delivery.take(&flushed(1, 1), 0);
-    let decoded = |sent: &[Vec<u8>]| -> Vec<(usize, Vec<Event>)> {
-        let frames = sent.iter().filter_map(|bytes| Frame::decode(bytes).ok());
-        frames.map(|frame| (frame.samples(), frame.events)).collect()
-    };
-    let recent = vec![step_plan_change(1).event];
-    let sent = send_all(&mut delivery);
-    assert_eq!(decoded(&sent), [(1, vec![mark]), (0, recent), (1, vec![])], "it travels alone");
-    delivery.handle(ToAgent::Ack { session: SESSION, through: 1 }, 0);
-    for _ in 1..REFUSALS {
-        delivery.handle(refused(2), 0);
-    }
-    let given_up = SessionNotice::GivenUp { sequence: 2, samples: 0, reason: "no".into() };
-    assert_eq!(delivery.handle(refused(2), 0), given_up);
-    delivery.take(&flushed(1, 1), 0);
-    let sent = send_all(&mut delivery);
-    assert!(decoded(&sent).iter().all(|(_, events)| events.is_empty()), "it is not repeated");
-    delivery.handle(ToAgent::Ack { session: SESSION, through: 4 }, 0);
-    assert!(delivery.is_empty() && !delivery.has_unreported());
-    let counts = delivery.counts();
-    assert_eq!((counts.samples_refused, counts.events_dropped), (0, 1));
 }

@@ -24,7 +24,7 @@ fn check_reports_all_faults_as_in_the_snapshot() {
         (status.code(), String::from_utf8(stderr).unwrap().replace(&place, ""))
     };
     let (status, faults) = check(
-        "nod = 'n1'\nlook = 'all'\nflush_interval = '1 s'\noutbox_bytes = '5'\ncollector = 'http://x'\n\
+        "nod = 'n1'\nvisibility = 'all'\nflush_interval = '1 s'\noutbox_bytes = '5'\ncollector = 'http://x'\n\
          control_socket = 'agent.sock'\nkey = '/k'\njobs = ['a/b', 'x/{job}', 'x/{job}']\nrealtime_priority = 99\n\
          remote_control = 1\nadministrators = ['']\njob_visibility = 'none'\nlog_level = 'inof'\nlog_format = 'xml'\n\
          [limits]\njob_cpu_percent = 0\n[baseline]\n'cpu.usge' = '1s'\n'memory.*' = 'fast'\n'Cpu' = '1s'\n\

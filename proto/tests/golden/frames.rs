@@ -92,6 +92,7 @@ fn dictionary_ledger_and_events_travel_along() {
     let change = PlanChange {
         at_us: T0,
         job: None,
+        level: None,
         metric,
         old: None,
         new: Some("1ms".parse().unwrap()),
@@ -132,9 +133,9 @@ fn damage_is_seen() {
     let mut longer = bytes.clone();
     longer.push(0);
     assert!(Frame::decode(&longer).is_err());
-    let mut older = bytes;
-    older[3] = 1;
-    assert_eq!(Frame::decode(&older), Err(DecodeError::Version { found: 1 }));
+    let mut other = bytes;
+    other[3] = 2;
+    assert_eq!(Frame::decode(&other), Err(DecodeError::Version { found: 2 }));
     assert_eq!(Frame::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(DecodeError::Magic));
     assert!(matches!(Frame::decode(&vec![0; limits::FRAME_BYTES + 1]), Err(DecodeError::Limit { .. })));
 }

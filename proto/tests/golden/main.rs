@@ -1,4 +1,4 @@
-//! Frames and messages of protocol version 2, stored as files: later revisions must decode them.
+//! Frames and messages of the protocol, stored as files: later revisions must decode them.
 //!
 //! `golden/NAME.bin` contains the bytes, `golden/NAME.json` their decoded contents. The bytes are built from
 //! fixed data and must be identical; `POLYMETER_BLESS=1` writes the files again after an intended change of

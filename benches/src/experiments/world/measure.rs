@@ -103,9 +103,7 @@ fn reports(
 ) -> Result<(), Box<dyn Error>> {
     let report = |job: u64| {
         let job = job.to_string();
-        reads::command(&["report", "--job", &job, "--store", store.url()], User::Own, arguments.runs, || {
-            Ok(())
-        })
+        reads::command(&["report", &job, "--store", store.url()], User::Own, arguments.runs, || Ok(()))
     };
     let samples = u64::from(arguments.samples) * u64::from(arguments.series);
     let what = format!("report of a job of {samples} samples");

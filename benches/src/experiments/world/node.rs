@@ -299,6 +299,7 @@ impl<'a> JobRun<'a> {
         let change = PlanChange {
             at_us: plan.begin_us,
             job: Some(job),
+            level: None,
             metric: metric_names(&self.shapes)
                 .first()
                 .map(|name| (*name).clone())

@@ -119,7 +119,7 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let agent = start_agent(baseline, arguments.flush_interval, &context)?;
     let signals = CaughtSignals::catch()
         .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
-    let mut notes: Vec<String> = cgroup.remove_dead(&mounts.proc).iter().map(ToString::to_string).collect();
+    let mut notes: Vec<String> = cgroup.remove_dead().iter().map(ToString::to_string).collect();
     let outcome = run_sampled(&arguments.command, &agent, &cgroup, signals, &job_id);
     agent.unregister(job_id.clone());
     drop(cgroup);

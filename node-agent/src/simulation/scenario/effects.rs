@@ -61,10 +61,10 @@ impl Scenario {
                 let counts = StepCounts::of(present.into_iter().flat_map(BTreeMap::values));
                 self.admission(AdmissionEvent::Probed(key, found, counts_steps.then_some(counts)));
             }
-            AdmissionEffect::RecordPlanChange(job, level, change) => {
+            AdmissionEffect::RecordPlanChange(job, change) => {
                 assert_eq!(job.map(|job| job.handle), change.job);
-                assert!(level.is_none() || change.job.is_some(), "the node has no steps: {change:?}");
-                self.edge.record_plan_change(level, &change);
+                assert!(change.level.is_none() || change.job.is_some(), "the node has no steps: {change:?}");
+                self.edge.record_plan_change(&change);
             }
             AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => reply.send(answer).unwrap(),
             AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, level, reply), result) => {

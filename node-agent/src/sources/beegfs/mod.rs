@@ -67,7 +67,7 @@ impl SourceKind for BeegfsKind {
         let mounts = request.host.mounts;
         let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
             Ok(table) => table,
-            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let found = of_beegfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_beegfs))));

@@ -56,7 +56,7 @@ impl SourceKind for GpfsKind {
         let mounts = request.host.mounts;
         let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
             Ok(table) => table,
-            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let found = of_gpfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_gpfs))));

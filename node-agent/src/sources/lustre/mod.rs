@@ -74,7 +74,7 @@ impl SourceKind for LustreKind {
         }
         let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
             Ok(table) => table,
-            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let mut found = find(mounts, &table.mounts());
         if found.len() > FILES_MAX {

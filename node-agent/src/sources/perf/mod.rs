@@ -59,7 +59,8 @@ impl PerfSource {
         for definition in wanted {
             match config(definition, tracefs) {
                 Ok(config) => configured.push((definition.clone(), config)),
-                Err(reason) => unavailable.push(Unavailable { definition: definition.clone(), reason }),
+                Err(error) => unavailable
+                    .push(Unavailable { definition: definition.clone(), reason: error.to_string() }),
             }
         }
         let opener = Opener { target, cgroup: None, user_only: false };

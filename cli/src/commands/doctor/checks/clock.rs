@@ -40,9 +40,9 @@ fn own(machine: &Machine, findings: &mut Findings) {
             findings.ok("the collector has the clock of this machine");
             continue;
         };
-        let Some(clock) = greet(address).ok().and_then(|greeted| greeted.clock_us) else { continue };
+        let Ok(greeted) = greet(address) else { continue };
         is_measured = true;
-        judge("this machine", clock, findings);
+        judge("this machine", greeted.clock_us, findings);
     }
     if !is_measured {
         findings.not_checked(

@@ -39,8 +39,9 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
 fn of_agent(machine: &Machine, findings: &mut Findings) {
     let Some(config) = machine.agent.valid() else { return };
     if let Some(Ok(status)) = machine.status()
-        && let Some(collector) = status.collector.as_ref().filter(|collector| collector.connected)
+        && status.collector.connected
     {
+        let collector = &status.collector;
         let age = |us: i64| units::duration((collector.now_us - us).unsigned_abs().saturating_mul(1000));
         let acknowledged = collector.acknowledged_us.map_or_else(
             || "nothing acknowledged yet".to_owned(),
