@@ -73,6 +73,13 @@ for daemon in agent collector; do
     passed "polymeter-$daemon and its module have the same $(wc -l <"$work/$daemon.keys") keys"
 done
 
+evaluate nix/check/source.nix >"$work/source.files"
+mkdir "$work/source"
+xargs -d '\n' cp -r --parents -t "$work/source" <"$work/source.files" || failed "nix/source.nix names what does not exist"
+HOME=$home cargo metadata --offline --locked --no-deps --format-version 1 --manifest-path "$work/source/Cargo.toml" \
+    >/dev/null || failed "nix/source.nix lacks a part of the workspace"
+passed "the recipes' source has every crate of the workspace"
+
 evaluated() { # FILE: prints the value of a file in nix/check that requires nixpkgs' lib, as JSON
     nix-instantiate --eval --strict --json --read-write-mode "$1" --arg nixpkgsLib "$(realpath "$NIXPKGS_LIB")"
 }
