@@ -57,15 +57,11 @@ unknown_keys() { # PROGRAM TABLE: prints the keys of the table, or of the file i
     { "$bin/$1" --config "$work/unknown.toml" --check 2>&1 || true; } |
         sed -n 's/.*known keys are //p' | tr -d ' ' | tr , '\n'
 }
-unknown_keys polymeter-agent "" | grep -vx limits >"$work/agent.keys"
-unknown_keys polymeter-agent limits | sed 's/^/limits./' >>"$work/agent.keys"
-unknown_keys polymeter-collector "" | grep -vx -e api -e clock -e job_end -e remote_write -e retention >"$work/collector.keys"
-unknown_keys polymeter-collector api | sed 's/^/api./' >>"$work/collector.keys"
-unknown_keys polymeter-collector clock | sed 's/^/clock./' >>"$work/collector.keys"
-unknown_keys polymeter-collector job_end | sed 's/^/job_end./' >>"$work/collector.keys"
-unknown_keys polymeter-collector remote_write | sed 's/^/remote_write./' >>"$work/collector.keys"
-unknown_keys polymeter-collector retention | sed 's/^/retention./' >>"$work/collector.keys"
 for daemon in agent collector; do
+    unknown_keys "polymeter-$daemon" "" | while read -r key; do
+        inner=$(unknown_keys "polymeter-$daemon" "$key")
+        sed "s/^/$key${inner:+.}/" <<<"$inner"
+    done >"$work/$daemon.keys"
     [ -s "$work/$daemon.keys" ] || failed "polymeter-$daemon does not list its keys"
     evaluate nix/check/keys.nix --arg file "./nix/modules/$daemon-settings.nix" | sort >"$work/$daemon.options"
     sort "$work/$daemon.keys" | diff -u "$work/$daemon.options" - ||
