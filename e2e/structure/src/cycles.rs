@@ -16,6 +16,9 @@ pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
     let mut directories: BTreeMap<PathBuf, Names> = BTreeMap::new();
     for (file, imported) in &target.imports {
         let own = placed(&target.imports, file);
+        if !is_inside(target, &own) {
+            continue;
+        }
         for ancestor in own.ancestors().skip(1).take_while(|path| path.starts_with(&target.directory)) {
             directories.entry(ancestor.to_owned()).or_default().entry(child(ancestor, &own)).or_default();
         }
@@ -32,14 +35,16 @@ pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
 #[must_use]
 pub fn edge(target: &Target, file: &Path, other: &Path) -> Option<(PathBuf, String, String)> {
     let (own, other) = (placed(&target.imports, file), placed(&target.imports, other));
-    let is_inside =
-        |path: &Path| path.starts_with(&target.directory) && !path.iter().any(|part| part == "..");
-    if !is_inside(&own) || !is_inside(&other) {
+    if !is_inside(target, &own) || !is_inside(target, &other) {
         return None;
     }
     let common = common(&own, &other);
     let (from, to) = (child(&common, &own), child(&common, &other));
     Some((common, from, to))
+}
+
+fn is_inside(target: &Target, path: &Path) -> bool {
+    path.starts_with(&target.directory) && !path.iter().any(|part| part == "..")
 }
 
 /// Returns the position of a file in the module hierarchy: `x.rs` beside a directory `x` belongs to that directory.
