@@ -209,6 +209,7 @@ fn prune_with(
 /// # Errors
 /// Returns an error if the store fails.
 pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreError> {
+    drop(Reader::open(url)?);
     let mut session = url.open_to_administer()?;
     removal::write(&mut *session.connection, retention).map(drop)
 }

@@ -13,9 +13,9 @@ use tracing::{info, warn};
 use crate::StoreError;
 use crate::backend::{Backend, Connection, MaintenanceSession, Task};
 use crate::error::chain;
-use crate::removal;
 use crate::retention::Retention;
 use crate::stop::Stop;
+use crate::{removal, schema_check};
 
 /// The number of rounds after which an obstacle is logged again: a day.
 const OBSTACLE_ROUNDS: u32 = 1440;
@@ -114,7 +114,9 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
             }
         };
         stop.set_cancel(session.cancel.take());
-        if let Err(error) = write_retention(&mut *session.connection, retention) {
+        let prepared = schema_check::check(&mut *session.connection, || backend.without_tables())
+            .and_then(|()| write_retention(&mut *session.connection, retention));
+        if let Err(error) = prepared {
             info!("database maintenance postponed: {}", chain(&error));
             stop.set_cancel(None);
             return;
@@ -183,6 +185,22 @@ mod tests {
     use crate::retention::Keep;
     use crate::sqlite;
     use crate::testing::Observed;
+
+    #[test]
+    fn a_store_of_another_version_is_left_as_it_is() {
+        let (directory, mut connection) = sqlite::new_store();
+        let backend = sqlite::Sqlite::new(directory.path().join("store.db"));
+        let new: NewRetention = Arc::new(Mutex::new(Some(Retention::default())));
+        let before = Retention::of_states(&removal::states(&mut *connection).unwrap());
+        connection.execute("INSERT INTO store_version VALUES (1000)", &[]).unwrap();
+        run_round(&backend, 0, &new, &Stop::default());
+        assert_eq!(Retention::of_states(&removal::states(&mut *connection).unwrap()), before);
+        connection.execute("DELETE FROM store_version WHERE version = 1000", &[]).unwrap();
+        run_round(&backend, 0, &new, &Stop::default());
+        let after = Retention::of_states(&removal::states(&mut *connection).unwrap());
+        assert_eq!(after, Retention::default());
+        assert_ne!(after, before);
+    }
 
     #[test]
     fn a_policy_can_be_set_while_another_one_is_written() {

@@ -21,7 +21,7 @@ use crate::{ExtensionMode, OpenOptions, StoreError};
 const ACTION: &str = "detect Citus";
 
 /// The statements that prepare the schema for the distribution.
-const SCHEMA: &str = include_str!("../../schema/postgres/citus_8.sql");
+const SCHEMA: &str = include_str!("../../schema/postgres/citus.sql");
 
 /// Distributes the table, and gives the workers the function with which users select a node. Citus accepts no text of several statements
 /// that change a distributed table.

@@ -13,7 +13,7 @@ use crate::stop::Stop;
 use crate::value::Row;
 
 /// The statements that create the aggregates, empty at first.
-pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/7_rollups_continuous.sql");
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/rollups_continuous.sql");
 
 /// Refreshes all that was written since the last refresh, however old.
 pub(super) const REFRESH_ALL: Task =

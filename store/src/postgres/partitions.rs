@@ -14,6 +14,9 @@ use crate::stop::Stop;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
+/// The statements that create the table of samples.
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/samples_partitions.sql");
+
 /// Creates the partitions that the samples of `frames` need, and the one after the newest, except for those
 /// in `known`.
 pub(super) async fn create(

@@ -19,7 +19,7 @@ use crate::value::{Batch, Column, ColumnType, Row, Value};
 const CLAIM_LOCK: i64 = super::server::SCHEMA_LOCK + 3;
 
 /// The statements that create the tables and the views.
-pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/7_rollups_tables.sql");
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/rollups_tables.sql");
 
 /// Computes the buckets that were completed.
 pub(super) const COMPUTE: Task = Task { name: "compute the rollups", rounds: 5, run: compute };

@@ -1,6 +1,5 @@
 //! The connection of a reader.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,17 +9,7 @@ use polymeter_proto::read::{ReadRow, RowBlock};
 use crate::backend::{Connection, Dialect};
 use crate::stop::Cancel;
 use crate::value::{ColumnType, NumberRow, Row, Value};
-use crate::{SCHEMA_VERSION, StoreError, StoreUrl};
-
-/// Checks that a store has the schema of this program.
-pub(crate) fn check_version(version: i64) -> Result<(), StoreError> {
-    let found = i32::try_from(version).unwrap_or(i32::MAX);
-    match found.cmp(&SCHEMA_VERSION) {
-        Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(StoreError::NewerSchema { found }),
-        Ordering::Less => Err(StoreError::OlderSchema { found }),
-    }
-}
+use crate::{StoreError, StoreUrl, schema_check};
 
 /// The number of rows with text in a block.
 pub(super) const TEXT_ROWS: usize = 256;
@@ -70,27 +59,15 @@ impl Reader {
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         let opened = url.open_to_read()?;
         let cancel = ReadCancel(Arc::new(opened.cancel));
-        let mut reader = Self { connection: opened.connection, cancel, plans: None };
-        let version = match reader.schema_version() {
-            Ok(Some(version)) => version,
-            Ok(None) => return Err(url.without_tables()),
-            Err(error) if error.is_missing_table() => return Err(url.without_tables()),
-            Err(error) => return Err(error),
-        };
-        check_version(version)?;
-        reader.connection.check()?;
-        Ok(reader)
+        let mut connection = opened.connection;
+        schema_check::check(&mut *connection, || url.without_tables())?;
+        connection.check()?;
+        Ok(Self { connection, cancel, plans: None })
     }
 
     /// Returns the means to cancel its statements from another thread.
     pub fn canceller(&self) -> ReadCancel {
         self.cancel.clone()
-    }
-
-    fn schema_version(&mut self) -> Result<Option<i64>, StoreError> {
-        let versions =
-            self.rows("SELECT CAST(max(version) AS bigint) FROM schema_version", &[], Row::optional_integer)?;
-        Ok(versions.first().copied().flatten())
     }
 
     /// Records the plan of each further statement, as the database describes it.

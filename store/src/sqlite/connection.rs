@@ -14,7 +14,7 @@ use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::error::DatabaseError;
 use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
-use crate::{StoreError, StoreOrigin, limits};
+use crate::{OpenOptions, StoreError, StoreOrigin, limits};
 
 /// A connection to an SQLite file.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub(super) struct SqliteConnection {
 
 impl SqliteConnection {
     /// Opens the store at `path` to write. A missing file is created if that is allowed.
-    pub(super) fn open(path: &Path, may_create: bool) -> Result<(Self, StoreOrigin), StoreError> {
+    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<(Self, StoreOrigin), StoreError> {
         let cannot_open = |source| explain(path, "open the store", source);
         let cannot_create =
             |error| StoreError::Unusable(format!("cannot create the store {}: {error}", path.display()));
-        if may_create {
+        if options.may_create {
             files::create(path).map_err(cannot_create)?;
         } else if fs::metadata(path).is_err_and(|error| files::is_gone(&error)) {
             return Err(StoreError::Missing { path: path.to_owned() });
@@ -50,7 +50,7 @@ impl SqliteConnection {
         connection
             .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")
             .map_err(cannot_open)?;
-        let is_new = migrate(&mut connection, path)?;
+        let is_new = migrate(&mut connection, path, options)?;
         let resolved = connection.path().map_or_else(|| path.to_owned(), Into::into);
         let files = StoreFiles::of_open(path, &resolved, mode == "wal").map_err(cannot_create)?;
         let origin = StoreOrigin::new(files.database().into(), is_new);

@@ -5,7 +5,6 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ToSql};
 
 use crate::backend::Dialect;
-use crate::digest::digest;
 use crate::value::{Batch, ColumnType, NumberRow, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
@@ -45,14 +44,11 @@ pub(super) fn translate_batch(statement: &str, batch: &Batch<'_>) -> String {
 }
 
 /// Adds the functions `greatest` and `least`, which ignore NULL as in PostgreSQL, unlike SQLite's own `max`
-/// and `min`, and `polymeter_digest`.
+/// and `min`.
 pub(super) fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("greatest", 2, flags, |context| choose(context, i64::max))?;
-    connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))?;
-    connection.create_scalar_function("polymeter_digest", 1, flags, |context| {
-        Ok(digest(&context.get::<String>(0)?))
-    })
+    connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))
 }
 
 fn choose(context: &Context<'_>, of: fn(i64, i64) -> i64) -> rusqlite::Result<Option<i64>> {

@@ -32,11 +32,9 @@ const END: [Column; 5] = [
     ("ended", ColumnType::Time),
 ];
 
-/// The jobs on nodes whose session ended before the time `$1`, or whose session is unknown because version 4
-/// of the schema did not store it.
-const LOST: &str = "FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
-    WHERE job_node.ended IS NULL AND CASE WHEN job_node.session_id IS NULL THEN job_node.started < $1
-        ELSE session.ended IS NOT NULL AND session.last_seen < $1 END";
+/// The jobs on nodes whose session ended before the time `$1`.
+const LOST: &str = "FROM job_node JOIN session ON session.session_id = job_node.session_id
+    WHERE job_node.ended IS NULL AND session.ended IS NOT NULL AND session.last_seen < $1";
 
 /// Returns the ends in `frames` of jobs that have keys.
 pub(super) fn of_frames<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
@@ -166,7 +164,7 @@ pub(super) fn end_lost_jobs(
     let update = format!(
         "UPDATE job_node AS its SET lost = true, ended = greatest(its.started, (
              SELECT max(coalesce(session.last_sample, session.last_seen)) FROM session
-             WHERE session.session_id = its.session_id OR its.session_id IS NULL AND session.node = its.node))
+             WHERE session.session_id = its.session_id))
          WHERE its.ended IS NULL AND (its.job_key, its.node) IN (SELECT job_node.job_key, job_node.node {LOST})"
     );
     connection.execute(&update, std::slice::from_ref(cutoff))?;

@@ -72,22 +72,7 @@ pub(super) fn set_known_ids(
 ) -> Result<(), DatabaseError> {
     let mut lines = without_id(frames);
     lines.retain(|line| key_of(line.job.as_ref()).is_none_or(|key| !new_jobs.contains(&key)));
-    find(connection, &lines)?;
-    lines.retain(|line| line.id.get().is_none() && line.job.is_some());
-    if lines.is_empty() {
-        return Ok(());
-    }
-    // Lines of version 4 of the schema have no handle: they get the handle of this line. The unique index
-    // finds them.
-    let updated = connection.execute_batch(
-        "UPDATE ledger_line SET handle = new.handle FROM {new}
-         WHERE ledger_line.session_key = (SELECT session_key FROM session WHERE session.session_id = new.session_id)
-             AND coalesce(ledger_line.handle, -1) = -1
-             AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0)
-             AND ledger_line.source_id = (SELECT source_id FROM ledger_source WHERE ledger_source.source = new.source)",
-        &batch(&lines),
-    )?;
-    if updated > 0 { find(connection, &lines) } else { Ok(()) }
+    find(connection, &lines)
 }
 
 fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
