@@ -3,12 +3,12 @@
 # usage: fuzz/run.sh [SECONDS [TARGET...]]
 # With 0 seconds the targets are only built.
 #
-# The seeds are the corpora in this directory, some of which are links to files of the project. New inputs, logs, and inputs
-# that cause a failure are written to target/fuzz; the failure is printed. The bodies of the targets are in src/, and
-# `cargo test -p polymeter-fuzz` runs them on the corpora without instrumentation.
+# The seeds are the corpora in this directory, some of which are links to files of the project. New inputs, logs, and
+# inputs that cause a failure are written to target/fuzz; the failure is printed. The bodies of the targets are in src/,
+# and `cargo test -p polymeter-fuzz` runs them on the corpora without instrumentation.
 #
-# The corpora are written by hand, except `ingest`, which proto/tests/golden/seeds.rs generates from the golden files. In
-# `connections`, each part of a ZAP request follows its length, and each key file of a directory follows its name. In
+# The corpora are written by hand, except `ingest`, which proto/tests/golden/seeds.rs generates from the golden files.
+# In `connections`, each part of a ZAP request follows its length, and each key file of a directory follows its name. In
 # `sources`, the first byte selects the parser (node-agent/src/sources/fuzzing.rs).
 #
 # The script does the same as `cargo fuzz run`, which works in instrumented/ as well, but without the address sanitizer:

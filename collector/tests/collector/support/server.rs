@@ -1,5 +1,6 @@
-//! A PostgreSQL server in a temporary directory, reachable over a Unix socket only, that ends with the test. While [`KeptServers`]
-//! exists, a server that a test has left as it was is cleared for the next test instead: that takes a third of the time.
+//! A PostgreSQL server in a temporary directory, reachable over a Unix socket only, that ends with the test.
+//! While [`KeptServers`] exists, a server that a test has left as it was is cleared for the next test instead:
+//! that takes a third of the time.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
