@@ -59,7 +59,15 @@ impl LaidOut {
     /// Returns an error if a file cannot be written, or if the C compiler cannot build the stand-in library
     /// of the GPUs.
     pub fn new(hardware: Hardware) -> Result<Self, Box<dyn Error>> {
-        let root = tempfile::tempdir()?;
+        Self::new_in(&std::env::temp_dir(), hardware)
+    }
+
+    /// Lays out a node in a new directory below `parent`, like [`LaidOut::new`].
+    ///
+    /// # Errors
+    /// Returns the same errors.
+    pub fn new_in(parent: &Path, hardware: Hardware) -> Result<Self, Box<dyn Error>> {
+        let root = tempfile::tempdir_in(parent)?;
         let path = root.path();
         copy(&Path::new(FIXTURES).join("sysfs/sys"), &path.join("sys"))?;
         lay_out_proc(path, hardware)?;
