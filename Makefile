@@ -43,8 +43,7 @@ test: test-deps ## Run all tests that this machine can run, and list the others
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
-	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
-	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
+	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames --test texts
 
 # The libraries come from the Python package index.
 FRAMES := $(TARGET)/frames
@@ -157,7 +156,6 @@ lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p polymeter-agent -p polymeter-benches --features polymeter-agent/ebpf,polymeter-benches/ebpf --all-targets --locked -- -D warnings
 	@deploy/install-packages.sh g++
 	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
@@ -173,8 +171,8 @@ test-libzmq: $(LIBZMQ) test-deps ## Run the test with faults, and measure the me
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/connections --quick --at-most 16
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(CARGO) test --locked --workspace --test e2e -- faults::
 
-client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
-	$(CARGO) build --release --locked -p polymeter-cli --no-default-features
+client: ## Build polymeter-client, the command for login nodes without libzmq, SQLite and PostgreSQL
+	$(CARGO) build --release --locked -p polymeter-client
 
 doc: deps ## Build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

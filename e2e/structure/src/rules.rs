@@ -11,7 +11,21 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("analysis", &["proto", "service", "store"]),
     ("api", &["proto", "service", "store", "analysis", "page", "samples-file"]),
     ("collector", &["proto", "service", "store", "analysis", "api"]),
-    ("cli", &["proto", "service", "store", "analysis", "page", "samples-file", "node-agent", "collector"]),
+    ("cli/client", &["proto", "service"]),
+    (
+        "cli",
+        &[
+            "proto",
+            "service",
+            "store",
+            "analysis",
+            "page",
+            "samples-file",
+            "node-agent",
+            "collector",
+            "cli/client",
+        ],
+    ),
 ];
 
 /// Modules of one crate that must not import certain others: the directory, the modules, and the modules that they must

@@ -257,6 +257,7 @@ fn messages_use_one_word_for_one_concept() {
         "node-agent/src",
         "collector/src",
         "cli/src",
+        "cli/client/src",
     ] {
         let mut sources = Vec::new();
         files(&workspace().join(directory), "rs", &mut sources);
