@@ -29,7 +29,7 @@ pub struct Local {
     pub daemons: fn() -> Vec<clap::Command>,
     /// Returns the ids of the jobs that run on any node, for completion.
     pub running_jobs: fn() -> Vec<CompletionCandidate>,
-    /// Begins to watch all nodes of a job, which the collector names, and its metrics that the selectors choose.
+    /// Begins to watch a job on all its nodes: the metrics that the selectors choose.
     pub watch_nodes: fn(Collector, &str, Vec<Selector>) -> Result<WatchedNodes, Failure>,
 }
 

@@ -46,8 +46,8 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let command = std::env::args().nth(1).unwrap_or_default();
-    if let Some((_, action, cause)) = LEFT_OUT.iter().find(|(name, ..)| *name == command) {
+    let command = std::env::args_os().skip(1).find(|argument| argument != "help").unwrap_or_default();
+    if let Some((_, action, cause)) = LEFT_OUT.iter().find(|(name, ..)| command == *name) {
         let message = format!("cannot {action}: {cause}; use the full build of polymeter");
         return program::report(&Failure::Failed(message), program::unparsed_format());
     }

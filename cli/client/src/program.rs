@@ -36,8 +36,7 @@ pub fn definition<C: Subcommand>() -> clap::Command {
     CommandLine::<C>::command()
 }
 
-/// Parses the command line, executes its command, and reports a failure. The functions of `local` are those of the full
-/// program.
+/// Parses the command line, executes its command, and reports a failure. The full program has `local`.
 pub fn main<C: Subcommand>(
     execute: fn(C, &Program) -> Result<ExitCode, Failure>,
     local: Option<&'static Local>,

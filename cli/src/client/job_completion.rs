@@ -1,4 +1,4 @@
-//! Completion of the ids of stored jobs, which the configured collector or the store in this directory has: those of the user;
+//! Completion of the ids of stored jobs, in the configured collector or the store of this directory: those of the user;
 //! for root those of all users.
 
 use std::ffi::OsStr;

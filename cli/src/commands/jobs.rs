@@ -1,4 +1,4 @@
-//! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on all nodes, or have ended.
+//! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on any node, or have ended.
 
 use polymeter_client::commands::jobs::print_tracked;
 use polymeter_client::connection::agent::AgentOptions;

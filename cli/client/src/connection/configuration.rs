@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_example_configuration_is_valid() {
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/client.toml");
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/client.toml");
         assert_eq!(read(&example).unwrap(), ClientFile::default(), "an installation asks no collector");
         let text = std::fs::read_to_string(&example).unwrap().replace("\n# collector = ", "\ncollector = ");
         assert!(matches!(parse(&example, &text).unwrap().collectors.as_slice(), [CollectorEndpoint::Tcp(_)]));

@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_page_in_the_tree_is_the_catalogue() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
         let page = std::fs::read_to_string(path).unwrap();
         assert!(
             page == markdown(),
