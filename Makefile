@@ -46,8 +46,7 @@ test: test-deps ## Run all tests that this machine can run, side by side, and li
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
-	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
-	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test corpora
+	$(CARGO) test --workspace --locked --test structure --test documents --test protocol --test texts --test corpora
 
 # The libraries come from the Python package index.
 FRAMES := $(TARGET)/frames
@@ -174,8 +173,8 @@ test-libzmq: $(LIBZMQ) test-deps ## Run the test with faults, and measure the me
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/polymeter-bench connections --quick --at-most 16
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(CARGO) test --locked --workspace --test e2e -- faults::
 
-client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
-	$(CARGO) build --release --locked -p polymeter-cli --no-default-features
+client: ## Build polymeter-client, the command for login nodes without libzmq, SQLite and PostgreSQL
+	$(CARGO) build --release --locked -p polymeter-client
 
 doc: deps ## Build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

@@ -3,9 +3,8 @@
 use std::io;
 use std::net::ToSocketAddrs;
 
+use polymeter_client::connection::collector::greeted;
 use polymeter_service::clock;
-
-use super::collector::greeted;
 
 /// The greeting of a collector, and the difference of the clocks.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
 use polymeter_service::clock;
 
-use crate::client::completion::jobs;
+use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::terminal;
@@ -25,7 +25,7 @@ use crate::store_failure::store_failure;
 pub(crate) struct ReportArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
     /// the last. Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
-    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: Option<String>,
 
     #[command(flatten)]
@@ -57,12 +57,6 @@ pub(crate) struct ReportArguments {
     /// Print the summary of Jobstats, `JS1:...`, which reportseff and job_defense_shield read.
     #[arg(long)]
     jobstats: bool,
-}
-
-impl ReportArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
 }
 
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use super::measure::Cost;
 
 /// The file with the table.
 pub(crate) const PATH: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/src/commands/metrics/read_cost.md");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/client/src/commands/metrics/read_cost.md");
 
 /// A row of the table.
 #[derive(Debug)]

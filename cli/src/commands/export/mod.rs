@@ -6,13 +6,14 @@ mod progress;
 use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCompleter;
+use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
 use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::client::completion::{jobs, metrics};
+use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
@@ -26,7 +27,7 @@ use progress::Progress;
 pub(crate) struct ExportArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
     /// the last.
-    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: String,
 
     #[command(flatten)]
@@ -62,10 +63,6 @@ pub(crate) struct ExportArguments {
 }
 
 impl ExportArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-
     fn selects(&self, row: &SeriesRow, step: Option<&str>) -> bool {
         let has_metric =
             self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(&row.metric));

@@ -6,10 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use polymeter_client::own_cgroups::OwnCgroups;
 use polymeter_service::cgroup_mounts::Mounts;
 use rustix::fs::{FlockOperation, flock};
-
-use crate::own_cgroups::OwnCgroups;
 
 /// The controllers of version 1 in which a directory is created. `cpu` is excluded: a group there changes the
 /// scheduling, and therefore the measurement.

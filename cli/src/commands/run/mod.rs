@@ -18,6 +18,7 @@ use polymeter_agent::config::AgentConfig;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
+use polymeter_client::completion::{metrics, periods};
 use polymeter_collector::Collector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
@@ -26,7 +27,6 @@ use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
-use crate::client::completion::{metrics, periods};
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
@@ -81,10 +81,6 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// Returns true if a metric was named in full, and not selected by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.metrics.iter().any(|text| text.split('=').next() == Some(metric))

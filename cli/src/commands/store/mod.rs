@@ -33,15 +33,6 @@ enum StoreCommand {
     Prune(PruneArguments),
 }
 
-impl StoreArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        match &self.command {
-            None => self.json,
-            Some(StoreCommand::Prune(arguments)) => arguments.is_json(),
-        }
-    }
-}
-
 pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
     if let Some(StoreCommand::Prune(arguments)) = &arguments.command {
         return prune::execute(arguments);

@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_proto::units;
 use serde::Deserialize;
 
-use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::delivery::handshake::handshake;
 use polymeter_agent::keys::{AgentKeyFiles, Keys};
+use polymeter_client::connection::collector::Collector;
+use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_proto::{endpoint, units};
 use polymeter_service::users;
 
-use crate::client::collector::Collector;
-use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{COLLECTOR_UNIT, Machine};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::client::configuration::CollectorEndpoint;
+use polymeter_client::connection::configuration::CollectorEndpoint;
+
 use crate::client::greeting::{Greeted, greet};
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
