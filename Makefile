@@ -46,7 +46,7 @@ test: test-deps ## Run all tests that this machine can run, side by side, and li
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
-	$(CARGO) test --workspace --locked --test structure --test documents --test protocol --test texts --test corpora
+	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test texts --test corpora
 
 # The libraries come from the Python package index.
 FRAMES := $(TARGET)/frames
