@@ -7,6 +7,8 @@ pub(crate) mod layout;
 #[cfg(feature = "local")]
 pub(crate) mod new_file;
 #[cfg(feature = "local")]
+pub(crate) mod progress;
+#[cfg(feature = "local")]
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod terminal;
