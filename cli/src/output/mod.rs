@@ -2,6 +2,7 @@
 
 pub(crate) mod file_name;
 pub(crate) mod new_file;
+pub(crate) mod progress;
 pub(crate) mod sparkline;
 pub(crate) mod style;
 

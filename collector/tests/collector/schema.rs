@@ -116,13 +116,16 @@ fn a_failed_migration_changes_nothing(environment: &mut TestEnvironment) {
     assert_eq!(ROWS.map(|select| environment.lines(select)), before);
 }
 
+/// A use of a store.
+type Use = fn(&StoreUrl) -> Result<(), StoreError>;
+
 /// Checks that the store is refused for writing, for reading and for maintenance, and is left as it is.
 fn expect_refusals(environment: &TestEnvironment, is_expected: fn(&StoreError) -> bool) {
     let error = Collector::start(&environment.config(), &environment.context).unwrap_err();
     let CollectorStartError::Store { source, .. } = error else { panic!("{error:?}") };
     assert!(is_expected(&source), "{source:?}");
     let url = environment.url();
-    let uses: [(&str, fn(&StoreUrl) -> Result<(), StoreError>); 7] = [
+    let uses: [(&str, Use); 7] = [
         ("read", |url| Reader::open(url).map(drop)),
         ("administer", |url| Administration::open(url).map(drop)),
         ("remove old rows", |url| prune(url, None, |_, _| panic!("a part is removed"))),

@@ -13,9 +13,9 @@ use tracing::{info, warn};
 use crate::StoreError;
 use crate::backend::{Backend, Connection, MaintenanceSession, Task};
 use crate::error::chain;
+use crate::removal;
 use crate::retention::Retention;
 use crate::stop::Stop;
-use crate::{removal, schema_check};
 
 /// The number of rounds after which an obstacle is logged again: a day.
 const OBSTACLE_ROUNDS: u32 = 1440;
@@ -114,9 +114,7 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
             }
         };
         stop.set_cancel(session.cancel.take());
-        let prepared = schema_check::check(&mut *session.connection, || backend.without_tables())
-            .and_then(|()| write_retention(&mut *session.connection, retention));
-        if let Err(error) = prepared {
+        if let Err(error) = write_retention(&mut *session.connection, retention) {
             info!("database maintenance postponed: {}", chain(&error));
             stop.set_cancel(None);
             return;

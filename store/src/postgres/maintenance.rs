@@ -9,7 +9,7 @@ use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{citus, continuous, partitions, reorder, retention, rollup_tables, table_detection, timescale};
 use crate::backend::{Connection, MaintenanceSession, Task};
 use crate::error::{Context, DatabaseError};
-use crate::{StoreError, metadata_removal, request_removal};
+use crate::{StoreError, metadata_removal, request_removal, schema_check};
 
 /// The tasks for a table with partitions.
 const PARTITIONS: [Task; 8] = [
@@ -84,6 +84,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
     let Some((client, table)) = opened else { return Ok(None) };
     let (running, settings) = (client.cancel_token(), settings.clone());
     let mut connection = PostgresConnection::new(runtime, client, Some(table));
+    schema_check::check(&mut connection, || StoreError::WithoutTables)?;
     let has_tables = rollup_tables::exist(&mut connection).context("prepare the maintenance")?;
     let obstacle = obstacle(&mut connection).context("prepare the maintenance")?;
     Ok(Some(MaintenanceSession {

@@ -7,14 +7,20 @@ use rusqlite::{Connection, OpenFlags};
 use super::connection::SqliteConnection;
 use super::{retention, rollups};
 use crate::backend::{MaintenanceSession, Task};
-use crate::{StoreError, limits, metadata_removal, request_removal};
+use crate::{SCHEMA_VERSION, StoreError, limits, metadata_removal, request_removal};
 
 const TASKS: [Task; 5] =
     [rollups::ADD, retention::REMOVE, metadata_removal::REMOVE, request_removal::REMOVE, retention::SHRINK];
 
-/// Connects to maintain the store at `path`. Returns none if it is not there: the writer reports that.
+/// Connects to maintain the store at `path`. Returns none if it is not there, or not of this version: the
+/// writer reports that.
 pub(super) fn open(path: &Path) -> Result<Option<MaintenanceSession>, StoreError> {
     let Ok(connection) = connect(path) else { return Ok(None) };
+    let version: rusqlite::Result<i32> =
+        connection.query_row("SELECT max(version) FROM store_version", (), |row| row.get(0));
+    if version != Ok(SCHEMA_VERSION) {
+        return Ok(None);
+    }
     let interrupt = connection.get_interrupt_handle();
     Ok(Some(MaintenanceSession {
         connection: Box::new(SqliteConnection::of(connection, path.to_owned())),

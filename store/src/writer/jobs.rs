@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use polymeter_proto::ledger::JobOwner;
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, JobDescriptor, SessionId};
 
 use super::facts::{integer, text};
 use super::found::not_inserted;
@@ -184,6 +184,31 @@ fn batch<'a>(jobs: &[&'a Arc<JobRecord>]) -> Batch<'a> {
         ]
     };
     Batch::new(&JOB, (0..).zip(jobs).map(row))
+}
+
+/// Returns true if a frame with a job of this descriptor, in the session `own`, would belong to a job that the store has from
+/// another session.
+pub(super) fn has_other(
+    connection: &mut dyn Connection,
+    job: &JobDescriptor,
+    own: SessionId,
+) -> Result<bool, DatabaseError> {
+    let resume_us = i64::try_from(RESUME_LOST_JOB.as_micros()).unwrap_or(i64::MAX);
+    let rows = connection.query(
+        "SELECT count(*) FROM job
+         WHERE job_id = $1 AND (cluster IS NOT DISTINCT FROM CAST($2 AS text) OR CAST($2 AS text) IS NULL)
+             AND (ended IS NULL OR ended >= $3 OR ended >= $4
+                  AND EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND lost))
+             AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND session_id = $5)",
+        &[
+            job.job_id.as_str().into(),
+            job.cluster.as_ref().map(Identifier::as_str).into(),
+            Value::time(job.started_us),
+            Value::time(job.started_us.saturating_sub(resume_us)),
+            own.to_string().into(),
+        ],
+    )?;
+    Ok(rows.into_iter().next().is_some_and(|mut row| row.integer() > 0))
 }
 
 /// Inserts rows of `jobs`, and returns their keys by job id.

@@ -19,7 +19,7 @@ mod transaction;
 
 use std::collections::HashSet;
 
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{JobDescriptor, SessionId};
 
 use self::transaction::transaction;
 use crate::accepted::{Accepted, Committed, JobOutcome};
@@ -99,6 +99,15 @@ impl Store {
     /// Returns an error if the store fails.
     pub fn store_outcome(&mut self, outcome: &JobOutcome) -> Result<bool, StoreError> {
         jobs::store_outcome(&mut *self.connection, outcome).context("store the outcome of a job")
+    }
+
+    /// Returns true if frames with a job of this descriptor, in the session `own`, would be of a job that the store has from another
+    /// session.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn has_other_job(&mut self, job: &JobDescriptor, own: SessionId) -> Result<bool, StoreError> {
+        jobs::has_other(&mut *self.connection, job, own).context("look up a job")
     }
 
     /// Stores `frames` in one transaction, except for those that are already stored. In case of an error

@@ -1,7 +1,6 @@
 //! `polymeter export`: writes the samples of a job into one file.
 
 mod output;
-mod progress;
 
 use std::path::PathBuf;
 
@@ -17,11 +16,11 @@ use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
+use crate::output::progress::Progress;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::store_failure::store_failure;
 use output::Output;
-use progress::Progress;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArguments {
@@ -144,9 +143,10 @@ fn job_properties(job: &JobRow) -> serde_json::Value {
     json!({
         "job_id": job.job_id, "display_id": job.display_id, "name": job.name, "cluster": job.cluster,
         "owner": job.owner, "owner_uid": job.owner_uid, "account": job.account, "queue": job.queue,
-        "nodes": job.nodes, "cores": job.cores, "gpus": job.gpus, "started_ns": job.started_ns,
-        "ended_ns": job.ended_ns, "state": job.state, "exit_code": job.exit_code,
-        "exit_signal": job.exit_signal,
+        "nodes": job.nodes, "node_list": job.node_list, "cores": job.cores, "gpus": job.gpus,
+        "time_limit_s": job.time_limit_s, "memory_bytes": job.memory_bytes, "restarts": job.restarts,
+        "started_ns": job.started_ns, "ended_ns": job.ended_ns, "state": job.state,
+        "exit_code": job.exit_code, "exit_signal": job.exit_signal,
     })
 }
 

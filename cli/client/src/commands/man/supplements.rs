@@ -395,6 +395,16 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         )],
     },
     Supplement {
+        command: "polymeter store import",
+        exit_status: EXIT_STATUS,
+        environment: &[],
+        files: &[FILE],
+        examples: &[(
+            "polymeter store import job-4242.parquet --store sqlite:new.db",
+            "Stores the samples of an exported job.",
+        )],
+    },
+    Supplement {
         command: "polymeter keep",
         exit_status: EXIT_STATUS,
         environment: &[],

@@ -1,4 +1,4 @@
-//! The progress of an export, on a terminal.
+//! The progress of an export or an import, on a terminal.
 
 use std::io::IsTerminal;
 
@@ -7,13 +7,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// The form of the line.
 const TEMPLATE: &str = "{bar:30} {percent:>3} %  {human_pos} of {human_len} samples  {per_sec}  {eta} left";
 
-/// The progress of an export. Without a terminal nothing is shown.
+/// The progress of an export or an import. Without a terminal nothing is shown.
 #[derive(Debug)]
-pub(super) struct Progress(ProgressBar);
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// Shows progress towards `samples`, the expected number.
-    pub(super) fn new(samples: u64) -> Self {
+    pub(crate) fn new(samples: u64) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }
@@ -23,15 +23,15 @@ impl Progress {
         Self(bar)
     }
 
-    /// Shows that `samples` were read.
-    pub(super) fn show(&self, samples: u64) {
+    /// Shows that `samples` were read, since the begin.
+    pub(crate) fn show(&self, samples: u64) {
         // Samples may arrive after the number was determined.
         self.0.update(|state| state.set_len(state.len().unwrap_or_default().max(samples)));
         self.0.set_position(samples);
     }
 
     /// Removes the line.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
 }
