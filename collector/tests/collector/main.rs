@@ -57,6 +57,7 @@ mod sql_roles;
 mod sql_views;
 mod stores;
 mod time_range;
+mod typed_rows;
 
 /// The tests that run at a time for each CPU. They wait for servers about half of their time.
 const TESTS_PER_CPU: usize = 2;
@@ -104,6 +105,7 @@ fn main() -> std::process::ExitCode {
         sql_views::TESTS,
         stores::TESTS,
         time_range::TESTS,
+        typed_rows::TESTS,
     ];
     polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)
 }
