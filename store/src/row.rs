@@ -1,7 +1,6 @@
 //! Rows of results. A field that has another type than its reader expects is an error that names the column:
 //! it never counts as 0 or as an empty text.
 
-use std::fmt;
 use std::sync::Arc;
 
 use polymeter_proto::series::{Labels, SessionId};
@@ -20,39 +19,18 @@ pub(crate) struct Row {
 }
 
 /// A field has another type than its reader expects.
-#[derive(Debug)]
-struct FieldError {
-    number: usize,
-    name: Option<String>,
-    found: String,
-    expected: &'static str,
-}
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct UnexpectedField(String);
 
-/// Returns the error for a field of the column `number`, counted from 1. The name is none for a column that
-/// the result lacks. `found` is the state of the field, such as "is NULL", `expected` a type, such as "a
-/// time".
-pub(crate) fn unexpected(
-    number: usize,
-    name: Option<&str>,
-    found: &str,
-    expected: &'static str,
-) -> DatabaseError {
-    let (name, found) = (name.map(str::to_owned), found.to_owned());
-    DatabaseError::new(ErrorKind::Other, FieldError { number, name, found, expected })
+/// Returns the error for a field of the column `number`, counted from 1, without a name if the result lacks
+/// it.
+/// `found` is the state of the field, such as "is NULL", `expected` a type, such as "a time".
+pub(crate) fn unexpected(number: usize, name: Option<&str>, found: &str, expected: &str) -> DatabaseError {
+    let name = name.map_or_else(String::new, |name| format!(" ({name})"));
+    let message = format!("column {number}{name} {found} where {expected} is expected");
+    DatabaseError::new(ErrorKind::Other, UnexpectedField(message))
 }
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, name, found, expected } = self;
-        write!(f, "column {number} ")?;
-        if let Some(name) = name {
-            write!(f, "({name}) ")?;
-        }
-        write!(f, "{found} where {expected} is expected")
-    }
-}
-
-impl std::error::Error for FieldError {}
 
 impl Row {
     pub(crate) fn new(columns: Arc<[String]>, fields: Vec<Value<'static>>) -> Self {
@@ -123,7 +101,7 @@ macro_rules! tuples {
     )+};
 }
 
-tuples!((A, B), (A, B, C), (A, B, C, D), (A, B, C, D, E));
+tuples!((A, B), (A, B, C));
 
 /// Implements [`FromRow`] for a structure whose fields are listed in the order of the columns, a time with
 /// its unit: `from_row!(Taken { number, at_us: TimeUs });`

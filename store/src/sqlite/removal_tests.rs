@@ -13,13 +13,14 @@ use crate::value::Value;
 
 /// The tables that a statement may read as a whole: they have a row for each level of resolution, kept job or list that jobs
 /// share, or are made by the statement itself.
-const SMALL: [&str; 12] = [
+const SMALL: [&str; 13] = [
     "buckets",
     "retention",
     "rollup",
     "kept_job",
     "delta",
     "json_each",
+    "next_block",
     "next_row",
     "CONSTANT",
     "series_shape",
