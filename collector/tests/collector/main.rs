@@ -58,6 +58,7 @@ mod sql_views;
 mod stores;
 mod texts;
 mod time_range;
+mod typed_rows;
 
 /// The tests that run at a time for each CPU. They wait for servers about half of their time.
 const TESTS_PER_CPU: usize = 2;
@@ -106,6 +107,7 @@ fn main() -> std::process::ExitCode {
         stores::TESTS,
         texts::TESTS,
         time_range::TESTS,
+        typed_rows::TESTS,
     ];
     let _servers = support::server::KeptServers::new();
     polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)

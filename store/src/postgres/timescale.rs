@@ -190,8 +190,7 @@ fn compress(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError>
     let failed = "SELECT job_id FROM timescaledb_information.jobs JOIN timescaledb_information.job_stats USING (job_id)
          WHERE proc_name = 'policy_compression' AND jobs.hypertable_schema = current_schema() AND jobs.hypertable_name = 'samples'
              AND last_run_status = 'Failed'";
-    for mut row in connection.query(failed, &[]).context(ACTION)? {
-        let policy = row.integer();
+    for policy in connection.select::<i64>(failed, &[]).context(ACTION)? {
         info!("running the compression policy {policy} here: the server's scheduler failed to run it");
         // Outside of a transaction, since it commits chunk by chunk.
         connection.execute(&format!("CALL run_job({policy})"), &[]).context(ACTION)?;

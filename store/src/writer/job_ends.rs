@@ -9,7 +9,7 @@ use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::job_end_queue::{self, EndQueue};
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::value::{Batch, Column, ColumnType, Value};
 
 /// The end of a job on one node.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ fn end_whole_jobs(
     keys: Vec<i64>,
     queue: EndQueue,
 ) -> Result<(), DatabaseError> {
-    let ended = connection.query_batch(
+    let ended = connection.select_batch(
         "UPDATE job SET ended = (SELECT max(job_node.ended) FROM job_node WHERE job_node.job_key = job.job_key)
          WHERE job_key IN (SELECT job_key FROM {new})
              AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND job_node.ended IS NULL)
@@ -145,7 +145,7 @@ fn end_whole_jobs(
     if queue == EndQueue::Off {
         return Ok(());
     }
-    job_end_queue::add(connection, ended.into_iter().map(|mut row| row.integer()).collect())
+    job_end_queue::add(connection, ended)
 }
 
 /// Ends jobs whose agents were lost before `cutoff`, at the time of their last message. Returns their keys.
@@ -155,8 +155,7 @@ pub(super) fn end_lost_jobs(
     queue: EndQueue,
 ) -> Result<Vec<i64>, DatabaseError> {
     let select = format!("SELECT DISTINCT job_node.job_key {LOST}");
-    let rows = connection.query(&select, std::slice::from_ref(cutoff))?;
-    let keys: Vec<_> = rows.into_iter().map(|mut row: Row| row.integer()).collect();
+    let keys: Vec<i64> = connection.select(&select, std::slice::from_ref(cutoff))?;
     if keys.is_empty() {
         return Ok(keys);
     }

@@ -134,7 +134,7 @@ fn find(
     jobs: &[&Arc<JobRecord>],
 ) -> Result<Vec<Option<i64>>, DatabaseError> {
     // Each job is looked up in the indexes: a planner could otherwise read and hash all jobs of the store.
-    let found = connection.query_batch(
+    let found: Vec<(usize, Option<i64>)> = connection.select_batch(
         "SELECT new.position, coalesce((
              SELECT ledger_line.job_key FROM session
              JOIN ledger_line ON ledger_line.session_key = session.session_key
@@ -157,10 +157,9 @@ fn find(
         &batch(jobs),
     )?;
     let mut keys = vec![None; jobs.len()];
-    for mut row in found {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
+    for (position, found) in found {
         if let Some(key) = keys.get_mut(position) {
-            *key = row.optional_integer();
+            *key = found;
         }
     }
     Ok(keys)
@@ -219,30 +218,30 @@ fn insert(
     if jobs.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows = connection.query_batch(
+    let rows = connection.select_batch(
         "INSERT INTO job (job_id, cluster, owner, owner_uid, started)
          SELECT job_id, cluster, owner, owner_uid, started FROM {new} RETURNING job_id, job_key",
         &batch(jobs),
     )?;
-    Ok(rows.into_iter().map(|mut row| (row.text(), row.integer())).collect())
+    Ok(rows.into_iter().collect())
 }
 
 /// Records that the jobs run on their nodes under their handles of their sessions, unless a later handle is
 /// known.
 fn join_nodes(connection: &mut dyn Connection, keyed: &[Keyed<'_>]) -> Result<(), DatabaseError> {
-    let rows = connection.query_batch(
+    let rows = connection.select_batch(
         "INSERT INTO job_node (job_key, node, started, session_id, handle)
          SELECT key, node, started, session_id, handle FROM {new} WHERE true
          ON CONFLICT (job_key, node) DO NOTHING RETURNING job_key",
         &job_nodes(keyed.iter()),
     )?;
-    let mut joined: HashSet<i64> = rows.into_iter().map(|mut row| row.integer()).collect();
+    let mut joined: HashSet<i64> = rows.into_iter().collect();
     let known = || keyed.iter().filter(|keyed| !keyed.is_new);
     // A row that was just inserted has everything that the job's descriptor has.
     job_ends::lock(connection, known().map(|keyed| keyed.key).collect())?;
     let again = job_nodes(known().filter(|keyed| !joined.contains(&keyed.key)));
     if !again.is_empty() {
-        let rows = connection.query_batch(
+        let rows: Vec<i64> = connection.select_batch(
             "UPDATE job_node AS known
              SET session_id = new.session_id, handle = new.handle, ended = NULL, lost = false
              FROM {new} WHERE known.job_key = new.key AND known.node = new.node
@@ -253,7 +252,7 @@ fn join_nodes(connection: &mut dyn Connection, keyed: &[Keyed<'_>]) -> Result<()
              RETURNING job_key",
             &again,
         )?;
-        joined.extend(rows.into_iter().map(|mut row| row.integer()));
+        joined.extend(rows);
     }
     let row = |keyed: &Keyed<'_>| {
         let descriptor = &keyed.job.descriptor;

@@ -77,8 +77,8 @@ impl Store {
     pub fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
         self.connection.check()?;
         let select = "SELECT last_sequence FROM session WHERE session_id = $1";
-        let rows = self.connection.query(select, &[session.to_string().into()]);
-        Ok(rows.context("look up a session")?.first_mut().map_or(0, |row| row.integer().cast_unsigned()))
+        let last = self.connection.select_first(select, &[session.to_string().into()]);
+        Ok(last.context("look up a session")?.unwrap_or(0))
     }
 
     /// Ends the sessions that have been silent since `cutoff_us`, and their jobs. Both times are the

@@ -1,17 +1,40 @@
 //! The retention of a store: its policy, and the removal of what the policy does not keep.
 //!
-//! The policy is in the table `retention`, where the collector writes it, so that all programs see the same one.
-//! A part, such as a chunk or a partition, is removed in one transaction, together with the record that its time is gone.
+//! The policy is in the table `retention`, where the collector writes it, so that all programs see the same
+//! one. A part, such as a chunk or a partition, is removed in one transaction, together with the record that
+//! its time is gone.
+
+pub(crate) mod metadata;
+mod old_rows;
+pub(crate) mod requests;
 
 use tracing::info;
 
+use self::old_rows::{ALL, OldRows};
 use crate::StoreError;
 use crate::backend::{Connection, Removal, Removed};
-use crate::error::Context;
-use crate::quarantine_removal;
-use crate::retention::{Cutoffs, Keep, Level, LevelState, Part, Retention};
+use crate::error::{Context, DatabaseError};
+use crate::retention::{Cutoffs, Level, LevelState, Part, Retention};
+use crate::row::from_row;
 use crate::stop::Stop;
-use crate::value::{Row, Value};
+use crate::value::Value;
+
+/// The samples in quarantine that arrived before `{before}`, except for those of jobs that are kept at
+/// `{now}`. Their times say nothing about their age.
+const QUARANTINE: OldRows = OldRows {
+    table: "samples_quarantine",
+    key: "series_id",
+    of: "series_id > -1",
+    is_old: "received < {before}",
+    step_rows: 10_000,
+    delete: &[(
+        "samples_quarantine",
+        &["{step} AND received < {before} AND series_id NOT IN (
+         SELECT series_id FROM series WHERE job_key IN (
+             SELECT job_key FROM kept_job WHERE until IS NULL OR until > {now}))"],
+    )],
+    ..ALL
+};
 
 /// Writes the policy into the store. Returns the previous one if it was another one.
 pub(crate) fn write(
@@ -38,28 +61,21 @@ pub(crate) fn write(
     Ok(Some(before))
 }
 
+from_row!(LevelState { level, keep, dropped_before_us: TimeUs });
+
 /// Returns the state of each level, the finest first.
 pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>, StoreError> {
     let select = "SELECT relation, keep_days, dropped_before FROM retention";
-    let rows = connection.query(select, &[]).context("read the retention policy")?;
-    let mut states: Vec<LevelState> = rows.into_iter().filter_map(state).collect();
+    let mut states: Vec<LevelState> = connection.select(select, &[]).context("read the retention policy")?;
     states.sort_by_key(|state| state.level);
     Ok(states)
-}
-
-fn state(mut row: Row) -> Option<LevelState> {
-    Some(LevelState {
-        level: Level::of_relation(&row.text())?,
-        keep: Keep::from_days(row.optional_integer()),
-        dropped_before_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
-    })
 }
 
 /// Returns the time of the database, in microseconds since the epoch.
 pub(crate) fn now_us(connection: &mut dyn Connection) -> Result<i64, StoreError> {
     let select = format!("SELECT {}", connection.dialect().now_s);
-    let mut rows = connection.query(&select, &[]).context("read the time of the database")?;
-    Ok(rows.first_mut().map_or(0, Row::integer).saturating_mul(1_000_000))
+    let now_s: i64 = connection.select_one(&select, &[]).context("read the time of the database")?;
+    Ok(now_s.saturating_mul(1_000_000))
 }
 
 /// Returns the times before which the policy of the store removes rows.
@@ -106,7 +122,12 @@ pub(crate) fn remove_before(
     }
     if let Some(before_us) = cutoffs.of(Level::Samples) {
         let now_us = now_us(connection)?;
-        quarantine_removal::remove(connection, stop, before_us, now_us)?;
+        let times = [("{before}", before_us), ("{now}", now_us)];
+        let removed = QUARANTINE.remove(connection, &times, &[], stop);
+        let removed = removed.context("remove samples in quarantine")?;
+        if removed > 0 {
+            info!("removed {removed} samples in quarantine");
+        }
     }
     if is_complete && !stop.is_requested() {
         record_complete(connection, cutoffs)?;
@@ -123,6 +144,21 @@ fn log(part: &Part, removed: Removed) {
     } else {
         info!("dropped {name} of {relation}");
     }
+}
+
+/// Records that rows of a level before `end_us` are removed: the next level is not computed again there.
+pub(crate) fn record(
+    connection: &mut dyn Connection,
+    level: Level,
+    end_us: i64,
+) -> Result<(), DatabaseError> {
+    let dropped = "UPDATE retention SET dropped_before = greatest(dropped_before, $2) WHERE relation = $1";
+    connection.execute(dropped, &[level.relation().into(), Value::Time(end_us)])?;
+    if let Some(next) = level.next() {
+        let done = "UPDATE rollup SET final_before = greatest(final_before, $2) WHERE relation = $1";
+        connection.execute(done, &[next.relation().into(), Value::Time(end_us)])?;
+    }
+    Ok(())
 }
 
 /// Records that nothing is left before `done`, as far as the policy admits no older rows any more.
@@ -154,16 +190,10 @@ pub(crate) struct Progress {
     pub(crate) complete_us: Option<i64>,
 }
 
+from_row!(Progress { level, dropped_us: TimeUs, complete_us: TimeUs });
+
 /// Returns the progress of each level.
 pub(crate) fn progress(connection: &mut dyn Connection) -> Result<Vec<Progress>, StoreError> {
     let select = "SELECT relation, dropped_before, complete_before FROM retention";
-    let rows = connection.query(select, &[]).context("read the retention policy")?;
-    let progress = |mut row: Row| {
-        Some(Progress {
-            level: Level::of_relation(&row.text())?,
-            dropped_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
-            complete_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
-        })
-    };
-    Ok(rows.into_iter().filter_map(progress).collect())
+    connection.select(select, &[]).context("read the retention policy")
 }
