@@ -4,8 +4,11 @@ use std::ops::ControlFlow;
 
 use crate::StoreError;
 use crate::backend::Connection;
+use crate::error::Context;
+use crate::row::Row;
 use crate::schema::SCHEMA_VERSION;
-use crate::value::Row;
+
+const ACTION: &str = "read the version of the store";
 
 /// Checks that a store has the schema of this program.
 ///
@@ -15,14 +18,14 @@ pub(crate) fn check(
     connection: &mut dyn Connection,
     without_tables: impl FnOnce() -> StoreError,
 ) -> Result<(), StoreError> {
-    let mut newest = None;
+    let mut newest: Result<Option<i64>, _> = Ok(None);
     let select = "SELECT CAST(max(version) AS bigint) FROM store_version";
     let read = connection.read(select, &[], &mut |mut row: Row| {
-        newest = row.optional_integer();
+        newest = row.get();
         ControlFlow::Continue(())
     });
     match read {
-        Ok(()) => newest.map_or_else(|| Err(without_tables()), check_version),
+        Ok(()) => newest.context(ACTION)?.map_or_else(|| Err(without_tables()), check_version),
         Err(error) if error.is_missing_table() => {
             Err(if is_of_development(connection)? { StoreError::DevelopmentSchema } else { without_tables() })
         }

@@ -62,7 +62,7 @@ pub fn directions(workspace: &Workspace, rules: &[Stages]) -> Vec<String> {
         let directory = workspace.root.join(rule.directory);
         let stage_of = |file: &Path| {
             let is_in = |module: &&str| is_in(file, &directory.join(module));
-            rule.stages.iter().position(|stage| stage.iter().any(|module| is_in(&module)))
+            rule.stages.iter().position(|stage| stage.iter().any(&is_in))
         };
         for module in rule.stages.iter().copied().flatten() {
             found.extend(missing(workspace, &format!("{}/{module}", rule.directory)));

@@ -5,7 +5,6 @@ use rusqlite::types::{ToSqlOutput, Type, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ToSql};
 
 use crate::backend::Dialect;
-use crate::digest::digest;
 use crate::value::{Batch, Column, ColumnType, Number, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {

@@ -17,6 +17,7 @@ use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::job_end_queue::EndQueue;
 use crate::limits::RESUME_LOST_JOB;
+use crate::row::Row;
 use crate::value::{Batch, Column, ColumnType, Value};
 
 const JOB: [Column; 10] = [
@@ -193,7 +194,7 @@ pub(super) fn has_other(
     own: SessionId,
 ) -> Result<bool, DatabaseError> {
     let resume_us = i64::try_from(RESUME_LOST_JOB.as_micros()).unwrap_or(i64::MAX);
-    let rows = connection.query(
+    let mut rows = connection.query(
         "SELECT count(*) FROM job
          WHERE job_id = $1 AND (cluster IS NOT DISTINCT FROM CAST($2 AS text) OR CAST($2 AS text) IS NULL)
              AND (ended IS NULL OR ended >= $3 OR ended >= $4
@@ -207,7 +208,8 @@ pub(super) fn has_other(
             own.to_string().into(),
         ],
     )?;
-    Ok(rows.into_iter().next().is_some_and(|mut row| row.integer() > 0))
+    let count: i64 = rows.first_mut().map_or(Ok(0), Row::get)?;
+    Ok(count > 0)
 }
 
 /// Inserts rows of `jobs`, and returns their keys by job id.

@@ -38,12 +38,6 @@ pub(crate) struct ImportArguments {
     json: bool,
 }
 
-impl ImportArguments {
-    pub(super) const fn is_json(&self) -> bool {
-        self.json
-    }
-}
-
 /// The result for a file.
 #[derive(Debug, Serialize)]
 struct Imported {
