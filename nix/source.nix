@@ -1,5 +1,5 @@
-# The sources of the programs: the crates of the workspace, and the files that their tests read. Nix files, CI and the
-# documents outside of docs/ are left out, so that a change of them requires no build.
+# The sources of the programs: the crates of the workspace, and the files that their tests read. Nix files, CI
+# and the documents outside of docs/ are left out, so that a change of them requires no build.
 { lib }:
 
 let

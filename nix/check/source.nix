@@ -1,4 +1,5 @@
-# The paths of the recipes' source, one per line. In place of nixpkgs' file sets there are lists, which leave nothing out.
+# The paths of the recipes' source, one per line. In place of nixpkgs' file sets there are lists, which leave
+# nothing out.
 let
   root = toString ../..;
   relative = path: builtins.substring (builtins.stringLength root + 1) (-1) (toString path);
