@@ -318,7 +318,7 @@ fn an_export_is_imported_into_another_store() {
 
 fn an_interrupted_import_continues() {
     let stored = Stored::make();
-    let exported = json_of(stored.command(&["--json", "-o", "job.parquet"]));
+    let exported = json_of(stored.command(&["--with-nodes", "--json", "-o", "job.parquet"]));
     json_of(stored.import(&["job.parquet"], "new.db"));
     // As after the first transaction.
     let connection = rusqlite::Connection::open(stored.path("new.db")).unwrap();
