@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_false_length_takes_no_memory() {
         // A `Refused` whose text has a length field of 2^40 bytes.
-        let mut bytes = b"PLC\x02\x03".to_vec();
+        let mut bytes = b"PLC\x01\x03".to_vec();
         bytes.extend_from_slice(&[253, 0, 0, 0, 0, 0, 1, 0, 0]);
         assert_eq!(ToAgent::decode(&bytes), Err(DecodeError::Serialised));
     }

@@ -42,7 +42,7 @@ pub(crate) fn batch_of(shape: &Arc<Shape>, rows: &[(Instant, Vec<Option<u64>>)])
 
 /// Returns a frame whose body is `sections`, with a valid checksum.
 pub(crate) fn frame_of(sections: &[u8]) -> Vec<u8> {
-    let mut bytes = b"PLM\x02\x01\0\0\0\0\0\0\0\x01\0".to_vec();
+    let mut bytes = b"PLM\x01\x01\0\0\0\0\0\0\0\x01\0".to_vec();
     bytes.extend_from_slice(sections);
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     bytes

@@ -172,7 +172,7 @@ fn second_decoder_refuses_invalid_frames() {
         bytes[position] ^= 1;
         bytes
     };
-    let another_version = [b"PLM\x01", &good[4..]].concat();
+    let another_version = [b"PLM\x02", &good[4..]].concat();
     let trailing = [ToAgent::NeedDictionary { session: SESSION }.encode(), vec![0]].concat();
     let invalid = [
         ("damaged", Direction::Frame, flipped(good.len() / 2), "the checksum is wrong"),
@@ -191,7 +191,7 @@ fn second_decoder_refuses_invalid_frames() {
             "too many values",
         ),
         ("a message and a byte", Direction::ToAgent, trailing, "bytes behind the end"),
-        ("an unknown message", Direction::ToCollector, b"PLC\x02\x03".to_vec(), "no variant"),
+        ("an unknown message", Direction::ToCollector, b"PLC\x01\x03".to_vec(), "no variant"),
     ];
     for (name, direction, bytes, reason) in invalid {
         assert!(decode(direction, &bytes).is_err(), "{name}");

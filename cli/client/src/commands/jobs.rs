@@ -54,7 +54,7 @@ mod tests {
         let tally = json!({"due": 12, "taken": 11, "late": 0, "missed": 1, "absent": 0, "dropped": 0});
         let source =
             json!({"name": "v2/cpu.stat", "tally": tally, "reads": 11, "read_mean_ns": 1, "read_max_ns": 2});
-        let job = |id: &str, user: Option<&str>, uid: Option<u32>| json!({"job": id, "uid": uid, "user": user, "started_us": 1, "sources": [source, source], "unavailable": []});
+        let job = |id: &str, user: Option<&str>, uid: Option<u32>| json!({"job": id, "uid": uid, "user": user, "started_us": 1, "cgroups": [], "sources": [source, source], "unavailable": []});
         let jobs =
             json!([job("42", Some("zoe"), Some(1000)), job("43", None, Some(1001)), job("44", None, None)]);
         let jobs: Vec<SubjectStatus> = serde_json::from_value(jobs).unwrap();
