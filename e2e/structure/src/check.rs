@@ -61,8 +61,8 @@ pub fn directions(workspace: &Workspace, rules: &[Stages]) -> Vec<String> {
     for rule in rules {
         let directory = workspace.root.join(rule.directory);
         let stage_of = |file: &Path| {
-            let is_in = |module: &&str| is_in(file, &directory.join(module));
-            rule.stages.iter().position(|stage| stage.iter().any(&is_in))
+            let has_file = |stage: &&[&str]| stage.iter().any(|module| is_in(file, &directory.join(module)));
+            rule.stages.iter().position(has_file)
         };
         for module in rule.stages.iter().copied().flatten() {
             found.extend(missing(workspace, &format!("{}/{module}", rule.directory)));
@@ -143,7 +143,8 @@ fn missing(workspace: &Workspace, module: &str) -> Option<String> {
     (!has_files).then(|| format!("a rule names {module}, which is no module"))
 }
 
-/// Returns true for a path to an item of this workspace, and for one into another library that the workspace uses.
+/// Returns true for a path to an item of this workspace, and for one into another library that the workspace
+/// uses.
 fn exists(workspace: &Workspace, path: &str) -> bool {
     let path: Vec<String> = path.split("::").map(str::to_owned).collect();
     let Some((library, item)) = path.split_first() else { return false };
@@ -157,8 +158,8 @@ fn exists(workspace: &Workspace, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Two crates: `upper` depends on `lower` and has the modules `parse` and `serve`, of which the second imports the
-    /// first.
+    /// Two crates: `upper` depends on `lower` and has the modules `parse` and `serve`, of which the second
+    /// imports the first.
     const FILES: [(&str, &str); 8] = [
         (
             "Cargo.toml",
@@ -223,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_dependency_against_the_rules_is_found() {
-        let backwards = "[package]\nname = \"small-lower\"\n[target.'cfg(unix)'.dependencies]\nsmall-upper.path = \"../upper\"\n";
+        let backwards = "[package]\nname = \"small-lower\"\n\
+            [target.'cfg(unix)'.dependencies]\nsmall-upper.path = \"../upper\"\n";
         let found = dependencies(&with(&[("lower/Cargo.toml", backwards)]), ALLOWED);
         assert_eq!(found, ["lower must not depend on upper"]);
     }
@@ -267,7 +269,8 @@ mod tests {
 
     #[test]
     fn a_use_of_a_forbidden_path_is_found() {
-        let impure = "use std::fs;\nuse small_lower::Store;\npub fn parse(_: Store) { fs::read(\"x\"); tokio::spawn(f()); }\n";
+        let impure = "use std::fs;\nuse small_lower::Store;\n\
+            pub fn parse(_: Store) { fs::read(\"x\"); tokio::spawn(f()); }\n";
         let found = forbidden(&with(&[("upper/src/parse/mod.rs", impure)]), PURE);
         let uses = ["small_lower::Store", "std::fs", "std::fs::read", "tokio::spawn"];
         assert_eq!(found, uses.map(|path| format!("upper/src/parse/mod.rs must not use {path}")));

@@ -16,8 +16,8 @@ const GAP_PX: usize = 18;
 const MARGIN_PX: usize = 20;
 const HEAD_PX: usize = 34;
 
-/// Draws the crates of a workspace, and the modules of each crate that has more than one. A crate with a library and
-/// programs is drawn as its library.
+/// Draws the crates of a workspace, and the modules of each crate that has more than one. A crate with a
+/// library and programs is drawn as its library.
 #[must_use]
 pub fn all(workspace: &Workspace) -> Drawings {
     let mut drawings = Drawings::new();

@@ -79,8 +79,8 @@ enum Resolved {
     Elsewhere(Vec<String>),
 }
 
-/// Follows a path, as written in a module, to the file that defines the item. Returns `None` for a name of the module
-/// itself, of the language or of the prelude.
+/// Follows a path, as written in a module, to the file that defines the item. Returns `None` for a name of
+/// the module itself, of the language or of the prelude.
 fn resolve(
     modules: &BTreeMap<ModulePath, Module>,
     module: &ModulePath,

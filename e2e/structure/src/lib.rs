@@ -1,8 +1,8 @@
 //! The structure of the workspace, read from its manifests and sources.
 //!
-//! A module is a file or a directory below `src`. Module A imports module B if a path in A's code, in a `use` or
-//! elsewhere, leads to an item that B defines; re-exports are followed to the definition. Code under `#[cfg(test)]` does
-//! not count.
+//! A module is a file or a directory below `src`. Module A imports module B if a path in A's code, in a `use`
+//! or elsewhere, leads to an item that B defines; re-exports are followed to the definition. Code under
+//! `#[cfg(test)]` does not count.
 
 #![allow(
     clippy::panic,

@@ -1,7 +1,7 @@
 //! Draws the imports between modules, or lists the imports that form cycles.
 //!
-//! `import-graph DIRECTORY` writes one SVG for each crate and one for the workspace. `import-graph` without an argument
-//! prints each cycle with the imports that form it.
+//! `import-graph DIRECTORY` writes one SVG for each crate and one for the workspace. `import-graph` without
+//! an argument prints each cycle with the imports that form it.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 

@@ -9,8 +9,8 @@ pub struct Allowed {
     pub dependencies: &'static [&'static str],
 }
 
-/// The modules of a directory from upstream to downstream: a module imports those of its own stage and of earlier ones,
-/// never of a later one. Modules that are not listed are free.
+/// The modules of a directory from upstream to downstream: a module imports those of its own stage and of
+/// earlier ones, never of a later one. Modules that are not listed are free.
 #[derive(Debug)]
 pub struct Stages {
     /// Relative to the workspace.

@@ -1,4 +1,5 @@
-//! Tests of the documents: links and anchors resolve, the book's summary is complete, and one concept has one term.
+//! Tests of the documents: links and anchors resolve, the book's summary is complete, and one concept has one
+//! term.
 
 #![allow(
     clippy::indexing_slicing,

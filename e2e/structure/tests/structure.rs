@@ -1,4 +1,5 @@
-//! The structure that ARCHITECTURE.md describes: no import cycles, and imports in the permitted directions only.
+//! The structure that ARCHITECTURE.md describes: no import cycles, and imports in the permitted directions
+//! only.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a fault of a test is a failed test")]
 
