@@ -41,6 +41,7 @@ endef
 # TESTS=PATTERN runs the tests whose names contain it.
 test: test-deps ## Run all tests that this machine can run, side by side, and list the others
 	@mkdir -p $(TARGET) && rm -f $(TARGET)/skipped
+	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO) test --workspace --all-targets --locked --no-run --message-format=json-render-diagnostics >$(TARGET)/tests.json
 	@POLYMETER_SKIPPED=$(abspath $(TARGET))/skipped $(TARGET)/debug/test-suite $(TARGET)/tests.json $(TESTS); $(report_skipped)
 
@@ -213,6 +214,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(SUDO) $(BENCH) control --quick
 	$(SUDO) $(BENCH) jobs --quick
 	$(SUDO) $(BENCH) failover --quick
+	$(SUDO) $(BENCH) ebpf --quick
 	$(CARGO) test --locked --workspace --bench benches
 
 # A server must have been built with it; the tests of `make test` use it, too, where there is one.
