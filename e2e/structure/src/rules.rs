@@ -61,6 +61,7 @@ pub const CRATES: &[Allowed] = &[
     allowed("e2e/harness", &[]),
     allowed("e2e/structure", &[]),
     allowed("e2e", &["proto", "store", "node-agent", "collector", "e2e/harness"]),
+    allowed("fuzz", &["proto", "analysis", "node-agent", "collector"]),
     allowed("benches", &["proto", "service", "store", "analysis", "node-agent", "collector", "e2e"]),
 ];
 
@@ -102,6 +103,18 @@ pub const STAGES: &[Stages] = &[
     stages("page/src", &[&["modules"], &["bundle"], &["report", "site"]]),
     stages("samples-file/src", &[&["rows"], &["writer"], &["parquet", "text", "json_lines"], &["format"]]),
     stages("api/src", &[&["problem"], &["live"], &["call"], &["endpoints"], &["router"], &["server"]]),
+    stages(
+        "cli/client/src",
+        &[
+            &["failure"],
+            &["output", "connection"],
+            &["completion"],
+            &["job_choice"],
+            &["commands"],
+            &["program"],
+        ],
+    ),
+    stages("fuzz/src", &[&["sources"], &["lib"]]),
     stages("cli/src", &[&["output"], &["report"], &["commands"], &["main"]]),
     stages("e2e/src", &[&["basics"], &["environment"], &["daemons"], &["fixture"]]),
     stages("e2e/structure/src", &[&["modules"], &["graph"], &["cycles"], &["draw"], &["check"], &["main"]]),
