@@ -240,7 +240,7 @@ check-all: ## Run the checks that .ci/run leaves out (root, some 40 minutes)
 FUZZ_SECONDS ?= 60
 fuzz: deps ## Run every fuzz target for FUZZ_SECONDS (60; 0: only build them), two at a time
 	@deploy/install-packages.sh g++
-	fuzz/run.sh $(FUZZ_SECONDS)
+	e2e/fuzz/run.sh $(FUZZ_SECONDS)
 
 # NIXPKGS_LIB=PATH names the directory `lib` of nixpkgs, which enables more checks.
 check-nix: deps ## Check the Nix files as far as possible without nixpkgs

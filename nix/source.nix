@@ -18,7 +18,6 @@ toSource {
       ../rustfmt.toml
       ../deploy
       ../docs
-      ../examples
     ]
   )) ../benches/results;
 }

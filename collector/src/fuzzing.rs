@@ -1,4 +1,4 @@
-//! Access to private parsers for `fuzz/`.
+//! Access to private parsers for `e2e/fuzz/`.
 
 pub use crate::auth::{ask, authorise};
 pub use crate::control::munge::signed;

@@ -39,9 +39,9 @@ pub const CRATES: &[Allowed] = &[
     allowed("service", &["proto"]),
     allowed("node-agent", &["proto", "service"]),
     allowed("page", &[]),
-    allowed("samples-file", &["service", "store"]),
+    allowed("store/samples-file", &["service", "store"]),
     allowed("analysis", &["proto", "service", "store"]),
-    allowed("api", &["proto", "service", "store", "analysis", "page", "samples-file"]),
+    allowed("api", &["proto", "service", "store", "analysis", "page", "store/samples-file"]),
     allowed("collector", &["proto", "service", "store", "analysis", "api"]),
     allowed("cli/client", &["proto", "service"]),
     allowed(
@@ -52,7 +52,7 @@ pub const CRATES: &[Allowed] = &[
             "store",
             "analysis",
             "page",
-            "samples-file",
+            "store/samples-file",
             "node-agent",
             "collector",
             "cli/client",
@@ -61,7 +61,7 @@ pub const CRATES: &[Allowed] = &[
     allowed("e2e/harness", &[]),
     allowed("e2e/structure", &[]),
     allowed("e2e", &["proto", "store", "node-agent", "collector", "e2e/harness"]),
-    allowed("fuzz", &["proto", "analysis", "node-agent", "collector"]),
+    allowed("e2e/fuzz", &["proto", "analysis", "node-agent", "collector"]),
     allowed("benches", &["proto", "service", "store", "analysis", "node-agent", "collector", "e2e"]),
 ];
 
@@ -101,7 +101,10 @@ pub const STAGES: &[Stages] = &[
     ),
     stages("analysis/src", &[&["model"], &["resources"], &["gather", "advice"], &["charts"]]),
     stages("page/src", &[&["modules"], &["bundle"], &["report", "site"]]),
-    stages("samples-file/src", &[&["rows"], &["writer"], &["parquet", "text", "json_lines"], &["format"]]),
+    stages(
+        "store/samples-file/src",
+        &[&["rows"], &["writer"], &["parquet", "text", "json_lines"], &["format"]],
+    ),
     stages("api/src", &[&["problem"], &["live"], &["call"], &["endpoints"], &["router"], &["server"]]),
     stages(
         "cli/client/src",
@@ -114,7 +117,7 @@ pub const STAGES: &[Stages] = &[
             &["program"],
         ],
     ),
-    stages("fuzz/src", &[&["sources"], &["lib"]]),
+    stages("e2e/fuzz/src", &[&["sources"], &["lib"]]),
     stages("cli/src", &[&["output"], &["report"], &["commands"], &["main"]]),
     stages("e2e/src", &[&["basics"], &["environment"], &["daemons"], &["fixture"]]),
     stages("e2e/structure/src", &[&["modules"], &["graph"], &["cycles"], &["draw"], &["check"], &["main"]]),
@@ -126,7 +129,7 @@ pub const FORBIDDEN: &[Forbidden] = &[
     Forbidden { modules: PURE, paths: IMPURE },
     Forbidden { modules: &["node-agent/src/lanes/fast"], paths: WAITING },
     // Nothing there writes to a store.
-    Forbidden { modules: &["analysis/src", "api/src", "samples-file/src"], paths: WRITING },
+    Forbidden { modules: &["analysis/src", "api/src", "store/samples-file/src"], paths: WRITING },
 ];
 
 /// Modules without I/O and without a clock. Time, file contents and messages are passed to them.

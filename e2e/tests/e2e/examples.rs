@@ -13,7 +13,7 @@ use tempfile::TempDir;
 tests![reader_prints_jobs_series_and_rates, notebook_cells_run, job_script_marks_pushes_and_leases];
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(name)
 }
 
 fn text(bytes: &[u8]) -> String {

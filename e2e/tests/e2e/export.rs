@@ -217,7 +217,8 @@ fn data_frame_libraries_read_an_export() {
         stored.samples().iter().map(|(name, _)| name.clone()).find(|name| name.ends_with("cpu.usage"));
     let metric = metric.unwrap();
     for library in ["pandas", "polars", "duckdb"] {
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../examples/export_{library}.py"));
+        let example =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/examples/export_{library}.py"));
         let output = Command::new(data_frames::python())
             .arg(example)
             .arg(stored.path("job.parquet"))

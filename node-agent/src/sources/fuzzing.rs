@@ -1,7 +1,7 @@
-//! The parsers of the sources, for the fuzz target `fuzz/src/sources.rs` and the tests below.
+//! The parsers of the sources, for the fuzz target `e2e/fuzz/src/sources.rs` and the tests below.
 //!
 //! A new kind needs an entry, with a function beside its parser that takes any bytes and panics if they break a rule, and a real
-//! input in `fuzz/corpus/sources`, whose first byte is the entry's key.
+//! input in `e2e/fuzz/corpus/sources`, whose first byte is the entry's key.
 
 use super::ebpf;
 use super::{
@@ -14,7 +14,7 @@ use super::{
 pub struct Parser {
     /// The first byte of an input for it.
     pub key: u8,
-    /// The name, and that of its input in `fuzz/corpus/sources`.
+    /// The name, and that of its input in `e2e/fuzz/corpus/sources`.
     pub name: &'static str,
     /// The kinds that use it.
     pub kinds: &'static [&'static str],
@@ -76,7 +76,7 @@ mod tests {
     const OTHERS: [&str; 2] = ["agent", TEXT_FILE_KIND];
 
     fn seeds() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/sources")
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/fuzz/corpus/sources")
     }
 
     /// Returns the real input of each parser.

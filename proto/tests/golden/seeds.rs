@@ -36,7 +36,7 @@ fn message(name: &str) -> Vec<u8> {
 }
 
 fn the_seeds_of_ingest_are_made_of_the_golden_files() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ingest");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/fuzz/corpus/ingest");
     let bless = std::env::var("POLYMETER_BLESS").is_ok_and(|value| value == "1");
     for (name, parts) in SEEDS {
         let (seed, path) = (parts.iter().copied().flat_map(message).collect::<Vec<u8>>(), corpus.join(name));

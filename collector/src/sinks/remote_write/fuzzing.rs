@@ -1,4 +1,4 @@
-//! Access to the reader of spool files for `fuzz/`.
+//! Access to the reader of spool files for `e2e/fuzz/`.
 
 use super::request;
 use super::spool::record::{self, Kind};

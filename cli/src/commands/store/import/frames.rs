@@ -23,7 +23,7 @@ use polymeter_store::reader::{Reader, SeriesScope};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::ImportError;
+use super::error::{ImportError, InvalidFile};
 
 /// The version of the agent in the sessions, and the source of all samples in the ledger.
 const IMPORT: &str = "import";
@@ -62,24 +62,6 @@ impl ExportedJob {
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
-}
-
-/// The reason for which the content of a file cannot be stored.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum InvalidFile {
-    #[error("its name `{0}` is not valid")]
-    Name(Text),
-    #[error("its metric `{metric}` has the unknown unit `{unit}`")]
-    Unit {
-        /// The metric.
-        metric: Text,
-        /// The unit.
-        unit: Text,
-    },
-    #[error("its labels `{0}` are not valid")]
-    Labels(Text),
-    #[error("it has samples of another job, `{0}`")]
-    OtherJob(Text),
 }
 
 /// A session, which has the samples of a node.

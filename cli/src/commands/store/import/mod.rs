@@ -1,19 +1,21 @@
 //! `polymeter store import`: stores the samples of files that `polymeter export` wrote.
 
+mod error;
 mod frames;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use polymeter_samples_file::{ReadError, Rows, SamplesFile};
+use polymeter_samples_file::{Rows, SamplesFile};
 use polymeter_service::clock::realtime_us;
 use polymeter_store::reader::Reader;
 use polymeter_store::{OpenOptions, Store, StoreError, StoreUrl};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use self::frames::{ExportedJob, Frames, InvalidFile};
+use self::error::ImportError;
+use self::frames::{ExportedJob, Frames};
 use crate::failure::Failure;
 use crate::output::printable::{printable, printable_name};
 use crate::output::progress::Progress;
@@ -58,27 +60,6 @@ impl Imported {
             there => format!("{file}: {stored} samples of job {job}; the store had the other {there}\n"),
         }
     }
-}
-
-/// The reason for which a file is not imported, or only in part.
-#[derive(Debug, thiserror::Error)]
-enum ImportError {
-    #[error("{0}; check the path")]
-    Open(#[source] io::Error),
-    #[error("it cannot be read ({0}); name a copy")]
-    Read(#[source] io::Error),
-    #[error("it is damaged, or no file of samples ({0}); name one that polymeter export wrote as Parquet")]
-    Other(#[from] ReadError),
-    #[error("it does not describe its job; name a file that polymeter export wrote as Parquet")]
-    WithoutJob,
-    #[error("{0}; export the job again")]
-    Invalid(#[from] InvalidFile),
-    #[error(
-        "the store has job {0} from another source, at that time or later; import it into another store, and jobs of the same id in the order of their time"
-    )]
-    Known(String),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 pub(super) fn execute(arguments: &ImportArguments) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes targets, two at a time, and exits with 1 if one of them fails.
-# usage: fuzz/run.sh [SECONDS [TARGET...]]
+# usage: e2e/fuzz/run.sh [SECONDS [TARGET...]]
 # With 0 seconds the targets are only built.
 #
 # The seeds are the corpora in this directory, some of which are links to files of the project. New inputs, logs, and
@@ -20,7 +20,7 @@ shift || true
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=($(basename -s .rs instrumented/src/bin/*.rs))
 
-out=$(realpath -m ../target/fuzz)
+out=$(realpath -m ../../target/fuzz)
 export CARGO_TARGET_DIR=$out/build
 # The coverage instrumentation of cargo-fuzz.
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
