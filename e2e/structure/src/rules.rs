@@ -24,7 +24,7 @@ pub const PURE: &[&str] = &[
     "node-agent/src/admission",
     "node-agent/src/targets",
     "node-agent/src/lifecycle/announced_jobs.rs",
-    "node-agent/src/lifecycle/event.rs",
+    "node-agent/src/lifecycle/effect.rs",
     "node-agent/src/lifecycle/found_job.rs",
     "node-agent/src/lifecycle/job_ids.rs",
     "node-agent/src/lifecycle/machine",
