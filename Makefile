@@ -14,17 +14,19 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge iproute2 man
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write downloads test-ebpf test-qemu slurm-experiment slurm-findings lint doc book screenshots install deb rpm tarball test-packages import-graph client libzmq test-libzmq \
-    quick-experiments fuzz check-nix deps test-deps slurm-deps clean
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write test-timescale \
+    test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
+    stripped oar-tree import-graph client libzmq test-libzmq quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS='	' read -r name text; do printf '  make %-18s %s\n' "$$name" "$$text"; done
 
-demo: release ## Sample real jobs into a real database and print what came of it
-	$(SUDO) deploy/demo/run.sh $(TARGET)/release $(TARGET)/demo
+demo: deps ## Sample real jobs into a real database and print what came of it
+	$(CARGO) build --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
+	$(SUDO) deploy/demo/run.sh $(TARGET)/debug $(TARGET)/demo
 
 build: deps ## Build everything, with debug information
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 
 release: deps ## Build the three programs as they are packaged
 	$(CARGO) build --release --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
@@ -36,15 +38,16 @@ status=$$?; if [ -s $(TARGET)/skipped ]; then \
     else printf '\n0 tests skipped\n'; fi; exit $$status
 endef
 
-test: test-deps ## Run all tests that this machine can run, and list the others
+# TESTS=PATTERN runs the tests whose names contain it.
+test: test-deps ## Run all tests that this machine can run, side by side, and list the others
 	@mkdir -p $(TARGET) && rm -f $(TARGET)/skipped
-	$(CARGO) build --workspace --locked
-	@POLYMETER_SKIPPED=$(abspath $(TARGET))/skipped $(CARGO) test --workspace --locked --no-fail-fast; $(report_skipped)
+	$(CARGO) build --workspace --all-targets --locked
+	$(CARGO) test --workspace --all-targets --locked --no-run --message-format=json-render-diagnostics >$(TARGET)/tests.json
+	@POLYMETER_SKIPPED=$(abspath $(TARGET))/skipped $(TARGET)/debug/test-suite $(TARGET)/tests.json $(TESTS); $(report_skipped)
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
-	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
-	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
+	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test texts --test corpora
 
 # The libraries come from the Python package index.
 FRAMES := $(TARGET)/frames
@@ -52,7 +55,7 @@ $(FRAMES)/bin/python: | test-deps
 	python3 -m venv $(FRAMES)
 	$(FRAMES)/bin/pip install --quiet --disable-pip-version-check pandas pyarrow polars duckdb
 test-frames: $(FRAMES)/bin/python ## Read exported jobs with pandas, polars and DuckDB (from the Python package index)
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,data-frames" POLYMETER_FRAMES_PYTHON=$(abspath $(FRAMES))/bin/python \
 	    $(CARGO) test --locked --workspace --test e2e -- export::data_frame
 
@@ -64,7 +67,7 @@ $(SCHEMATHESIS)/bin/schemathesis: | test-deps
 # nginx is extracted from Debian's package; it is not installed.
 NGINX := $(TARGET)/nginx/usr/sbin/nginx
 test-api: $(SCHEMATHESIS)/bin/schemathesis $(NGINX) ## Send generated requests to the HTTP API (schemathesis, from the Python package index), and use it behind nginx
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,schemathesis,nginx" POLYMETER_SCHEMATHESIS=$(abspath $(SCHEMATHESIS))/bin/schemathesis \
 	    POLYMETER_NGINX=$(abspath $(NGINX)) $(CARGO) test --locked --workspace --test e2e -- api_requests:: web_server::
 
@@ -76,17 +79,23 @@ $(NGINX):
 # A cluster of two nodes on this machine. Requires root and cgroup version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
 test-slurm: slurm-deps test-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 	$(SLURM_TEST) slurm:: slurm_comment:: slurm_findings:: slurm_pages::
 
 # Jobs in the cgroups that OAR's own script creates, which is extracted from Debian's package, and a whole OAR in a Debian tree.
 OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
-test-oar: test-deps $(OAR_SCRIPT) ## Run the tests under a real OAR, with its server and database (root, cgroup v1)
-	@deploy/install-packages.sh mmdebstrap iproute2
-	$(CARGO) build --workspace --locked
+OAR_TREE := $(TARGET)/oar-server/base.tar
+test-oar: test-deps $(OAR_SCRIPT) $(OAR_TREE) ## Run the tests under a real OAR, with its server and database (root, cgroup v1)
+	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(abspath $(OAR_SCRIPT)) \
 	    $(CARGO) test --locked --workspace --test e2e -- oar:: oar_states::
 	e2e/oar/run.sh $(TARGET)/debug $(TARGET)/oar-server
+
+oar-tree: $(OAR_TREE)
+$(OAR_TREE):
+	@deploy/install-packages.sh mmdebstrap iproute2
+	@mkdir -p $(dir $@)
+	e2e/oar/tree.sh $@
 
 $(OAR_SCRIPT):
 	@mkdir -p $(TARGET)/oar
@@ -96,7 +105,7 @@ $(OAR_SCRIPT):
 # Prometheus and VictoriaMetrics are extracted from Debian's packages; they are not installed.
 RECEIVERS := $(TARGET)/receivers/usr/bin
 test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with real receivers of remote_write, Prometheus and VictoriaMetrics (root)
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,receivers" POLYMETER_RECEIVERS=$(abspath $(RECEIVERS)) \
 	    $(CARGO) test --locked --workspace --test e2e -- remote_write::
 
@@ -105,15 +114,6 @@ $(RECEIVERS)/prometheus:
 	cd $(TARGET)/receivers && { apt-get -qq download prometheus victoria-metrics || \
 	    { $(SUDO) apt-get -qq update && apt-get -qq download prometheus victoria-metrics; }; }
 	cd $(TARGET)/receivers && dpkg-deb -x victoria-metrics_*.deb . && dpkg-deb -x prometheus_*.deb .
-
-downloads: $(FRAMES)/bin/python $(SCHEMATHESIS)/bin/schemathesis $(RECEIVERS)/prometheus $(OAR_SCRIPT) $(NGINX) ## Download what test-frames, test-api, test-remote-write and test-oar use
-
-test-ebpf: deps ## Run the tests of the agent's feature ebpf on this kernel (root, cgroup v2)
-	$(CARGO) test -p polymeter-agent --locked --features ebpf --lib -- ebpf registry
-	$(CARGO) test -p polymeter-agent --locked --features ebpf --test ebpf
-	$(CARGO) build --workspace --locked --features polymeter-agent/ebpf
-	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,ebpf-agent" \
-	    $(CARGO) test --workspace --locked --features polymeter-agent/ebpf --test e2e -- ebpf::
 
 # Where packages put files: before every path, the directory of a package; the prefix of programs and their data.
 DESTDIR ?=
@@ -136,31 +136,32 @@ tarball: release ## Build an archive of an installation
 	@deploy/install-packages.sh python3
 	deploy/packages/tarball.sh $(TARGET)/release $(PACKAGES)
 
-test-packages: release ## Install, run, upgrade and purge the packages in a new Debian tree, and follow the administrator's path on three machines (root)
-	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 rpm mmdebstrap iproute2 openssh-client
-	deploy/packages/test/run.sh $(TARGET)/release $(PACKAGES)/test
+# Programs for the packages and machines of tests: those of the other tests, without their debug information.
+stripped: build
+	@mkdir -p $(TARGET)/stripped
+	@for program in polymeter polymeter-agent polymeter-collector; do \
+	    strip -o $(TARGET)/stripped/$$program $(TARGET)/debug/$$program || exit 1; done
 
-test-qemu: release slurm-deps ## Run jobs on pure cgroup v2 in a virtual machine, also those of a real slurmd (two minutes)
+test-packages: stripped ## Install, run, upgrade and purge the packages in a new Debian tree, and follow the administrator's path on three machines (root)
+	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 rpm mmdebstrap iproute2 openssh-client
+	deploy/packages/test/run.sh $(TARGET)/stripped $(PACKAGES)/test
+
+test-qemu: stripped slurm-deps ## Run jobs on pure cgroup v2 in a virtual machine, also those of a real slurmd (two minutes)
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
-	e2e/guest/run.sh layout $(TARGET)/release $(TARGET)/guest
-	e2e/guest/run.sh slurm $(TARGET)/release $(TARGET)/guest
+	e2e/guest/run.sh layout $(TARGET)/stripped $(TARGET)/guest
+	e2e/guest/run.sh slurm $(TARGET)/stripped $(TARGET)/guest
 
 slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the coverage of final samples
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_TEST_SECONDS=7200 POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-experiment" $(SLURM_TEST) slurm::prolog_cost_and_final_sample_coverage
 
 slurm-findings: slurm-deps ## Compare the findings about jobs of full length under Slurm with their faults (two hours)
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_TEST_SECONDS=14400 POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-findings" $(SLURM_TEST) slurm_findings::findings_match_the_faults_of_jobs_of_full_length
 
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p polymeter-agent -p polymeter-benches --features polymeter-agent/ebpf,polymeter-benches/ebpf --all-targets --locked -- -D warnings
-	@deploy/install-packages.sh g++
-	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
 
 LIBZMQ := $(TARGET)/libzmq/libzmq.so.5
 libzmq: $(LIBZMQ) ## Build a libzmq that takes less memory for each agent, for collectors of large sites: see docs/explanation/scaling.md
@@ -169,12 +170,12 @@ $(LIBZMQ): deploy/libzmq/build.sh
 	deploy/libzmq/build.sh $(TARGET)/libzmq
 
 test-libzmq: $(LIBZMQ) test-deps ## Run the test with faults, and measure the memory of connections, with the library of make libzmq (root)
-	$(CARGO) build --workspace --locked
-	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/connections --quick --at-most 16
+	$(CARGO) build --workspace --all-targets --locked
+	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(TARGET)/debug/polymeter-bench connections --quick --at-most 16
 	LD_LIBRARY_PATH=$(abspath $(TARGET))/libzmq $(CARGO) test --locked --workspace --test e2e -- faults::
 
-client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
-	$(CARGO) build --release --locked -p polymeter-cli --no-default-features
+client: ## Build polymeter-client, the command for login nodes without libzmq, SQLite and PostgreSQL
+	$(CARGO) build --release --locked -p polymeter-client
 
 doc: deps ## Build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
@@ -185,37 +186,56 @@ book: ## Build the book of docs/ with mdBook, which is installed with cargo if i
 	PATH="$$HOME/.cargo/bin:$$PATH" mdbook build
 
 screenshots: test-deps ## Take the pictures of the pages in the documents (root, some minutes)
-	$(CARGO) build --workspace --locked
+	$(CARGO) build --workspace --all-targets --locked
 	$(TARGET)/debug/screenshots docs/images
 
 import-graph: ## Draw which modules import which, into docs/explanation/imports/
 	$(CARGO) run -q --locked -p polymeter-structure --bin import-graph -- docs/explanation/imports
 
+BENCH := $(TARGET)/debug/polymeter-bench
 # Debug builds: this tests that the experiments run; the results are meaningless. Prometheus is compared if it is installed.
 quick-experiments: test-deps ## Run every experiment and bench once, short
-	$(CARGO) build --locked --workspace
-	$(TARGET)/debug/wire
-	$(TARGET)/debug/curve --quick
-	$(TARGET)/debug/connections --quick
-	$(TARGET)/debug/ingest --quick
-	$(TARGET)/debug/citus --quick
-	$(TARGET)/debug/live --quick
-	$(TARGET)/debug/remote_write --quick
-	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
-	$(TARGET)/debug/world --quick --measure
-	$(SUDO) $(TARGET)/debug/gather --quick
-	$(SUDO) $(TARGET)/debug/idle --quick
-	$(SUDO) $(TARGET)/debug/idle --quick --laid-out
-	$(SUDO) $(TARGET)/debug/jitter --quick
-	$(SUDO) $(TARGET)/debug/jitter --quick --hanging
-	$(SUDO) $(TARGET)/debug/read_cost --quick
-	$(SUDO) $(TARGET)/debug/overhead --quick
-	$(SUDO) $(TARGET)/debug/control --quick
-	$(SUDO) $(TARGET)/debug/jobs --quick
-	$(SUDO) $(TARGET)/debug/outage --quick
-	$(SUDO) $(TARGET)/debug/failover --quick
-	$(SUDO) $(TARGET)/debug/sustain --quick
-	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
+	$(CARGO) build --workspace --all-targets --locked
+	$(BENCH) wire
+	$(BENCH) connections --quick
+	$(BENCH) ingest --quick
+	$(BENCH) citus --quick
+	$(BENCH) live --quick
+	$(BENCH) remote-write --quick
+	$(BENCH) scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
+	$(BENCH) world --quick --measure
+	$(SUDO) $(BENCH) gather --quick
+	$(SUDO) $(BENCH) idle --quick
+	$(SUDO) $(BENCH) idle --quick --laid-out
+	$(SUDO) $(BENCH) jitter --quick
+	$(SUDO) $(BENCH) jitter --quick --hanging
+	$(SUDO) $(BENCH) read-cost --quick
+	$(SUDO) $(BENCH) overhead --quick
+	$(SUDO) $(BENCH) control --quick
+	$(SUDO) $(BENCH) jobs --quick
+	$(SUDO) $(BENCH) failover --quick
+	$(SUDO) $(BENCH) ebpf --quick
+	$(CARGO) test --locked --workspace --bench benches
+
+# A server must have been built with it; the tests of `make test` use it, too, where there is one.
+test-timescale: test-deps ## Run the tests of stores on TimescaleDB, if the PostgreSQL server has it
+	@if ls /usr/share/postgresql/*/extension/timescaledb.control >/dev/null 2>&1; then \
+	    POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,timescaledb" $(MAKE) test TESTS=timescaledb; \
+	else echo "SKIPPED: the PostgreSQL server has no TimescaleDB"; fi
+
+# What .ci/run leaves out since it takes long: other builds, other machines, and libraries and peers from elsewhere.
+check-all: ## Run the checks that .ci/run leaves out (root, some 40 minutes)
+	$(MAKE) fuzz FUZZ_SECONDS=25
+	$(MAKE) release doc
+	$(MAKE) test-frames
+	$(MAKE) test-api
+	$(MAKE) test-remote-write
+	$(MAKE) test-timescale
+	$(MAKE) test-libzmq
+	$(MAKE) test-qemu
+	$(MAKE) test-packages
+	$(MAKE) check-nix
+	$(MAKE) quick-experiments
 
 FUZZ_SECONDS ?= 60
 fuzz: deps ## Run every fuzz target for FUZZ_SECONDS (60; 0: only build them), two at a time
@@ -225,7 +245,7 @@ fuzz: deps ## Run every fuzz target for FUZZ_SECONDS (60; 0: only build them), t
 # NIXPKGS_LIB=PATH names the directory `lib` of nixpkgs, which enables more checks.
 check-nix: deps ## Check the Nix files as far as possible without nixpkgs
 	@deploy/install-packages.sh nix-bin python3
-	$(CARGO) build --locked --workspace
+	$(CARGO) build --workspace --all-targets --locked
 	nix/check.sh $(TARGET)/debug
 
 deps: ## Install the packages that the build needs

@@ -57,21 +57,24 @@ unknown_keys() { # PROGRAM TABLE: prints the keys of the table, or of the file i
     { "$bin/$1" --config "$work/unknown.toml" --check 2>&1 || true; } |
         sed -n 's/.*known keys are //p' | tr -d ' ' | tr , '\n'
 }
-unknown_keys polymeter-agent "" | grep -vx limits >"$work/agent.keys"
-unknown_keys polymeter-agent limits | sed 's/^/limits./' >>"$work/agent.keys"
-unknown_keys polymeter-collector "" | grep -vx -e api -e clock -e job_end -e remote_write -e retention >"$work/collector.keys"
-unknown_keys polymeter-collector api | sed 's/^/api./' >>"$work/collector.keys"
-unknown_keys polymeter-collector clock | sed 's/^/clock./' >>"$work/collector.keys"
-unknown_keys polymeter-collector job_end | sed 's/^/job_end./' >>"$work/collector.keys"
-unknown_keys polymeter-collector remote_write | sed 's/^/remote_write./' >>"$work/collector.keys"
-unknown_keys polymeter-collector retention | sed 's/^/retention./' >>"$work/collector.keys"
 for daemon in agent collector; do
+    unknown_keys "polymeter-$daemon" "" | while read -r key; do
+        inner=$(unknown_keys "polymeter-$daemon" "$key")
+        sed "s/^/$key${inner:+.}/" <<<"$inner"
+    done >"$work/$daemon.keys"
     [ -s "$work/$daemon.keys" ] || failed "polymeter-$daemon does not list its keys"
     evaluate nix/check/keys.nix --arg file "./nix/modules/$daemon-settings.nix" | sort >"$work/$daemon.options"
     sort "$work/$daemon.keys" | diff -u "$work/$daemon.options" - ||
         failed "nix/modules/$daemon-settings.nix (-) and polymeter-$daemon (+) have other keys"
     passed "polymeter-$daemon and its module have the same $(wc -l <"$work/$daemon.keys") keys"
 done
+
+evaluate nix/check/source.nix >"$work/source.files"
+mkdir "$work/source"
+xargs -d '\n' cp -r --parents -t "$work/source" <"$work/source.files" || failed "nix/source.nix names what does not exist"
+HOME=$home cargo metadata --offline --locked --no-deps --format-version 1 --manifest-path "$work/source/Cargo.toml" \
+    >/dev/null || failed "nix/source.nix lacks a part of the workspace"
+passed "the recipes' source has every crate of the workspace"
 
 evaluated() { # FILE: prints the value of a file in nix/check that requires nixpkgs' lib, as JSON
     nix-instantiate --eval --strict --json --read-write-mode "$1" --arg nixpkgsLib "$(realpath "$NIXPKGS_LIB")"

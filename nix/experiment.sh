@@ -17,11 +17,11 @@ if [ -f "$1" ]; then
     description=$1
     out=${2:-experiment-$(basename "$description" .toml)-$(date -u +%Y%m%dT%H%M%SZ)}
     # Resumes an interrupted run. Results of another experiment are rejected and remain unchanged.
-    "$programs/overhead" "$description" --out "$out"
+    "$programs/polymeter-bench" overhead "$description" --out "$out"
     [ "$description" -ef "$out/description.toml" ] || cp "$description" "$out/description.toml"
 else
     name=$1
-    if [ ! -x "$programs/$name" ] || [ $# -lt 2 ]; then usage; fi
+    if [ $# -lt 2 ] || ! "$programs/polymeter-bench" "$name" --help >/dev/null; then usage; fi
     out=$2
     shift 2
     mkdir -p "$out"
@@ -30,7 +30,7 @@ else
         exit 1
     }
     printf '%s\n' "$name" "$@" >"$out/arguments.txt"
-    "$programs/$name" "$@" | tee "$out/results.md"
+    "$programs/polymeter-bench" "$name" "$@" | tee "$out/results.md"
 fi
 cp "$POLYMETER_LOCK_FILE" "$out/flake.lock"
 "$programs/polymeter" bundle seal "$out"

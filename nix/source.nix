@@ -1,26 +1,24 @@
-# The sources of the programs. Documents, Nix files and CI are left out, so that a change of them requires no build; files
-# that the tests read are included.
+# The sources of the programs: the crates of the workspace, and the files that their tests read. Nix files, CI
+# and the documents outside of docs/ are left out, so that a change of them requires no build.
 { lib }:
 
-lib.fileset.toSource {
+let
+  inherit (lib.fileset) difference toSource unions;
+  inherit ((builtins.fromTOML (builtins.readFile ../Cargo.toml)).workspace) members;
+  crates = map (member: ../. + "/${member}") members;
+in
+toSource {
   root = ../.;
-  fileset = lib.fileset.unions [
-    ../Cargo.toml
-    ../Cargo.lock
-    ../clippy.toml
-    ../rustfmt.toml
-    ../proto
-    ../service
-    ../store
-    ../analysis
-    ../node-agent
-    ../collector
-    ../cli
-    ../e2e
-    (lib.fileset.difference ../benches ../benches/results)
-    ../deploy
-    ../docs
-    ../examples
-    ../fuzz/corpus
-  ];
+  fileset = difference (unions (
+    crates
+    ++ [
+      ../Cargo.toml
+      ../Cargo.lock
+      ../clippy.toml
+      ../rustfmt.toml
+      ../deploy
+      ../docs
+      ../examples
+    ]
+  )) ../benches/results;
 }

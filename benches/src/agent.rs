@@ -4,16 +4,18 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
 use polymeter_proto::control::{Answer, FlushRequest, Request, StatusReport, StatusRequest};
+use polymeter_proto::ledger::Tally;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToAgent;
 
 use crate::clock::wait_for;
 use crate::job::{pause, write};
+use crate::process::{KilledOnDrop, end};
 
 /// The capacity of the queue of received frames.
 const FRAMES: usize = 10_000;
@@ -24,7 +26,7 @@ const START_S: u64 = 10;
 /// The process of an agent. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Agent {
-    process: Child,
+    process: KilledOnDrop,
     socket: PathBuf,
 }
 
@@ -55,8 +57,8 @@ pub fn program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
 }
 
 impl Agent {
-    /// Starts an agent with this configuration, adding the collector's endpoint, or a list of several in brackets, and a
-    /// control socket in `scratch`.
+    /// Starts an agent with this configuration, adding the collector's endpoint, or a list of several in
+    /// brackets, and a control socket in `scratch`.
     ///
     /// # Errors
     /// Returns an error if the program does not exist or does not open its socket.
@@ -85,7 +87,7 @@ impl Agent {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let agent = Self { process, socket };
+        let agent = Self { process: KilledOnDrop(process), socket };
         wait_for("the agent opens its socket", START_S, || UnixStream::connect(&agent.socket).ok())?;
         Ok(agent)
     }
@@ -112,15 +114,16 @@ impl Agent {
         Ok(crate::table::to_f64(self.connect()?.status()?.counts.cpu_ns) / 1e9)
     }
 
-    /// Stops the agent with SIGTERM, as systemd does; it sends its pending frames first. Returns true if it exited
-    /// successfully.
+    /// Stops the agent with SIGTERM, as systemd does; it sends its pending frames first. Returns true if it
+    /// exited successfully.
     pub fn stop(mut self) -> bool {
-        crate::process::end(&mut self.process, rustix::process::Signal::TERM, START_S)
+        end(&mut self.process, rustix::process::Signal::TERM, START_S)
     }
 }
 
 impl Running {
-    /// Starts an agent with this configuration, adding the collector's endpoint and a control socket in `scratch`.
+    /// Starts an agent with this configuration, adding the collector's endpoint and a control socket in
+    /// `scratch`.
     ///
     /// # Errors
     /// Returns an error if the program does not exist or does not open its socket.
@@ -187,12 +190,12 @@ impl Line {
     }
 }
 
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // A child of this process without data worth keeping. After `stop` it has exited, and this has no effect.
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
+/// Returns the sums of the sample counts of all jobs.
+pub fn tally_of_jobs(status: &StatusReport) -> Tally {
+    let of_jobs = status.subjects.iter().filter(|subject| subject.job.is_some());
+    let mut sum = Tally::default();
+    of_jobs.flat_map(|subject| &subject.sources).for_each(|source| sum.add(&source.tally));
+    sum
 }
 
 /// Acknowledges and forwards every frame until the receiving end of `shown` is closed.

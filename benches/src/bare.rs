@@ -1,16 +1,18 @@
-//! The bare reads, a lower bound of the cost of sampling: the same files with one `pread` each, the same perf groups and the
-//! same kind of timer, without parsing, storing or sending. Their cost is the kernel's part, which every tool pays.
+//! The bare reads, a lower bound of the cost of sampling: the same files with one `pread` each, the same perf
+//! groups and the same kind of timer, without parsing, storing or sending. Their cost is the kernel's part,
+//! which every tool pays.
 
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::clock::{SECOND_NS, now_ns, process_cpu_ns, sleep_until};
 use crate::histogram::Histogram;
 use crate::job::Job;
 use crate::plan::EVENTS;
+use crate::process::KilledOnDrop;
 use crate::table::{say, to_f64};
 use polymeter_agent::sources;
 use polymeter_agent::sources::online_cpus;
@@ -56,7 +58,7 @@ impl Outcome {
 /// Bare reads in their own process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Running {
-    process: Child,
+    process: KilledOnDrop,
 }
 
 impl Running {
@@ -79,14 +81,6 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The process may have exited already.
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
-
 /// The open files and perf events of all jobs.
 struct Open {
     files: Vec<File>,
@@ -99,15 +93,15 @@ impl Bare {
         Self { period, seconds, perf, jobs: jobs.iter().map(|job| job.directories().to_vec()).collect() }
     }
 
-    /// Starts the reads in their own process, as the agent runs in one: this program, called with `--bare` and the
-    /// description for [`Bare::run`].
+    /// Starts the reads in their own process, as the agent runs in one: this program, called with `part bare`
+    /// and the description for [`Bare::run`].
     ///
     /// # Errors
     /// Returns an error if the program cannot be started.
     pub fn start(&self) -> Result<Running, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--bare", &serde_json::to_string(self)?]);
-        Ok(Running { process: command.stdout(Stdio::piped()).spawn()? })
+        command.args(["part", "bare", &serde_json::to_string(self)?]);
+        Ok(Running { process: KilledOnDrop(command.stdout(Stdio::piped()).spawn()?) })
     }
 
     /// Reads, then prints the cost for [`Running::outcome`].

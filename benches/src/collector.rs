@@ -4,12 +4,12 @@ use std::error::Error;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::wait_for;
-use crate::process::{self, Usage};
+use crate::process::{self, KilledOnDrop, Usage};
 use crate::store::Store;
 
 /// The timeout for starting or stopping a collector, in seconds.
@@ -18,7 +18,7 @@ const PATIENCE_S: u64 = 60;
 /// A running collector. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Collector {
-    process: Child,
+    process: KilledOnDrop,
     endpoint: String,
     config: PathBuf,
     log: PathBuf,
@@ -42,15 +42,6 @@ impl Collector {
         let endpoint = wait_for("the collector listens", PATIENCE_S, endpoint);
         collector.endpoint = endpoint.map_err(|error| format!("{error}: {}", collector.log()))?;
         Ok(collector)
-    }
-
-    /// Kills the process with SIGKILL and starts another one with the same configuration; its store may be unreachable.
-    ///
-    /// # Errors
-    /// Returns an error if the process cannot be started.
-    pub fn kill_and_start(&mut self) -> Result<(), Box<dyn Error>> {
-        self.kill()?;
-        self.start_again()
     }
 
     /// Kills the process with SIGKILL.
@@ -114,7 +105,7 @@ impl Collector {
     }
 }
 
-fn run(config: &Path, log: &Path) -> Result<Child, Box<dyn Error>> {
+fn run(config: &Path, log: &Path) -> Result<KilledOnDrop, Box<dyn Error>> {
     let process = Command::new(crate::agent::program("polymeter-collector")?)
         .arg("--config")
         .arg(config)
@@ -122,13 +113,5 @@ fn run(config: &Path, log: &Path) -> Result<Child, Box<dyn Error>> {
         .stdin(Stdio::null())
         .stderr(File::options().append(true).open(log)?)
         .spawn()?;
-    Ok(process)
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        // A child of this process without data worth keeping. After `stop` it has exited, and this has no effect.
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
+    Ok(KilledOnDrop(process))
 }

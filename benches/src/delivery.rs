@@ -6,7 +6,9 @@ use std::thread;
 use polymeter_proto::wire::message::ToAgent;
 
 use crate::clock::{SECOND_NS, now_ns};
+use crate::collector::Collector;
 use crate::mock::{MockAgent, Script};
+use crate::store::{Kind, Store};
 use crate::table::to_f64;
 
 /// The timeout for the acknowledgement of all frames, in seconds.
@@ -44,8 +46,8 @@ pub fn deliver(
     Ok(())
 }
 
-/// Sends all frames of agents, each from its own thread, so that an agent whose socket is full does not block the others.
-/// Returns the time from the first send to the last acknowledgement, in seconds.
+/// Sends all frames of agents, each from its own thread, so that an agent whose socket is full does not block
+/// the others. Returns the time from the first send to the last acknowledgement, in seconds.
 ///
 /// # Errors
 /// Returns an error if the collector refuses a frame, or does not acknowledge all of them in time.
@@ -62,4 +64,63 @@ pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> R
             .try_for_each(|thread| thread.join().map_err(|_panic| "an agent broke".to_owned())?)
     })?;
     Ok(to_f64(now_ns() - begin_ns) / 1e9)
+}
+
+/// The cost of storing samples in one run, or the sum over several runs.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Taken {
+    /// The number of samples.
+    pub samples: u64,
+    /// The time from the first send to the last acknowledgement, in seconds.
+    pub seconds: f64,
+    /// The CPU time of the collector in that time, in seconds.
+    pub collector_cpu_s: f64,
+    /// The CPU time of the database's server in that time, in seconds.
+    pub server_cpu_s: f64,
+    /// The size of the samples on the disk, in bytes.
+    pub bytes: u64,
+}
+
+impl Taken {
+    /// Adds another run.
+    pub fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.seconds += other.seconds;
+        self.collector_cpu_s += other.collector_cpu_s;
+        self.server_cpu_s += other.server_cpu_s;
+        self.bytes += other.bytes;
+    }
+
+    /// Returns the samples per second.
+    pub fn per_second(&self) -> f64 {
+        to_f64(self.samples) / self.seconds
+    }
+}
+
+/// Delivers the frames of `agents` to a new collector of an empty store. `more` are lines of its
+/// configuration.
+///
+/// # Errors
+/// Returns an error if not all samples are stored.
+pub fn store_all(
+    kind: Kind,
+    more: &str,
+    script: &Script,
+    agents: Vec<MockAgent>,
+) -> Result<Taken, Box<dyn Error>> {
+    let scratch = tempfile::tempdir()?;
+    let store = Store::start(kind)?;
+    let listen = format!("ipc://{}/collector", scratch.path().display());
+    let collector = Collector::start(scratch.path(), &listen, &store, more)?;
+    let samples = agents.iter().map(MockAgent::samples).sum();
+    let (collector_cpu_s, server_cpu_s) = (collector.usage()?.cpu_s, store.usage()?.cpu_s);
+    let seconds = deliver_all(&listen, script, agents)?;
+    let (collector_cpu_s, server_cpu_s) =
+        (collector.usage()?.cpu_s - collector_cpu_s, store.usage()?.cpu_s - server_cpu_s);
+    collector.stop()?;
+    let stored = store.samples()?;
+    if stored != samples {
+        return Err(format!("{samples} samples were acknowledged, and {stored} are stored").into());
+    }
+    Ok(Taken { samples, seconds, collector_cpu_s, server_cpu_s, bytes: store.bytes()? })
 }

@@ -1,4 +1,5 @@
-//! A log-linear histogram: every power of two has the same number of buckets, with a relative error of at most 1/32.
+//! A log-linear histogram: every power of two has the same number of buckets, with a relative error of at
+//! most 1/32.
 
 /// The number of bits after the highest one that select the bucket.
 const SUB_BITS: u32 = 5;
@@ -53,8 +54,8 @@ impl Histogram {
         self.most
     }
 
-    /// Returns the quantile `part` (0 to 1) of all values: the upper end of its bucket, at most 1/32 above the exact value.
-    /// Returns 0 if there is no value.
+    /// Returns the quantile `part` (0 to 1) of all values: the upper end of its bucket, at most 1/32 above
+    /// the exact value. Returns 0 if there is no value.
     pub fn quantile(&self, part: f64) -> u64 {
         let wanted = (crate::table::to_f64(self.total) * part).max(1.0);
         let mut below = 0;
@@ -67,14 +68,14 @@ impl Histogram {
         self.most
     }
 
-    /// Returns the indexes and counts of the buckets that are not empty, from which another process can rebuild the
-    /// histogram.
+    /// Returns the indexes and counts of the buckets that are not empty, from which another process can
+    /// rebuild the histogram.
     pub fn filled(&self) -> Vec<(usize, u64)> {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Creates a histogram from the buckets of [`Self::filled`] and the largest value. Buckets whose index is out of range
-    /// are ignored.
+    /// Creates a histogram from the buckets of [`Self::filled`] and the largest value. Buckets whose index is
+    /// out of range are ignored.
     pub fn from_filled(filled: &[(usize, u64)], most: u64) -> Self {
         let mut histogram = Self { most, ..Self::default() };
         for (index, count) in filled {

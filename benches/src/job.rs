@@ -15,7 +15,8 @@ pub struct Job {
     workload: Option<Child>,
 }
 
-/// The workload: it allocates and frees memory, computes, writes files and forks. It uses about a fifth of a core.
+/// The workload: it allocates and frees memory, computes, writes files and forks. It uses about a fifth of a
+/// core.
 const WORKLOAD: &str = "
     while :; do
         head -c 30000000 /dev/zero | tail -c 30000000 | wc -c > /dev/null
@@ -25,7 +26,8 @@ const WORKLOAD: &str = "
     done";
 
 impl Job {
-    /// Creates cgroups called `name` for a job: in the hierarchies memory, cpuacct and pids of version 1, and in version 2.
+    /// Creates cgroups called `name` for a job: in the hierarchies memory, cpuacct and pids of version 1, and
+    /// in version 2.
     ///
     /// # Errors
     /// Returns an error if there are no cgroup hierarchies, or no permission to create a cgroup.

@@ -1,19 +1,17 @@
-//! Shared code of the benchmarks and experiments: recorded frames, jobs in real cgroups, running programs and stores,
-//! statistics.
+//! Shared code of the benchmarks and experiments: recorded frames, jobs in real cgroups, running programs and
+//! stores, statistics.
 
 pub mod agent;
 pub mod bare;
 pub mod clock;
 pub mod collector;
 pub mod delivery;
-pub mod failure;
 pub mod histogram;
 pub mod job;
 pub mod laid_out;
 pub mod load;
 pub mod machine;
 pub mod mock;
-pub mod overhead;
 pub mod paced;
 pub mod plan;
 pub mod process;
@@ -21,6 +19,5 @@ pub mod recording;
 pub mod statistics;
 pub mod store;
 pub mod sums;
-pub mod svg;
 pub mod table;
 pub mod tool;

@@ -28,8 +28,8 @@ pub fn description() -> String {
     )
 }
 
-/// Returns the git revision of the sources, with a `+` if they have uncommitted changes. Outside of a clone it is the
-/// revision in Nix's build description, or `unknown`.
+/// Returns the git revision of the sources, with a `+` if they have uncommitted changes. Outside of a clone
+/// it is the revision in Nix's build description, or `unknown`.
 pub fn revision() -> String {
     match git(&["rev-parse", "--short=12", "HEAD"]) {
         None => built("revision").unwrap_or_else(|| "unknown".to_owned()),
@@ -41,7 +41,8 @@ pub fn revision() -> String {
     }
 }
 
-/// Returns the git blob hash of `flake.lock`, or its SHA-256 from Nix's build description; none if neither exists.
+/// Returns the git blob hash of `flake.lock`, or its SHA-256 from Nix's build description; none if neither
+/// exists.
 pub fn nix_lock() -> Option<String> {
     git(&["hash-object", "flake.lock"]).or_else(|| built("lock_sha256"))
 }

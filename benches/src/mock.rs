@@ -1,5 +1,5 @@
-//! Mock agents: each has its own session and sends the values of a recorded job as if it had sampled them. Free of I/O: the
-//! caller transports the frames.
+//! Mock agents: each has its own session and sends the values of a recorded job as if it had sampled them.
+//! Free of I/O: the caller transports the frames.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,8 +14,8 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use crate::recording::{self, RecordingError};
 
-/// The distance in the recording, in ticks of a millisecond, between two frames of one agent: a prime, so that all ticks are
-/// used.
+/// The distance in the recording, in ticks of a millisecond, between two frames of one agent: a prime, so
+/// that all ticks are used.
 const STRIDE: usize = 97;
 
 /// The metric names and values that all mock agents share.
@@ -60,7 +60,8 @@ impl Script {
         Ok(Self { period, shapes, entries, ticks })
     }
 
-    /// Returns the same values as those of the job `id`, which started at `started_us`. A recording itself has no job.
+    /// Returns the same values as those of the job `id`, which started at `started_us`. A recording itself
+    /// has no job.
     #[must_use]
     pub fn of_job(self, id: Identifier, started_us: i64) -> Self {
         let descriptor =
@@ -149,8 +150,8 @@ impl Outbox {
         Ok(self.frames.back().map_or(&[], |(_, bytes)| bytes))
     }
 
-    /// Returns the messages to send in response to an answer of the collector. `dictionary` returns the entries of
-    /// the session.
+    /// Returns the messages to send in response to an answer of the collector. `dictionary` returns the
+    /// entries of the session.
     ///
     /// # Errors
     /// Returns an error if the collector rejected a frame.
@@ -214,8 +215,8 @@ impl MockAgent {
         Self { session, descriptor, tick: 0, outbox, samples: 0 }
     }
 
-    /// Returns the next frame: `ticks` ticks, the last one at `time_us`. The frame stays in the outbox until it is
-    /// acknowledged.
+    /// Returns the next frame: `ticks` ticks, the last one at `time_us`. The frame stays in the outbox until
+    /// it is acknowledged.
     ///
     /// # Errors
     /// Returns an error if the ticks do not fit into one frame.
@@ -338,7 +339,7 @@ mod tests {
         assert!(!agent.is_settled());
         agent.hear(&script, &ToAgent::Ack { session, through: 3 }).unwrap();
         assert!(agent.is_settled());
-        let refused = ToAgent::Refused { reason: "why".to_owned(), versions: (1, 1), frame: None };
+        let refused = ToAgent::Refused { reason: "why".to_owned(), frame: None };
         assert_eq!(agent.hear(&script, &refused), Err("why".to_owned()));
     }
 }

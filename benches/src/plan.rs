@@ -17,8 +17,8 @@ pub const EVENTS: [&str; 8] = [
     "alignment_faults",
 ];
 
-/// Returns the metrics of a job: those of cpu.stat first, then memory.stat, then the software events if `perf` is set. Some
-/// may be missing on this machine; the agent reports and skips them.
+/// Returns the metrics of a job: those of cpu.stat first, then memory.stat, then the software events if
+/// `perf` is set. Some may be missing on this machine; the agent reports and skips them.
 pub fn job_metrics(perf: bool) -> Vec<String> {
     let of_cpu = ["cpu.usage", "cpu.user", "cpu.system"].map(str::to_owned);
     let of_stat = catalogue::all().filter(|metric| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
@@ -80,13 +81,15 @@ fn status_field(directory: &Path, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Returns the run time of a thread, given its directory in `/proc/PID/task`, in nanoseconds; 0 if it has exited.
+/// Returns the run time of a thread, given its directory in `/proc/PID/task`, in nanoseconds; 0 if it has
+/// exited.
 fn ran_ns(task: &Path) -> u64 {
     let schedstat = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
     schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the usage of `pid` without its children. The CPU time is exact as long as none of its threads has exited.
+/// Returns the usage of `pid` without its children. The CPU time is exact as long as none of its threads has
+/// exited.
 ///
 /// # Errors
 /// Returns an error if the process does not exist or belongs to another user.
@@ -98,8 +101,8 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: to_f64(cpu_ns) / 1e9, ..footprint(pid)? })
 }
 
-/// Returns the CPU time of all threads of `pid`, also of those that have exited, in seconds, with the resolution of the kernel's ticks,
-/// usually 10 ms.
+/// Returns the CPU time of all threads of `pid`, also of those that have exited, in seconds, with the
+/// resolution of the kernel's ticks, usually 10 ms.
 ///
 /// # Errors
 /// Returns an error if the process does not exist.
@@ -107,8 +110,8 @@ pub fn cpu_s_of_all_threads(pid: u32) -> io::Result<f64> {
     Ok(seconds(Stat::read(pid)?.ticks))
 }
 
-/// Returns the usage of `pid` and its children. The CPU time of children that have exited is included, with the resolution
-/// of the kernel's ticks, usually 10 ms.
+/// Returns the usage of `pid` and its children. The CPU time of children that have exited is included, with
+/// the resolution of the kernel's ticks, usually 10 ms.
 ///
 /// # Errors
 /// Returns an error if the process does not exist or belongs to another user.
@@ -161,8 +164,8 @@ impl Stat {
         Self::parse(&text).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood")))
     }
 
-    /// Parses the text of /proc/PID/stat. The fields are counted after the command's name, which may contain spaces and
-    /// parentheses.
+    /// Parses the text of /proc/PID/stat. The fields are counted after the command's name, which may contain
+    /// spaces and parentheses.
     fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
@@ -177,19 +180,20 @@ impl Stat {
     }
 }
 
-/// Returns the CPU time used by the processes of a process group and by the children that they have waited for, in seconds.
-/// The latter has the resolution of the kernel's ticks, usually 10 ms.
+/// Returns the CPU time used by the processes of a process group and by the children that they have waited
+/// for, in seconds. The latter has the resolution of the kernel's ticks, usually 10 ms.
 ///
 /// # Errors
 /// Returns an error if /proc cannot be read.
 pub fn group_cpu_s(group: u32) -> io::Result<f64> {
-    // The time of a process that exits meanwhile is counted with its parent once the parent has waited for it.
+    // The time of a process that exits meanwhile is counted with its parent once the parent has waited for
+    // it.
     let members = running(|stat| stat.group == group)?;
     Ok(members.iter().map(|(stat, usage)| usage.cpu_s + seconds(stat.ticks_of_ended)).sum())
 }
 
-/// Returns the time that a hypervisor has taken from all CPUs of this machine since boot (steal time), in seconds, with the
-/// resolution of the kernel's ticks. Returns 0 if it is not reported.
+/// Returns the time that a hypervisor has taken from all CPUs of this machine since boot (steal time), in
+/// seconds, with the resolution of the kernel's ticks. Returns 0 if it is not reported.
 pub fn steal_s() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     // The first line is `cpu  user nice system idle iowait irq softirq steal` of all CPUs; proc_stat(5).
@@ -201,8 +205,34 @@ fn seconds(ticks: u64) -> f64 {
     to_f64(ticks) / to_f64(rustix::param::clock_ticks_per_second())
 }
 
-/// Stops a child with `signal`, and with SIGKILL if it has not exited after `patience_s` seconds. Returns true if it exited
-/// by itself, successfully.
+/// A child process without data worth keeping: dropping this kills it.
+#[derive(Debug)]
+pub struct KilledOnDrop(pub Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // It may have exited already.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+impl Deref for KilledOnDrop {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for KilledOnDrop {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+/// Stops a child with `signal`, and with SIGKILL if it has not exited after `patience_s` seconds. Returns
+/// true if it exited by itself, successfully.
 pub fn end(child: &mut Child, signal: Signal, patience_s: u64) -> bool {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // It may have exited already; the wait below detects that.

@@ -1,4 +1,5 @@
-//! Recorded frames: the data that an agent has sent, kept in a file so that they can be encoded again with other settings.
+//! Recorded frames: the data that an agent has sent, kept in a file so that they can be encoded again with
+//! other settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,7 +52,8 @@ impl fmt::Display for RecordingError {
 
 impl std::error::Error for RecordingError {}
 
-/// Reads the frames of a file. Each is stored as its length in bytes (four bytes, little-endian), followed by the frame.
+/// Reads the frames of a file. Each is stored as its length in bytes (four bytes, little-endian), followed by
+/// the frame.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or is truncated.

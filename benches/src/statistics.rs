@@ -2,6 +2,13 @@
 
 pub use polymeter_analysis::statistics::Estimate;
 
+/// Returns the median, of an even number of values the upper one; NaN without values.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// A pseudo-random number generator with a seed: splitmix64.
 #[derive(Debug, Clone)]
 pub struct Random(u64);

@@ -121,7 +121,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Uses the existing store at `url`: an SQLite file, which may be missing, or a database of a running server.
+    /// Uses the existing store at `url`: an SQLite file, which may be missing, or a database of a running
+    /// server.
     ///
     /// # Errors
     /// Returns an error if the server does not answer.
@@ -172,7 +173,8 @@ impl Store {
         format!("store = \"{}\"\ntimescaledb = \"{timescaledb}\"\ncitus = \"{citus}\"\n", self.url())
     }
 
-    /// Returns the resource usage of the server; zeros if it was not started here. Of Citus, the CPU time of all servers.
+    /// Returns the resource usage of the server; zeros if it was not started here. Of Citus, the CPU time of
+    /// all servers.
     ///
     /// # Errors
     /// Returns an error if the server has exited.

@@ -20,8 +20,8 @@ const END_S: u64 = 5;
 pub struct Tool {
     /// The name of the tool in the results.
     pub name: String,
-    /// The command that starts the tool. If it exits at once, it has started a daemon, which `stop` stops; if it keeps
-    /// running, it is stopped with SIGTERM to its process group.
+    /// The command that starts the tool. If it exits at once, it has started a daemon, which `stop` stops; if
+    /// it keeps running, it is stopped with SIGTERM to its process group.
     pub start: String,
     /// The command that stops the daemon that `start` has left.
     #[serde(default)]
@@ -63,8 +63,8 @@ impl Tool {
 }
 
 impl RunningTool<'_> {
-    /// Returns the CPU time of the started processes, in seconds, as [`process::group_cpu_s`] counts it; daemons that have
-    /// left the process group are not included.
+    /// Returns the CPU time of the started processes, in seconds, as [`process::group_cpu_s`] counts it;
+    /// daemons that have left the process group are not included.
     ///
     /// # Errors
     /// Returns an error if /proc cannot be read.

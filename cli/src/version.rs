@@ -1,127 +1,13 @@
-//! The version of this program and the origin of its build.
+//! The versions of libraries and formats in this program.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use polymeter_client::version::LocalVersion;
 
-use polymeter_proto::wire;
-use serde::{Deserialize, Serialize};
-
-/// The description of a build by Nix, relative to the directory of the program.
-const BUILD: &str = "../share/polymeter/build.json";
-
-/// The maximum size of the description of a build.
-const BUILD_BYTES: u64 = 4096;
-
-/// The directory of the Nix store.
-const NIX_STORE: &str = "/nix/store";
-
-/// The version of this program and the origin of its build.
-#[derive(Debug, Serialize)]
-pub(crate) struct Version {
-    pub(crate) program: &'static str,
-    pub(crate) version: &'static str,
-    /// The processor and operating system for which it was compiled.
-    pub(crate) target: String,
-    /// The version of the protocol between agent and collector.
-    pub(crate) protocol: u8,
-    /// The libraries and formats of a build with the feature `local`.
-    #[cfg(feature = "local")]
-    #[serde(flatten)]
-    pub(crate) local: LocalVersion,
-    /// The origin of a build by Nix.
-    #[serde(flatten)]
-    pub(crate) build: Build,
-    /// The path of the closure in the Nix store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) closure: Option<PathBuf>,
-}
-
-/// The versions of the store and of libzmq.
-#[cfg(feature = "local")]
-#[derive(Debug, Serialize)]
-pub(crate) struct LocalVersion {
-    /// The version of the store's schema.
-    schema: i32,
-    /// The version of libzmq.
-    zeromq: String,
-    /// True if libzmq supports CURVE.
-    curve: bool,
-}
-
-#[cfg(feature = "local")]
-impl LocalVersion {
-    fn of_this_program() -> Self {
-        let (major, minor, patch) = zmq::version();
-        Self {
-            schema: polymeter_store::SCHEMA_VERSION,
-            zeromq: format!("{major}.{minor}.{patch}"),
-            curve: zmq::has("curve") == Some(true),
-        }
-    }
-}
-
-/// The origin of a build by Nix. Absent for other builds.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Build {
-    /// The revision of the sources; none if they had uncommitted changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) revision: Option<String>,
-    /// The SHA-256 of `flake.lock`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lock_sha256: Option<String>,
-}
-
-impl Version {
-    /// Returns the version of this program.
-    pub(crate) fn of_this_program() -> Self {
-        let program = std::env::current_exe().unwrap_or_default();
-        Self {
-            program: env!("CARGO_BIN_NAME"),
-            version: env!("CARGO_PKG_VERSION"),
-            target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
-            protocol: wire::VERSION,
-            #[cfg(feature = "local")]
-            local: LocalVersion::of_this_program(),
-            build: program.parent().and_then(|directory| build(&directory.join(BUILD))).unwrap_or_default(),
-            closure: closure(&program),
-        }
-    }
-}
-
-/// Reads the description of a build; none if there is none or it is invalid.
-fn build(path: &Path) -> Option<Build> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(BUILD_BYTES).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
-}
-
-/// Returns the closure in the Nix store that contains `program`.
-fn closure(program: &Path) -> Option<PathBuf> {
-    let name = program.strip_prefix(NIX_STORE).ok()?.components().next()?;
-    Some(Path::new(NIX_STORE).join(name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_closure_of_a_program_in_the_nix_store_is_known() {
-        let closure = |path: &str| closure(Path::new(path)).map(|path| path.display().to_string());
-        assert_eq!(closure("/nix/store/abc-polymeter/bin/polymeter").unwrap(), "/nix/store/abc-polymeter");
-        assert_eq!(closure("/usr/bin/polymeter"), None);
-        assert_eq!(closure("/nix/store"), None);
-    }
-
-    #[test]
-    fn a_valid_description_of_the_build_is_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("build.json");
-        assert_eq!(build(&path), None);
-        std::fs::write(&path, r#"{"revision":null,"lock_sha256":"00ff"}"#).unwrap();
-        assert_eq!(build(&path), Some(Build { revision: None, lock_sha256: Some("00ff".to_owned()) }));
-        std::fs::write(&path, "no JSON").unwrap();
-        assert_eq!(build(&path), None);
+/// Returns the versions of the store's schema and of libzmq.
+pub(crate) fn libraries() -> LocalVersion {
+    let (major, minor, patch) = zmq::version();
+    LocalVersion {
+        schema: polymeter_store::SCHEMA_VERSION,
+        zeromq: format!("{major}.{minor}.{patch}"),
+        curve: zmq::has("curve") == Some(true),
     }
 }

@@ -5,10 +5,8 @@
 #[path = "../src/snapshot.rs"]
 mod snapshot;
 
-#[cfg(feature = "local")]
 use std::collections::BTreeSet;
 use std::fmt::Write;
-#[cfg(feature = "local")]
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -29,7 +27,6 @@ fn help(command: &[&str]) -> String {
 }
 
 /// The subcommands that a help text lists.
-#[cfg(feature = "local")]
 fn subcommands(help: &str) -> Vec<String> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty());
@@ -38,7 +35,6 @@ fn subcommands(help: &str) -> Vec<String> {
 }
 
 /// Checks the help of a command and of its subcommands. Returns the names of the snapshots.
-#[cfg(feature = "local")]
 fn check_help(command: &[&str]) -> BTreeSet<String> {
     let text = help(command);
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
@@ -52,7 +48,6 @@ fn check_help(command: &[&str]) -> BTreeSet<String> {
     names
 }
 
-#[cfg(feature = "local")]
 #[test]
 fn help_of_every_command_is_as_recorded() {
     let checked = check_help(&[]);
@@ -106,6 +101,9 @@ const FAILURES: &[&[&str]] = &[
     &["store", "--store", "sqlite:/nowhere/run.db"],
     &["store", "prune", "--store", "sqlite:/nowhere/run.db", "--dry-run"],
     &["store", "prune", "--before", "yesterday"],
+    &["store", "import"],
+    &["store", "import", "job.parquet", "--store", "nonsense"],
+    &["store", "import", "job.parquet", "--store", "sqlite:/nowhere/run.db"],
     &["keep", "4711", "--store", "sqlite:/nowhere/run.db"],
     &["keep", "4711", "--until", "2030-01-01", "--release"],
     &["keygen", "--out", "/nowhere"],
@@ -123,7 +121,6 @@ const FAILURES: &[&[&str]] = &[
     &["run", "--report", "/nowhere/report", "true"],
 ];
 
-#[cfg(feature = "local")]
 #[test]
 fn failures_are_reported_as_recorded() {
     let mut transcript = String::new();
@@ -137,26 +134,4 @@ fn failures_are_reported_as_recorded() {
         writeln!(transcript, "exit status {status}\n").unwrap();
     }
     snapshot::check("failures", &transcript);
-}
-
-#[cfg(not(feature = "local"))]
-#[test]
-fn a_left_out_command_states_that_it_is_left_out() {
-    let mut transcript = String::new();
-    for arguments in FAILURES
-        .iter()
-        .filter(|words| ["run", "report", "bundle", "store", "keep", "keygen"].contains(&words[0]))
-    {
-        let output = polymeter(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(text(&output.stderr).contains("this build "), "{arguments:?}");
-    }
-    for arguments in [["report", "--help"], ["run", "--json"], ["report", "--json"]] {
-        let output = polymeter(&arguments);
-        writeln!(transcript, "$ polymeter {}", arguments.join(" ")).unwrap();
-        transcript.push_str(&text(&output.stdout));
-        transcript.push_str(&text(&output.stderr));
-    }
-    snapshot::check("left-out", &transcript);
-    snapshot::check("small-client-help", &help(&[]));
 }

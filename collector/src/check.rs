@@ -33,12 +33,8 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
         faults.extend(of_rules.0.iter().map(|fault| format!("[job_end] `advice`: {fault}")));
     }
     if as_user {
-        let control = &config.control;
-        let files =
-            [("control_socket", &control.socket), ("pending_requests_file", &control.pending_requests_file)];
-        for (key, path) in files {
-            faults.extend(path.as_deref().and_then(|path| directory_fault(key, path.parent()?)));
-        }
+        let directory = config.control.socket.as_deref().and_then(Path::parent);
+        faults.extend(directory.and_then(|directory| directory_fault("control_socket", directory)));
     }
     if as_user || connects {
         faults.extend(store_fault(&config.store, connects));

@@ -1,7 +1,6 @@
-//! Access to private parsers for the fuzzer (`fuzz/`). Other builds do not contain it.
+//! Access to private parsers for `fuzz/`.
 
 pub use crate::auth::{ask, authorise};
 pub use crate::control::munge::signed;
-pub use crate::control::requests;
 pub use crate::limits::{HTTP_REQUEST_BYTES, KEY_FAULTS};
 pub use crate::metrics::is_answered;

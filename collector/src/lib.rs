@@ -25,7 +25,7 @@ pub mod config;
 pub mod control;
 mod error;
 mod fair_queue;
-#[cfg(fuzzing)]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod ingest;
 pub mod job_end;

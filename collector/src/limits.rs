@@ -235,11 +235,8 @@ pub const PENDING_US: i64 = 86_400 * 1_000_000;
 /// Requests that wait for a store that does not answer.
 pub const UNSTORED_REQUESTS: usize = 256;
 
-/// Jobs with stored requests that are kept in memory, and requests that are taken from a file of an earlier release.
+/// Jobs with stored requests that are kept in memory.
 pub const PENDING_REQUESTS: usize = 4096;
-
-/// The maximum size of that file, in bytes: its requests, twice as long with escaped quotes, and the sessions that have answered.
-pub const PENDING_FILE_BYTES: usize = 3 * 16 * 1024 * 1024;
 
 /// Credentials that are decoded concurrently; each is a process.
 pub const UNMUNGE_PROCESSES: usize = 8;

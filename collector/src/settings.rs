@@ -86,7 +86,6 @@ pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig)
         ("citus", *citus != running.citus),
         ("writers", *writers != running.writers),
         ("control_socket", control.socket != running.control.socket),
-        ("pending_requests_file", control.pending_requests_file != running.control.pending_requests_file),
         ("scheduler_user", control.scheduler_user != running.control.scheduler_user),
         ("administrators", control.administrators != running.control.administrators),
         ("control_listen, auth, unmunge_path, munge_socket", network(wanted) != network(running)),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs jobs under a real OAR 2.5 with its database, server, node and commands: e2e/oar/run.sh PROGRAMS WORK. Needs root, cgroup
-# version 1 and mmdebstrap. All of it runs in a new Debian tree, in namespaces of its own: OAR kills the processes of a job's user
+# version 1, and WORK/base.tar of tree.sh. All of it runs in a new Debian tree, in namespaces of its own: OAR kills the processes of a job's user
 # and deletes the user's files in /tmp. Only the cgroups are those of this machine; they are removed at the end.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -13,12 +13,6 @@ for controller in $controllers; do
     [ -e "/sys/fs/cgroup/$controller/tasks" ] || { echo "there is no /sys/fs/cgroup/$controller of version 1" >&2; exit 1; }
     [ ! -e "/sys/fs/cgroup/$controller/oar" ] || { echo "/sys/fs/cgroup/$controller/oar exists already" >&2; exit 1; }
 done
-# OAR 2.5 is in Debian 12. The tree is made once.
-[ -e "$work/base.tar" ] || {
-    packages=oar-server,oar-server-pgsql,oar-node,oar-user,oar-user-pgsql,postgresql,openssh-server,sudo,procps,iproute2,libzmq5,netbase
-    mmdebstrap --quiet --variant=minbase --include="$packages" bookworm "$work/base.new.tar"
-    mv "$work/base.new.tar" "$work/base.tar"
-}
 rm -rf --one-file-system "$work/tree" "$work/out"
 mkdir -p "$work/tree"
 tar -C "$work/tree" -xf "$work/base.tar" --exclude './dev/*'

@@ -1,5 +1,6 @@
-//! A machine on which Polymeter is installed, for one test: `/etc`, `/run`, `/var/lib` and the network are private, so that the programs
-//! use their standard paths and ports. The kernel removes everything when the test and its programs have ended.
+//! A machine on which Polymeter is installed, for one test: `/etc`, `/run`, `/var/lib` and the network are private,
+//! so that the programs use their standard paths and ports, and it has no devices of this machine that need rights.
+//! The kernel removes everything when the test and its programs have ended.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -33,6 +34,12 @@ echo 'polymeter:x:64010:' >>/etc/group
 cp "$1"/*.service /etc/systemd/system/
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=755,size=4g tmpfs /var/lib
+mount -t tmpfs -o mode=755 tmpfs /sys/class
+power=/sys/bus/event_source/devices/power
+[ ! -e $power ] || mount -t tmpfs tmpfs $power
+for device in /dev/ipmi0 /dev/ipmi/0 /dev/ipmidev/0; do
+    [ ! -e $device ] || mount --bind /dev/null $device
+done
 ip link set lo up
 "#;
 

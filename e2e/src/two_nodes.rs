@@ -84,9 +84,7 @@ pub struct TwoNodes {
 
 impl TwoNodes {
     fn configuration(env: &TestEnvironment, more: &str) -> String {
-        let path = |name: &str| env.path(name).display().to_string();
-        let (socket, requests) = (path("control.sock"), path("requests.json"));
-        format!("control_socket = \"{socket}\"\npending_requests_file = \"{requests}\"\n{more}")
+        format!("control_socket = \"{}\"\n{more}", env.path("control.sock").display())
     }
 
     /// Kills the collector with SIGKILL and starts another in its place.

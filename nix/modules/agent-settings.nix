@@ -52,6 +52,9 @@ logging
   busiest_processes =
     optional (types.ints.between 0 64) 5
       "The most processes of one job that have series of their own at a time (the metrics busiest.*).";
+  ebpf =
+    optional types.bool true
+      "Permit eBPF programs in the kernel, which count network.*, runqueue.wait.* and vfs.* of jobs.";
   control_socket = optional pathOrOff "/run/polymeter/agent.sock" "The path of the control socket, or \"off\".";
   remote_control =
     optional types.bool true

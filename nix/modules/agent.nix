@@ -73,8 +73,8 @@ in
         "ipmi"
       ];
       description = ''
-        Rights beyond those of the default plan: `taskstats` for `exited.*`; `ebpf` for `network.*` of a package that is built with the
-        feature `ebpf`; `root-files` for files that only root may read (Lustre and LNet in debugfs, energy by powercap); `drm` for
+        Rights beyond those of the default plan: `taskstats` for `exited.*`; `ebpf` for `network.*`, with
+        `settings.ebpf = true`; `root-files` for files that only root may read (Lustre and LNet in debugfs, energy by powercap); `drm` for
         `gpu.drm.*`; `ipmi` for `node.ipmi.power`; `root` for `resctrl.*` and `node.beegfs.*`; `gpfs` for `node.gpfs.*`. With the last two the agent runs as root.
       '';
     };

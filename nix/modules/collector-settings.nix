@@ -138,9 +138,6 @@ logging
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"
       "The Unix socket for users of this machine who change the sampling of their jobs on all nodes, or \"off\".";
-  pending_requests_file =
-    optional pathOrOff "/var/lib/polymeter-collector/requests.json"
-      "The file in which earlier releases kept requests that agents have not received yet, or \"off\"; they are moved to the store. Below /var/lib/polymeter-collector, the only place where the collector may write.";
   scheduler_user =
     optional types.str "slurm"
       "The user that may report how jobs ended, besides root: the user of the scheduler's controller.";

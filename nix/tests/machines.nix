@@ -73,7 +73,6 @@
           "1h" = "forever";
         };
         control_socket = "/run/polymeter-collector/control.sock";
-        pending_requests_file = "/var/lib/polymeter-collector/requests.json";
         auth = "munge";
         control_listen = "tcp://192.0.2.1:7718";
         # unmunge_path has its default, the path in nixpkgs.

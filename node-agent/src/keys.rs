@@ -23,18 +23,22 @@ pub enum CollectorKey {
     File(PathBuf),
 }
 
+/// The error for a text that is neither a path nor a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected an absolute path or a public key, which has 40 characters")]
+pub struct InvalidCollectorKey;
+
 impl CollectorKey {
     /// Parses a path, if the text begins with a slash, or a key. `polymeter keygen` makes no key that begins with a
     /// slash.
     ///
     /// # Errors
     /// Returns an error if the text is neither.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, InvalidCollectorKey> {
         if text.starts_with('/') {
             return Ok(Self::File(PathBuf::from(text)));
         }
-        let invalid = |_| "expected an absolute path or a public key, which has 40 characters".to_owned();
-        text.parse().map(Self::Key).map_err(invalid)
+        text.parse().map(Self::Key).map_err(|_invalid| InvalidCollectorKey)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tests that the sampler allocates nothing at a tick once its buffers have grown.
+//! Tests that the sampler allocates nothing at a tick once its buffers have grown. The program has no other test,
+//! since the allocator counts the allocations of all its threads.
 
 #![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
 

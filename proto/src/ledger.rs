@@ -94,8 +94,6 @@ pub enum Event {
     },
     /// The scheduler reported details of a job.
     JobDetails(JobDetailsUpdate),
-    /// A metric of the steps or tasks of a job is sampled at another period.
-    StepPlanChange(StepPlanChange),
 }
 
 impl Event {
@@ -103,7 +101,6 @@ impl Event {
     pub const fn job(&self) -> Option<JobHandle> {
         match self {
             Self::PlanChange(change) => change.job,
-            Self::StepPlanChange(changed) => changed.change.job,
             Self::JobEnded { job, .. } => Some(*job),
             Self::Mark(mark) => mark.job,
             Self::JobFacts(update) => Some(update.job),
@@ -112,12 +109,6 @@ impl Event {
             Self::JobDetails(update) => Some(update.job),
             Self::SessionEnded { .. } => None,
         }
-    }
-
-    /// Returns true if collectors of earlier releases refuse a frame with this event. It travels in a frame of its own, and is
-    /// not repeated after a refusal.
-    pub const fn is_recent(&self) -> bool {
-        matches!(self, Self::StepPlanChange(_))
     }
 }
 
@@ -272,6 +263,8 @@ pub struct PlanChange {
     pub at_us: i64,
     /// The job of the metric; none for the node's own.
     pub job: Option<JobHandle>,
+    /// The level, if the change is of all steps, or of all tasks, of the job; none for the job as a whole.
+    pub level: Option<StepLevel>,
     /// The metric.
     pub metric: MetricName,
     /// The previous period; none if it was not sampled.
@@ -284,15 +277,6 @@ pub struct PlanChange {
     pub by: Option<Identifier>,
     /// The time at which it ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
-}
-
-/// A change of the plan of all steps, or of all tasks, of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepPlanChange {
-    /// Steps or tasks.
-    pub level: StepLevel,
-    /// The change.
-    pub change: PlanChange,
 }
 
 /// The cause of a change of the plan.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says as JSON what a frame or message of Polymeter's protocol, version 2, holds.
+"""Says as JSON what a frame or message of Polymeter's protocol, version 1, holds.
 
     decoder.py FILE              a frame, or a message to the collector; `-` reads the standard input
     decoder.py --to-agent FILE   a message to an agent
@@ -173,10 +173,6 @@ def i64(c):
     return unzigzag(u64(c))
 
 
-def u8(c):
-    return c.byte()
-
-
 def text(c):
     return c.take(u64(c)).decode()
 
@@ -241,7 +237,8 @@ ENTRY = enum(
     series=record(id=u32, metric=u32, job=option(u32), labels=some(pair(text))),
     shape=record(id=u32, source=text, series=some(u32)))
 TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64)
-PLAN_CHANGE = record(at_us=i64, job=option(u32), metric=text, old_us=option(u64), new_us=option(u64),
+PLAN_CHANGE = record(at_us=i64, job=option(u32), level=option(one_of("step", "task")), metric=text,
+                     old_us=option(u64), new_us=option(u64),
                      cause=one_of("baseline", "registration", "job_end", "reload",
                                   "lease", "lease_end", "governor", "refresh_interval"), by=option(text),
                      until_us=option(i64))
@@ -255,8 +252,7 @@ EVENT = enum(
     request_refused=record(at_us=i64, job=u32, request=text, period_us=option(u64), by=option(text), reason=text),
     session_ended=record(at_us=i64),
     job_details=record(job=u32, name=option(text), display_id=option(text), time_limit_s=option(u64),
-                       memory_bytes=option(u64), gpus=option(u32), restarts=option(u32)),
-    step_plan_change=record(level=one_of("step", "task"), change=PLAN_CHANGE))
+                       memory_bytes=option(u64), gpus=option(u32), restarts=option(u32)))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,
@@ -266,7 +262,7 @@ TO_COLLECTOR = enum(
 TO_AGENT = enum(
     ack=record(session=session_id, through=u64), resend=record(**{"session": session_id, "from": u64}),
     need_dictionary=record(session=session_id),
-    refused=record(reason=text, versions=pair(u8), frame=option(record(session=session_id, sequence=u64))),
+    refused=record(reason=text, frame=option(record(session=session_id, sequence=u64))),
     request=record(session=session_id, request=u64, uid=u32, at_us=i64, line=line))
 
 
@@ -279,7 +275,7 @@ def whole(data, of):
 
 def decode(data, is_to_agent):
     need(data[:3] in (b"PLM", b"PLC"), "these are no bytes of this protocol")
-    need(data[3:4] == b"\x02", "another version of the protocol")
+    need(data[3:4] == b"\x01", "another version of the protocol")
     if data[:3] == b"PLM":
         return frame(data)
     need(len(data) <= MIB, "a message is too long")

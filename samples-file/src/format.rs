@@ -8,8 +8,7 @@ use crate::text::CsvWriter;
 use crate::writer::{RowWriter, WriteError};
 
 /// The format of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Apache Parquet, compressed with zstd.
     Parquet,

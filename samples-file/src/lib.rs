@@ -8,6 +8,7 @@ mod encoder;
 mod format;
 mod json_lines;
 mod parquet;
+mod reader;
 mod rows;
 mod stored;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod writer;
 
 pub use self::encoder::Encoder;
 pub use self::format::Format;
+pub use self::reader::{ReadError, SamplesFile};
 pub use self::rows::{Rows, SeriesTexts};
 pub use self::stored::{SamplesError, WrittenSeries, add_samples, series_texts, write_file, written_series};
 pub use self::writer::{RowWriter, WriteError};

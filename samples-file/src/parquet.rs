@@ -17,7 +17,7 @@ use crate::rows::{Rows, SeriesTexts};
 use crate::writer::{RowWriter, WriteError};
 
 /// The columns.
-const SCHEMA: &str = "message sample {
+pub(crate) const SCHEMA: &str = "message sample {
     required int64 time (TIMESTAMP(MICROS, true));
     optional binary job_id (STRING);
     required binary node (STRING);

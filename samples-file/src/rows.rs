@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// The texts that all samples of a series share.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SeriesTexts {
     /// The id of the job; none for a series of a node.
     pub job_id: Option<String>,
@@ -54,7 +54,7 @@ impl Rows {
     }
 
     /// Returns each series with its samples.
-    pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesTexts, impl Iterator<Item = (i64, f64)>)> {
+    pub fn series(&self) -> impl Iterator<Item = (&SeriesTexts, impl Iterator<Item = (i64, f64)>)> {
         let mut samples = self.times_us.iter().copied().zip(self.values.iter().copied());
         self.runs().map(move |(series, count)| {
             (series, samples.by_ref().take(count).collect::<Vec<_>>().into_iter())

@@ -113,6 +113,64 @@ fn parts_of_a_file_follow_each_other() {
     }
 }
 
+/// Reads a file, and returns its samples with the texts of their series.
+fn read(bytes: &[u8]) -> Result<Vec<(SeriesTexts, i64, f64)>, ReadError> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let mut samples = Vec::new();
+    SamplesFile::open(file)?.read(|rows| {
+        for (series, of_series) in rows.series() {
+            samples.extend(of_series.map(|(time_us, value)| (series.clone(), time_us, value)));
+        }
+        Ok::<_, ReadError>(())
+    })?;
+    Ok(samples)
+}
+
+#[test]
+fn a_file_is_read_as_it_was_written() {
+    let samples = read(&written(Format::Parquet)).unwrap();
+    let of_job = series(Some("42"), "{\"cpu\":\"0\"}");
+    assert_eq!(samples[0], ((*of_job).clone(), -1, 0.1));
+    assert_eq!(samples[1], ((*of_job).clone(), 1_700_000_000_000_001, 1e300));
+    assert!(samples[2].2.is_nan());
+    assert_eq!(samples[3], ((*series(None, "{}")).clone(), 0, -3.0));
+    assert_eq!(samples.len(), 4);
+}
+
+#[test]
+fn large_files_are_read_in_parts() {
+    let output = Shared::default();
+    let mut encoder = Encoder::start(Format::Parquet.writer(output.clone(), Vec::new()).unwrap()).unwrap();
+    let (first, second) = (series(Some("42"), "{}"), series(None, "{}"));
+    for number in 0..300_000_u32 {
+        let series = if number % 2 == 0 { &first } else { &second };
+        assert!(encoder.add(series, i64::from(number), f64::from(number)));
+    }
+    encoder.finish().unwrap();
+    let samples = read(&output.0.lock().unwrap()).unwrap();
+    assert_eq!(samples.len(), 300_000);
+    for (number, (texts, time_us, value)) in (0_u32..).zip(samples) {
+        assert_eq!((texts.job_id.is_some(), time_us, value), (number % 2 == 0, number.into(), number.into()));
+    }
+}
+
+#[test]
+fn other_files_are_refused() {
+    let whole = written(Format::Parquet);
+    for bytes in [b"".as_slice(), b"PAR1", b"time,job_id\n", &whole[..whole.len() - 9]] {
+        assert!(matches!(read(bytes), Err(ReadError::Parquet(_))), "{bytes:?}");
+    }
+    let schema = "message sample { required int64 time (TIMESTAMP(MICROS, true)); required double value; }";
+    let schema = Arc::new(::parquet::schema::parser::parse_message_type(schema).unwrap());
+    let mut other = Vec::new();
+    ::parquet::file::writer::SerializedFileWriter::new(&mut other, schema, Arc::default())
+        .unwrap()
+        .close()
+        .unwrap();
+    assert!(matches!(read(&other), Err(ReadError::OtherColumns)));
+}
+
 #[test]
 fn an_error_of_the_output_ends_the_export() {
     struct Full;

@@ -4,20 +4,30 @@ use std::ops::RangeInclusive;
 
 const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
+/// The error for a size in another form, or out of its bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid size `{text}`: expected a whole number of KiB, MiB or GiB, from {} to {}",
+    format(*bounds.start()),
+    format(*bounds.end())
+)]
+pub struct InvalidSize {
+    text: String,
+    bounds: RangeInclusive<u64>,
+}
+
 /// Parses a number of bytes within `bounds`: `64MiB`.
 ///
 /// # Errors
 /// Returns an error that states the form and the bounds.
-pub fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, String> {
+pub fn parse(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, InvalidSize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let bytes = text.split_at_checked(digits).and_then(|(number, unit)| {
         let (_, shift) = UNITS.iter().find(|(name, _)| *name == unit)?;
         number.parse::<u64>().ok()?.checked_mul(1 << shift)
     });
-    bytes.filter(|bytes| bounds.contains(bytes)).ok_or_else(|| {
-        let (from, to) = (format(*bounds.start()), format(*bounds.end()));
-        format!("invalid size `{text}`: expected a whole number of KiB, MiB or GiB, from {from} to {to}")
-    })
+    let within = bytes.filter(|bytes| bounds.contains(bytes));
+    within.ok_or_else(|| InvalidSize { text: text.to_owned(), bounds })
 }
 
 /// Formats a number of bytes in the largest unit of which it is a multiple.
@@ -35,7 +45,7 @@ mod tests {
         let bytes = |text: &str| parse(text, 64 << 10..=64 << 30);
         assert_eq!((bytes("64KiB"), bytes("64GiB")), (Ok(64 << 10), Ok(64 << 30)));
         for wrong in ["", "64", "64kB", "63KiB", "65GiB", "-1MiB", "1.5GiB", "99999999999999999999GiB"] {
-            assert!(bytes(wrong).unwrap_err().contains("64KiB to 64GiB"), "{wrong}");
+            assert!(bytes(wrong).unwrap_err().to_string().contains("64KiB to 64GiB"), "{wrong}");
         }
     }
 }

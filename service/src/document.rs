@@ -91,17 +91,11 @@ pub struct Section<'i> {
     name: String,
     table: DeTable<'i>,
     known: Vec<&'static str>,
-    renamed: Vec<(&'static str, &'static str)>,
 }
 
 impl<'i> Section<'i> {
     fn new(name: &str, table: DeTable<'i>) -> Self {
-        Self { name: name.to_owned(), table, known: Vec::new(), renamed: Vec::new() }
-    }
-
-    /// Declares that the key `old` was renamed to `new`: the fault for `old` states it.
-    pub fn renamed(&mut self, old: &'static str, new: &'static str) {
-        self.renamed.push((old, new));
+        Self { name: name.to_owned(), table, known: Vec::new() }
     }
 
     /// Takes the value of `key`, of any type.
@@ -232,10 +226,6 @@ impl<'i> Section<'i> {
         let place = if self.name.is_empty() { String::new() } else { format!(" in [{}]", self.name) };
         for key in self.table.keys() {
             let (span, key) = (key.span(), key.get_ref().as_ref());
-            if let Some((_, new)) = self.renamed.iter().find(|(old, _)| *old == key) {
-                reporter.fault(&span, format_args!("unknown key `{key}`{place}: it was renamed to `{new}`"));
-                continue;
-            }
             let hint = nearest(key, self.known.iter().copied()).map_or_else(
                 || format!("known keys are {}", self.known.join(", ")),
                 |known| format!("did you mean `{known}`?"),
@@ -288,18 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_get_a_suggestion_or_their_new_name() {
-        let found = faults("colector = 1\nlook = 'all'\n\"x\\u0007y\" = 1\n", |root, _| {
+    fn unknown_keys_get_a_suggestion() {
+        let found = faults("colector = 1\n\"x\\u0007y\" = 1\n", |root, _| {
             root.take("collector");
             root.take("job_visibility");
-            root.renamed("look", "job_visibility");
         });
         assert_eq!(
             found,
             [
                 "a.toml:1: unknown key `colector`; did you mean `collector`?",
-                "a.toml:2: unknown key `look`: it was renamed to `job_visibility`",
-                "a.toml:3: unknown key `x?y`; known keys are collector, job_visibility",
+                "a.toml:2: unknown key `x?y`; known keys are collector, job_visibility",
             ]
         );
     }

@@ -7,8 +7,9 @@ use crate::error::Context;
 use crate::reader::Reader;
 use crate::removal;
 use crate::retention::{Cutoffs, Level, LevelState, Part, Retention, Storage};
+use crate::row::{TimeUs, from_row};
 use crate::stop::Stop;
-use crate::value::{Row, Value};
+use crate::value::Value;
 use crate::{StoreError, StoreUrl};
 
 const HOUR_US: i64 = 3600 * 1_000_000;
@@ -39,6 +40,8 @@ pub struct KeptJob {
     /// The time until which it is exempt, in microseconds since the epoch; none for ever.
     pub until_us: Option<i64>,
 }
+
+from_row!(KeptJob { job_key, job_id, until_us: TimeUs });
 
 /// The result of the removal of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,10 +117,10 @@ impl Administration {
         self.connection.begin().context(ACTION)?;
         // Its rows are left, from the time on at which it started.
         let started = "SELECT started FROM kept_job JOIN job USING (job_key) WHERE job_key = $1";
-        let mut rows = self.connection.query(started, &[job_key.into()]).context(ACTION)?;
-        if let Some(started_ns) = rows.first_mut().map(Row::time_ns) {
+        let job = self.connection.select_first(started, &[job_key.into()]).context(ACTION)?;
+        if let Some(TimeUs::<i64>(started_us)) = job {
             let incomplete = "UPDATE retention SET complete_before = $1 WHERE complete_before > $1";
-            let begin = Value::time(started_ns / 1000 - SAMPLES_BEFORE_US);
+            let begin = Value::time(started_us - SAMPLES_BEFORE_US);
             self.connection.execute(incomplete, &[begin]).context(ACTION)?;
         }
         let delete = "DELETE FROM kept_job WHERE job_key = $1";
@@ -132,13 +135,7 @@ impl Administration {
     /// Returns an error if the store fails.
     pub fn kept_jobs(&mut self) -> Result<Vec<KeptJob>, StoreError> {
         let select = "SELECT job_key, job_id, until FROM kept_job JOIN job USING (job_key) ORDER BY job_key";
-        let rows = self.connection.query(select, &[]).context("read the kept jobs")?;
-        let job = |mut row: Row| KeptJob {
-            job_key: row.integer(),
-            job_id: row.text(),
-            until_us: row.optional_time_ns().map(|time_ns| time_ns / 1000),
-        };
-        Ok(rows.into_iter().map(job).collect())
+        self.connection.select(select, &[]).context("read the kept jobs")
     }
 
     /// Returns what is removed now, the finest level first. With `before_us`, samples before it are removed even if the policy
@@ -209,6 +206,7 @@ fn prune_with(
 /// # Errors
 /// Returns an error if the store fails.
 pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreError> {
+    drop(Reader::open(url)?);
     let mut session = url.open_to_administer()?;
     removal::write(&mut *session.connection, retention).map(drop)
 }

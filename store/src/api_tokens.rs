@@ -3,7 +3,8 @@
 use crate::backend::Connection;
 use crate::error::Context;
 use crate::reader::Reader;
-use crate::value::{Row, Value};
+use crate::row::from_row;
+use crate::value::Value;
 use crate::{StoreError, StoreUrl};
 
 /// A token as it is stored. The secret is not.
@@ -29,6 +30,17 @@ pub struct StoredToken {
 
 const COLUMNS: &str = "token_id, digest, uid, name, scope, created, expires, used";
 
+from_row!(StoredToken {
+    id,
+    digest,
+    uid,
+    name,
+    scope,
+    created_us: TimeUs,
+    expires_us: TimeUs,
+    used_us: TimeUs,
+});
+
 /// A connection to the table. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct TokenTable(Box<dyn Connection>);
@@ -49,8 +61,7 @@ impl TokenTable {
     /// Returns an error if the store fails.
     pub fn find(&mut self, id: &str) -> Result<Option<StoredToken>, StoreError> {
         let select = format!("SELECT {COLUMNS} FROM api_token WHERE token_id = $1");
-        let rows = self.0.query(&select, &[id.into()]).context("read a token")?;
-        Ok(rows.into_iter().next().map(token))
+        self.0.select_first(&select, &[id.into()]).context("read a token")
     }
 
     /// Returns the tokens of a user, or of all users, the oldest first.
@@ -131,20 +142,5 @@ fn select(
         "SELECT {COLUMNS} FROM api_token WHERE uid = coalesce(CAST($1 AS bigint), uid)
              AND token_id = coalesce(CAST($2 AS text), token_id) ORDER BY created, token_id"
     );
-    let rows = connection.query(&select, &[uid.map(i64::from).into(), id.into()]);
-    Ok(rows.context("read tokens")?.into_iter().map(token).collect())
-}
-
-fn token(mut row: Row) -> StoredToken {
-    StoredToken {
-        id: row.text(),
-        digest: row.text(),
-        // A value that is no user belongs to nobody.
-        uid: u32::try_from(row.integer()).unwrap_or(u32::MAX),
-        name: row.optional_text(),
-        scope: row.text(),
-        created_us: row.time_ns() / 1000,
-        expires_us: row.time_ns() / 1000,
-        used_us: row.optional_time_ns().map(|used_ns| used_ns / 1000),
-    }
+    connection.select(&select, &[uid.map(i64::from).into(), id.into()]).context("read tokens")
 }

@@ -18,10 +18,11 @@ use std::path::Path;
 use polymeter_proto::read::IdRanges;
 
 use crate::accepted::Accepted;
-use crate::error::DatabaseError;
+use crate::error::{DatabaseError, ErrorKind};
 use crate::retention::{Cutoffs, Part, Storage};
+use crate::row::{FromRow, Row};
 use crate::stop::{Cancel, Stop};
-use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
+use crate::value::{Batch, Column, Number, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
 
 /// A database that a URL names. [`fmt::Display`] shows its address without a password.
@@ -207,13 +208,14 @@ pub(crate) trait Connection: fmt::Debug + Send {
         each: &mut dyn FnMut(Row) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Runs a statement without parameters, whose columns are numbers and times, and passes each row to `each`
-    /// until that returns [`ControlFlow::Break`]. The rows are not held in memory.
+    /// Runs a statement without parameters, whose columns are numbers and times, and passes each row to
+    /// `each` until that returns [`ControlFlow::Break`]. A row has a field for each of `columns`. The rows
+    /// are not held in memory.
     fn stream(
         &mut self,
         statement: &str,
-        columns: &[ColumnType],
-        each: &mut dyn FnMut(&NumberRow) -> ControlFlow<()>,
+        columns: &[Column],
+        each: &mut dyn FnMut(&[Number]) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
     /// Runs a statement and returns the number of rows that it changed.
@@ -244,4 +246,52 @@ pub(crate) trait Connection: fmt::Debug + Send {
 
     /// Checks that the transaction that was just committed survives a crash.
     fn check_committed(&mut self) -> Result<(), StoreError>;
+}
+
+/// A statement that always returns a row returned none.
+#[derive(Debug, thiserror::Error)]
+#[error("the statement returned no row")]
+struct NoRow;
+
+impl dyn Connection + '_ {
+    /// Runs a statement and converts its rows.
+    pub(crate) fn select<T: FromRow>(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+    ) -> Result<Vec<T>, DatabaseError> {
+        convert(self.query(statement, parameters)?)
+    }
+
+    /// Runs a statement and converts its first row; none if there is no row.
+    pub(crate) fn select_first<T: FromRow>(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+    ) -> Result<Option<T>, DatabaseError> {
+        self.query(statement, parameters)?.first_mut().map(Row::get).transpose()
+    }
+
+    /// Runs a statement that always returns a row, and converts that.
+    pub(crate) fn select_one<T: FromRow>(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+    ) -> Result<T, DatabaseError> {
+        let first = self.select_first(statement, parameters)?;
+        first.ok_or_else(|| DatabaseError::new(ErrorKind::Other, NoRow))
+    }
+
+    /// Runs a statement for the rows of `batch` and converts its rows.
+    pub(crate) fn select_batch<T: FromRow>(
+        &mut self,
+        statement: &str,
+        batch: &Batch<'_>,
+    ) -> Result<Vec<T>, DatabaseError> {
+        convert(self.query_batch(statement, batch)?)
+    }
+}
+
+fn convert<T: FromRow>(rows: Vec<Row>) -> Result<Vec<T>, DatabaseError> {
+    rows.into_iter().map(|mut row| row.get()).collect()
 }

@@ -35,6 +35,11 @@ pub enum StoreError {
         /// Its version.
         found: i32,
     },
+    /// A development revision made the tables, of which this program knows none.
+    #[error(
+        "cannot use the store: a development revision of Polymeter made its tables; export its jobs with that revision (polymeter export --format parquet), and import the files into a new store (polymeter store import)"
+    )]
+    DevelopmentSchema,
     /// The file does not exist, and must not be created.
     #[error("cannot open the store {path}: no such file; check the path", path = path.display())]
     Missing {

@@ -6,7 +6,8 @@
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::reader::Reader;
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::row::from_row;
+use crate::value::{Batch, Column, ColumnType, Value};
 use crate::{StoreError, StoreUrl, removal};
 
 /// The number of claims of an end, after which it is dropped: perhaps it ends the collector each time.
@@ -37,6 +38,8 @@ pub struct ClaimedEnd {
     noticed_us: i64,
 }
 
+from_row!(ClaimedEnd { job_key, noticed_us: TimeUs });
+
 /// The result of a claim.
 #[derive(Debug, Default)]
 pub struct Claims {
@@ -57,7 +60,7 @@ pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result
     }
     keys.sort_unstable();
     let now_s = format!("SELECT {}", connection.dialect().now_s);
-    let now_us = connection.query(&now_s, &[])?.first_mut().map_or(0, Row::integer).saturating_mul(1_000_000);
+    let now_us = connection.select_one::<i64>(&now_s, &[])?.saturating_mul(1_000_000);
     connection.execute_batch(
         "INSERT INTO job_end (job_key, noticed) SELECT job_key, at FROM {new} WHERE true
          ON CONFLICT (job_key) DO UPDATE SET noticed = excluded.noticed",
@@ -81,8 +84,7 @@ impl JobEndQueue {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn count(&mut self) -> Result<u64, StoreError> {
-        let rows = self.0.query("SELECT count(*) FROM job_end", &[]);
-        Ok(rows.context("count the ends of jobs")?.first_mut().map_or(0, Row::count))
+        self.0.select_one("SELECT count(*) FROM job_end", &[]).context("count the ends of jobs")
     }
 
     /// Claims at most `limit` ends that were stored `delay_us` ago, for `lease_us`. A job that runs again is removed from the
@@ -97,7 +99,7 @@ impl JobEndQueue {
         let parameters = [Value::Time(now_us.saturating_sub(delay_us)), Value::Time(now_us)];
         // Most of the time there is none: a transaction of SQLite would lock the file.
         let is_one = format!("SELECT count(*) FROM job_end AS old WHERE {IS_DUE}");
-        let due = connection.query(&is_one, &parameters).context(ACTION)?.first_mut().map_or(0, Row::count);
+        let due: u64 = connection.select_one(&is_one, &parameters).context(ACTION)?;
         if due == 0 || limit == 0 {
             return Ok(Claims::default());
         }
@@ -108,11 +110,9 @@ impl JobEndQueue {
              FROM job_end AS old WHERE {IS_DUE} ORDER BY old.noticed, old.job_key LIMIT {limit}{{skip_locked}}"
         );
         let select = connection.dialect().fill(&select);
-        let rows = connection.query(&select, &parameters).context(ACTION)?;
+        let rows: Vec<(ClaimedEnd, i64, bool)> = connection.select(&select, &parameters).context(ACTION)?;
         let (mut claims, mut resumed) = (Claims::default(), Vec::new());
-        for mut row in rows {
-            let end = ClaimedEnd { job_key: row.integer(), noticed_us: row.time_ns() / 1000 };
-            let (attempts, has_ended) = (row.integer(), row.boolean());
+        for (end, attempts, has_ended) in rows {
             if !has_ended {
                 resumed.push(end.job_key);
             } else if attempts >= ATTEMPTS_MAX {
@@ -191,8 +191,7 @@ impl JobEndQueue {
             "SELECT count(*), coalesce(sum(CASE WHEN old.noticed < $2 THEN 1 ELSE 0 END), 0) FROM job_end AS old WHERE {is_free}"
         );
         let parameters = [Value::Time(now_us), Value::Time(now_us.saturating_sub(age_us))];
-        let mut rows = connection.query(&oldest, &parameters).context(ACTION)?;
-        let (free, expired) = rows.first_mut().map_or((0, 0), |row| (row.count(), row.count()));
+        let (free, expired): (u64, u64) = connection.select_one(&oldest, &parameters).context(ACTION)?;
         let excess = free.saturating_sub(keep).max(expired);
         if excess == 0 {
             return Ok(0);
@@ -202,8 +201,7 @@ impl JobEndQueue {
             "SELECT old.job_key FROM job_end AS old WHERE {is_free} ORDER BY old.noticed, old.job_key LIMIT {excess}{{skip_locked}}"
         );
         let select = connection.dialect().fill(&select);
-        let rows = connection.query(&select, &[Value::Time(now_us)]).context(ACTION)?;
-        let keys: Vec<i64> = rows.into_iter().map(|mut row| row.integer()).collect();
+        let keys: Vec<i64> = connection.select(&select, &[Value::Time(now_us)]).context(ACTION)?;
         delete(connection, &keys).context(ACTION)?;
         connection.commit().context(ACTION)?;
         Ok(keys.len() as u64)

@@ -1,5 +1,7 @@
 //! Labels as JSON. Pure.
 
+use std::collections::BTreeMap;
+
 use polymeter_proto::series::Labels;
 
 /// Formats labels as a JSON object with sorted keys.
@@ -9,11 +11,10 @@ pub fn labels_json(labels: &Labels) -> String {
     serde_json::Value::Object(object).to_string()
 }
 
-/// Parses a JSON object of texts as labels. Other text yields no labels: only this program writes the column.
-pub(crate) fn parse_labels(json: &str) -> Labels {
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
-    let pairs = object.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
-    Labels::new(pairs.collect()).unwrap_or_default()
+/// Parses a JSON object of texts as labels; none for other text.
+pub(crate) fn parse_labels(json: &str) -> Option<Labels> {
+    let object: BTreeMap<String, String> = serde_json::from_str(json).ok()?;
+    Labels::new(object.into_iter().collect()).ok()
 }
 
 #[cfg(test)]
@@ -25,8 +26,9 @@ mod tests {
         let pairs = [("node", "1"), ("cpu", "3")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         let labels = Labels::new(pairs.to_vec()).unwrap();
         assert_eq!(labels_json(&labels), r#"{"cpu":"3","node":"1"}"#);
-        assert_eq!(parse_labels(&labels_json(&labels)), labels);
+        assert_eq!(parse_labels(&labels_json(&labels)), Some(labels));
         assert_eq!(labels_json(&Labels::default()), "{}");
-        assert_eq!(parse_labels("none"), Labels::default());
+        assert_eq!(parse_labels("{}"), Some(Labels::default()));
+        assert_eq!(["none", "[]", r#"{"cpu":3}"#].map(parse_labels), [None, None, None]);
     }
 }

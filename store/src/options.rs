@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use polymeter_proto::text::Text;
 
+use crate::schema::Migration;
+
 /// The use of an extension of the database, TimescaleDB or Citus, where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExtensionMode {
@@ -37,6 +39,8 @@ pub struct OpenOptions {
     pub timescale: ExtensionMode,
     /// The use of Citus.
     pub citus: ExtensionMode,
+    /// Changes of the schema behind those of this program. Tests have some.
+    pub later_migrations: &'static [Migration],
     /// True if a missing file is created.
     pub may_create: bool,
     /// True if ends of jobs are queued for a command.

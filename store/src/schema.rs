@@ -1,56 +1,69 @@
-//! The version of the schema.
+//! The version of the schema, and its changes from one version to the next.
 
-/// The newest version of the schema that this program knows. Each version has a file per backend in `schema/`, and since
-/// version 6 one for all of them. Since version 7 there is a file per subject.
-pub const SCHEMA_VERSION: i32 = 8;
+/// The version that the files in `schema/` create.
+pub(crate) const FIRST_VERSION: i32 = 1;
 
-/// Statements that add tables and columns to a version of the schema, without a new version.
+/// A change of the schema, which leads from one version to the next.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Addition {
-    /// A table that they create: where it exists, they were executed.
-    pub(crate) table: &'static str,
-    /// The statements.
-    pub(crate) statements: &'static str,
+pub struct Migration {
+    /// The statements for SQLite.
+    pub sqlite: &'static str,
+    /// The statements for PostgreSQL.
+    pub postgres: &'static str,
+}
+
+/// The changes since version 1, the first of which leads to version 2. A new store gets them, too: the files of
+/// version 1, and changes that were released, stay as they are.
+const MIGRATIONS: &[Migration] = &[];
+
+/// The version of the schema that this program creates and reads.
+pub const SCHEMA_VERSION: i32 = version_after(MIGRATIONS);
+
+const fn version_after(mut migrations: &[Migration]) -> i32 {
+    let mut version = FIRST_VERSION;
+    while let [_, rest @ ..] = migrations {
+        version += 1;
+        migrations = rest;
+    }
+    version
+}
+
+/// The statement that creates the table of the store's version. Development revisions had a table `schema_version`.
+pub(crate) const CREATE_VERSION: &str = "CREATE TABLE store_version (version integer NOT NULL)";
+
+/// Returns the changes that a store of version `found` lacks, with the versions to which they lead: those of this
+/// program, and `later` ones. `found` is 0 for a new store. None if the store is newer than the last change.
+pub(crate) fn missing(found: i32, later: &'static [Migration]) -> Option<Vec<(i32, Migration)>> {
+    let all = MIGRATIONS.iter().chain(later).copied();
+    let changes: Vec<_> = (FIRST_VERSION + 1..).zip(all).collect();
+    let newest = changes.last().map_or(FIRST_VERSION, |(newest, _)| *newest);
+    let is_missing = |(version, _): &(i32, Migration)| *version > found;
+    (found <= newest).then(|| changes.into_iter().filter(is_missing).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::fs;
-    use std::path::Path;
-
     use super::*;
-    use crate::digest::digest;
 
-    /// Returns the version of a file such as `7_views.sql` or `partitions_7.sql`.
-    fn version_of(name: &str) -> i32 {
-        let is_digit = |c: char| c.is_ascii_digit();
-        let digits = name.trim_start_matches(|c| !is_digit(c));
-        digits.split(|c| !is_digit(c)).next().unwrap().parse().unwrap()
+    const CHANGE: Migration = Migration { sqlite: "", postgres: "" };
+
+    #[test]
+    fn the_changes_behind_a_version_follow_in_their_order() {
+        let versions = |found| -> Option<Vec<i32>> {
+            Some(missing(found, &[CHANGE, CHANGE])?.into_iter().map(|(version, _)| version).collect())
+        };
+        let newest = SCHEMA_VERSION + 2;
+        let known: Vec<i32> = (FIRST_VERSION + 1..=newest).collect();
+        assert_eq!(versions(0).unwrap(), known);
+        assert_eq!(versions(FIRST_VERSION).unwrap(), known);
+        assert_eq!(versions(newest - 1).unwrap(), [newest]);
+        assert_eq!(versions(newest).unwrap(), Vec::<i32>::new());
+        assert_eq!(versions(newest + 1), None);
     }
 
-    /// The files of earlier versions have made stores that exist. A change of the schema belongs to the files of the current version; when
-    /// the next version begins, the sums of this one are added by `sha256sum`.
     #[test]
-    fn the_files_of_earlier_versions_are_unchanged() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema");
-        let mut found = BTreeMap::new();
-        for backend in ["all", "postgres", "sqlite"] {
-            for entry in fs::read_dir(directory.join(backend)).unwrap() {
-                let name = entry.unwrap().file_name().into_string().unwrap();
-                if version_of(&name) < SCHEMA_VERSION {
-                    let path = format!("{backend}/{name}");
-                    let text = fs::read_to_string(directory.join(&path)).unwrap();
-                    found.insert(path, digest(&text));
-                }
-            }
-        }
-        let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
-        let expected: BTreeMap<String, String> = sums
-            .lines()
-            .map(|line| line.split_once("  ").unwrap())
-            .map(|(sum, path)| (path.to_owned(), sum.to_owned()))
-            .collect();
-        assert_eq!(found, expected);
+    fn each_change_raises_the_version() {
+        assert_eq!(version_after(&[]), FIRST_VERSION);
+        assert_eq!(version_after(&[CHANGE, CHANGE]), FIRST_VERSION + 2);
     }
 }

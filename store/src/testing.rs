@@ -7,7 +7,8 @@ use crate::StoreError;
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::error::DatabaseError;
-use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
+use crate::row::Row;
+use crate::value::{Batch, Column, Number, Value};
 
 /// A function that gets each statement before it runs, with its parameters.
 type Observer<'a> = Box<dyn FnMut(&mut dyn Connection, &str, &[Value<'_>]) + Send + 'a>;
@@ -72,8 +73,8 @@ impl Connection for Observed<'_> {
     fn stream(
         &mut self,
         statement: &str,
-        columns: &[ColumnType],
-        each: &mut dyn FnMut(&NumberRow) -> ControlFlow<()>,
+        columns: &[Column],
+        each: &mut dyn FnMut(&[Number]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         self.observe(statement, &[]);
         self.connection.stream(statement, columns, each)

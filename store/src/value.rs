@@ -22,6 +22,18 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// Returns what a field is, for messages.
+    pub(crate) const fn state(&self) -> &'static str {
+        match self {
+            Self::Null => "is NULL",
+            Self::Integer(_) => "is an integer",
+            Self::Real(_) => "is a floating-point number",
+            Self::Bool(_) => "is a truth value",
+            Self::Time(_) => "is a time",
+            Self::Text(_) => "is text",
+        }
+    }
+
     /// Returns a time that an agent reported, limited to the range of every backend.
     pub(crate) fn time(time_us: i64) -> Self {
         Self::Time(stored_us(time_us))
@@ -75,7 +87,7 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// The type of a column of a [`Batch`].
+/// The type of a column of a [`Batch`], or of a row of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnType {
     /// An integer of 64 bits.
@@ -92,7 +104,7 @@ pub(crate) enum ColumnType {
     Json,
 }
 
-/// A column of a [`Batch`]: its name in the statement, and its type.
+/// A column of a [`Batch`] or of a row of numbers: its name in the statement, and its type.
 pub(crate) type Column = (&'static str, ColumnType);
 
 /// The rows that one statement is applied to. The statement refers to them as a table named `new`, which
@@ -132,122 +144,29 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A row of a result, whose fields are taken from left to right. A field of an unexpected type counts as
-/// NULL.
-#[derive(Debug)]
-pub(crate) struct Row {
-    fields: std::vec::IntoIter<Value<'static>>,
-}
+/// A field of a row of numbers and times: an integer, a time in nanoseconds since the epoch, or the bits of a
+/// floating-point number, as its column says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Number(u64);
 
-impl Row {
-    /// Returns a row of `fields`.
-    pub(crate) fn new(fields: Vec<Value<'static>>) -> Self {
-        Self { fields: fields.into_iter() }
+impl Number {
+    /// Stores an integer, or a time in nanoseconds since the epoch.
+    pub(crate) const fn of_integer(integer: i64) -> Self {
+        Self(integer.cast_unsigned())
     }
 
-    /// Takes the next field unchanged, to be passed on as a parameter.
-    pub(crate) fn value(&mut self) -> Value<'static> {
-        self.fields.next().unwrap_or(Value::Null)
+    /// Stores a floating-point number; NULL is NaN, which SQLite stores as NULL.
+    pub(crate) fn of_real(real: Option<f64>) -> Self {
+        Self(real.unwrap_or(f64::NAN).to_bits())
     }
 
-    /// Takes the next field as an integer.
-    pub(crate) fn optional_integer(&mut self) -> Option<i64> {
-        match self.value() {
-            Value::Integer(integer) => Some(integer),
-            Value::Bool(truth) => Some(i64::from(truth)),
-            Value::Null | Value::Real(_) | Value::Time(_) | Value::Text(_) => None,
-        }
+    /// Returns an integer, or a time in nanoseconds since the epoch.
+    pub(crate) const fn integer(self) -> i64 {
+        self.0.cast_signed()
     }
 
-    /// Takes the next field as an integer, 0 for NULL.
-    pub(crate) fn integer(&mut self) -> i64 {
-        self.optional_integer().unwrap_or_default()
-    }
-
-    /// Takes the next field as a count, 0 for NULL.
-    pub(crate) fn count(&mut self) -> u64 {
-        u64::try_from(self.integer()).unwrap_or_default()
-    }
-
-    /// Takes the next field as a truth value, which SQLite returns as 0 or 1.
-    pub(crate) fn boolean(&mut self) -> bool {
-        self.integer() != 0
-    }
-
-    /// Takes the next field as a time, in nanoseconds since the epoch. SQLite stores times as such integers.
-    pub(crate) fn optional_time_ns(&mut self) -> Option<i64> {
-        match self.value() {
-            Value::Integer(time_ns) => Some(time_ns),
-            Value::Time(time_us) => Some(time_us.saturating_mul(1000)),
-            Value::Null | Value::Real(_) | Value::Bool(_) | Value::Text(_) => None,
-        }
-    }
-
-    /// Takes the next field as a time, in nanoseconds since the epoch, 0 for NULL.
-    pub(crate) fn time_ns(&mut self) -> i64 {
-        self.optional_time_ns().unwrap_or_default()
-    }
-
-    /// Takes the next field as text.
-    pub(crate) fn optional_text(&mut self) -> Option<String> {
-        match self.value() {
-            Value::Text(text) => Some(text.into_owned()),
-            Value::Null | Value::Integer(_) | Value::Real(_) | Value::Bool(_) | Value::Time(_) => None,
-        }
-    }
-
-    /// Returns the remaining text fields, joined.
-    pub(crate) fn into_text(mut self) -> String {
-        let mut texts = Vec::new();
-        for field in self.fields.by_ref() {
-            if let Value::Text(text) = field {
-                texts.push(text.into_owned());
-            }
-        }
-        texts.concat()
-    }
-
-    /// Takes the next field as text, empty for NULL.
-    pub(crate) fn text(&mut self) -> String {
-        self.optional_text().unwrap_or_default()
-    }
-}
-
-/// A row of numbers and times, which is reused for the next row of a stream.
-#[derive(Debug, Default)]
-pub(crate) struct NumberRow {
-    /// Integers, times in nanoseconds since the epoch, and the bits of floating-point numbers.
-    fields: Vec<u64>,
-}
-
-impl NumberRow {
-    /// Removes all fields.
-    pub(crate) fn clear(&mut self) {
-        self.fields.clear();
-    }
-
-    /// Appends an integer, or a time in nanoseconds since the epoch.
-    pub(crate) fn push_integer(&mut self, integer: i64) {
-        self.fields.push(integer.cast_unsigned());
-    }
-
-    /// Appends a floating-point number; NULL is NaN, as which SQLite stores it.
-    pub(crate) fn push_real(&mut self, real: Option<f64>) {
-        self.fields.push(real.unwrap_or(f64::NAN).to_bits());
-    }
-
-    /// Returns a field as an integer, or as a time in nanoseconds since the epoch; 0 if there is none.
-    pub(crate) fn integer(&self, field: usize) -> i64 {
-        self.fields.get(field).copied().unwrap_or_default().cast_signed()
-    }
-
-    /// Returns a field as a count.
-    pub(crate) fn count(&self, field: usize) -> u64 {
-        u64::try_from(self.integer(field)).unwrap_or_default()
-    }
-
-    /// Returns a field as a floating-point number; NaN if there is none.
-    pub(crate) fn real(&self, field: usize) -> f64 {
-        self.fields.get(field).map_or(f64::NAN, |bits| f64::from_bits(*bits))
+    /// Returns a floating-point number.
+    pub(crate) const fn real(self) -> f64 {
+        f64::from_bits(self.0)
     }
 }

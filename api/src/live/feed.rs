@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polymeter_proto::ledger::{Mark, PlanChange};
 use polymeter_proto::period::Period;
-use polymeter_proto::step_level::StepLevel;
 use polymeter_store::accepted::{Accepted, LossRecord, SampleBlock, SeriesRecord};
 use polymeter_store::reader::{LossRow, MarkRow, PlanChangeRow};
 use serde_json::{Value, json};
@@ -139,8 +138,8 @@ impl Feed {
     }
 
     /// Adds a change of the job's plan.
-    pub(super) fn plan_change(&mut self, frame: &Accepted, level: Option<StepLevel>, change: &PlanChange) {
-        let row = plan_change_row(frame, level, change);
+    pub(super) fn plan_change(&mut self, frame: &Accepted, change: &PlanChange) {
+        let row = plan_change_row(frame, change);
         if self.request.filter.has_metric(&row.node, &row.metric) {
             self.periods.change(&row);
             self.before.push(event("plan", &rows::PLAN_CHANGES.object(&row)));
@@ -225,7 +224,7 @@ fn node_event(node: &str, state: &str, time_us: i64) -> Bytes {
     event("node", &json!({"time_us": time_us, "node": node, "state": state}))
 }
 
-fn plan_change_row(frame: &Accepted, level: Option<StepLevel>, change: &PlanChange) -> PlanChangeRow {
+fn plan_change_row(frame: &Accepted, change: &PlanChange) -> PlanChangeRow {
     let micros = |period: Option<Period>| period.and_then(|period| i64::try_from(period.as_micros()).ok());
     PlanChangeRow {
         time_ns: nanos(change.at_us),
@@ -236,7 +235,7 @@ fn plan_change_row(frame: &Accepted, level: Option<StepLevel>, change: &PlanChan
         cause: change.cause.as_str().to_owned(),
         actor: change.by.as_ref().map(ToString::to_string),
         until_ns: change.until_us.map(nanos),
-        level: level.map(|level| level.as_str().to_owned()),
+        level: change.level.map(|level| level.as_str().to_owned()),
     }
 }
 

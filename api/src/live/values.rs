@@ -108,8 +108,8 @@ impl State {
     }
 
     fn frame(&mut self, frame: &Accepted, now_us: i64) {
-        for (job, level, change) in &frame.plan_changes {
-            self.feeds_of(job.as_ref()).for_each(|feed| feed.plan_change(frame, *level, change));
+        for (job, change) in &frame.plan_changes {
+            self.feeds_of(job.as_ref()).for_each(|feed| feed.plan_change(frame, change));
         }
         for block in &frame.samples {
             self.feeds_of(block.line.job.as_ref()).for_each(|feed| feed.samples(frame, block, now_us));

@@ -24,7 +24,8 @@ pub(super) fn add(root: &Path, pid: u32) -> io::Result<()> {
     fs::write(statistics.join("cu_occupancy"), "96\n")
 }
 
-/// Replaces the link to a process's directory by one with the same files, but with one descriptor, that of the GPU.
+/// Replaces the link to a process's directory by one with the same files, but with one descriptor, that of
+/// the GPU.
 fn open_gpu(directory: &Path, pid: u32) -> io::Result<()> {
     let real = Path::new("/proc").join(pid.to_string());
     fs::remove_file(directory)?;

@@ -1,5 +1,6 @@
-//! A laid-out node: a directory that an agent takes for the root of its machine. It has devices and file systems that
-//! this machine lacks, with the texts of the agent's tests, and this machine's own processes and cgroups.
+//! A laid-out node: a directory that an agent takes for the root of its machine. It has devices and file
+//! systems that this machine lacks, with the texts of the agent's tests, and this machine's own processes and
+//! cgroups.
 
 mod clients;
 mod gpus;
@@ -58,7 +59,15 @@ impl LaidOut {
     /// Returns an error if a file cannot be written, or if the C compiler cannot build the stand-in library
     /// of the GPUs.
     pub fn new(hardware: Hardware) -> Result<Self, Box<dyn Error>> {
-        let root = tempfile::tempdir()?;
+        Self::new_in(&std::env::temp_dir(), hardware)
+    }
+
+    /// Lays out a node in a new directory below `parent`, like [`LaidOut::new`].
+    ///
+    /// # Errors
+    /// Returns the same errors.
+    pub fn new_in(parent: &Path, hardware: Hardware) -> Result<Self, Box<dyn Error>> {
+        let root = tempfile::tempdir_in(parent)?;
         let path = root.path();
         copy(&Path::new(FIXTURES).join("sysfs/sys"), &path.join("sys"))?;
         lay_out_proc(path, hardware)?;
@@ -104,8 +113,8 @@ impl LaidOut {
     }
 }
 
-/// Returns a configuration with the lines of its baseline that are off and about devices and file systems of the
-/// node, or GPUs.
+/// Returns a configuration with the lines of its baseline that are off and about devices and file systems of
+/// the node, or GPUs.
 pub fn with_devices(config: &str) -> String {
     let is_of_devices = |line: &&str| line.starts_with("# \"node.") || line.starts_with("# \"gpu.");
     let line =

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use polymeter_benches::laid_out::{Hardware, LaidOut};
+use rustix::fs::statvfs;
 
 /// The fixtures of the agent's tests.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../node-agent/tests/fixtures");
@@ -56,7 +57,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        let node = LaidOut::new(Hardware { cpus: 2, gpus: 0, adapters: 2 }).unwrap();
+        let node = LaidOut::new_in(&directory(), Hardware { cpus: 2, gpus: 0, adapters: 2 }).unwrap();
         node.add_monitoring_group(JOB).unwrap();
         let root = node.root();
         // What belongs to this machine.
@@ -135,7 +136,8 @@ impl Machine {
     /// Lets the threads continue that wait for a FIFO in the place of a file.
     pub(crate) fn release(&self) {
         for path in self.files.keys() {
-            // A FIFO that is open for both reading and writing waits for nothing, and those that wait for a writer find one.
+            // A FIFO that is open for both reading and writing waits for nothing, and those that wait for a
+            // writer find one.
             drop(fs::File::options().read(true).write(true).open(self.root().join(path)));
         }
     }
@@ -158,6 +160,15 @@ impl Machine {
             }
         }
     }
+}
+
+/// Returns the directory of machines: in memory if there is room, since a file system on a disk takes ten times as
+/// long for files that replace those which were just removed.
+fn directory() -> PathBuf {
+    const ROOM_BYTES: u64 = 8 << 30;
+    let memory = PathBuf::from("/dev/shm");
+    let has_room = statvfs(&memory).is_ok_and(|free| free.f_bavail * free.f_frsize >= ROOM_BYTES);
+    if has_room { memory } else { std::env::temp_dir() }
 }
 
 fn lay_out_cgroups(root: &Path) {

@@ -1,5 +1,5 @@
-//! Sources of all kinds on a machine whose files are damaged: nothing may panic or block, a value is that of the file or
-//! absent, and what is absent has a reason.
+//! Sources of all kinds on a machine whose files are damaged: nothing may panic or block, a value is that of
+//! the file or absent, and what is absent has a reason.
 #![cfg(test)]
 
 mod damage;
@@ -23,8 +23,8 @@ use readings::{Readings, Values};
 /// The files without which no other is looked for: the tables of mounts, the lists of devices.
 const SKELETON: [&str; 3] = ["proc/self/mountinfo", "sys/devices/system/cpu/online", "/name"];
 
-/// Files that are not damaged here: a shorter list is that of fewer processes, clients or counts, and a program that answers otherwise
-/// is waited for.
+/// Files that are not damaged here: a shorter list is that of fewer processes, clients or counts, and a
+/// program that answers otherwise is waited for.
 const LISTS: [&str; 6] =
     ["/cgroup.procs", "/children", "/fdinfo/3", "/io", "usr/lpp/mmfs/bin/answer", "usr/bin/beegfs-ctl"];
 
@@ -95,7 +95,8 @@ fn missing(what: &str, values: &Values, intact: &Values) -> Vec<String> {
     missing.map(|series| format!("{what}: {series} is missing")).collect()
 }
 
-/// Damages the chosen files before or after the opening, and reads. Restores them, and reads again. Returns what is wrong.
+/// Damages the chosen files before or after the opening, and reads. Restores them, and reads again. Returns
+/// what is wrong.
 fn attack(
     what: &str,
     subject: Subject,

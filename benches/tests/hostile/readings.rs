@@ -24,7 +24,8 @@ pub(crate) type Values = BTreeMap<String, u64>;
 /// The metrics whose values depend on this machine or on the time.
 const VARYING: [&str; 5] = ["agent.", "node.filesystem.", "perf", "exited.", "cpu.threads.busy"];
 
-/// The metrics whose series appear with the first process, client or job: before that there is neither a series nor a reason.
+/// The metrics whose series appear with the first process, client or job: before that there is neither a
+/// series nor a reason.
 const DORMANT: [&str; 3] = ["busiest.", "gpu.drm.", "node.lustre.job."];
 
 /// The parts of a machine that survive a new opening.

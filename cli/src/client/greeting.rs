@@ -3,18 +3,16 @@
 use std::io;
 use std::net::ToSocketAddrs;
 
+use polymeter_client::connection::collector::greeted;
 use polymeter_service::clock;
-
-use super::collector::greeted;
 
 /// The greeting of a collector, and the difference of the clocks.
 #[derive(Debug)]
 pub(crate) struct Greeted {
-    /// The version of the collector; none from an older one.
-    pub(crate) version: Option<String>,
-    /// This machine's clock less the collector's, and the most by which that may be wrong, in microseconds; none from an older
-    /// collector.
-    pub(crate) clock_us: Option<(i64, i64)>,
+    /// The version of the collector.
+    pub(crate) version: String,
+    /// This machine's clock less the collector's, and the most by which that may be wrong, in microseconds.
+    pub(crate) clock_us: (i64, i64),
 }
 
 /// Reads the greeting of the collector at HOST:PORT, without a request and without authentication.
@@ -26,8 +24,8 @@ pub(crate) fn greet(address: &str) -> io::Result<Greeted> {
             Ok((_, greeting)) => {
                 let way_us = i64::try_from((clock::monotonic_ns() - sent_ns) / 1000).unwrap_or(i64::MAX);
                 // The collector's clock was read at an unknown time in between.
-                let offset_us = |now_us: i64| (sent_us + way_us / 2 - now_us, way_us / 2 + 1);
-                return Ok(Greeted { version: greeting.version, clock_us: greeting.now_us.map(offset_us) });
+                let clock_us = (sent_us + way_us / 2 - greeting.now_us, way_us / 2 + 1);
+                return Ok(Greeted { version: greeting.version, clock_us });
             }
             Err(error) => last = error,
         }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use polymeter_client::connection::collector::Collector;
+use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_proto::control::ReadAccess;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::{Read, Reader};
 
-use super::collector::Collector;
-use super::configuration::CollectorEndpoint;
 use super::remote_reader::RemoteReader;
 use crate::failure::Failure;
 use crate::store_failure::store_failure;

@@ -4,14 +4,14 @@ use std::io::{self, BufReader, Read as _, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use polymeter_client::connection::collector::{Collector, timed_out};
+use polymeter_client::connection::stream::Stream;
 use polymeter_proto::control::ReadAccess;
 use polymeter_proto::limits;
 use polymeter_proto::read::{Frame, JobFilter, LENGTH_BYTES, Query, RowBlock, frame_length};
 use polymeter_store::StoreError;
 use polymeter_store::reader::Read;
 
-use super::collector::{Collector, timed_out};
-use super::stream::Stream;
 use crate::failure::Failure;
 
 /// The maximum time until the next rows: the database may have to sort all samples of a job first.

@@ -4,10 +4,11 @@ use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::compare::{Basis, Comparison, Difference, Verdict, compare};
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::model::Report;
+use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
 use polymeter_proto::units;
 
-use crate::client::completion::{jobs, metrics};
+use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
 use crate::output::table::{head, table};
@@ -25,11 +26,11 @@ const GROUP_MAX: usize = 1000;
 )]
 pub(crate) struct CompareArguments {
     /// The first job, or several, separated by commas.
-    #[arg(value_name = "A", value_delimiter = ',', required = true, num_args = 1, add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(value_name = "A", value_delimiter = ',', required = true, num_args = 1, add = ArgValueCompleter::new(job_completion::stored))]
     a: Vec<String>,
 
     /// The second job, or several, separated by commas.
-    #[arg(value_name = "B", value_delimiter = ',', required = true, num_args = 1, add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(value_name = "B", value_delimiter = ',', required = true, num_args = 1, add = ArgValueCompleter::new(job_completion::stored))]
     b: Vec<String>,
 
     /// Require two or more jobs on both sides, so that intervals cover the variation between jobs.
@@ -53,10 +54,6 @@ pub(crate) struct CompareArguments {
 }
 
 impl CompareArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// Returns true for rows of the selected metrics.
     fn selects(&self, row: &Difference) -> bool {
         let name = row.metric.split('{').next().unwrap_or_default();

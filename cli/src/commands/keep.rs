@@ -7,7 +7,7 @@ use polymeter_store::{Administration, Level, StoreUrl};
 use serde::Serialize;
 
 use crate::calendar::{Date, date};
-use crate::client::completion::jobs;
+use crate::client::job_completion;
 use crate::client::read_source::Source;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
@@ -21,7 +21,7 @@ const LISTED: u32 = 10;
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeepArguments {
     /// The job's id.
-    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: String,
 
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
@@ -43,12 +43,6 @@ pub(crate) struct KeepArguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-impl KeepArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
 }
 
 /// The result of the command.

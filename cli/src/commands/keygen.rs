@@ -37,12 +37,6 @@ pub(crate) struct KeygenArguments {
     json: bool,
 }
 
-impl KeygenArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-}
-
 pub(crate) fn execute(arguments: &KeygenArguments) -> Result<(), Failure> {
     let name = key_name(arguments.name.as_deref())?;
     let KeyFiles { secret, public, key } = make(&arguments.out, &name)?;

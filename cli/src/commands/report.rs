@@ -10,7 +10,7 @@ use polymeter_analysis::jobstats;
 use polymeter_analysis::model::Report;
 use polymeter_service::clock;
 
-use crate::client::completion::jobs;
+use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::terminal;
@@ -25,12 +25,8 @@ use crate::store_failure::store_failure;
 pub(crate) struct ReportArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
     /// the last. Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
-    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: Option<String>,
-
-    /// The former way to name the job.
-    #[arg(long = "job", value_name = "ID", hide = true, conflicts_with = "job")]
-    job_option: Option<String>,
 
     #[command(flatten)]
     source: ReadSource,
@@ -63,12 +59,6 @@ pub(crate) struct ReportArguments {
     jobstats: bool,
 }
 
-impl ReportArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-}
-
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let advice = &arguments.advice;
@@ -79,9 +69,8 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
         )));
     }
     let mut source = arguments.source.open()?;
-    let wanted = arguments.job.as_deref().or(arguments.job_option.as_deref());
     let page = arguments.html.as_deref().map(|path| html::Output::open(path, arguments.force)).transpose()?;
-    let chosen = choose(&mut source, wanted)?;
+    let chosen = choose(&mut source, arguments.job.as_deref())?;
     let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(failed)?;
     add_findings(&mut report, &arguments.advice);
     if let Some(step) = &chosen.step {

@@ -1,15 +1,9 @@
-//! Output to terminals, files and other programs: text made safe, tables, numbers and one-line charts.
+//! Output to terminals, files and other programs: that of the client, curves, colours and new files.
 
-pub(crate) mod chart;
-#[cfg(feature = "local")]
 pub(crate) mod file_name;
-pub(crate) mod layout;
-#[cfg(feature = "local")]
 pub(crate) mod new_file;
-#[cfg(feature = "local")]
+pub(crate) mod progress;
+pub(crate) mod sparkline;
 pub(crate) mod style;
-pub(crate) mod table;
-pub(crate) mod terminal;
 
-pub(crate) use polymeter_proto::units;
-pub(crate) use polymeter_service::safe_text as printable;
+pub(crate) use polymeter_client::output::{layout, printable, table, terminal, units};

@@ -1,10 +1,10 @@
 //! The choice of a stored job by its id.
 
+use polymeter_client::job_choice::scheduler_job;
 use polymeter_proto::suggest::similar;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobFilter, JobRow, Read};
 
-use crate::client::job_choice::scheduler_job;
 use crate::client::read_source::{Source, Visible};
 use crate::failure::Failure;
 use crate::output::printable::printable_name;

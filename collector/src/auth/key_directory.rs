@@ -149,7 +149,6 @@ fn collect(
 
 /// Returns the nodes that a directory with these files (names and contents) would authorise, and the faults.
 /// For the fuzzer.
-#[cfg(fuzzing)]
 pub fn authorise(files: &[(PathBuf, &[u8])]) -> (Vec<Arc<Identifier>>, Vec<String>) {
     let guard = polymeter_proto::key::Guard { owner: 0, mode: 0o644, user: 0, service: None };
     let content =

@@ -14,5 +14,4 @@ mod zap;
 pub(crate) use self::authorised::AuthorisedKeys;
 pub(crate) use self::handler::{AuthError, AuthHandler, AuthOptions};
 pub(crate) use self::handshake::HandshakeFailure;
-#[cfg(fuzzing)]
 pub use self::{key_directory::authorise, zap::ask};

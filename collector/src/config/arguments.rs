@@ -249,25 +249,6 @@ mod tests {
     }
 
     #[test]
-    fn old_keys_are_refused_with_their_new_names() {
-        let resolve = resolver();
-        for (old, new) in [
-            ("control", "control_listen"),
-            ("control_requests", "pending_requests_file"),
-            ("metrics", "metrics_listen"),
-            ("silent_after", "session_timeout"),
-            ("unmunge", "unmunge_path"),
-        ] {
-            let fault = resolve(&format!("{old} = 'x'\n"), &[]).unwrap_err();
-            assert!(fault.contains(&format!("unknown key `{old}`: it was renamed to `{new}`")), "{fault}");
-        }
-        for (old, new) in [("behind", "max_age"), ("ahead", "max_skew"), ("beyond", "out_of_range")] {
-            let fault = resolve(&format!("[clock]\n{old} = 'x'\n"), &[]).unwrap_err();
-            assert!(fault.contains(&format!("`{old}` in [clock]: it was renamed to `{new}`")), "{fault}");
-        }
-    }
-
-    #[test]
     fn times_of_samples_are_configurable() {
         let resolve = resolver();
         let clock = |text: &str| resolve(text, &[]).map(|config| config.clock);
@@ -403,8 +384,6 @@ mod tests {
         let resolve = resolver();
         let control = |text: &str| resolve(text, &[]).map(|config| config.control);
         assert_eq!(control("control_socket = 'off'\nauth = 'none'\n").unwrap(), ControlConfig::default());
-        let file = control("pending_requests_file = '/var/lib/r'\n").unwrap().pending_requests_file;
-        assert_eq!(file, Some("/var/lib/r".into()));
         let config =
             control("control_socket = '/run/c'\ncontrol_listen = 'tcp://[::]:7718'\nauth = 'munge'\n")
                 .unwrap();

@@ -22,9 +22,6 @@ impl RawClock {
     /// Takes the section out of the document.
     pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Self {
         let Some(mut section) = root.section("clock", reporter) else { return Self::default() };
-        for (old, new) in [("behind", "max_age"), ("ahead", "max_skew"), ("beyond", "out_of_range")] {
-            section.renamed(old, new);
-        }
         let raw = Self {
             max_age: section.parse("max_age", reporter, str::parse),
             max_skew: section.parse("max_skew", reporter, str::parse),

@@ -20,7 +20,6 @@ pub(super) struct RawControl {
     control_listen: Option<Address>,
     unmunge_path: Option<AbsolutePath>,
     munge_socket: Option<AbsolutePath>,
-    pending_requests_file: Option<AbsolutePath>,
     scheduler_user: Option<UserName>,
     administrators: Vec<String>,
     /// The file and line of `control_listen`.
@@ -30,13 +29,6 @@ pub(super) struct RawControl {
 impl RawControl {
     /// Takes the keys out of the document.
     pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Self {
-        for (old, new) in [
-            ("control", "control_listen"),
-            ("control_requests", "pending_requests_file"),
-            ("unmunge", "unmunge_path"),
-        ] {
-            root.renamed(old, new);
-        }
         let listen_place = root.span("control_listen").map(|span| reporter.place(&span));
         Self {
             control_socket: root.parse("control_socket", reporter, str::parse),
@@ -44,7 +36,6 @@ impl RawControl {
             control_listen: root.parse("control_listen", reporter, str::parse),
             unmunge_path: root.parse("unmunge_path", reporter, str::parse),
             munge_socket: root.parse("munge_socket", reporter, str::parse),
-            pending_requests_file: root.parse("pending_requests_file", reporter, str::parse),
             scheduler_user: root.parse("scheduler_user", reporter, str::parse),
             administrators: administrators(root, reporter),
             listen_place: listen_place.unwrap_or_default(),
@@ -70,7 +61,6 @@ impl RawControl {
         ControlConfig {
             socket: path(self.control_socket),
             network: self.control_listen.map(|address| NetworkConfig { address: address.0, unmunge }),
-            pending_requests_file: path(self.pending_requests_file),
             scheduler_user: self.scheduler_user.map(|user| user.0),
             administrators: self.administrators,
             ..ControlConfig::default()

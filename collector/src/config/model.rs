@@ -104,6 +104,7 @@ impl CollectorConfig {
         OpenOptions {
             timescale: self.timescaledb,
             citus: self.citus,
+            later_migrations: &[],
             may_create,
             queues_job_ends: self.job_end.is_some(),
             collector_id: self.collector_id.clone(),

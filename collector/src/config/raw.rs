@@ -79,9 +79,6 @@ impl RawConfig {
     fn parse(path: &Path, text: &str) -> (Self, Faults) {
         let mut reporter = Reporter::new(path, text);
         let mut root = reporter.root();
-        for (old, new) in [("metrics", "metrics_listen"), ("silent_after", "session_timeout")] {
-            root.renamed(old, new);
-        }
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let reporter_ref = &mut reporter;
         let raw = Self {

@@ -27,7 +27,6 @@ pub mod munge;
 mod munge_listener;
 mod nonce;
 pub(crate) mod outcome;
-mod pending_file;
 mod pending_requests;
 mod permission;
 mod request_store;
@@ -53,8 +52,6 @@ use tracing::{error, warn};
 use self::coordinator::Coordinator;
 pub(crate) use self::links::CoordinatorLinks;
 use self::munge::Unmunge;
-#[cfg(fuzzing)]
-pub use self::pending_file::requests;
 use self::request_store::RequestStore;
 use crate::clock_offsets::ClockOffsets;
 use crate::limits::{self, ReadTimeouts};
@@ -76,8 +73,6 @@ pub struct ControlConfig {
     pub socket: Option<PathBuf>,
     /// The listener for other machines; none if there is no such listener.
     pub network: Option<NetworkConfig>,
-    /// The file in which earlier releases kept requests that agents have not received yet; they are moved to the store.
-    pub pending_requests_file: Option<PathBuf>,
     /// The user that may report final states of jobs, besides root.
     pub scheduler_user: Option<String>,
     /// The users, and groups with a leading `@`, that may read all jobs, besides root.
@@ -110,7 +105,6 @@ pub struct ListenError {
 pub(crate) struct Listeners {
     local: Option<UnixListener>,
     network: Option<(TcpListener, Unmunge)>,
-    requests: Option<PathBuf>,
     scheduler_uid: Option<u32>,
 }
 
@@ -144,9 +138,8 @@ impl Listeners {
                 listener.map_err(|source| ListenError { place: network.address.clone(), source })?;
             Ok((listener, network.unmunge.clone()))
         });
-        let requests = config.pending_requests_file.clone();
         let scheduler_uid = config.scheduler_user.as_deref().and_then(uid_of);
-        Ok(Self { local: local.transpose()?, network: network.transpose()?, requests, scheduler_uid })
+        Ok(Self { local: local.transpose()?, network: network.transpose()?, scheduler_uid })
     }
 
     /// Returns the paths and addresses of the listeners, with their actual ports.
@@ -202,7 +195,6 @@ impl Control {
         let sessions = sessions()?;
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
-        let file = listeners.requests.clone();
         let store = RequestStore::start(store, collector_id, clock)?;
         let coordinator =
             Arc::new(Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens));
@@ -213,7 +205,7 @@ impl Control {
             runtime.block_on(async {
                 let jobs = Arc::clone(coordinator.jobs());
                 let leaving = Arc::clone(&jobs);
-                tokio::spawn(async move { jobs.keep(file.as_deref()).await });
+                tokio::spawn(jobs.keep());
                 tokio::spawn(coordinator.clock_probe().run(clock_offsets));
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}

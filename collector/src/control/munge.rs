@@ -135,7 +135,6 @@ fn parse(output: &[u8]) -> Option<Credential> {
 }
 
 /// Returns the user and the signed text in an output of `unmunge`. For the fuzzer.
-#[cfg(fuzzing)]
 pub fn signed(output: &[u8]) -> Option<(u32, Vec<u8>)> {
     parse(output).map(|Credential { uid, payload }| (uid, payload))
 }

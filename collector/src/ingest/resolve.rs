@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::ledger::{Event, StepPlanChange};
+use polymeter_proto::ledger::Event;
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::wire::frame::{Block, Frame};
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord, SampleBlock};
@@ -65,11 +65,7 @@ impl Dictionary {
             match event {
                 Event::PlanChange(change) => {
                     let job = change.job.map(|handle| self.job(handle)).transpose()?;
-                    accepted.plan_changes.push((job, None, change));
-                }
-                Event::StepPlanChange(StepPlanChange { level, change }) => {
-                    let job = change.job.map(|handle| self.job(handle)).transpose()?;
-                    accepted.plan_changes.push((job, Some(level), change));
+                    accepted.plan_changes.push((job, change));
                 }
                 Event::JobEnded { job, at_us } => accepted.job_ends.push((self.job(job)?, at_us)),
                 Event::Mark(mark) => {

@@ -261,7 +261,6 @@ const fn ended_job(event: &Event) -> Option<JobHandle> {
             Some(*job)
         }
         Event::PlanChange(_)
-        | Event::StepPlanChange(_)
         | Event::Mark(_)
         | Event::JobFacts(_)
         | Event::JobDetails(_)

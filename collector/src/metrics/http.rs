@@ -136,7 +136,6 @@ fn parse(request: &[u8]) -> Parsed {
 }
 
 /// Returns true if these bytes are a request that gets a response. For the fuzzer.
-#[cfg(fuzzing)]
 pub fn is_answered(request: &[u8]) -> bool {
     let metrics = Metrics::new(String::new());
     match parse(request) {

@@ -10,7 +10,6 @@ mod store_calls;
 mod writer;
 
 pub(crate) use self::http::Server;
-#[cfg(fuzzing)]
 pub use self::http::is_answered;
 pub(crate) use self::registered::Metrics;
 pub(crate) use self::writer::{QueueDepth, WriterMetrics};

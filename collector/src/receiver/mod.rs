@@ -135,7 +135,7 @@ impl Receiver {
         self.metrics.refused_messages.add(refusal.kind.as_str(), 1);
         if refusals.note(peer, refusal, self.clock.now().since_start) {
             let reason = refusal.reason.chars().take(polymeter_proto::limits::TEXT_BYTES / 4).collect();
-            self.send(peer, &ToAgent::Refused { reason, versions: (VERSION, VERSION), frame });
+            self.send(peer, &ToAgent::Refused { reason, frame });
         }
     }
 
@@ -287,18 +287,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_version_1_with_a_reason() {
-        let refused = peek(b"PLM\x01\x07\0\0\0\0\0\0\0").unwrap_err();
-        let reason = "protocol version 1 is not supported: this program supports version 2";
+    fn refuses_another_version_with_a_reason() {
+        let refused = peek(b"PLM\x02\x07\0\0\0\0\0\0\0").unwrap_err();
+        let reason = "protocol version 2 is not supported: this program supports version 1";
         assert_eq!(refused.to_string(), reason);
-        assert_eq!(peek(b"PLC\x01\0\0"), Err(DecodeError::Version { found: 1 }));
+        assert_eq!(peek(b"PLC\x02\0\0"), Err(DecodeError::Version { found: 2 }));
     }
 
     #[test]
     fn only_messages_of_this_protocol_have_a_recipient() {
-        assert_eq!(peek(b"PLM\x02\x07\0\0\0\0\0\0\0"), Ok(Recipient::Writer(SessionId(7))));
-        assert_eq!(peek(b"PLM\x02\x07\0\0\0"), Err(DecodeError::Truncated));
-        assert_eq!(peek(b"PLM\x01\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 1 }));
+        assert_eq!(peek(b"PLM\x01\x07\0\0\0\0\0\0\0"), Ok(Recipient::Writer(SessionId(7))));
+        assert_eq!(peek(b"PLM\x01\x07\0\0\0"), Err(DecodeError::Truncated));
+        assert_eq!(peek(b"PLM\x02\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 2 }));
         assert_eq!(peek(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
         assert_eq!(peek(b""), Err(DecodeError::Truncated));
         let message = ToCollector::Dictionary { session: SessionId(9), entries: Vec::new() };

@@ -5,7 +5,7 @@ use polymeter_collector::{Collector, CollectorConfig, CollectorStartError};
 use polymeter_store::{ExtensionMode, StoreError};
 
 use crate::postgres::{assert_counts, send_row, server};
-use crate::support::agent::Agent;
+use crate::support::agent::{Agent, shape, values};
 use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 
 polymeter_test_harness::tests![
@@ -104,9 +104,16 @@ fn old_partitions_become_columnar() {
     let mut environment = TestEnvironment::new(Kind::Citus);
     let collector = environment.collector();
     let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    // One frame is one commit: a partition that is closed between two commits has the rows of each in order.
+    let (of_node, begin_us) = (shape(1, None), now_us());
+    let mut samples = Vec::new();
     for days in [5, 4, 0] {
-        (0..10).for_each(|seed| send_row(&mut agent, now_us() - days * DAY_US, seed));
+        samples.extend((0..10).map(|seed| (begin_us - days * DAY_US + seed * 1_000_000, values(seed).0)));
     }
+    let rows: Vec<_> =
+        samples.iter().map(|(time_us, values)| (&of_node, *time_us, values.as_slice())).collect();
+    let sequence = agent.frame(&rows, &[], &[]);
+    agent.send(sequence);
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
     let collector = environment.collector();
@@ -117,7 +124,7 @@ fn old_partitions_become_columnar() {
     });
     // The stand-in of a late sample.
     let mut agent = Agent::to(&environment.context, &collector, "n1", 2);
-    send_row(&mut agent, now_us() - 5 * DAY_US, 100);
+    send_row(&mut agent, begin_us - 5 * DAY_US, 100);
     agent.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_counts(&environment, "n1", 31);

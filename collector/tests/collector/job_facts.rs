@@ -19,7 +19,7 @@ scenarios! {
     stores_a_later_owner_and_keeps_a_known_one,
     stores_refused_requests_with_actor_and_reason,
     state_from_the_controller_is_final,
-    invalid_names_of_older_agents_lose_nothing,
+    invalid_names_from_the_wire_lose_nothing,
     agent_that_starts_again_continues_its_jobs_without_their_cluster,
 }
 
@@ -157,7 +157,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, of_byte)
 }
 
-/// Returns `frame` as an older agent sends it, which accepts invalid names.
+/// Returns `frame` with invalid names, which no agent accepts and a hostile sender may send.
 fn with_invalid_names(frame: &[u8]) -> Vec<u8> {
     let mut bytes = frame[..frame.len() - 4].to_vec();
     while let Some(at) = bytes.windows(VALID.len()).position(|window| window == VALID.as_bytes()) {
@@ -168,7 +168,7 @@ fn with_invalid_names(frame: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn invalid_names_of_older_agents_lose_nothing(environment: &mut TestEnvironment) {
+fn invalid_names_from_the_wire_lose_nothing(environment: &mut TestEnvironment) {
     let collector = environment.collector();
     let mut agent = Agent::to(&environment.context, &collector, &format!("node{VALID}"), 1);
     let job = job(1, &format!("a{VALID}b"), now_us());

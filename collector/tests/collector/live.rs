@@ -186,6 +186,7 @@ fn plan_change(fixture: &Fixture, new: Option<Period>) -> Event {
     Event::PlanChange(PlanChange {
         at_us: later_us(),
         job: Some(fixture.jobs[0].handle),
+        level: None,
         metric: MetricName::new("cpu.usage").unwrap(),
         old: None,
         new,

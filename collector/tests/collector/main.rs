@@ -56,7 +56,9 @@ mod sql_leaks;
 mod sql_roles;
 mod sql_views;
 mod stores;
+mod texts;
 mod time_range;
+mod typed_rows;
 
 /// The tests that run at a time for each CPU. They wait for servers about half of their time.
 const TESTS_PER_CPU: usize = 2;
@@ -103,7 +105,10 @@ fn main() -> std::process::ExitCode {
         sql_roles::TESTS,
         sql_views::TESTS,
         stores::TESTS,
+        texts::TESTS,
         time_range::TESTS,
+        typed_rows::TESTS,
     ];
+    let _servers = support::server::KeptServers::new();
     polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)
 }

@@ -20,7 +20,7 @@ pub(crate) const JOBS: i64 = 3000;
 /// The number of the job that is read. It runs at noon, so that it has one day.
 const NOON: i64 = 10 * 144 + 72;
 
-/// The tables with a row for each job, or several. `metric` and `schema_version` have few rows.
+/// The tables with a row for each job, or several. `metric` and `store_version` have few rows.
 pub(crate) const LARGE: [&str; 8] =
     ["job", "job_node", "series_block", "ledger_line", "plan_change_event", "mark", "loss", "session"];
 

@@ -355,7 +355,7 @@ fn garbage_ends_only_its_session(environment: &mut TestEnvironment) {
 fn a_store_that_is_away_is_reported(environment: &mut TestEnvironment) {
     let fixture = Fixture::new(environment);
     // To a reader, a store of another version is one that it cannot use.
-    environment.execute("INSERT INTO schema_version (version) VALUES (1000)");
+    environment.execute("INSERT INTO store_version (version) VALUES (1000)");
     for (uid, names_cause) in [(USERS[0], false), (0, true)] {
         let answer = ReadClient::connect(uid, &fixture.socket).err().unwrap();
         let CollectorAnswer::Refused(refusal) = answer else { panic!("{answer:?}") };
@@ -364,7 +364,7 @@ fn a_store_that_is_away_is_reported(environment: &mut TestEnvironment) {
         assert_eq!(message.contains("1000"), names_cause, "{message}");
         assert!(message.contains(';'), "a remedy: {message}");
     }
-    environment.execute("DELETE FROM schema_version WHERE version = 1000");
+    environment.execute("DELETE FROM store_version WHERE version = 1000");
     fixture.client(USERS[0]);
     fixture.collector.stop().unwrap();
 }

@@ -14,7 +14,7 @@ polymeter_test_harness::tests![
 
 fn an_interrupted_computation_on_sqlite() {
     // More samples than one transaction adds.
-    interrupt(Kind::Sqlite, "WITH RECURSIVE copy (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copy WHERE n < 8)
+    interrupt(Kind::Sqlite, "WITH RECURSIVE copy (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copy WHERE n < 4)
          INSERT INTO samples SELECT time - n * 86400000000000, series_id, value FROM copy, samples ORDER BY n;
          DELETE FROM rollup_10s; DELETE FROM rollup_1min; DELETE FROM rollup_1h; UPDATE rollup SET samples_rowid = 0");
 }

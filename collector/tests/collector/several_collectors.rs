@@ -3,17 +3,13 @@
 use polymeter_api::Listen;
 use polymeter_collector::Collector;
 use polymeter_proto::control::Scope;
-use polymeter_store::{CollectorRow, ControlTable, SCHEMA_VERSION};
+use polymeter_store::{CollectorRow, ControlTable};
 
 use crate::api_tokens::{create, get, revoke};
 use crate::reading::{Fixture, USERS};
 use crate::support::{Kind, TestEnvironment, wait_until};
 
-polymeter_test_harness::tests![
-    a_token_of_one_collector_is_valid_at_the_other,
-    collectors_notice_each_other,
-    a_store_of_an_earlier_program_gets_the_tables_that_it_lacks,
-];
+polymeter_test_harness::tests![a_token_of_one_collector_is_valid_at_the_other, collectors_notice_each_other,];
 
 fn a_token_of_one_collector_is_valid_at_the_other() {
     let environment = TestEnvironment::new(Kind::Postgres);
@@ -46,25 +42,4 @@ fn collectors_notice_each_other() {
         assert!(collector.stop().is_ok());
     }
     assert!(!table.beat(&me).unwrap(), "they have left");
-}
-
-fn a_store_of_an_earlier_program_gets_the_tables_that_it_lacks() {
-    for kind in [Kind::Sqlite, Kind::Postgres] {
-        let mut environment = TestEnvironment::new(kind);
-        assert!(environment.collector().stop().is_ok());
-        for statement in [
-            "DROP TABLE control_request",
-            "DROP TABLE control_answer",
-            "DROP TABLE collector",
-            "ALTER TABLE session DROP COLUMN collector_id",
-        ] {
-            environment.execute(statement);
-        }
-        assert!(environment.collector().stop().is_ok());
-        assert_eq!(environment.lines("SELECT CAST(count(*) AS text) FROM control_request"), ["0"]);
-        assert_eq!(
-            environment.lines("SELECT CAST(max(version) AS text) FROM schema_version"),
-            [SCHEMA_VERSION.to_string()]
-        );
-    }
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{
-    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange,
-    StepPlanChange, Tally,
+    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -154,6 +153,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
         let change = PlanChange {
             at_us: begin_us + 5,
             job: Some(JobHandle(1)),
+            level: None,
             metric: MetricName::new("cpu.usage").unwrap(),
             old: Some(Period::SECOND),
             new: None,
@@ -163,8 +163,12 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
         };
         let ended = Event::JobEnded { job: JobHandle(1), at_us: begin_us + 30_000_000 + number as i64 };
         let [named, begun, later, over] = scheduler_facts();
-        let of_tasks = PlanChange { cause: Cause::Lease, new: Some(Period::MILLISECOND), ..change.clone() };
-        let of_tasks = Event::StepPlanChange(StepPlanChange { level: StepLevel::Task, change: of_tasks });
+        let of_tasks = Event::PlanChange(PlanChange {
+            level: Some(StepLevel::Task),
+            cause: Cause::Lease,
+            new: Some(Period::MILLISECOND),
+            ..change.clone()
+        });
         agent.frame(&[], &[], &[named, begun, Event::PlanChange(change), of_tasks, later, ended, over]);
         agent.send_from(0);
         agent.wait_until_acknowledged();
@@ -336,13 +340,11 @@ fn invalid_messages_do_not_affect_others(environment: &mut TestEnvironment) {
         hostile.send_bytes(&flipped);
         hostile.send_bytes(&good[..seed * good.len() / 20]);
         hostile.send_bytes(&other_version);
-        hostile.send_bytes(b"PLC\x02\xff\xff\xff");
+        hostile.send_bytes(b"PLC\x01\xff\xff\xff");
         hostile.send_bytes(b"GET / HTTP/1.1");
     }
     agent.wait_until_acknowledged();
-    let ToAgent::Refused { versions: (2, 2), reason, .. } = hostile.expect_answer() else {
-        panic!("{:?}", hostile.answers)
-    };
+    let ToAgent::Refused { reason, .. } = hostile.expect_answer() else { panic!("{:?}", hostile.answers) };
     assert!(!reason.is_empty());
     assert_eq!(hostile.receive(50), None, "one answer in ten seconds");
     // The agent is killed.

@@ -20,10 +20,11 @@
 pub mod snapshot;
 
 use std::any::Any;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +32,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use rustix::fs::{FlockOperation, flock};
 
 /// One test.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +61,8 @@ impl Test {
     }
 }
 
-/// Declares `TESTS`, the list of a file's test functions. A test marked `exclusive` runs while no other test is running.
+/// Declares `TESTS`, the list of a file's test functions. A test marked `exclusive` runs while no other test is running, also
+/// of other programs of the same suite.
 #[macro_export]
 macro_rules! tests {
     (@one exclusive $name:ident) => { $crate::tests!(@one $name).exclusive() };
@@ -153,15 +156,43 @@ fn split_filters(arguments: impl Iterator<Item = String>) -> (Vec<String>, Vec<S
 
 fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
     let skipped = Arc::clone(skipped);
-    Trial::ignorable_test(test.short_name(), move || match outcome(test, longest()) {
-        Ok(None) => Ok(Completion::Completed),
-        Ok(Some(reason)) => {
-            let line = format!("{}: {reason}", test.name);
-            skipped.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-            Ok(Completion::ignored_with(reason))
+    Trial::ignorable_test(test.short_name(), move || {
+        let _turn = turn(test.exclusive)?;
+        match outcome(test, longest()) {
+            Ok(None) => Ok(Completion::Completed),
+            Ok(Some(reason)) => {
+                let line = format!("{}: {reason}", test.name);
+                skipped.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                Ok(Completion::ignored_with(reason))
+            }
+            Err(failure) => Err(Failed::from(failure)),
         }
-        Err(failure) => Err(Failed::from(failure)),
     })
+}
+
+/// The variable of the environment that names the lock of a suite whose programs run side by side. Each test holds it
+/// together with others, an exclusive one alone.
+pub const LOCK_VARIABLE: &str = "POLYMETER_TEST_LOCK";
+
+/// Waits for a test's turn, which lasts until the returned file is closed. Outside of a suite there is nothing to wait for.
+fn turn(exclusive: bool) -> io::Result<Option<File>> {
+    let Some(path) = std::env::var_os(LOCK_VARIABLE) else { return Ok(None) };
+    if !exclusive {
+        return share(Path::new(&path)).map(Some);
+    }
+    let file = File::create(&path)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(Some(file))
+}
+
+/// Waits until no exclusive test is running. None begins until the returned file is closed.
+///
+/// # Errors
+/// Returns the error if the file cannot be created or locked.
+pub fn share(lock: &Path) -> io::Result<File> {
+    let file = File::create(lock)?;
+    flock(&file, FlockOperation::LockShared)?;
+    Ok(file)
 }
 
 /// The time after which a running test has failed, unless `POLYMETER_TEST_SECONDS` states another.

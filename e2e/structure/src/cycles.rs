@@ -8,14 +8,17 @@ use crate::graph::{Imports, Target};
 /// Names, and the names that each of them imports.
 pub type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the imports among the files and subdirectories of each directory of a target. A subdirectory stands for all
-/// files below it. The directory's own module file (`mod.rs`, or `x.rs` beside `x/`) counts as one of the files within
-/// it.
+/// Returns the imports among the files and subdirectories of each directory of a target. A subdirectory
+/// stands for all files below it. The directory's own module file (`mod.rs`, or `x.rs` beside `x/`) counts as
+/// one of the files within it.
 #[must_use]
 pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
     let mut directories: BTreeMap<PathBuf, Names> = BTreeMap::new();
     for (file, imported) in &target.imports {
         let own = placed(&target.imports, file);
+        if !is_inside(target, &own) {
+            continue;
+        }
         for ancestor in own.ancestors().skip(1).take_while(|path| path.starts_with(&target.directory)) {
             directories.entry(ancestor.to_owned()).or_default().entry(child(ancestor, &own)).or_default();
         }
@@ -27,14 +30,13 @@ pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
     directories
 }
 
-/// Returns the directory that two modules have in common, and the names there of the importing and the imported module.
-/// Returns `None` for files outside the target's directory, which the target includes by path.
+/// Returns the directory that two modules have in common, and the names there of the importing and the
+/// imported module. Returns `None` for files outside the target's directory, which the target includes by
+/// path.
 #[must_use]
 pub fn edge(target: &Target, file: &Path, other: &Path) -> Option<(PathBuf, String, String)> {
     let (own, other) = (placed(&target.imports, file), placed(&target.imports, other));
-    let is_inside =
-        |path: &Path| path.starts_with(&target.directory) && !path.iter().any(|part| part == "..");
-    if !is_inside(&own) || !is_inside(&other) {
+    if !is_inside(target, &own) || !is_inside(target, &other) {
         return None;
     }
     let common = common(&own, &other);
@@ -42,7 +44,12 @@ pub fn edge(target: &Target, file: &Path, other: &Path) -> Option<(PathBuf, Stri
     Some((common, from, to))
 }
 
-/// Returns the position of a file in the module hierarchy: `x.rs` beside a directory `x` belongs to that directory.
+fn is_inside(target: &Target, path: &Path) -> bool {
+    path.starts_with(&target.directory) && !path.iter().any(|part| part == "..")
+}
+
+/// Returns the position of a file in the module hierarchy: `x.rs` beside a directory `x` belongs to that
+/// directory.
 fn placed(imports: &Imports, file: &Path) -> PathBuf {
     let directory = file.with_extension("");
     let has_children = imports.keys().any(|other| other.starts_with(&directory));

@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use crate::Workspace;
 use crate::cycles::{self, Names};
+
+/// Drawings by file name.
+pub type Drawings = BTreeMap<String, String>;
 
 const ROW_PX: usize = 84;
 const BOX_HEIGHT_PX: usize = 26;
@@ -11,6 +15,26 @@ const CHARACTER_PX: usize = 8;
 const GAP_PX: usize = 18;
 const MARGIN_PX: usize = 20;
 const HEAD_PX: usize = 34;
+
+/// Draws the crates of a workspace, and the modules of each crate that has more than one. A crate with a
+/// library and programs is drawn as its library.
+#[must_use]
+pub fn all(workspace: &Workspace) -> Drawings {
+    let mut drawings = Drawings::new();
+    let mut crates = Names::new();
+    for member in &workspace.members {
+        let local = member.dependencies.iter().filter_map(|name| workspace.package(name));
+        crates.insert(member.directory.clone(), local.map(|other| other.directory.clone()).collect());
+        let Some(target) = member.targets.first() else { continue };
+        let modules = cycles::by_directory(target).remove(&target.directory).unwrap_or_default();
+        if modules.len() > 1 {
+            let file = format!("{}.svg", member.directory.replace('/', "-"));
+            drawings.insert(file, svg(&format!("{}/src", member.directory), &modules));
+        }
+    }
+    drawings.insert("crates.svg".to_owned(), svg("crates of the workspace", &crates));
+    drawings
+}
 
 /// Returns the layer of each name: 0 for a name that imports nothing. Imports within a cycle do not count.
 fn layers(names: &Names) -> BTreeMap<String, usize> {

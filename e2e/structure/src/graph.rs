@@ -20,6 +20,7 @@ pub struct Target {
     pub imports: Imports,
     /// The paths to items of other crates, including the standard library, by file.
     pub external: BTreeMap<PathBuf, BTreeSet<Vec<String>>>,
+    modules: BTreeMap<ModulePath, Module>,
 }
 
 /// Reads the targets of a crate: the library and each program.
@@ -54,7 +55,20 @@ impl Target {
                 }
             }
         }
-        Self { directory: root.parent().unwrap().to_owned(), imports, external }
+        Self { directory: root.parent().unwrap().to_owned(), imports, external, modules }
+    }
+
+    /// Returns true if a path from the root of the crate leads to a module or an item.
+    #[must_use]
+    pub fn has(&self, path: &[String]) -> bool {
+        let Some(name) = path.last() else { return true };
+        let from_root = [&["crate".to_owned()], path].concat();
+        self.modules.contains_key(path)
+            || match resolve(&self.modules, &ModulePath::new(), &from_root, REEXPORTS_MAX) {
+                Some(Resolved::Here(file)) => defines(&self.modules, &file, name),
+                Some(Resolved::Elsewhere(_)) => true,
+                None => false,
+            }
     }
 }
 
@@ -65,8 +79,8 @@ enum Resolved {
     Elsewhere(Vec<String>),
 }
 
-/// Follows a path, as written in a module, to the file that defines the item. Returns `None` for a name of the module
-/// itself, of the language or of the prelude.
+/// Follows a path, as written in a module, to the file that defines the item. Returns `None` for a name of
+/// the module itself, of the language or of the prelude.
 fn resolve(
     modules: &BTreeMap<ModulePath, Module>,
     module: &ModulePath,
@@ -145,14 +159,5 @@ fn descend(
 
 /// Returns true if a file defines an item of that name.
 fn defines(modules: &BTreeMap<ModulePath, Module>, file: &Path, name: &str) -> bool {
-    let is_it = modules.values().any(|module| module.file == file);
-    let Ok(text) = std::fs::read_to_string(file) else { return false };
-    let kinds = ["struct", "enum", "fn", "trait", "type", "const", "static", "union"];
-    is_it
-        && kinds.iter().any(|kind| {
-            text.match_indices(&format!("{kind} {name}")).any(|(position, found)| {
-                !text[position + found.len()..]
-                    .starts_with(|next: char| next.is_alphanumeric() || next == '_')
-            })
-        })
+    modules.values().any(|module| module.file == file && module.items.contains(name))
 }

@@ -20,6 +20,8 @@ pub struct Module {
     pub globs: Vec<Vec<String>>,
     /// The paths that its code uses, without those of `pub use`.
     pub paths: BTreeSet<Vec<String>>,
+    /// The names of the items that it defines.
+    pub items: BTreeSet<String>,
 }
 
 /// Reads the modules of a crate: the root file, and all files that its `mod` declarations lead to.
@@ -73,7 +75,8 @@ fn read_items(
             paths.insert(bindings[&name].clone());
         }
     }
-    modules.insert(path, Module { file: file.to_owned(), bindings, globs, paths });
+    let items = code().filter_map(name).collect();
+    modules.insert(path, Module { file: file.to_owned(), bindings, globs, paths, items });
 }
 
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
@@ -99,6 +102,25 @@ fn is_test(attributes: &[Attribute]) -> bool {
 #[must_use]
 pub fn is_test_item(item: &Item) -> bool {
     is_test(attributes(item))
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest has no name, or is no item that a path leads to"
+)]
+fn name(item: &Item) -> Option<String> {
+    let name = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(name.to_string())
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest has no attributes, or declares nothing here")]

@@ -1,48 +1,158 @@
 //! The permitted directions of dependencies between this workspace's crates and modules.
 
-/// The crates that a crate may depend on, by directory. A crate that is not listed may depend on all others.
-pub const CRATES: &[(&str, &[&str])] = &[
-    ("proto", &[]),
-    ("store", &["proto"]),
-    ("service", &["proto"]),
-    ("node-agent", &["proto", "service"]),
-    ("page", &[]),
-    ("samples-file", &["proto", "service", "store"]),
-    ("analysis", &["proto", "service", "store"]),
-    ("api", &["proto", "service", "store", "analysis", "page", "samples-file"]),
-    ("collector", &["proto", "service", "store", "analysis", "api"]),
-    ("cli", &["proto", "service", "store", "analysis", "page", "samples-file", "node-agent", "collector"]),
+/// What one crate may depend on. The crates that its tests use are not restricted.
+#[derive(Debug)]
+pub struct Allowed {
+    /// The crate, by directory.
+    pub directory: &'static str,
+    /// Other crates, by directory.
+    pub dependencies: &'static [&'static str],
+}
+
+/// The modules of a directory from upstream to downstream: a module imports those of its own stage and of
+/// earlier ones, never of a later one. Modules that are not listed are free.
+#[derive(Debug)]
+pub struct Stages {
+    /// Relative to the workspace.
+    pub directory: &'static str,
+    /// The names of files, without `.rs`, and of directories.
+    pub stages: &'static [&'static [&'static str]],
+}
+
+/// Paths that some modules must not use.
+#[derive(Debug)]
+pub struct Forbidden {
+    /// Files, without `.rs`, and directories.
+    pub modules: &'static [&'static str],
+    /// What begins with one of these paths is forbidden.
+    pub paths: &'static [&'static str],
+}
+
+const fn allowed(directory: &'static str, dependencies: &'static [&'static str]) -> Allowed {
+    Allowed { directory, dependencies }
+}
+
+/// Every crate of the workspace.
+pub const CRATES: &[Allowed] = &[
+    allowed("proto", &[]),
+    allowed("store", &["proto"]),
+    allowed("service", &["proto"]),
+    allowed("node-agent", &["proto", "service"]),
+    allowed("page", &[]),
+    allowed("samples-file", &["service", "store"]),
+    allowed("analysis", &["proto", "service", "store"]),
+    allowed("api", &["proto", "service", "store", "analysis", "page", "samples-file"]),
+    allowed("collector", &["proto", "service", "store", "analysis", "api"]),
+    allowed("cli/client", &["proto", "service"]),
+    allowed(
+        "cli",
+        &[
+            "proto",
+            "service",
+            "store",
+            "analysis",
+            "page",
+            "samples-file",
+            "node-agent",
+            "collector",
+            "cli/client",
+        ],
+    ),
+    allowed("e2e/harness", &[]),
+    allowed("e2e/structure", &[]),
+    allowed("e2e", &["proto", "store", "node-agent", "collector", "e2e/harness"]),
+    allowed("fuzz", &["proto", "analysis", "node-agent", "collector"]),
+    allowed("benches", &["proto", "service", "store", "analysis", "node-agent", "collector", "e2e"]),
 ];
 
-/// Modules of one crate that must not import certain others: the directory, the modules, and the modules that they must
-/// not import.
-pub const DIRECTIONS: &[(&str, &[&str], &[&str])] =
-    &[("node-agent/src", &["sources", "lanes", "targets", "admission"], &["delivery", "control"])];
+const fn stages(directory: &'static str, stages: &'static [&'static [&'static str]]) -> Stages {
+    Stages { directory, stages }
+}
+
+/// Every crate with more than two modules.
+pub const STAGES: &[Stages] = &[
+    stages(
+        "proto/src",
+        &[&["limits"], &["series", "ledger", "batch", "catalogue"], &["wire"], &["control"], &["read"]],
+    ),
+    stages("store/src", &[&["backend"], &["postgres", "sqlite"], &["reader"], &["writer"]]),
+    stages("service/src", &[&["printable"], &["faults", "log"], &["document"]]),
+    stages(
+        "node-agent/src",
+        &[
+            &["sources"],
+            &["lanes"],
+            &["targets"],
+            &["admission"],
+            &["lifecycle"],
+            &["delivery", "control"],
+            &["supervisor"],
+            &["agent"],
+        ],
+    ),
+    stages(
+        "collector/src",
+        &[
+            &["ingest", "auth", "reading", "sinks"],
+            &["control", "job_end", "receiver"],
+            &["writer"],
+            &["collector"],
+        ],
+    ),
+    stages("analysis/src", &[&["model"], &["resources"], &["gather", "advice"], &["charts"]]),
+    stages("page/src", &[&["modules"], &["bundle"], &["report", "site"]]),
+    stages("samples-file/src", &[&["rows"], &["writer"], &["parquet", "text", "json_lines"], &["format"]]),
+    stages("api/src", &[&["problem"], &["live"], &["call"], &["endpoints"], &["router"], &["server"]]),
+    stages(
+        "cli/client/src",
+        &[
+            &["failure"],
+            &["output", "connection"],
+            &["completion"],
+            &["job_choice"],
+            &["commands"],
+            &["program"],
+        ],
+    ),
+    stages("fuzz/src", &[&["sources"], &["lib"]]),
+    stages("cli/src", &[&["output"], &["report"], &["commands"], &["main"]]),
+    stages("e2e/src", &[&["basics"], &["environment"], &["daemons"], &["fixture"]]),
+    stages("e2e/structure/src", &[&["modules"], &["graph"], &["cycles"], &["draw"], &["check"], &["main"]]),
+    stages("benches/src", &[&["clock"], &["table"], &["process"]]),
+];
+
+/// The invariants of ARCHITECTURE.md that concern single paths.
+pub const FORBIDDEN: &[Forbidden] = &[
+    Forbidden { modules: PURE, paths: IMPURE },
+    Forbidden { modules: &["node-agent/src/lanes/fast"], paths: WAITING },
+    // Nothing there writes to a store.
+    Forbidden { modules: &["analysis/src", "api/src", "samples-file/src"], paths: WRITING },
+];
 
 /// Modules without I/O and without a clock. Time, file contents and messages are passed to them.
-pub const PURE: &[&str] = &[
+const PURE: &[&str] = &[
     "node-agent/src/admission",
     "node-agent/src/targets",
-    "node-agent/src/lifecycle/announced_jobs.rs",
-    "node-agent/src/lifecycle/effect.rs",
-    "node-agent/src/lifecycle/found_job.rs",
-    "node-agent/src/lifecycle/job_ids.rs",
+    "node-agent/src/lifecycle/announced_jobs",
+    "node-agent/src/lifecycle/effect",
+    "node-agent/src/lifecycle/found_job",
+    "node-agent/src/lifecycle/job_ids",
     "node-agent/src/lifecycle/machine",
-    "node-agent/src/lifecycle/owners.rs",
-    "node-agent/src/lifecycle/refused_requests.rs",
-    "node-agent/src/lifecycle/rescans.rs",
-    "node-agent/src/lifecycle/room.rs",
-    "node-agent/src/lifecycle/sluids.rs",
-    "node-agent/src/lifecycle/submissions.rs",
-    "node-agent/src/plan.rs",
-    "node-agent/src/lanes/schedule.rs",
+    "node-agent/src/lifecycle/owners",
+    "node-agent/src/lifecycle/refused_requests",
+    "node-agent/src/lifecycle/rescans",
+    "node-agent/src/lifecycle/room",
+    "node-agent/src/lifecycle/sluids",
+    "node-agent/src/lifecycle/submissions",
+    "node-agent/src/plan",
+    "node-agent/src/lanes/schedule",
     "node-agent/src/delivery/session",
     "collector/src/ingest",
+    "page/src",
     "proto/src",
 ];
 
-/// Prefixes of paths that a pure module must not use.
-pub const IMPURE: &[&str] = &[
+const IMPURE: &[&str] = &[
     "std::env",
     "std::fs",
     "std::net::TcpListener",
@@ -58,4 +168,24 @@ pub const IMPURE: &[&str] = &[
     "rustix",
     "tokio",
     "zmq",
+];
+
+/// The fast lane waits only for the clock and for commands.
+const WAITING: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::sync::Mutex",
+    "std::sync::RwLock",
+    "std::thread",
+    "tokio",
+    "zmq",
+];
+
+const WRITING: &[&str] = &[
+    "polymeter_store::Administration",
+    "polymeter_store::Maintenance",
+    "polymeter_store::Store",
+    "polymeter_store::prune",
+    "polymeter_store::set_retention",
 ];

@@ -87,11 +87,11 @@ fn forged_frames_are_refused() {
     for size in 0..300 {
         random_sender.send(random.bytes(size), 0).unwrap();
     }
-    random_sender.send_multipart([&b"PLM\x02"[..], &b"PLM\x02"[..], &[]], 0).unwrap();
+    random_sender.send_multipart([&b"PLM\x01"[..], &b"PLM\x01"[..], &[]], 0).unwrap();
     for size in [1, 3, 4, 5, 16] {
         // Beyond 4 MiB the collector closes the connection and drops the rest.
         oversized_sender.send(vec![b'P'; size << 20], 0).ok();
-        let mut invalid_count = b"PLC\x02\x00".to_vec();
+        let mut invalid_count = b"PLC\x01\x00".to_vec();
         invalid_count.resize(size << 18, 0xfd);
         forging_sender.send(invalid_count, 0).unwrap();
     }

@@ -11,6 +11,7 @@ tests![
     doctor_finds_faults_of_keys_and_nothing_else,
     doctor_finds_daemons_that_do_not_run,
     doctor_finds_faults_of_the_machine,
+    doctor_finds_energy_counters_that_the_agent_may_not_read,
     doctor_finds_missing_scripts_of_schedulers,
     doctor_compares_clock_and_version_with_the_collector,
     doctor_finds_a_configuration_with_faults,
@@ -166,6 +167,28 @@ fn doctor_finds_faults_of_the_machine() {
     cluster.machine.shell("echo 0 >/etc/paranoid");
     cluster.finds(&["warning realtime"]);
     cluster.machine.shell("umount /proc/sys/kernel/perf_event_paranoid");
+}
+
+fn doctor_finds_energy_counters_that_the_agent_may_not_read() {
+    let mut cluster = Cluster::new();
+    cluster.agent.take().unwrap().terminate();
+    cluster.machine.shell(
+        "zone=/sys/class/powercap/intel-rapl:0
+         mkdir -p $zone
+         echo package-0 >$zone/name
+         echo 262143328850 >$zone/max_energy_range_uj
+         echo 123456789 >$zone/energy_uj
+         chmod 400 $zone/energy_uj",
+    );
+    cluster.start_agent(CAPABILITIES);
+    cluster.machine.wait_until_connected(true);
+    let report = cluster.finds(&["warning energy"]);
+    assert!(remedies(&report)[0].contains("root-files.conf"), "{report:#}");
+    cluster.machine.shell("chmod 444 /sys/class/powercap/intel-rapl:0/energy_uj");
+    cluster.agent.take().unwrap().terminate();
+    cluster.start_agent(CAPABILITIES);
+    cluster.machine.wait_until_connected(true);
+    cluster.finds(&[]);
 }
 
 fn doctor_finds_missing_scripts_of_schedulers() {

@@ -44,7 +44,7 @@ fn error_of(output: &Output, status: i32) -> String {
 /// Returns the report of the fixture's job.
 fn report(env: &TestEnvironment, more: &[&str]) -> String {
     let store = env.store();
-    let arguments = [&["report", "--store", &store, "--job", "x"], more].concat();
+    let arguments = [&["report", "--store", &store, "x"], more].concat();
     succeeded(&program("polymeter").args(arguments).output().unwrap())
 }
 

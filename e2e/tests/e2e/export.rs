@@ -17,6 +17,10 @@ tests![
     an_export_selects_metrics_and_nodes,
     an_export_leaves_other_files_alone,
     data_frame_libraries_read_an_export,
+    an_export_is_imported_into_another_store,
+    an_interrupted_import_continues,
+    a_sample_of_a_node_is_imported_once,
+    an_import_refuses_other_files_and_known_jobs,
 ];
 
 /// A job that ran under `polymeter run`.
@@ -224,4 +228,162 @@ fn data_frame_libraries_read_an_export() {
         let has_count = |line: &&str| line.contains(&metric) && line.contains(&format!("{}", count(&metric)));
         assert!(printed.lines().any(|line| has_count(&line)), "{library}: {printed}");
     }
+}
+
+/// The members of a report that follow from the plan and from the ledger.
+const NOT_EXPORTED: [&str; 6] = ["findings", "ledger", "measuring", "notes", "plan_changes", "sources"];
+
+/// Runs a command, and returns its standard output as JSON.
+fn json_of(mut command: Command) -> Value {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+impl Stored {
+    fn import(&self, files: &[&str], database: &str) -> Command {
+        let mut command = program("polymeter");
+        command.args(["store", "import", "--json", "--store", &format!("sqlite:{database}")]).args(files);
+        command.current_dir(self.directory.path());
+        command
+    }
+
+    /// Returns the metric, the labels, the times and the values of each series in a database.
+    fn series(&self, database: &str) -> Vec<String> {
+        let store = format!("sqlite:{}", self.path(database).display());
+        let mut reader = Reader::open(&store.parse().unwrap()).unwrap();
+        let job = stored::jobs(&mut reader).pop().unwrap();
+        let scopes = job.nodes.iter().map(|node| SeriesScope::Node(node));
+        let mut all = Vec::new();
+        for scope in scopes.chain([SeriesScope::Job(job.job_key)]) {
+            for series in reader.series(scope).unwrap() {
+                let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
+                let points: Vec<_> = points.iter().map(|(time, value)| (time, value.to_bits())).collect();
+                let (of_job, labels) = (matches!(scope, SeriesScope::Job(_)), series.labels);
+                all.push(format!(
+                    "{of_job} {} {} {} {labels} {points:?}",
+                    series.metric, series.kind, series.unit
+                ));
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// Returns what the report of the job in a database tells of its samples.
+    fn report(&self, database: &str) -> Value {
+        let mut command = program("polymeter");
+        command.args(["report", &self.job_id, "--json", "--store", &format!("sqlite:{database}")]);
+        command.current_dir(self.directory.path());
+        let mut report = json_of(command);
+        // The files have neither changes of plan, nor counts of samples that were not stored.
+        let members = report.as_object_mut().unwrap();
+        members.retain(|key, _| !NOT_EXPORTED.contains(&key.as_str()));
+        for series in members["series"].as_array_mut().unwrap() {
+            series.as_object_mut().unwrap().retain(|key, _| !["period", "periods"].contains(&key.as_str()));
+        }
+        report
+    }
+
+    fn number(&self, database: &str, sql: &str) -> i64 {
+        let connection = rusqlite::Connection::open(self.path(database)).unwrap();
+        connection.query_row(sql, (), |row| row.get(0)).unwrap()
+    }
+}
+
+fn an_export_is_imported_into_another_store() {
+    let stored = Stored::make();
+    let exported = json_of(stored.command(&["--with-nodes", "--json", "-o", "job.parquet"]));
+    let imported = json_of(stored.import(&["job.parquet"], "new.db"));
+    let expected = serde_json::json!([{
+        "file": "job.parquet", "job": stored.job_id, "samples": exported["samples"], "stored": exported["samples"],
+    }]);
+    assert_eq!(imported, expected);
+    assert_eq!(stored.series("new.db"), stored.series("run.db"));
+    let report = stored.report("new.db");
+    assert!(report.as_object().unwrap().len() > 3, "{report}");
+    assert_eq!(report, stored.report("run.db"));
+    let balance =
+        "SELECT count(*) FROM ledger_balance WHERE due <> stored OR taken <> stored OR unknown <> 0";
+    assert_eq!(stored.number("new.db", balance), 0);
+    let counted = "SELECT (SELECT sum(stored) FROM ledger) = (SELECT count(*) FROM samples)";
+    assert_eq!(stored.number("new.db", counted), 1);
+    let open = "SELECT (SELECT count(*) FROM job WHERE ended IS NULL) + (SELECT count(*) FROM session WHERE ended IS NULL)";
+    assert_eq!(stored.number("new.db", open), 0);
+    // A second time it adds nothing.
+    let again = json_of(stored.import(&["job.parquet"], "new.db"));
+    assert_eq!((&again[0]["stored"], &again[0]["samples"]), (&0.into(), &exported["samples"]));
+    assert_eq!(stored.series("new.db"), stored.series("run.db"));
+}
+
+fn an_interrupted_import_continues() {
+    let stored = Stored::make();
+    let exported = json_of(stored.command(&["--with-nodes", "--json", "-o", "job.parquet"]));
+    json_of(stored.import(&["job.parquet"], "new.db"));
+    // As after the first transaction.
+    let connection = rusqlite::Connection::open(stored.path("new.db")).unwrap();
+    connection
+        .execute_batch(
+            "DELETE FROM samples; UPDATE ledger_line SET stored = NULL;
+             UPDATE session SET last_sequence = 1, stored = 0, ended = NULL, end_reason = NULL;
+             UPDATE job_node SET ended = NULL; UPDATE job SET ended = NULL;",
+        )
+        .unwrap();
+    let imported = json_of(stored.import(&["job.parquet"], "new.db"));
+    assert_eq!(imported[0]["stored"], exported["samples"]);
+    assert_eq!(stored.number("new.db", "SELECT count(*) FROM job"), 1);
+    assert_eq!(stored.series("new.db"), stored.series("run.db"));
+}
+
+fn a_sample_of_a_node_is_imported_once() {
+    let stored = Stored::make();
+    let connection = rusqlite::Connection::open(stored.path("run.db")).unwrap();
+    // Another job on the node at that time: the samples of the node are in the files of both.
+    connection
+        .execute_batch(
+            "INSERT INTO job (job_id, started, ended) SELECT 'other', started, ended FROM job;
+             INSERT INTO job_node (job_key, node, started, ended) SELECT job_key + 1, node, started, ended FROM job_node;",
+        )
+        .unwrap();
+    let first = json_of(stored.command(&["--with-nodes", "--json", "-o", "first.parquet"]));
+    let mut second = program("polymeter");
+    second.args([
+        "export",
+        "other",
+        "--with-nodes",
+        "--json",
+        "-o",
+        "second.parquet",
+        "--store",
+        &stored.store(),
+    ]);
+    second.current_dir(stored.directory.path());
+    assert!(json_of(second)["samples"].as_u64() > Some(0));
+    let imported = json_of(stored.import(&["first.parquet", "second.parquet"], "new.db"));
+    assert_eq!((&imported[0]["stored"], &imported[1]["stored"]), (&first["samples"], &0.into()));
+    assert_eq!(stored.number("new.db", "SELECT count(*) FROM job WHERE ended IS NOT NULL"), 2);
+    assert_eq!(Some(stored.number("new.db", "SELECT count(*) FROM samples")), first["samples"].as_i64());
+}
+
+fn an_import_refuses_other_files_and_known_jobs() {
+    let stored = Stored::make();
+    json_of(stored.command(&["--json", "-o", "job.parquet"]));
+    json_of(stored.command(&["--json", "-o", "job.csv"]));
+    let whole = fs::read(stored.path("job.parquet")).unwrap();
+    fs::write(stored.path("cut.parquet"), &whole[..whole.len() / 2]).unwrap();
+    for (file, database, cause) in [
+        ("job.csv", "new.db", "no file of samples"),
+        ("cut.parquet", "new.db", "no file of samples"),
+        ("none.parquet", "new.db", "No such file or directory"),
+        ("job.parquet", "run.db", "from another source"),
+    ] {
+        let output = stored.import(&[file], database).output().unwrap();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(&format!("cannot import {file}: ")) && message.contains(cause), "{message}");
+        assert!(message.contains("; "), "a remedy: {message}");
+        let refusal: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(refusal.to_string().contains("cannot import"), "{refusal}");
+    }
+    assert_eq!(stored.number("new.db", "SELECT count(*) FROM job"), 0);
 }

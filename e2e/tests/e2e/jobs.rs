@@ -316,8 +316,7 @@ fn steps_and_tasks_have_separate_series() {
     let of_task = ledger.iter().filter(|(source, _)| source.starts_with("step_0/task_3/"));
     let taken: u64 = of_task.map(|(_, tally)| tally.taken).sum();
     assert_eq!(taken, points("cpu.usage", task_3).len() as u64, "{ledger:?}");
-    let report =
-        program("polymeter").args(["report", "--json", "--job", "9", "--store", &node.env.store()]).output();
+    let report = program("polymeter").args(["report", "--json", "9", "--store", &node.env.store()]).output();
     let report: Value = serde_json::from_slice(&report.unwrap().stdout).unwrap();
     let own = points("cpu.usage", "");
     let used_s = (own.last().unwrap().1 - own[0].1) / 1e9;

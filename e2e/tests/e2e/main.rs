@@ -79,6 +79,7 @@ mod watch;
 mod web_server;
 
 fn main() -> std::process::ExitCode {
+    let _servers = polymeter_e2e::server::KeptServers::new();
     polymeter_e2e::run(&[
         api_requests::TESTS,
         bundle::TESTS,

@@ -133,7 +133,7 @@ fn only_the_scheduler_reports_job_outcomes() {
     drop(sleeper);
     let report = || {
         let store = format!("sqlite:{}", fixture.env.path("store.db").display());
-        let output = program("polymeter").args(["report", "--store", &store, "--job", "8"]).output().unwrap();
+        let output = program("polymeter").args(["report", "--store", &store, "8"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     job.remove();
@@ -183,7 +183,7 @@ fn refused_requests_are_recorded() {
     let store = format!("sqlite:{}", fixture.env.path("store.db").display());
     let report = |more: &[&str]| {
         let mut command = program("polymeter");
-        let output = command.args(["report", "--store", &store, "--job", "9"]).args(more).output().unwrap();
+        let output = command.args(["report", "--store", &store, "9"]).args(more).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(report(&["--plan"]).contains("slower"), "{}", report(&["--plan"]));

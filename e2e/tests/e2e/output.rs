@@ -182,10 +182,10 @@ fn advice_names_existing_options() {
 fn unknown_job_reveals_no_other_jobs() {
     let directory = tempfile::tempdir().unwrap();
     let (store, job) = store(directory.path());
-    for command in [["report", "--job"], ["bundle", "--out"]] {
+    for command in ["report", "bundle"] {
         let out = directory.path().join("bundle");
         let mut command_line = match command {
-            ["report", _] => polymeter(&["report", "--store", &store, "--job", "42"]),
+            "report" => polymeter(&["report", "--store", &store, "42"]),
             _ => polymeter(&["bundle", "42", "--store", &store, "--out", out.to_str().unwrap()]),
         };
         let output = command_line.output().unwrap();
@@ -194,7 +194,7 @@ fn unknown_job_reveals_no_other_jobs() {
         assert!(stderr.contains("unknown job `42`") && !stderr.contains(&job), "{stderr}");
     }
     let similar_id = format!("{job}0");
-    let stderr = text(&run(&["report", "--store", &store, "--job", &similar_id]).stderr);
+    let stderr = text(&run(&["report", "--store", &store, &similar_id]).stderr);
     assert!(stderr.contains(&format!("did you mean `{job}`?")), "{stderr}");
 }
 
@@ -216,14 +216,14 @@ fn untrusted_text_is_escaped() {
     drop(database);
 
     let is_safe = |text: &str| text.chars().all(|character| character == '\n' || !character.is_control());
-    let report = text(&run(&["report", "--store", &store, "--job", &job, "--all"]).stdout);
+    let report = text(&run(&["report", "--store", &store, &job, "--all"]).stdout);
     assert!(is_safe(&report) && !report.contains(['\u{202e}', '\u{200b}', '\u{2028}']), "{report:?}");
     for written in
         ["evil\\u{202e}txt", "no\\u{200b}thing", "two\\u{2028}lines", "esc\\u{1b}[31m", "\\u{a}root"]
     {
         assert!(report.contains(written), "no {written} in {report}");
     }
-    let json = run(&["report", "--store", &store, "--job", &job, "--json"]);
+    let json = run(&["report", "--store", &store, &job, "--json"]);
     assert!(!text(&json.stdout).contains('\u{202e}'));
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     let names: Vec<_> =

@@ -133,7 +133,7 @@ fn users_read_their_own_jobs_through_the_socket() {
         fixture.report(OWNER, &[id]);
     }
     assert_eq!(fixture.report(OWNER, &["4009_1"]), fixture.report(OWNER, &["4010"]));
-    assert_eq!(fixture.report(OWNER, &["--job", "4009"]), fixture.report(0, &["4009"]));
+    assert_eq!(fixture.report(OWNER, &["4009"]), fixture.report(0, &["4009"]));
     // Without an id, the user's job that started last.
     assert_eq!(fixture.report(OWNER, &[]), fixture.report(OWNER, &["4010"]));
     assert_eq!(fixture.report(OTHER_USER, &[]), fixture.report(0, &["5000"]));

@@ -192,9 +192,8 @@ fn munge_authenticates_remote_users() {
         credential
     });
     assert_eq!(expired["code"], "expired", "{expired}");
-    let for_other_connection = ask_signed(address, line, |_| {
-        munge(&[], &Greeting::parse("{\"polymeter_control\":1,\"nonce\":\"00\"}").unwrap().sign(line))
-    });
+    let for_other_connection =
+        ask_signed(address, line, |_| munge(&[], &Greeting::new("00".to_owned(), "1", 0).sign(line)));
     assert_eq!(
         for_other_connection["code"], "credential",
         "made for another connection: {for_other_connection}"

@@ -234,7 +234,7 @@ fn values_are_those_of_the_command() {
     let more = run(&["-o", store.to_str().unwrap(), "true"]);
     assert!(more.status.success() && text(&more.stderr).contains("samples in"), "{}", text(&more.stderr));
     let job = report["job"].as_str().unwrap();
-    let first = polymeter(&["report", "--store", &url, "--json", "--job", job]).output().unwrap();
+    let first = polymeter(&["report", "--store", &url, "--json", job]).output().unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&first.stdout).unwrap()["used"], report["used"]);
     let last = polymeter(&["report", "--store", &url, "--json"]).output().unwrap();
     assert_ne!(serde_json::from_slice::<Value>(&last.stdout).unwrap()["job"], report["job"]);

@@ -10,7 +10,7 @@ use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Daemon, ask, collector_with};
 use polymeter_e2e::fixture::{NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::tests;
-use polymeter_e2e::two_nodes::{TrackedNode, TwoNodes};
+use polymeter_e2e::two_nodes::TrackedNode;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{TestEnvironment, as_user, require, stored, wait_until};
 use rustix::process::Signal;
@@ -21,7 +21,6 @@ tests![
     a_node_of_a_frozen_collector_receives_a_request_when_its_agent_moves,
     a_collector_that_is_frozen_in_a_transaction_delays_requests_for_seconds,
     a_request_outlives_the_collector_that_took_it,
-    requests_of_an_earlier_release_are_moved_to_the_store,
 ];
 
 /// A collector with a socket for users.
@@ -245,26 +244,4 @@ fn a_request_outlives_the_collector_that_took_it() {
         assert_eq!(cluster.answer_of(&reset, number)["ended"], 1, "{reset}");
     }
     cluster.end();
-}
-
-fn requests_of_an_earlier_release_are_moved_to_the_store() {
-    require(&NEEDS);
-    let mut fixture = TwoNodes::new("");
-    let file = fixture.env.path("requests.json");
-    let now_us = fixture.now_us();
-    let request = |at_us: i64| {
-        let line =
-            json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "5ms"}, "for": "10min"}).to_string();
-        let until_us = at_us + 600_000_000;
-        json!({"uid": OWNER, "at_us": at_us, "until_us": until_us, "line": line, "answered": []})
-    };
-    // The second one has expired.
-    let lines = [request(now_us - 1_000_000), request(now_us - 700_000_000)];
-    fs::write(&file, format!("{{\"polymeter_requests\":1}}\n{}\n{}\n", lines[0], lines[1])).unwrap();
-    fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
-    fixture.crash_collector();
-    wait_until("both nodes receive the request", || fixture.both_have("cpu.usage", "5ms", "lease"));
-    wait_until("the log says so", || fixture.collector.log().contains("moved 1 pending requests"));
-    assert!(!file.exists() && file.with_extension("moved-to-store").exists());
-    fixture.end();
 }

@@ -16,8 +16,9 @@ tests![spooled_data_survives_kills_and_is_stored_once, shutdown_without_collecto
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// No metric of the node: all samples belong to jobs.
-const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
+/// The period of an agent that fills a spool, and of one that empties it besides.
+const FILLING: &str = "1ms";
+const EMPTYING: &str = "20ms";
 
 /// An agent with a small outbox, a spool and a job, and without a collector.
 struct Fixture {
@@ -32,14 +33,16 @@ impl Fixture {
         require(&NEEDS);
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let job = cgroups.job("1");
-        let agent = start(&env, &cgroups);
+        let agent = start(&env, &cgroups, FILLING);
         agent.wait_until_tracked("1", &["v1/memory.stat"]);
         Self { env, cgroups, _job: job, agent }
     }
 }
 
-fn start(env: &TestEnvironment, cgroups: &TestCgroups) -> Agent {
-    let plan = Plan { collector: &env.endpoint(), jobs: &[cgroups.pattern()], baseline: &BASELINE };
+fn start(env: &TestEnvironment, cgroups: &TestCgroups, period: &str) -> Agent {
+    // No metric of the node: all samples belong to jobs.
+    let baseline = ["memory.*", "cpu.*", "pids.*"].map(|metrics| (metrics, period));
+    let plan = Plan { collector: &env.endpoint(), jobs: &[cgroups.pattern()], baseline: &baseline };
     let keys = format!("outbox_bytes = \"64KiB\"\nspool = \"{}\"\n", env.path("spool").display());
     Agent::start_with(env, &plan, &keys, "")
 }
@@ -75,13 +78,13 @@ fn spooled_data_survives_kills_and_is_stored_once() {
     assert!(kept.values().all(|samples| *samples > 100_000), "{kept:?}");
 
     // The next agent finds the spool, begins to send it, and is killed as well, and so is the collector.
-    let agent = start(&env, &cgroups);
+    let agent = start(&env, &cgroups, EMPTYING);
     let (running, endpoint) = collector(&env, &env.endpoint());
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 0);
     agent.daemon.kill();
     running.kill();
     let (running, _) = collector(&env, &endpoint);
-    let agent = start(&env, &cgroups);
+    let agent = start(&env, &cgroups, EMPTYING);
     wait_until("nothing is left on the disk", || segments(&env) == 0 && agent.count("spool_bytes") == 0);
 
     let store = env.path("store.db");
@@ -108,7 +111,7 @@ fn shutdown_without_collector_keeps_the_spool() {
     assert!(status.success() && log.contains("wait in the spool"), "{status}: {log}");
     let kept = spooled(&env);
     // A second agent with the same spool is refused with a message.
-    let agent = start(&env, &cgroups);
+    let agent = start(&env, &cgroups, EMPTYING);
     let config = env.path("agent.toml");
     let socket = env.path("other.sock");
     let other = program("polymeter-agent")

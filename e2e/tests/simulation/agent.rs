@@ -239,6 +239,7 @@ impl Agent {
         let change = PlanChange {
             at_us: self.event(),
             job: Some(job.handle),
+            level: None,
             metric: MetricName::new("cpu.usage").unwrap(),
             old: None,
             new: Some(Period::SECOND),

@@ -58,7 +58,7 @@ impl Collector {
     ) -> Option<Answer> {
         let refused = |reason: String| {
             let frame = Frame::peek(bytes);
-            Some((peer.clone(), ToAgent::Refused { reason, versions: (1, 1), frame }))
+            Some((peer.clone(), ToAgent::Refused { reason, frame }))
         };
         let verdict = if bytes.starts_with(&frame::MAGIC) {
             match Frame::decode(bytes) {

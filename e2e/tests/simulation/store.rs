@@ -107,7 +107,7 @@ impl Store {
             let arrived = tally.dropped + line.lost + line.stored;
             line.excess = line.excess.max(tally.taken.saturating_sub(arrived));
         }
-        let changes = frame.plan_changes.iter().map(|(_, _, change)| change.at_us);
+        let changes = frame.plan_changes.iter().map(|(_, change)| change.at_us);
         for at_us in changes.chain(frame.job_ends.iter().map(|(_, at_us)| *at_us)) {
             assert_eq!(self.events.insert(at_us, session), None, "event {at_us} is stored twice");
         }

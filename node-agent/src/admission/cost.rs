@@ -1,6 +1,6 @@
 //! The cost of sampling, predicted from the cost of one read of each source. Pure.
 //!
-//! The constants were fitted to one machine; `cargo run --release --bin control` compares the prediction with
+//! The constants were fitted to one machine; `polymeter-bench control` compares the prediction with
 //! measurements. The calibration scales them to this machine, and the governor corrects the rest.
 
 use polymeter_proto::period::Period;

@@ -13,16 +13,6 @@ use super::values::{absolute, bytes, bytes_or_off, endpoint, order, path_or_off,
 /// The most processes of one job that may have series of their own at a time: each has five.
 const BUSIEST_PROCESSES_MAX: u64 = 64;
 
-/// Keys of earlier versions and their names now.
-const RENAMED: [(&str, &str); 6] = [
-    ("flush", "flush_interval"),
-    ("look", "job_visibility"),
-    ("outbox", "outbox_bytes"),
-    ("perf_descriptors", "perf_fd_limit"),
-    ("rescan", "rescan_interval"),
-    ("socket", "control_socket"),
-];
-
 impl AgentConfig {
     /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of the example.
     pub fn standard() -> Self {
@@ -49,9 +39,6 @@ impl AgentConfig {
     fn with(mut self, path: &Path, text: &str) -> Result<Self, Faults> {
         let mut reporter = Reporter::new(path, text);
         let mut root = reporter.root();
-        for (old, new) in RENAMED {
-            root.renamed(old, new);
-        }
         for key in KEYS {
             (key.take)(&mut self, &mut root, &mut reporter);
         }
@@ -147,6 +134,7 @@ const KEYS: &[Key] = keys! { |config, root, key, reporter|
     AtOnce "perf_fd_limit" => perf_fd_limit: root.integer(key, reporter, 0..=1_000_000).map(count);
     AtOnce "busiest_processes" => busiest_processes:
         root.integer(key, reporter, 0..=BUSIEST_PROCESSES_MAX).map(count);
+    AtOnce "ebpf" => ebpf: root.boolean(key, reporter);
     AtOnce "jobs" => jobs: root.strings(key, reporter).map(|texts| patterns(texts, reporter));
     AtOnce "rescan_interval" => rescan_interval: root.parse(key, reporter, str::parse);
     AtRestart "control_socket" => control_socket: root.parse(key, reporter, path_or_off);
@@ -315,14 +303,6 @@ mod tests {
             (config.log_level.to_string().as_str(), config.log_format),
             ("debug", polymeter_service::log::Format::Json)
         );
-    }
-
-    #[test]
-    fn old_keys_are_refused_with_their_new_names() {
-        for (old, new) in RENAMED {
-            let expected = format!("agent.toml:1: unknown key `{old}`: it was renamed to `{new}`");
-            assert_eq!(first_fault(&format!("{old} = '1s'\n")), expected);
-        }
     }
 
     #[test]

@@ -11,4 +11,4 @@ pub use model::{
     AgentConfig, CollectorOrder, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, JobVisibility, Limits,
 };
 pub use rules::{InvalidRule, rule};
-pub use values::endpoint;
+pub use values::{InvalidValue, endpoint};

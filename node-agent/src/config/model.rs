@@ -63,6 +63,8 @@ pub struct AgentConfig {
     pub perf_fd_limit: usize,
     /// The most processes of one job that have series of their own at a time.
     pub busiest_processes: usize,
+    /// Whether eBPF programs may be loaded into the kernel, for metrics that nothing else counts.
+    pub ebpf: bool,
     /// The path of the control socket; none for no control.
     pub control_socket: Option<PathBuf>,
     /// The answer to requests that users send through the collector, if the file decides it.
@@ -161,6 +163,7 @@ impl Default for AgentConfig {
             rescan_interval: Period::SECOND,
             perf_fd_limit: 4096,
             busiest_processes: 5,
+            ebpf: false,
             control_socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
             remote_control: None,
             limits: Limits::default(),

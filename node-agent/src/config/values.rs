@@ -3,36 +3,52 @@
 use std::path::PathBuf;
 
 use polymeter_proto::period::{InvalidPeriod, Period};
-use polymeter_service::byte_size;
+use polymeter_service::byte_size::{self, InvalidSize};
 
 use super::model::{CollectorOrder, JobVisibility};
 
 /// The size of outbox and spool that can be configured, in bytes.
 const SIZE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
 
+/// The error for a value of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
+pub enum InvalidValue {
+    #[error("invalid endpoint `{0}`: expected tcp://HOST:PORT or ipc:///PATH")]
+    Endpoint(String),
+    #[error("invalid endpoint `{0}`: the port is missing; write tcp://HOST:PORT")]
+    Port(String),
+    #[error("expected an absolute path, found `{0}`")]
+    Path(String),
+    #[error("unknown order `{0}`: expected \"listed\" or \"spread\"")]
+    Order(String),
+    #[error("unknown visibility `{0}`: expected \"own\" or \"all\"")]
+    Visibility(String),
+    #[error("{0}, or \"off\"")]
+    Size(InvalidSize),
+}
+
 /// Parses a ZeroMQ endpoint of a kind that can reach a collector.
 ///
 /// # Errors
 /// Returns an error if the endpoint is of another kind or has no address.
-pub fn endpoint(text: &str) -> Result<String, String> {
+pub fn endpoint(text: &str) -> Result<String, InvalidValue> {
     let address = ["tcp://", "ipc://", "inproc://"].iter().find_map(|scheme| text.strip_prefix(scheme));
     let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match address {
-        None | Some("") => Err(format!("invalid endpoint `{text}`: expected tcp://HOST:PORT or ipc:///PATH")),
-        Some(_) if text.starts_with("tcp://") && !has_port() => {
-            Err(format!("invalid endpoint `{text}`: the port is missing; write tcp://HOST:PORT"))
-        }
+        None | Some("") => Err(InvalidValue::Endpoint(text.to_owned())),
+        Some(_) if text.starts_with("tcp://") && !has_port() => Err(InvalidValue::Port(text.to_owned())),
         Some(_) => Ok(text.to_owned()),
     }
 }
 
-pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
+pub(super) fn absolute(text: &str) -> Result<PathBuf, InvalidValue> {
     let path = PathBuf::from(text);
-    if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
+    if path.is_absolute() { Ok(path) } else { Err(InvalidValue::Path(text.to_owned())) }
 }
 
 /// Parses an absolute path, or `off`.
-pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, String> {
+pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, InvalidValue> {
     if text == "off" { Ok(None) } else { absolute(text).map(Some) }
 }
 
@@ -41,30 +57,30 @@ pub(super) fn period_or_off(text: &str) -> Result<Option<Period>, InvalidPeriod>
     if text == "off" { Ok(None) } else { text.parse().map(Some) }
 }
 
-pub(super) fn order(text: &str) -> Result<CollectorOrder, String> {
+pub(super) fn order(text: &str) -> Result<CollectorOrder, InvalidValue> {
     match text {
         "listed" => Ok(CollectorOrder::Listed),
         "spread" => Ok(CollectorOrder::Spread),
-        _ => Err(format!("unknown order `{text}`: expected \"listed\" or \"spread\"")),
+        _ => Err(InvalidValue::Order(text.to_owned())),
     }
 }
 
-pub(super) fn visibility(text: &str) -> Result<JobVisibility, String> {
+pub(super) fn visibility(text: &str) -> Result<JobVisibility, InvalidValue> {
     match text {
         "own" => Ok(JobVisibility::Own),
         "all" => Ok(JobVisibility::All),
-        _ => Err(format!("unknown visibility `{text}`: expected \"own\" or \"all\"")),
+        _ => Err(InvalidValue::Visibility(text.to_owned())),
     }
 }
 
 /// Parses a number of bytes: `64MiB`.
-pub(super) fn bytes(text: &str) -> Result<usize, String> {
+pub(super) fn bytes(text: &str) -> Result<usize, InvalidSize> {
     byte_size::parse(text, SIZE_BYTES).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// Parses a size, or `off` for 0.
-pub(super) fn bytes_or_off(text: &str) -> Result<usize, String> {
-    if text == "off" { Ok(0) } else { bytes(text).map_err(|error| format!("{error}, or \"off\"")) }
+pub(super) fn bytes_or_off(text: &str) -> Result<usize, InvalidValue> {
+    if text == "off" { Ok(0) } else { bytes(text).map_err(InvalidValue::Size) }
 }
 
 #[cfg(test)]

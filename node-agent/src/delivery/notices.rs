@@ -44,8 +44,8 @@ pub(super) fn log_move(moved: &Moved, to: &str) {
 pub(super) fn log_session(notice: SessionNotice) {
     match notice {
         SessionNotice::Ordinary => {}
-        SessionNotice::Refused { reason, versions: (first, last) } => warn!(
-            error = %format_args!("{reason}; it supports versions {first} to {last} of the protocol"),
+        SessionNotice::Refused { reason } => warn!(
+            error = %reason,
             "cannot deliver samples: the collector refuses this agent's messages"
         ),
         SessionNotice::GivenUp { sequence, samples, reason } => warn!(

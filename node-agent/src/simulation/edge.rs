@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::catalogue::Definition;
-use polymeter_proto::ledger::{Cause, Event, PlanChange, StepPlanChange};
+use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobHandle, Labels};
 use polymeter_proto::step_level::StepLevel;
@@ -188,17 +188,15 @@ impl SimulatedEdge {
             assert!(self.ended.insert(job), "{job:?} ended twice");
             self.recorded.retain(|(of, ..), _| *of != Some(job));
         } else if let Event::PlanChange(change) = &record.event {
-            self.record_plan_change(job, None, change);
-        } else if let Event::StepPlanChange(StepPlanChange { level, change }) = &record.event {
-            assert!(job.is_some(), "the node has no steps: {change:?}");
-            self.record_plan_change(job, Some(*level), change);
+            self.record_plan_change(job, change);
         }
     }
 
     /// Records a change of the plan in the data.
-    fn record_plan_change(&mut self, job: Option<JobHandle>, level: Option<StepLevel>, change: &PlanChange) {
+    fn record_plan_change(&mut self, job: Option<JobHandle>, change: &PlanChange) {
         assert_eq!(job, change.job);
-        let key = (change.job, level, change.metric.as_str().to_owned());
+        assert!(change.level.is_none() || job.is_some(), "the node has no steps: {change:?}");
+        let key = (change.job, change.level, change.metric.as_str().to_owned());
         assert_eq!(self.recorded.get(&key).copied(), change.old, "{change:?}");
         assert_ne!(change.old, change.new, "a change that is none: {change:?}");
         assert!(

@@ -19,7 +19,6 @@ pub(super) fn parse(text: &str) -> Option<Vec<usize>> {
 }
 
 /// Checks what holds for any text.
-#[cfg(any(fuzzing, test))]
 pub(super) fn check(data: &[u8]) {
     let Some(cpus) = parse(&String::from_utf8_lossy(data)) else { return };
     assert!(cpus.len() <= CPUS_MAX && cpus.iter().all(|cpu| *cpu < CPUS_MAX));

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Definition;
-use polymeter_proto::series::Labels;
+use polymeter_proto::series::{InvalidIdentifier, Labels};
 use rustix::fs::StatVfs;
 
 use super::custom_source::CustomSource;
-use super::kernel_text;
+use super::kernel_text::{self, FileError};
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{Mount, MountTable, parse, visible};
 use super::outcome::Outcome;
@@ -133,10 +133,23 @@ struct FileSystemSource {
     table: MountTable,
 }
 
+/// The reason for which a file system is not sampled.
+#[derive(Debug, thiserror::Error)]
+enum FileSystemError {
+    #[error("its path is not a valid label: {0}")]
+    Label(#[from] InvalidIdentifier),
+    #[error(transparent)]
+    Table(#[from] FileError),
+}
+
 impl FileSystemSource {
-    fn new(table: &Path, path: PathBuf, mount: &Mount, wanted: &[Definition]) -> Result<Self, String> {
-        let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())]);
-        let labels = labels.map_err(|invalid| format!("its path is not a valid label: {invalid}"))?;
+    fn new(
+        table: &Path,
+        path: PathBuf,
+        mount: &Mount,
+        wanted: &[Definition],
+    ) -> Result<Self, FileSystemError> {
+        let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())])?;
         let field = |definition: &Definition| {
             let name = definition.metric.field_of(KIND)?;
             let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;

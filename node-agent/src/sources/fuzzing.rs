@@ -1,9 +1,8 @@
-//! The parsers of the sources, for the fuzzer (`fuzz/fuzz_targets/sources.rs`) and the tests below. Other builds do not contain it.
+//! The parsers of the sources, for the fuzz target `fuzz/src/sources.rs` and the tests below.
 //!
 //! A new kind needs an entry, with a function beside its parser that takes any bytes and panics if they break a rule, and a real
 //! input in `fuzz/corpus/sources`, whose first byte is the entry's key.
 
-#[cfg(feature = "ebpf")]
 use super::ebpf;
 use super::{
     beegfs, cpu_list, drm, gpfs, gpu_clients, ipmi, job_cpus, lustre, mount_table, nfs, nvidia, perf,
@@ -38,7 +37,6 @@ const OF_MOUNTS: &[&str] = &["filesystem", "lustre", "nfs", "gpfs", "beegfs", "r
 pub static PARSERS: &[Parser] = &[
     parser(b'a', "affinity", &["job_cpus"], job_cpus::check),
     parser(b'B', "beegfs", &["beegfs"], beegfs::check),
-    #[cfg(feature = "ebpf")]
     parser(b'b', "btf", &["ebpf"], ebpf::check),
     parser(b'c', "cpu_list", &["job_cpus", "rapl"], cpu_list::check),
     parser(b'C', "children", OF_PROCESSES, process_list::check),
@@ -100,7 +98,7 @@ mod tests {
             kinds.iter().filter(|kind| !fuzzed.contains(*kind) && !OTHERS.contains(kind)).collect();
         assert!(missing.is_empty(), "no parser of {missing:?} is in PARSERS");
         assert!(fuzzed.is_subset(&kinds), "{fuzzed:?}");
-        assert!(seeds().join("../../fuzz_targets/kernel_text.rs").exists(), "of {TEXT_FILE_KIND}");
+        assert!(seeds().join("../../src/kernel_text.rs").exists(), "of {TEXT_FILE_KIND}");
     }
 
     #[test]

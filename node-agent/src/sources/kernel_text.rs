@@ -3,12 +3,27 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
 /// The largest text, in bytes: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
 pub(super) const TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+/// The error for a file that cannot be opened or read, with its path.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
+pub(super) struct FileError {
+    pub(super) path: PathBuf,
+    pub(super) error: io::Error,
+}
+
+impl FileError {
+    /// Returns the conversion of an error about `path`.
+    pub(super) fn of(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self { path: path.to_owned(), error }
+    }
+}
 
 /// Opens a file of the kernel for reading. It does not wait, whatever is in the file's place, as a FIFO would.
 ///

@@ -166,6 +166,8 @@ pub struct SourceFactory<'a> {
     pub busiest: Option<&'a Arc<BusiestProcesses>>,
     /// The most processes of the job that have series of their own at a time.
     pub busiest_processes: usize,
+    /// Whether eBPF programs may be loaded into the kernel.
+    pub ebpf: bool,
     /// The GPU clients of the job; none for the node, and for a step.
     pub gpu_clients: Option<&'a Arc<GpuClients>>,
     /// The jobs that clients of Lustre name to this server; none for a job, and for trials.
@@ -189,6 +191,7 @@ impl<'a> SourceFactory<'a> {
             gpu_devices: None,
             busiest: None,
             busiest_processes: 0,
+            ebpf: false,
             gpu_clients: None,
             served_jobs: None,
             exited: None,

@@ -15,7 +15,7 @@ mod drm;
 mod ebpf;
 mod filesystem;
 mod finder;
-#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
 pub mod fuzzing;
 mod gpfs;
 mod gpu_clients;

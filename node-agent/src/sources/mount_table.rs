@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::custom_source::CustomSource;
-use super::kernel_text;
+use super::kernel_text::{self, FileError};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -81,10 +81,9 @@ pub(super) struct MountTable {
 
 impl MountTable {
     /// Opens the table.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let mut table = kernel_text::open(path)
-            .map(|file| Self { path: path.to_owned(), file })
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+        let file = kernel_text::open(path).map_err(FileError::of(path))?;
+        let mut table = Self { path: path.to_owned(), file };
         // The first call reports the changes since the file was opened.
         table.has_changed();
         Ok(table)
@@ -147,7 +146,6 @@ impl CustomSource for MountWatch {
 }
 
 /// Checks what holds for any text: each directory and each device is visible once.
-#[cfg(any(fuzzing, test))]
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mounts = parse(&text);

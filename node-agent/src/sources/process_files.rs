@@ -268,7 +268,6 @@ fn amount(sums: &Amounts, index: usize) -> u64 {
 }
 
 /// Checks what holds for any line of `stat` and any text of `io`, which follow each other with a zero between them.
-#[cfg(any(fuzzing, test))]
 pub(super) fn check(data: &[u8]) {
     let mut files = data.split(|byte| *byte == 0);
     if let Some(stat) = files.next().and_then(StatLine::parse) {

@@ -79,7 +79,6 @@ fn parse_children(list: &str) -> Vec<u32> {
 }
 
 /// Checks what holds for any text of `children`: a number that is cut off is none.
-#[cfg(any(fuzzing, test))]
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let children = parse_children(&text);

@@ -46,7 +46,6 @@ pub(super) fn parse(text: &str, unit: RefreshUnit) -> Option<Period> {
 }
 
 /// Checks what holds for any text.
-#[cfg(any(fuzzing, test))]
 pub(super) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for unit in [RefreshUnit::Milliseconds, RefreshUnit::Hertz] {

@@ -85,7 +85,7 @@ impl SourceKind for TaskstatsKind {
                     let source = TaskstatsSource::new(listener, job, name == DELAYS);
                     opening.push_custom(name.to_owned(), Box::new(source));
                 }
-                Err(reason) => opening.unavailable_all(&wanted, &reason),
+                Err(error) => opening.unavailable_all(&wanted, &error.to_string()),
             }
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         let listener = match Listener::start(Path::new("/sys"), Path::new("/proc")) {
             Ok(listener) => listener,
             // Without the right, or in a container.
-            Err(reason) => return assert!(reason.contains("taskstats"), "{reason}"),
+            Err(error) => return assert!(error.to_string().contains("taskstats"), "{error}"),
         };
         let directory = tempfile::tempdir().unwrap();
         let this = std::process::id();

@@ -129,7 +129,6 @@ impl Value {
 }
 
 /// Checks what holds for any text: a value that is a double is finite, and the same measurement counts once.
-#[cfg(any(fuzzing, test))]
 pub(super) fn check(data: &[u8]) {
     use polymeter_proto::catalogue::Row;
 

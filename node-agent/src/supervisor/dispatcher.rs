@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use polymeter_proto::ledger::{Cause, Event, StepPlanChange};
+use polymeter_proto::ledger::{Cause, Event};
 use polymeter_proto::series::Identifier;
 use tracing::{info, warn};
 
@@ -249,12 +249,8 @@ impl<E: Edge> Dispatcher<E> {
     pub(super) async fn record_plan(&mut self, key: &TargetKey, cause: Option<Cause>) {
         let Some(target) = self.targets.get_mut(key) else { return };
         let (changes, job) = (target.plan_changes(cause, self.edge.now()), target.job.clone());
-        for (level, change) in changes {
-            let event = match level {
-                None => Event::PlanChange(change),
-                Some(level) => Event::StepPlanChange(StepPlanChange { level, change }),
-            };
-            self.record(EventRecord { job: job.clone(), event }).await;
+        for change in changes {
+            self.record(EventRecord { job: job.clone(), event: Event::PlanChange(change) }).await;
         }
     }
 }

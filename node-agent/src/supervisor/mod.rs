@@ -1,5 +1,5 @@
-//! The supervisor: one loop that turns I/O into events for the state machines of [`crate::admission`] and
-//! [`crate::lifecycle`], and applies their effects. Requests of users read top to bottom in [`requests`].
+//! The supervisor: one loop that calls the state machines of [`crate::admission`] and [`crate::lifecycle`]
+//! with the results of I/O, and applies their effects. Requests of users read top to bottom in [`requests`].
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
 mod calibrator;

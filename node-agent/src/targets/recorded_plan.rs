@@ -30,20 +30,10 @@ impl TrackedTarget {
         in_force.collect()
     }
 
-    /// Returns the changes since the plan was last recorded, with their levels: new periods, and metrics that are not sampled any
+    /// Returns the changes since the plan was last recorded: new periods, and metrics that are not sampled any
     /// more. Without `cause`, the cause is the layer whose period is in force.
-    pub(crate) fn plan_changes(
-        &mut self,
-        cause: Option<Cause>,
-        now: Now,
-    ) -> Vec<(Option<StepLevel>, PlanChange)> {
-        LEVELS
-            .into_iter()
-            .flat_map(|level| {
-                let changes = self.plan_changes_at(level, cause, now).into_iter();
-                changes.map(move |change| (level, change))
-            })
-            .collect()
+    pub(crate) fn plan_changes(&mut self, cause: Option<Cause>, now: Now) -> Vec<PlanChange> {
+        LEVELS.into_iter().flat_map(|level| self.plan_changes_at(level, cause, now)).collect()
     }
 
     fn plan_changes_at(
@@ -61,7 +51,7 @@ impl TrackedTarget {
                 let (by, until_us) = new.map_or((None, None), |new| (new.by.clone(), new.until_us));
                 let (new, cause) = (new.map(|new| new.period), cause.unwrap_or(layer));
                 let at_us = now.realtime_us;
-                changes.push(PlanChange { at_us, job, metric, old, new, cause, by, until_us });
+                changes.push(PlanChange { at_us, job, level, metric, old, new, cause, by, until_us });
             }
         };
         for (name, new) in &in_force {

@@ -3,9 +3,6 @@
 import { address, send } from "./api.js";
 import { readEvents } from "./event_stream.js";
 
-/** The resource of the stream in the document of the API: older collectors lack it. */
-const RESOURCE = "/api/v1/jobs/{key}/live";
-
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 30_000;
 
@@ -26,7 +23,6 @@ export function follow(job, metrics, handle, onChange) {
     let stop = null;
     let isOpen = false;
     let isOver = false;
-    let isKnown = false;
     let isLost = false;
     let delay = RETRY_MS;
     let timer = null;
@@ -36,7 +32,6 @@ export function follow(job, metrics, handle, onChange) {
         isLost = lost;
         onChange(!lost);
     };
-    const hasStream = async (signal) => Object.hasOwn((await (await send("api/openapi.json", { signal })).json()).paths, RESOURCE);
     const open = async () => {
         clearTimeout(timer);
         if (stop || isOver || document.hidden) return;
@@ -52,11 +47,6 @@ export function follow(job, metrics, handle, onChange) {
         };
         heard();
         try {
-            if (!isKnown && !(await hasStream(signal))) {
-                isOver = true;
-                return;
-            }
-            isKnown = true;
             const url = address(`jobs/${job.key}/live`, { metric: metrics().join(","), per_second: 1 });
             const response = await send(url, { signal, headers: { Accept: "text/event-stream" } });
             change(false);

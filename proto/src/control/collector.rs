@@ -206,12 +206,10 @@ const CONTEXT: &str = "polymeter control 1";
 pub struct Greeting {
     polymeter_control: u32,
     nonce: String,
-    /// The version of the collector; none from an older one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// The time of the collector's clock, in microseconds since the epoch; none from an older one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub now_us: Option<i64>,
+    /// The version of the collector.
+    pub version: String,
+    /// The time of the collector's clock, in microseconds since the epoch.
+    pub now_us: i64,
 }
 
 impl Greeting {
@@ -220,12 +218,7 @@ impl Greeting {
 
     /// Returns the greeting of a collector with a version and a clock.
     pub fn new(nonce: String, version: &str, now_us: i64) -> Self {
-        Self {
-            polymeter_control: Self::DIALOGUE,
-            nonce,
-            version: Some(version.to_owned()),
-            now_us: Some(now_us),
-        }
+        Self { polymeter_control: Self::DIALOGUE, nonce, version: version.to_owned(), now_us }
     }
 
     /// Parses a line. None if it is no greeting, or one of another dialogue.
@@ -344,9 +337,8 @@ mod tests {
         assert_eq!(signed_request(signed.as_bytes(), "one"), Some(&b"{}"[..]));
         assert_eq!(signed_request(signed.as_bytes(), "other"), None);
         assert_eq!(signed_request(b"{}", "one"), None);
-        let older = Greeting::parse("{\"polymeter_control\":1,\"nonce\":\"0\"}").unwrap();
-        assert_eq!((older.version, older.now_us), (None, None));
-        assert_eq!(Greeting::parse("{\"polymeter_control\":2,\"nonce\":\"0\"}"), None);
+        assert_eq!(Greeting::parse(&line.replace(":1,\"nonce", ":2,\"nonce")), None);
+        assert_eq!(Greeting::parse("{\"polymeter_control\":1,\"nonce\":\"0\"}"), None);
         assert_eq!(Greeting::parse("SSH-2.0"), None);
     }
 

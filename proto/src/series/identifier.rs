@@ -52,8 +52,8 @@ pub(super) fn is_refused(c: char) -> bool {
     Unprintable::of(c).is_some() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&')
 }
 
-/// Makes a name from the wire valid. An agent of an earlier version may have accepted characters that are
-/// refused today: each becomes `?`, so that neither the name nor its samples are lost.
+/// Makes a name from the wire valid, whatever the sender has put there: each character that is refused becomes
+/// `?`, so that neither the name nor its samples are lost.
 pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
     if check_text(&text, limit_bytes).is_ok() {
         return text;

@@ -100,10 +100,8 @@ pub enum ToAgent {
     Refused {
         /// The reason, as a message for the administrator.
         reason: String,
-        /// The first and the last version of the protocol that the collector accepts.
-        versions: (u8, u8),
         /// The session and the number of the frame, as its first bytes state them; none if it is not a frame
-        /// of an accepted version.
+        /// of this version.
         frame: Option<(SessionId, u64)>,
     },
     /// A control request for a job of this agent.
@@ -223,8 +221,8 @@ mod tests {
             ToAgent::Ack { session, through: u64::MAX },
             ToAgent::Resend { session, from: 0 },
             ToAgent::NeedDictionary { session },
-            ToAgent::Refused { reason: "another version".into(), versions: (1, 1), frame: None },
-            ToAgent::Refused { reason: "damaged".into(), versions: (1, 1), frame: Some((session, 9)) },
+            ToAgent::Refused { reason: "another version".into(), frame: None },
+            ToAgent::Refused { reason: "damaged".into(), frame: Some((session, 9)) },
             ToAgent::Request { session, request: 3, uid: u32::MAX, at_us: i64::MIN, line: line("{}") },
         ] {
             assert_eq!(ToAgent::decode(&message.encode()), Ok(message));
@@ -266,7 +264,7 @@ mod tests {
         }
         let answered = ToCollector::Answer { session, request: 1, line: line("{}") };
         assert_eq!(ToCollector::peek(&answered.encode()), Ok(None));
-        assert_eq!(ToCollector::peek(b"PLC\x01\x00\x01"), Err(DecodeError::Version { found: 1 }));
+        assert_eq!(ToCollector::peek(b"PLC\x02\x00\x01"), Err(DecodeError::Version { found: 2 }));
     }
 
     #[test]
@@ -300,7 +298,7 @@ mod tests {
     #[test]
     fn a_false_length_takes_no_memory() {
         // A `Refused` whose text has a length field of 2^40 bytes.
-        let mut bytes = b"PLC\x02\x03".to_vec();
+        let mut bytes = b"PLC\x01\x03".to_vec();
         bytes.extend_from_slice(&[253, 0, 0, 0, 0, 0, 1, 0, 0]);
         assert_eq!(ToAgent::decode(&bytes), Err(DecodeError::Serialised));
     }

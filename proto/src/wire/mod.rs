@@ -12,5 +12,5 @@ pub mod message;
 
 pub use bytes::DecodeError;
 
-/// The version of the protocol. `docs/reference/protocol.md` lists the changes of each version.
-pub const VERSION: u8 = 2;
+/// The version of the protocol.
+pub const VERSION: u8 = 1;

@@ -17,7 +17,7 @@ pub(super) const EXAMPLES: [(&str, &str); 18] = [
     ("off_grid", "00 | 00 | 03 00 f1 2e 8b 2f"),
     (
         "one_tick",
-        "50 4c 4d 02 | ed fe 00 00 00 00 00 00 | 01 | 9c 80 af a2 db ff ad 06 | 06 | 02 | 01 | \
+        "50 4c 4d 01 | ed fe 00 00 00 00 00 00 | 01 | 9c 80 af a2 db ff ad 06 | 06 | 02 | 01 | \
          00 | 01 09",
     ),
     (
@@ -28,14 +28,14 @@ pub(super) const EXAMPLES: [(&str, &str); 18] = [
          00 01 00 | 03 01 01 | 01 01 00 | 04 01 | 0b 6d 65 6d 6f 72 79 2e 73 74 61 74 | 01 01",
     ),
     ("partial", "fd 02"),
-    ("message_ack", "50 4c 43 02 00 fb ed fe fd ff ff ff ff ff ff ff ff"),
+    ("message_ack", "50 4c 43 01 00 fb ed fe fd ff ff ff ff ff ff ff ff"),
     (
         "message_request",
-        "50 4c 43 02  04  fb ed fe  07  fc a0 86 01 00  fd 00 c0 4b b4 fd b7 0c 00  15 7b 76 65 72 62 3a 72 65 73 65 74 2c 6a 6f 62 3a 34 37 31 31 7d",
+        "50 4c 43 01  04  fb ed fe  07  fc a0 86 01 00  fd 00 c0 4b b4 fd b7 0c 00  15 7b 76 65 72 62 3a 72 65 73 65 74 2c 6a 6f 62 3a 34 37 31 31 7d",
     ),
     (
         "message_skipped_outbox_full",
-        "50 4c 43 02  01  fb ed fe  02  fb 2c 01  00  fd 00 c0 4b b4 fd b7 0c 00  fd 80 44 6a b4 fd b7 0c 00 | \
+        "50 4c 43 01  01  fb ed fe  02  fb 2c 01  00  fd 00 c0 4b b4 fd b7 0c 00  fd 80 44 6a b4 fd b7 0c 00 | \
          02  01 01  0b 6d 65 6d 6f 72 79 2e 73 74 61 74  fc 70 11 01 00  00    09 70 72 6f 63 2f 73 74 61 74  05",
     ),
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::{Batch, Column, Job, Shape};
 use polymeter_proto::ledger::{
     Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark,
-    MarkKind, PlanChange, RequestRefused, StepPlanChange, Tally,
+    MarkKind, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -132,6 +132,7 @@ fn events() -> Vec<Event> {
     let change = |cause, old: Option<u64>, new: Option<u64>| PlanChange {
         at_us: T0,
         job: None,
+        level: None,
         metric: MetricName::new("cpu.usage").unwrap(),
         old: old.map(|period_us| Period::from_micros(period_us).unwrap()),
         new: new.map(|period_us| Period::from_micros(period_us).unwrap()),
@@ -182,7 +183,6 @@ fn events() -> Vec<Event> {
     ]
 }
 
-/// The kinds of events that were added later.
 fn events_of_jobs() -> Vec<Event> {
     let refused = |request: &str, period: Option<u64>, reason: &str| {
         Event::RequestRefused(RequestRefused {
@@ -206,7 +206,6 @@ fn events_of_jobs() -> Vec<Event> {
     ]
 }
 
-/// Details of jobs, which were added later as well.
 fn job_details() -> Vec<Event> {
     let details = JobDetails {
         name: Some("solver (run 3)".into()),
@@ -220,20 +219,19 @@ fn job_details() -> Vec<Event> {
     vec![update(1, details), update(251, JobDetails::default())]
 }
 
-/// Changes of the plan of steps and tasks, which were added later as well.
 fn step_plan_changes() -> Vec<Event> {
     let change = |level, old: Option<u64>, new: Option<u64>, cause| {
-        let change = PlanChange {
+        Event::PlanChange(PlanChange {
             at_us: T0 + 3,
             job: Some(JobHandle(1)),
+            level: Some(level),
             metric: MetricName::new("cpu.usage").unwrap(),
             old: old.map(|period_us| Period::from_micros(period_us).unwrap()),
             new: new.map(|period_us| Period::from_micros(period_us).unwrap()),
             cause,
             by: Some("uid 1000".try_into().unwrap()),
             until_us: Some(T0 + 60_000_000),
-        };
-        Event::StepPlanChange(StepPlanChange { level, change })
+        })
     };
     vec![
         change(StepLevel::Step, None, Some(10_000), Cause::Lease),

@@ -1,4 +1,4 @@
-//! Frames and messages of protocol version 2, stored as files: later revisions must decode them.
+//! Frames and messages of the protocol, stored as files: later revisions must decode them.
 //!
 //! `golden/NAME.bin` contains the bytes, `golden/NAME.json` their decoded contents. The bytes are built from
 //! fixed data and must be identical; `POLYMETER_BLESS=1` writes the files again after an intended change of
@@ -12,13 +12,14 @@
     reason = "a fault of a test is a failed test"
 )]
 
-#[path = "../common/mod.rs"]
 mod common;
 mod document;
 mod extras;
+mod frames;
 mod json;
 mod messages;
 mod samples;
+mod seeds;
 mod view;
 
 use std::collections::BTreeSet;
@@ -42,7 +43,7 @@ polymeter_test_harness::tests![
 ];
 
 fn main() -> std::process::ExitCode {
-    polymeter_test_harness::run(&[TESTS])
+    polymeter_test_harness::run(&[TESTS, frames::TESTS, seeds::TESTS])
 }
 
 const T0: i64 = 1_790_000_000_000_000;
@@ -171,7 +172,7 @@ fn second_decoder_refuses_invalid_frames() {
         bytes[position] ^= 1;
         bytes
     };
-    let another_version = [b"PLM\x01", &good[4..]].concat();
+    let another_version = [b"PLM\x02", &good[4..]].concat();
     let trailing = [ToAgent::NeedDictionary { session: SESSION }.encode(), vec![0]].concat();
     let invalid = [
         ("damaged", Direction::Frame, flipped(good.len() / 2), "the checksum is wrong"),
@@ -190,7 +191,7 @@ fn second_decoder_refuses_invalid_frames() {
             "too many values",
         ),
         ("a message and a byte", Direction::ToAgent, trailing, "bytes behind the end"),
-        ("an unknown message", Direction::ToCollector, b"PLC\x02\x03".to_vec(), "no variant"),
+        ("an unknown message", Direction::ToCollector, b"PLC\x01\x03".to_vec(), "no variant"),
     ];
     for (name, direction, bytes, reason) in invalid {
         assert!(decode(direction, &bytes).is_err(), "{name}");

@@ -68,8 +68,7 @@ pub(super) fn to_agent() -> Vec<Golden> {
         golden(
             "message_refused",
             ToAgent::Refused {
-                reason: "protocol version 9 is not supported: this program supports version 2".into(),
-                versions: (1, 255),
+                reason: "protocol version 9 is not supported: this program supports version 1".into(),
                 frame: None,
             },
         ),
@@ -77,7 +76,6 @@ pub(super) fn to_agent() -> Vec<Golden> {
             "message_refused_frame",
             ToAgent::Refused {
                 reason: "the checksum does not fit".into(),
-                versions: (1, 1),
                 frame: Some((LARGE_SESSION, 300)),
             },
         ),

@@ -4,7 +4,6 @@ use std::fmt;
 
 use polymeter_proto::ledger::{
     Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
-    StepPlanChange,
 };
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
@@ -118,30 +117,25 @@ fn of_ledger(entry: &LedgerEntry) -> Json {
     ])
 }
 
-fn of_plan_change(change: &PlanChange) -> [(&'static str, Json); 8] {
-    let PlanChange { at_us, job, metric, old, new, cause, by, until_us } = change;
-    [
+fn of_plan_change(change: &PlanChange) -> Json {
+    let PlanChange { at_us, job, level, metric, old, new, cause, by, until_us } = change;
+    object([
+        ("is", text("plan_change")),
         ("at_us", (*at_us).into()),
         ("job", of_job(*job)),
+        ("level", optional(*level, |level| text(level.as_str()))),
         ("metric", text(metric)),
         ("old_us", optional(*old, |period| period.as_micros().into())),
         ("new_us", optional(*new, |period| period.as_micros().into())),
         ("cause", text(cause.as_str())),
         ("by", of_name(by.as_ref())),
         ("until_us", optional(*until_us, Json::from)),
-    ]
+    ])
 }
 
 fn of_event(event: &Event) -> Json {
     match event {
-        Event::PlanChange(change) => {
-            object([("is", text("plan_change"))].into_iter().chain(of_plan_change(change)))
-        }
-        Event::StepPlanChange(StepPlanChange { level, change }) => object([
-            ("is", text("step_plan_change")),
-            ("level", text(level.as_str())),
-            ("change", object(of_plan_change(change))),
-        ]),
+        Event::PlanChange(change) => of_plan_change(change),
         Event::JobEnded { job, at_us } => {
             object([("is", text("job_ended")), ("job", job.0.into()), ("at_us", (*at_us).into())])
         }
@@ -247,10 +241,9 @@ pub(crate) fn of_message_to_agent(message: &ToAgent) -> Json {
         ToAgent::NeedDictionary { session } => {
             object([("is", text("need_dictionary")), ("session", text(session))])
         }
-        ToAgent::Refused { reason, versions, frame } => object([
+        ToAgent::Refused { reason, frame } => object([
             ("is", text("refused")),
             ("reason", text(reason)),
-            ("versions", list([versions.0, versions.1], Json::from)),
             (
                 "frame",
                 frame.map_or(Json::Null, |(session, sequence)| {

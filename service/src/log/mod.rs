@@ -19,6 +19,6 @@ pub mod syslog;
 
 pub use self::chain::{chain, root_cause};
 pub use self::filter::{FILTER_VARIABLE, Filter, InvalidFilter};
-pub use self::format::Format;
+pub use self::format::{Format, UnknownFormat};
 pub use self::logger::{configure, filter_of_environment, init, resolve_filter, use_syslog};
 pub use self::syslog::Severity;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::{JobDetails, JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
 use polymeter_proto::series::{Identifier, SessionId};
-use polymeter_proto::step_level::StepLevel;
 
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
 pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
@@ -37,7 +36,7 @@ pub struct Accepted {
     /// Tallies since the session began, by line of the ledger.
     pub tallies: Vec<(Arc<LedgerLine>, Tally)>,
     /// Changes of plan, of the steps or tasks of a job, or of a whole job or node.
-    pub plan_changes: Vec<(Option<Arc<JobRecord>>, Option<StepLevel>, PlanChange)>,
+    pub plan_changes: Vec<(Option<Arc<JobRecord>>, PlanChange)>,
     /// Marks of users.
     pub marks: Vec<(Option<Arc<JobRecord>>, Mark)>,
     /// Jobs that ended on the session's node, each with the time, in microseconds since the epoch.

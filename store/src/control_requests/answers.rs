@@ -2,12 +2,12 @@
 
 use polymeter_proto::series::SessionId;
 
-use super::rows::{AnswerRow, AnsweringSession, session_id};
+use super::rows::{AnswerRow, AnsweringSession};
 use super::table::ControlTable;
 use super::wanted::rows;
 use crate::StoreError;
 use crate::error::Context;
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::value::{Batch, Column, ColumnType, Value};
 
 const ANSWER: [Column; 5] = [
     ("number", ColumnType::Integer),
@@ -50,9 +50,9 @@ impl ControlTable {
         connection.execute_batch(statement, &batch).context(ACTION)?;
         let select = "SELECT session_id FROM control_answer
              WHERE number = $1 AND collector_id = $2 AND answered IS NULL AND answer IS NULL";
-        let claimed = connection.query(select, &[number.into(), collector_id.into()]).context(ACTION)?;
+        let claimed = connection.select(select, &[number.into(), collector_id.into()]).context(ACTION)?;
         connection.commit().context(ACTION)?;
-        Ok(claimed.into_iter().filter_map(|mut row| session_id(&mut row)).collect())
+        Ok(claimed)
     }
 
     /// Stores answers at `now_us`, and keeps the request until `until_us`, the end of the granted leases, if that is later. Answers to a
@@ -108,15 +108,6 @@ impl ControlTable {
     pub fn answers(&mut self, number: i64) -> Result<Vec<AnswerRow>, StoreError> {
         let select = "SELECT session_id, node, answer, answered IS NOT NULL FROM control_answer
              WHERE number = $1 AND answer IS NOT NULL";
-        let rows = self.connection.query(select, &[number.into()]).context("read answers")?;
-        let answer = |mut row: Row| {
-            Some(AnswerRow {
-                session: session_id(&mut row)?,
-                node: row.text(),
-                answer: row.optional_text(),
-                is_final: row.boolean(),
-            })
-        };
-        Ok(rows.into_iter().filter_map(answer).collect())
+        self.connection.select(select, &[number.into()]).context("read answers")
     }
 }

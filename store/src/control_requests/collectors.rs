@@ -1,9 +1,9 @@
 //! The running collectors of a store, and the nodes of a job with their sessions.
 
-use super::rows::{CollectorRow, StoredJobNode, session_id};
+use super::rows::{CollectorRow, StoredJobNode};
 use super::table::ControlTable;
 use crate::error::Context;
-use crate::value::{Row, Value};
+use crate::value::Value;
 use crate::{StoreError, removal};
 
 /// The time without a heartbeat after which a collector counts as away, in microseconds.
@@ -33,9 +33,10 @@ impl ControlTable {
         let forgotten = [Value::Time(now_us - FORGOTTEN_US)];
         connection.execute("DELETE FROM collector WHERE heard < $1", &forgotten).context(ACTION)?;
         let others = "SELECT count(*) FROM collector WHERE collector_id <> $1 AND heard >= $2";
-        let others = connection.query(others, &[id(), Value::Time(now_us - AWAY_US)]).context(ACTION)?;
+        let others: u64 =
+            connection.select_one(others, &[id(), Value::Time(now_us - AWAY_US)]).context(ACTION)?;
         connection.commit().context(ACTION)?;
-        Ok(others.into_iter().next().is_some_and(|mut row| row.integer() > 0))
+        Ok(others > 0)
     }
 
     /// Records that a collector ends.
@@ -63,17 +64,7 @@ impl ControlTable {
              JOIN session ON session.session_id = job_node.session_id
              WHERE job.job_id = $1 AND job.ended IS NULL AND job_node.ended IS NULL AND session.ended IS NULL
              ORDER BY job_node.node";
-        let rows = connection.query(select, &[job_id.into(), Value::Time(now_us - AWAY_US)]);
-        Ok(rows.context("read the nodes of a job")?.into_iter().filter_map(job_node).collect())
+        let parameters = [job_id.into(), Value::Time(now_us - AWAY_US)];
+        connection.select(select, &parameters).context("read the nodes of a job")
     }
-}
-
-fn job_node(mut row: Row) -> Option<StoredJobNode> {
-    Some(StoredJobNode {
-        node: row.text(),
-        session: session_id(&mut row)?,
-        owner_uid: row.optional_integer().and_then(|uid| u32::try_from(uid).ok()),
-        collector_id: row.optional_text(),
-        is_served: row.boolean(),
-    })
 }

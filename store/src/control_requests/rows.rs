@@ -2,7 +2,7 @@
 
 use polymeter_proto::series::SessionId;
 
-use crate::value::Row;
+use crate::row::from_row;
 
 /// A request about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +109,12 @@ pub struct StoredJobNode {
     pub is_served: bool,
 }
 
-/// Takes a session's id out of a row; none if it is not valid.
-pub(super) fn session_id(row: &mut Row) -> Option<SessionId> {
-    u64::from_str_radix(&row.text(), 16).ok().map(SessionId)
-}
+from_row!(ControlRequest { collector_id, job_id, uid, line, is_lasting, at_us: TimeUs, expires_us: TimeUs });
+
+from_row!(StoredControlRequest { number, request });
+
+from_row!(Taken { number, at_us: TimeUs });
+
+from_row!(AnswerRow { session, node, answer, is_final });
+
+from_row!(StoredJobNode { node, session, owner_uid, collector_id, is_served });

@@ -2,13 +2,14 @@
 
 use polymeter_proto::series::SessionId;
 
-use super::rows::{ControlRequest, NewControlRequest, Replaced, StoredControlRequest, Taken};
+use super::rows::{NewControlRequest, Replaced, StoredControlRequest, Taken};
 use super::wanted;
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::reader::Reader;
-use crate::value::{Row, Value};
-use crate::{StoreError, StoreUrl, request_removal};
+use crate::removal::requests;
+use crate::value::Value;
+use crate::{StoreError, StoreUrl};
 
 /// The number of stored requests that still have an effect, and the number of their bytes. Beyond that those that expire first are
 /// removed.
@@ -57,10 +58,10 @@ impl ControlTable {
         connection.begin().context(ACTION)?;
         connection.lock_requests().context(ACTION)?;
         let find = "SELECT number, at FROM control_request WHERE request_id = $1";
-        let stored = connection.query(find, &[new.request_id.as_str().into()]).context(ACTION)?;
-        if let Some(row) = stored.into_iter().next() {
+        let stored = connection.select_first(find, &[new.request_id.as_str().into()]).context(ACTION)?;
+        if let Some(taken) = stored {
             connection.commit().context(ACTION)?;
-            return Ok(taken(row));
+            return Ok(taken);
         }
         let earlier = pending(connection, &new.request.job_id, now_us).context(ACTION)?;
         let replaced = if new.request.is_lasting { replaces(&earlier) } else { Replaced::default() };
@@ -75,10 +76,9 @@ impl ControlTable {
         let at_us = after_us.filter(|_| new.request.is_lasting).unwrap_or(i64::MIN).max(new.request.at_us);
         let expires_us = replaced.until_us.unwrap_or(i64::MIN).max(new.request.expires_us);
         insert(connection, new, (at_us, expires_us), now_us).context(ACTION)?;
-        let inserted = connection.query(find, &[new.request_id.as_str().into()]).context(ACTION)?;
-        let taken = inserted.into_iter().next().map_or(Taken { number: 0, at_us }, taken);
+        let taken: Taken = connection.select_one(find, &[new.request_id.as_str().into()]).context(ACTION)?;
         wanted::insert_wanted(connection, taken.number, &new.wanted).context(ACTION)?;
-        request_removal::bound(connection, now_us, REQUESTS_MAX, BYTES_MAX).context(ACTION)?;
+        requests::bound(connection, now_us, REQUESTS_MAX, BYTES_MAX).context(ACTION)?;
         connection.commit().context(ACTION)?;
         Ok(taken)
     }
@@ -92,8 +92,7 @@ impl ControlTable {
             "SELECT {COLUMNS} FROM control_request AS old
              WHERE old.number > $1 AND old.expires > $2 AND NOT old.is_replaced ORDER BY old.number LIMIT {ROWS}"
         );
-        let rows = self.connection.query(&select, &[number.into(), Value::Time(now_us)]);
-        Ok(rows.context("read requests")?.into_iter().map(request).collect())
+        self.connection.select(&select, &[number.into(), Value::Time(now_us)]).context("read requests")
     }
 
     /// Returns the lasting requests about a job that a session has not answered finally, in their order.
@@ -114,8 +113,7 @@ impl ControlTable {
              ORDER BY old.number"
         );
         let parameters = [job_id.into(), Value::Time(now_us), session.to_string().into()];
-        let rows = self.connection.query(&select, &parameters);
-        Ok(rows.context("read requests")?.into_iter().map(request).collect())
+        self.connection.select(&select, &parameters).context("read requests")
     }
 
     /// Forgets the texts of a request's answers, since the user has them. Sets the time after which it has no effect, if there is a new one.
@@ -143,7 +141,7 @@ impl ControlTable {
         const ACTION: &str = "remove a request";
         let connection = &mut *self.connection;
         connection.begin().context(ACTION)?;
-        request_removal::delete(connection, &[number]).context(ACTION)?;
+        requests::delete(connection, &[number]).context(ACTION)?;
         connection.commit().context(ACTION)
     }
 }
@@ -158,8 +156,7 @@ fn pending(
         "SELECT {COLUMNS} FROM control_request AS old
          WHERE old.job_id = $1 AND old.expires > $2 AND old.is_lasting AND NOT old.is_replaced ORDER BY old.number"
     );
-    let rows = connection.query(&select, &[job_id.into(), Value::Time(now_us)])?;
-    Ok(rows.into_iter().map(request).collect())
+    connection.select(&select, &[job_id.into(), Value::Time(now_us)])
 }
 
 fn insert(
@@ -183,25 +180,4 @@ fn insert(
         Value::time(expires_us),
     ];
     connection.execute(statement, &parameters).map(drop)
-}
-
-fn taken(mut row: Row) -> Taken {
-    Taken { number: row.integer(), at_us: row.time_ns() / 1000 }
-}
-
-fn request(mut row: Row) -> StoredControlRequest {
-    // Values have the order of the columns.
-    StoredControlRequest {
-        number: row.integer(),
-        request: ControlRequest {
-            collector_id: row.text(),
-            job_id: row.text(),
-            // A value that is no user has no rights.
-            uid: u32::try_from(row.integer()).unwrap_or(u32::MAX),
-            line: row.text(),
-            is_lasting: row.boolean(),
-            at_us: row.time_ns() / 1000,
-            expires_us: row.time_ns() / 1000,
-        },
-    }
 }

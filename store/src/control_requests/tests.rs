@@ -3,7 +3,8 @@
 use polymeter_proto::series::SessionId;
 
 use super::*;
-use crate::{request_removal, sqlite};
+use crate::removal::requests;
+use crate::sqlite;
 
 const NOW_US: i64 = 1_790_000_000_000_000;
 
@@ -128,9 +129,9 @@ fn the_table_is_bounded() {
         table.take(&new(&number.to_string(), true, 1000 + number), NOW_US, nothing).unwrap();
     }
     let connection = &mut *table.connection;
-    request_removal::bound(connection, NOW_US, 4, u64::MAX).unwrap();
+    requests::bound(connection, NOW_US, 4, u64::MAX).unwrap();
     assert_eq!(lines(table.after(0, NOW_US).unwrap()), ["line 2", "line 3", "line 4", "line 5"]);
-    request_removal::bound(&mut *table.connection, NOW_US, 4, 2 * "line 5".len() as u64).unwrap();
+    requests::bound(&mut *table.connection, NOW_US, 4, 2 * "line 5".len() as u64).unwrap();
     assert_eq!(lines(table.after(0, NOW_US).unwrap()), ["line 4", "line 5"]);
 }
 

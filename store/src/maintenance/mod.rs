@@ -185,6 +185,22 @@ mod tests {
     use crate::testing::Observed;
 
     #[test]
+    fn a_store_of_another_version_is_left_as_it_is() {
+        let (directory, mut connection) = sqlite::new_store();
+        let backend = sqlite::Sqlite::new(directory.path().join("store.db"));
+        let new: NewRetention = Arc::new(Mutex::new(Some(Retention::default())));
+        let before = Retention::of_states(&removal::states(&mut *connection).unwrap());
+        connection.execute("INSERT INTO store_version VALUES (1000)", &[]).unwrap();
+        run_round(&backend, 0, &new, &Stop::default());
+        assert_eq!(Retention::of_states(&removal::states(&mut *connection).unwrap()), before);
+        connection.execute("DELETE FROM store_version WHERE version = 1000", &[]).unwrap();
+        run_round(&backend, 0, &new, &Stop::default());
+        let after = Retention::of_states(&removal::states(&mut *connection).unwrap());
+        assert_eq!(after, Retention::default());
+        assert_ne!(after, before);
+    }
+
+    #[test]
     fn a_policy_can_be_set_while_another_one_is_written() {
         let (_directory, connection) = sqlite::new_store();
         let first = Retention { samples: Keep::Days(10), ..Retention::default() };

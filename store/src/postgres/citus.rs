@@ -15,13 +15,12 @@ use crate::backend::{Connection, Task};
 use crate::error::{Context, DatabaseError};
 use crate::retention::{Level, Part};
 use crate::stop::Stop;
-use crate::value::Row;
 use crate::{ExtensionMode, OpenOptions, StoreError};
 
 const ACTION: &str = "detect Citus";
 
 /// The statements that prepare the schema for the distribution.
-const SCHEMA: &str = include_str!("../../schema/postgres/citus_8.sql");
+const SCHEMA: &str = include_str!("../../schema/postgres/citus.sql");
 
 /// Distributes the table, and gives the workers the function with which users select a node. Citus accepts no text of several statements
 /// that change a distributed table.
@@ -215,7 +214,7 @@ pub(super) async fn configure_writer(client: &Client) -> Result<(), StoreError> 
 /// Returns true if the database has the functions that read distributed samples.
 pub(super) fn has_functions(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
     let select = "SELECT to_regproc('polymeter_recent_buckets') IS NOT NULL";
-    Ok(connection.query(select, &[])?.first_mut().is_some_and(Row::boolean))
+    connection.select_one(select, &[])
 }
 
 /// Counts the samples of all shards, as the last analysis estimated them.
@@ -232,8 +231,7 @@ pub(super) fn add_sizes(connection: &mut dyn Connection, parts: &mut [Part]) -> 
     let sizes = "SELECT format('%I.%I', nspname, relname), sum(size)::int8 FROM citus_shard_sizes() AS shard
          JOIN pg_dist_shard ON shardid = shard_id JOIN pg_class ON pg_class.oid = logicalrelid
          JOIN pg_namespace ON pg_namespace.oid = relnamespace GROUP BY 1";
-    let sizes: HashMap<String, u64> =
-        connection.query(sizes, &[])?.into_iter().map(|mut row| (row.text(), row.count())).collect();
+    let sizes: HashMap<String, u64> = connection.select(sizes, &[])?.into_iter().collect();
     for part in parts.iter_mut().filter(|part| part.level == Level::Samples) {
         part.bytes = part.name.as_ref().and_then(|name| sizes.get(name)).copied();
     }
@@ -254,19 +252,18 @@ fn summarise(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreEr
          WHERE inhparent = 'samples'::regclass AND to_regclass(part.relname || '_brin') IS NOT NULL
              AND to_regclass(part.relname || '_by_series') IS NULL
          ORDER BY part.relname DESC";
-    for mut part in connection.query(open, &[]).context(ACTION)? {
+    for part in connection.select::<String>(open, &[]).context(ACTION)? {
         if stop.is_requested() {
             break;
         }
         // The name is from the catalogue: `samples_` and eight digits. `%s` becomes the name of each shard.
         let summarise = format!(
-            "SELECT coalesce(max(result) FILTER (WHERE NOT success), '') FROM run_command_on_shards('{}',
+            "SELECT coalesce(max(result) FILTER (WHERE NOT success), '') FROM run_command_on_shards('{part}',
                  $$SELECT sum(brin_summarize_new_values(indexrelid::regclass)) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-                   WHERE indrelid = '%s'::regclass AND relam = (SELECT oid FROM pg_am WHERE amname = 'brin')$$)",
-            part.text()
+                   WHERE indrelid = '%s'::regclass AND relam = (SELECT oid FROM pg_am WHERE amname = 'brin')$$)"
         );
-        let failed = connection.query(&summarise, &[]).context(ACTION)?.first_mut().map(Row::text);
-        if let Some(failure) = failed.filter(|failure| !failure.is_empty()) {
+        let failure: String = connection.select_one(&summarise, &[]).context(ACTION)?;
+        if !failure.is_empty() {
             return Err(StoreError::Unusable(format!("cannot {ACTION}: {failure}")));
         }
     }
@@ -284,18 +281,16 @@ const TO_COMPRESS: &str = "SELECT part.relname::text, pg_get_expr(part.relpartbo
 
 fn compress(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     let is_columnar_there = "SELECT EXISTS (SELECT FROM pg_am WHERE amname = 'columnar')";
-    let rows = &mut connection.query(is_columnar_there, &[]).context(COMPRESSING)?;
-    if !rows.first_mut().is_some_and(Row::boolean) {
+    if !connection.select_one::<bool>(is_columnar_there, &[]).context(COMPRESSING)? {
         info!(
             "partitions stay uncompressed: the extension citus_columnar is not created; let a superuser run CREATE EXTENSION citus_columnar"
         );
         return Ok(());
     }
-    for mut row in connection.query(TO_COMPRESS, &[]).context(COMPRESSING)? {
+    for (partition, bound) in connection.select::<(String, String)>(TO_COMPRESS, &[]).context(COMPRESSING)? {
         if stop.is_requested() {
             break;
         }
-        let (partition, bound) = (row.text(), row.text());
         let rows = compress_partition(connection, &partition, &bound)?;
         info!("compressed {partition}: {rows} samples");
     }
@@ -318,7 +313,7 @@ fn compress_partition(
     run(&format!("SELECT create_distributed_table('{columnar}', 'node_key', colocate_with => 'samples')"))?;
     let written = run(&format!("INSERT INTO {columnar} SELECT * FROM {partition} ORDER BY series_id, time"))?;
     let count = format!("SELECT count(*) FROM {partition}");
-    let rows = connection.query(&count, &[]).context(COMPRESSING)?.first_mut().map_or(0, Row::count);
+    let rows: u64 = connection.select_one(&count, &[]).context(COMPRESSING)?;
     if rows != written {
         return Err(StoreError::Unusable(format!(
             "cannot compress {partition}: {written} of {rows} samples would remain; nothing was changed"

@@ -20,7 +20,8 @@ use crate::backend::{Connection, Dialect};
 use crate::bounds::stored_us;
 use crate::digest::node_key;
 use crate::error::{Context, DatabaseError};
-use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
+use crate::row::Row;
+use crate::value::{Batch, Column, Number, Value};
 use crate::{StoreError, limits};
 
 /// Begins a transaction in which rows are found through indexes. A planner without current statistics, or with
@@ -101,8 +102,9 @@ impl Connection for PostgresConnection {
         let read = async {
             let statement = DIALECT.fill(statement);
             let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
+            let mut names = None;
             while let Some(row) = rows.try_next().await? {
-                if each(statement::row(&row)?).is_break() {
+                if each(statement::row(&row, &mut names)?).is_break() {
                     break;
                 }
             }
@@ -114,8 +116,8 @@ impl Connection for PostgresConnection {
     fn stream(
         &mut self,
         statement: &str,
-        columns: &[ColumnType],
-        each: &mut dyn FnMut(&NumberRow) -> ControlFlow<()>,
+        columns: &[Column],
+        each: &mut dyn FnMut(&[Number]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         // A row of a COPY costs less than one of a query, and there is no statement to prepare.
         let copy = format!("COPY ({}) TO STDOUT (FORMAT binary)", DIALECT.fill(statement));
@@ -196,7 +198,8 @@ impl Connection for PostgresConnection {
 }
 
 fn fields(rows: &[tokio_postgres::Row]) -> Result<Vec<Row>, DatabaseError> {
-    Ok(rows.iter().map(statement::row).collect::<Result<_, _>>()?)
+    let mut names = None;
+    rows.iter().map(|row| statement::row(row, &mut names)).collect()
 }
 
 /// Copies the samples of `frames` in PostgreSQL's binary format, in the order of their series and times: direct compression

@@ -10,10 +10,9 @@ use crate::StoreError;
 use crate::backend::{Connection, Task};
 use crate::error::{Context, DatabaseError};
 use crate::stop::Stop;
-use crate::value::Row;
 
 /// The statements that create the aggregates, empty at first.
-pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/7_rollups_continuous.sql");
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/rollups_continuous.sql");
 
 /// Refreshes all that was written since the last refresh, however old.
 pub(super) const REFRESH_ALL: Task =
@@ -68,23 +67,24 @@ const RECENT: &str = "SELECT CAST(CASE WHEN refreshed > '1970-01-01' THEN refres
 fn refresh(connection: &mut dyn Connection, stop: &Stop, range: &str) -> Result<(), StoreError> {
     // Merging the many small batches of recent samples in their order costs more than to aggregate them by hash.
     set(connection, "timescaledb.enable_decompression_sorted_merge", "off").context(REFRESHING)?;
-    let refreshes_stepwise = connection
-        .query("SELECT EXISTS (SELECT FROM pg_proc WHERE proname = 'refresh_continuous_aggregate' AND 'options' = ANY(proargnames))", &[])
-        .context(REFRESHING)?
-        .first_mut()
-        .is_some_and(Row::boolean);
-    let mut day_bytes = connection.query(DAY_BYTES, &[]).context(REFRESHING)?;
-    let day_bytes = day_bytes.first_mut().map_or(0, Row::count).max(1);
+    let refreshes_stepwise: bool = connection
+        .select_one(
+            "SELECT EXISTS (SELECT FROM pg_proc
+                 WHERE proname = 'refresh_continuous_aggregate' AND 'options' = ANY(proargnames))",
+            &[],
+        )
+        .context(REFRESHING)?;
+    let day_bytes = connection.select_one::<u64>(DAY_BYTES, &[]).context(REFRESHING)?.max(1);
     for (aggregate, at_least, at_most) in AGGREGATES {
         if stop.is_requested() {
             break;
         }
         // Small days are refreshed at once: a year of them would take hours by the half hour.
         let buckets = (at_most * BATCH_BYTES / day_bytes).clamp(at_least, at_most);
-        let mut ranges = connection.query(range, &[aggregate.into()]).context(REFRESHING)?;
-        let Some(range) = ranges.first_mut() else { continue };
-        let begin = range.optional_text().map_or_else(|| "NULL".to_owned(), |begin| format!("'{begin}'"));
-        let end = range.text();
+        let range: Option<(Option<String>, String)> =
+            connection.select_first(range, &[aggregate.into()]).context(REFRESHING)?;
+        let Some((begin, end)) = range else { continue };
+        let begin = begin.map_or_else(|| "NULL".to_owned(), |begin| format!("'{begin}'"));
         // Versions before 2.28 refresh a range in one transaction.
         let options = if refreshes_stepwise {
             format!(r#", options => '{{"buckets_per_batch": {buckets}, "refresh_newest_first": false}}'"#)
@@ -114,11 +114,10 @@ fn compress(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErr
          ORDER BY range_start";
     // A query that has read a chunk for long must not make all others wait behind this task.
     set(connection, "lock_timeout", "10s").context(ACTION)?;
-    for mut chunk in connection.query(chunks, &[]).context(ACTION)? {
+    for chunk in connection.select::<String>(chunks, &[]).context(ACTION)? {
         if stop.is_requested() {
             break;
         }
-        let chunk = chunk.text();
         connection.query(&format!("SELECT CAST(compress_chunk('{chunk}') AS text)"), &[]).context(ACTION)?;
         info!("compressed the rollups in {chunk}");
     }

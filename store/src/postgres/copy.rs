@@ -7,7 +7,8 @@ use bytes::{Buf, BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use crate::error::{DatabaseError, ErrorKind};
-use crate::value::{ColumnType, NumberRow};
+use crate::row::unexpected;
+use crate::value::{Column, ColumnType, Number};
 
 /// The head of a binary COPY: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
@@ -55,11 +56,11 @@ pub(super) fn put_sample(
 /// Decodes the rows of a COPY TO, all of whose columns have eight bytes.
 #[derive(Debug)]
 pub(super) struct CopyReader<'a> {
-    columns: &'a [ColumnType],
+    columns: &'a [Column],
     /// The bytes that were received and not decoded yet.
     bytes: BytesMut,
     has_header: bool,
-    row: NumberRow,
+    row: Vec<Number>,
 }
 
 /// The bytes of a COPY TO have another form than its statement says.
@@ -74,8 +75,8 @@ impl From<UnexpectedCopy> for DatabaseError {
 }
 
 impl<'a> CopyReader<'a> {
-    pub(super) fn new(columns: &'a [ColumnType]) -> Self {
-        Self { columns, bytes: BytesMut::new(), has_header: false, row: NumberRow::default() }
+    pub(super) fn new(columns: &'a [Column]) -> Self {
+        Self { columns, bytes: BytesMut::new(), has_header: false, row: Vec::new() }
     }
 
     /// Appends received bytes.
@@ -84,7 +85,7 @@ impl<'a> CopyReader<'a> {
     }
 
     /// Decodes the next row; none if it is not complete yet, or at the end.
-    pub(super) fn next_row(&mut self) -> Result<Option<&NumberRow>, DatabaseError> {
+    pub(super) fn next_row(&mut self) -> Result<Option<&[Number]>, DatabaseError> {
         if !self.has_header {
             if self.bytes.len() < HEADER.len() {
                 return Ok(None);
@@ -104,41 +105,57 @@ impl<'a> CopyReader<'a> {
     }
 }
 
-/// Decodes a row of `columns` at the beginning of `bytes` into `row`, and advances `bytes` behind it; none if it is not complete.
-fn decode(
-    bytes: &mut &[u8],
-    columns: &[ColumnType],
-    row: &mut NumberRow,
-) -> Result<Option<()>, UnexpectedCopy> {
+/// Decodes a row of `columns`, or of the first of them, at the beginning of `bytes` into `row`, and advances
+/// `bytes` behind it; none if it is not complete.
+fn decode(bytes: &mut &[u8], columns: &[Column], row: &mut Vec<Number>) -> Result<Option<()>, DatabaseError> {
     row.clear();
-    match bytes.try_get_i16() {
+    let count = match bytes.try_get_i16() {
         Err(_incomplete) => return Ok(None),
         Ok(TRAILER) => return Ok(None),
-        Ok(count) if usize::try_from(count) != Ok(columns.len()) => return Err(UnexpectedCopy),
-        Ok(_) => {}
-    }
-    for column in columns {
+        Ok(count) => match usize::try_from(count) {
+            Ok(count) if count <= columns.len() => count,
+            _ => return Err(UnexpectedCopy.into()),
+        },
+    };
+    for (number, (name, kind)) in (1..=count).zip(columns) {
         let value = match bytes.try_get_i32() {
             Err(_incomplete) => return Ok(None),
-            Ok(NULL) => None,
+            Ok(NULL) if *kind == ColumnType::Real => {
+                row.push(Number::of_real(None));
+                continue;
+            }
+            Ok(NULL) => return Err(unexpected(number, Some(*name), "is NULL", expected(*kind))),
             Ok(8) => match bytes.try_get_i64() {
                 Err(_incomplete) => return Ok(None),
-                Ok(value) => Some(value),
+                Ok(value) => value,
             },
-            Ok(_) => return Err(UnexpectedCopy),
+            Ok(length) => {
+                let found = format!("has {length} bytes");
+                return Err(unexpected(number, Some(*name), &found, expected(*kind)));
+            }
         };
-        match column {
-            ColumnType::Real => row.push_real(value.map(|bits| f64::from_bits(bits.cast_unsigned()))),
+        row.push(match kind {
+            ColumnType::Real => Number::of_real(Some(f64::from_bits(value.cast_unsigned()))),
             ColumnType::Time => {
-                let since_2000_us = value.unwrap_or_default();
-                row.push_integer(since_2000_us.saturating_add(POSTGRES_EPOCH_US).saturating_mul(1000));
+                Number::of_integer(value.saturating_add(POSTGRES_EPOCH_US).saturating_mul(1000))
             }
             ColumnType::Integer | ColumnType::Bool | ColumnType::Text | ColumnType::Json => {
-                row.push_integer(value.unwrap_or_default());
+                Number::of_integer(value)
             }
-        }
+        });
     }
     Ok(Some(()))
+}
+
+/// Returns the type of a column, for messages.
+const fn expected(kind: ColumnType) -> &'static str {
+    match kind {
+        ColumnType::Real => "a floating-point number of 8 bytes",
+        ColumnType::Time => "a time",
+        ColumnType::Integer | ColumnType::Bool | ColumnType::Text | ColumnType::Json => {
+            "an integer of 8 bytes"
+        }
+    }
 }
 
 /// A `timestamptz`, in microseconds since the Unix epoch and within the range of
@@ -194,28 +211,51 @@ mod tests {
         put_header(&mut out);
         put_sample(&mut out, POSTGRES_EPOCH_US + 1, 7, 1.5, None);
         put_sample(&mut out, 5, -8, f64::NEG_INFINITY, None);
-        // NULL, in each column.
-        out.extend_from_slice(&[0, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]);
+        put_sample(&mut out, 6, 9, 0.0, None);
+        out.truncate(out.len() - 12);
+        out.put_i32(NULL);
         put_trailer(&mut out);
-        let columns = [ColumnType::Time, ColumnType::Integer, ColumnType::Real];
         for piece in [1, 5, 19, 44, out.len()] {
-            let (mut reader, mut rows) = (CopyReader::new(&columns), Vec::new());
+            let (mut reader, mut rows) = (CopyReader::new(&COLUMNS), Vec::new());
             for bytes in out.chunks(piece) {
                 reader.append(bytes);
                 while let Some(row) = reader.next_row().unwrap() {
-                    rows.push((row.integer(0), row.integer(1), row.real(2).to_bits()));
+                    let [time, series_id, value] = row else { panic!("{row:?}") };
+                    rows.push((time.integer(), series_id.integer(), value.real().to_bits()));
                 }
             }
             let first = ((POSTGRES_EPOCH_US + 1) * 1000, 7, 1.5_f64.to_bits());
-            let null = (POSTGRES_EPOCH_US * 1000, 0, f64::NAN.to_bits());
+            let null = (6000, 9, f64::NAN.to_bits());
             assert_eq!(rows, [first, (5000, -8, f64::NEG_INFINITY.to_bits()), null]);
         }
+    }
+
+    const COLUMNS: [Column; 3] =
+        [("time", ColumnType::Time), ("series_id", ColumnType::Integer), ("value", ColumnType::Real)];
+
+    #[test]
+    fn null_and_other_lengths_are_errors_that_name_the_column() {
+        let message = |fields: &[u8]| {
+            let mut reader = CopyReader::new(&COLUMNS);
+            reader.append(&[HEADER, &[0, 3], fields].concat());
+            reader.next_row().unwrap_err().to_string()
+        };
+        let time: [u8; 12] = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(message(&[255; 4]), "column 1 (time) is NULL where a time is expected");
+        assert_eq!(
+            message(&[&time[..], &[0, 0, 0, 4]].concat()),
+            "column 2 (series_id) has 4 bytes where an integer of 8 bytes is expected"
+        );
+        assert_eq!(
+            message(&[&time[..], &time, &[0, 0, 0, 3]].concat()),
+            "column 3 (value) has 3 bytes where a floating-point number of 8 bytes is expected"
+        );
     }
 
     #[test]
     fn other_bytes_are_an_error() {
         let read = |bytes: &[u8]| {
-            let mut reader = CopyReader::new(&[ColumnType::Integer]);
+            let mut reader = CopyReader::new(&[("number", ColumnType::Integer)]);
             reader.append(bytes);
             reader.next_row().map(|row| row.is_some())
         };

@@ -4,7 +4,8 @@ use crate::StoreError;
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::retention::{Level, Part};
-use crate::value::{Row, Value};
+use crate::row::{TimeUs, from_row};
+use crate::value::Value;
 
 use super::statement::DIALECT;
 use super::{citus, parts};
@@ -33,14 +34,10 @@ struct KeptJob {
     end_us: i64,
 }
 
+from_row!(KeptJob { job_key, begin_us: TimeUs, end_us: TimeUs });
+
 fn jobs(connection: &mut dyn Connection) -> Result<Vec<KeptJob>, DatabaseError> {
-    let rows = connection.query(JOBS, &[])?;
-    let job = |mut row: Row| KeptJob {
-        job_key: row.integer(),
-        begin_us: row.time_ns() / 1000,
-        end_us: row.time_ns() / 1000,
-    };
-    Ok(rows.into_iter().map(job).collect())
+    connection.select(JOBS, &[])
 }
 
 /// Returns the keys of the kept jobs in the time of a part.
@@ -57,14 +54,13 @@ pub(super) fn jobs_of(connection: &mut dyn Connection, part: &Part) -> Result<Ve
 /// Sets the kept jobs of each part, and removes the parts that have no other rows already.
 pub(super) fn mark(connection: &mut dyn Connection, parts: &mut Vec<Part>) -> Result<(), DatabaseError> {
     let jobs = jobs(connection)?;
-    let reduced = connection.query("SELECT relation, begin_at, job_keys FROM kept_part", &[])?;
-    let reduced: Vec<_> =
-        reduced.into_iter().map(|mut row| (row.text(), row.time_ns() / 1000, row.text())).collect();
+    let reduced: Vec<(String, TimeUs, String)> =
+        connection.select("SELECT relation, begin_at, job_keys FROM kept_part", &[])?;
     parts.iter_mut().for_each(|part| part.kept_jobs = keys_of(&jobs, part));
     parts.retain(|part| {
         let keys = joined(&part.kept_jobs);
         part.kept_jobs.is_empty()
-            || !reduced.iter().any(|(relation, begin_us, reduced_to)| {
+            || !reduced.iter().any(|(relation, TimeUs(begin_us), reduced_to)| {
                 relation == part.level.relation() && *begin_us == part.begin_us && *reduced_to == keys
             })
     });

@@ -7,9 +7,11 @@ use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
 use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{citus, continuous, partitions, reorder, retention, rollup_tables, table_detection, timescale};
+use crate::StoreError;
 use crate::backend::{Connection, MaintenanceSession, Task};
 use crate::error::{Context, DatabaseError};
-use crate::{StoreError, metadata_removal, request_removal};
+use crate::removal::{metadata, requests};
+use crate::schema_check;
 
 /// The tasks for a table with partitions.
 const PARTITIONS: [Task; 8] = [
@@ -18,8 +20,8 @@ const PARTITIONS: [Task; 8] = [
     rollup_tables::COMPUTE,
     rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
-    metadata_removal::REMOVE,
-    request_removal::REMOVE,
+    metadata::REMOVE,
+    requests::REMOVE,
     partitions::CLOSE,
 ];
 
@@ -30,8 +32,8 @@ const DISTRIBUTED: [Task; 9] = [
     rollup_tables::COMPUTE,
     rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
-    metadata_removal::REMOVE,
-    request_removal::REMOVE,
+    metadata::REMOVE,
+    requests::REMOVE,
     partitions::CLOSE,
     citus::COMPRESS,
 ];
@@ -41,8 +43,8 @@ const DIRECT_COMPRESS: [Task; 8] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,
     retention::REMOVE,
-    metadata_removal::REMOVE,
-    request_removal::REMOVE,
+    metadata::REMOVE,
+    requests::REMOVE,
     continuous::COMPRESS,
     reorder::REORDER,
     timescale::COMPRESS,
@@ -53,8 +55,8 @@ const HYPERTABLE: [Task; 7] = [
     continuous::REFRESH_ALL,
     continuous::REFRESH_RECENT,
     retention::REMOVE,
-    metadata_removal::REMOVE,
-    request_removal::REMOVE,
+    metadata::REMOVE,
+    requests::REMOVE,
     continuous::COMPRESS,
     timescale::COMPRESS,
 ];
@@ -64,8 +66,8 @@ const PLAIN_HYPERTABLE: [Task; 5] = [
     rollup_tables::COMPUTE,
     rollup_tables::COMPUTE_LATE,
     retention::REMOVE,
-    metadata_removal::REMOVE,
-    request_removal::REMOVE,
+    metadata::REMOVE,
+    requests::REMOVE,
 ];
 
 /// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
@@ -84,6 +86,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
     let Some((client, table)) = opened else { return Ok(None) };
     let (running, settings) = (client.cancel_token(), settings.clone());
     let mut connection = PostgresConnection::new(runtime, client, Some(table));
+    schema_check::check(&mut connection, || StoreError::WithoutTables)?;
     let has_tables = rollup_tables::exist(&mut connection).context("prepare the maintenance")?;
     let obstacle = obstacle(&mut connection).context("prepare the maintenance")?;
     Ok(Some(MaintenanceSession {
@@ -108,9 +111,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
 fn obstacle(connection: &mut dyn Connection) -> Result<Option<String>, DatabaseError> {
     let select = "SELECT pg_has_role(relowner, 'USAGE'), current_user::text, pg_get_userbyid(relowner)::text
          FROM pg_class WHERE oid = 'samples'::regclass";
-    let mut rows = connection.query(select, &[])?;
-    let Some(row) = rows.first_mut() else { return Ok(None) };
-    let (is_owner, user, owner) = (row.boolean(), row.text(), row.text());
+    let (is_owner, user, owner): (bool, String, String) = connection.select_one(select, &[])?;
     let obstacle = || {
         format!(
             "this collector does not maintain the database (summaries, compression, retention): its user {user} does not own the tables; let another collector run as {owner}, or GRANT {owner} TO {user}"

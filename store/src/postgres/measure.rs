@@ -4,7 +4,6 @@ use crate::StoreError;
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::retention::{Level, LevelSize, Storage, level_sizes};
-use crate::value::Row;
 
 use super::sample_table::SampleTable;
 use super::{citus, parts, rollup_tables};
@@ -25,10 +24,10 @@ fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, 
         let bytes = number(connection, "SELECT pg_total_relation_size('rollup_1h')")?;
         levels.push(LevelSize { level: Level::Hour, bytes, growth_bytes: 0.0 });
     }
-    let is_partitioned = "SELECT (relkind = 'p')::int4 FROM pg_class WHERE oid = 'samples'::regclass";
+    let is_partitioned = "SELECT relkind = 'p' FROM pg_class WHERE oid = 'samples'::regclass";
     let table = if is_citus {
         SampleTable::Distributed
-    } else if number(connection, is_partitioned)? == 1 {
+    } else if connection.select_one(is_partitioned, &[])? {
         SampleTable::Partitions
     } else {
         SampleTable::Hypertable
@@ -62,7 +61,7 @@ fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, 
 }
 
 fn number(connection: &mut dyn Connection, select: &str) -> Result<u64, DatabaseError> {
-    Ok(connection.query(select, &[])?.first_mut().map_or(0, Row::count))
+    connection.select_one(select, &[])
 }
 
 /// Returns the directory of the server's files, if they are on this machine and the user may know it.
@@ -73,14 +72,13 @@ fn directory(
         return Ok(Err("the samples are on the servers of Citus"));
     }
     let select = "SELECT inet_server_addr() IS NULL, pg_has_role('pg_read_all_settings', 'USAGE')";
-    let mut rows = connection.query(select, &[])?;
-    let (is_local, may_know) = rows.first_mut().map_or((false, false), |row| (row.boolean(), row.boolean()));
+    let (is_local, may_know): (bool, bool) = connection.select_one(select, &[])?;
     if !is_local {
         return Ok(Err("the server is reached over the network"));
     }
     if !may_know {
         return Ok(Err("this user may not see the server's directory; GRANT pg_read_all_settings lets it"));
     }
-    let mut rows = connection.query("SELECT current_setting('data_directory')", &[])?;
-    Ok(rows.first_mut().map(|row| row.text().into()).ok_or("the server does not tell its directory"))
+    let directory: String = connection.select_one("SELECT current_setting('data_directory')", &[])?;
+    Ok(Ok(directory.into()))
 }

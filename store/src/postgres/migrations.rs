@@ -1,74 +1,40 @@
-//! The schema of PostgreSQL, version by version, with or without TimescaleDB.
+//! The schema of PostgreSQL, with or without TimescaleDB or Citus.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Transaction};
 use tracing::warn;
 
-use super::partitions::is_partitioned;
+use super::partitions::{self, is_partitioned};
 use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
+use super::timescale::Offer;
 use super::{citus, continuous, rollup_tables, timescale};
 use crate::error::Context;
-use crate::schema::Addition;
-use crate::{OpenOptions, SCHEMA_VERSION, StoreError, StoreOrigin, limits};
+use crate::schema::{self, CREATE_VERSION, FIRST_VERSION};
+use crate::{OpenOptions, StoreError, StoreOrigin, limits};
 
 const ACTION: &str = "migrate the schema";
 
-/// The migration to each version, the first to version 1.
-const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
-    include_str!("../../schema/postgres/1.sql"),
-    include_str!("../../schema/postgres/2.sql"),
-    include_str!("../../schema/postgres/3.sql"),
-    include_str!("../../schema/postgres/4.sql"),
-    include_str!("../../schema/postgres/5.sql"),
-    concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/postgres/6.sql")),
-    concat!(
-        include_str!("../../schema/postgres/7_jobs.sql"),
-        include_str!("../../schema/postgres/7_metadata.sql"),
-        include_str!("../../schema/postgres/7_rollups.sql"),
-        include_str!("../../schema/postgres/7_retention.sql"),
-        include_str!("../../schema/postgres/7_views.sql"),
-        include_str!("../../schema/postgres/7_roles.sql")
-    ),
-    concat!(
-        include_str!("../../schema/postgres/8_jobs.sql"),
-        include_str!("../../schema/postgres/8_job_ends.sql"),
-        include_str!("../../schema/postgres/8_plan_levels.sql"),
-        include_str!("../../schema/postgres/8_energy.sql"),
-        include_str!("../../schema/postgres/8_charts.sql"),
-        include_str!("../../schema/postgres/8_tokens.sql"),
-        include_str!("../../schema/postgres/8_roles.sql")
-    ),
+/// The statements that create the first version, around those for the samples and for their rollups.
+const BEFORE_SAMPLES: [&str; 2] =
+    [include_str!("../../schema/postgres/jobs.sql"), include_str!("../../schema/postgres/series.sql")];
+const BEFORE_ROLLUPS: [&str; 4] = [
+    include_str!("../../schema/postgres/samples_quarantine.sql"),
+    include_str!("../../schema/postgres/sessions.sql"),
+    include_str!("../../schema/postgres/plans.sql"),
+    include_str!("../../schema/postgres/control.sql"),
+];
+const AFTER_ROLLUPS: [&str; 6] = [
+    include_str!("../../schema/postgres/retention.sql"),
+    include_str!("../../schema/postgres/views.sql"),
+    include_str!("../../schema/postgres/kwollect.sql"),
+    include_str!("../../schema/postgres/charts.sql"),
+    include_str!("../../schema/postgres/energy.sql"),
+    include_str!("../../schema/postgres/roles.sql"),
 ];
 
-/// The additions to the current version. Earlier programs of this version do not know them, and work on beside them: new tables, and
-/// columns that may be NULL. So collectors can be updated one after the other.
-const ADDITIONS: [Addition; 1] =
-    [Addition { table: "control_request", statements: include_str!("../../schema/postgres/8_control.sql") }];
-
-/// The functions and views that manage the partitions of `samples`, in addition to these versions.
-const PARTITIONS: [(i32, &str); 2] = [
-    (1, include_str!("../../schema/postgres/partitions_1.sql")),
-    (7, include_str!("../../schema/postgres/partitions_7.sql")),
-];
-
-/// The placeholder in version 1 for the clause that makes `samples` a partitioned table.
-const PARTITIONING: &str = "/* PARTITIONING */";
-
-/// The placeholder in version 5 for the statements that widen the keys of `samples` to 64 bits.
-const WIDENING: &str = "/* WIDEN SAMPLES */";
-
-/// The placeholder in version 7 for the statements that create the rollups.
-const ROLLUPS: &str = "/* ROLLUPS */";
-
-/// The version that creates continuous aggregates: a new table of samples becomes a hypertable before it.
-const FIRST_WITH_ROLLUPS: i32 = 7;
-
-/// The statement that widens the keys of a table that is not a hypertable yet.
-const WIDEN: &str = "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;";
-
-/// Migrates the schema to the current version. If several collectors start at the same time, one of them does
-/// it.
+/// Creates the schema, or migrates it to the newest version. If several collectors start at the same time, one of them
+/// does it.
 pub(super) async fn migrate(
     client: &mut Client,
     options: &OpenOptions,
@@ -78,56 +44,30 @@ pub(super) async fn migrate(
     let citus = citus::detect(client).await?;
     let mode = options.timescale;
     let offer = timescale::detect(client).await?;
-    let found = schema_version(client).await.context(ACTION)?;
-    if found > SCHEMA_VERSION {
-        return Err(StoreError::NewerSchema { found });
-    }
-    let is_new = found == 0;
+    let found = version(client).await?;
+    let changes =
+        schema::missing(found, options.later_migrations).ok_or(StoreError::NewerSchema { found })?;
+    let is_new = found < FIRST_VERSION;
     let table_is_partitioned = is_new || is_partitioned(client).await.context(ACTION)?;
     let distribute = citus::wants_distribution(&citus, options, is_new, table_is_partitioned)?;
     // Only a new table can become a hypertable; for an old one the extension is left unchanged.
     let offer = if is_new && !distribute { timescale::install(client, mode, offer).await? } else { offer };
     let hypertable = is_new && !distribute && timescale::wants_hypertable(&offer, mode)?;
-    let partitioned = table_is_partitioned && !hypertable;
     let transaction = client.transaction().await.context(ACTION)?;
     if distribute {
         citus::prepare(&transaction).await?;
     }
-    for (version, migration) in
-        (1..=SCHEMA_VERSION).zip(MIGRATIONS).skip_while(|(version, _)| *version <= found)
-    {
-        let partitioning = if partitioned { "PARTITION BY RANGE (time)" } else { "" };
-        let widening = if is_new || partitioned { WIDEN.to_owned() } else { timescale::widen(&offer) };
-        if hypertable && version == FIRST_WITH_ROLLUPS {
-            timescale::create_hypertable(&transaction, &offer).await?;
-        }
-        let rollups =
-            if !partitioned && offer.compresses() { continuous::SCHEMA } else { rollup_tables::SCHEMA };
-        let migration = migration
-            .replace(PARTITIONING, partitioning)
-            .replace(WIDENING, &widening)
-            .replace(ROLLUPS, rollups);
-        transaction.batch_execute(&migration).await.context(ACTION)?;
-        for (_, statements) in PARTITIONS.iter().filter(|(since, _)| partitioned && *since == version) {
-            transaction.batch_execute(statements).await.context(ACTION)?;
-        }
-        transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.context(ACTION)?;
+    if is_new {
+        create(&transaction, hypertable, &offer).await.context(ACTION)?;
     }
-    let mut is_changed = found < SCHEMA_VERSION;
-    for addition in ADDITIONS {
-        let is_there = "SELECT to_regclass($1) IS NOT NULL";
-        let is_there: bool =
-            transaction.query_one(is_there, &[&addition.table]).await.context(ACTION)?.get(0);
-        if !is_there {
-            transaction.batch_execute(addition.statements).await.context(ACTION)?;
-            is_changed = true;
-        }
+    for (version, change) in &changes {
+        transaction.batch_execute(change.postgres).await.context(ACTION)?;
+        add_version(&transaction, *version).await.context(ACTION)?;
     }
     if distribute {
         citus::distribute(&transaction).await?;
-        is_changed = true;
     }
-    if is_changed {
+    if is_new || distribute || !changes.is_empty() {
         create_roles(&transaction).await.context("create the roles")?;
     }
     transaction.commit().await.context(ACTION)?;
@@ -137,6 +77,24 @@ pub(super) async fn migrate(
         None => timescale::choose_table(client, &offer, mode, is_new).await?,
     };
     Ok((chosen, origin(client, is_new).await.context(ACTION)?))
+}
+
+/// Creates the tables of a new store.
+async fn create(transaction: &Transaction<'_>, hypertable: bool, offer: &Offer) -> Result<(), Error> {
+    let compresses = hypertable && offer.compresses();
+    let samples = if hypertable { timescale::SCHEMA } else { partitions::SCHEMA };
+    let compression = if compresses { timescale::COMPRESSION } else { "" };
+    let rollups = if compresses { continuous::SCHEMA } else { rollup_tables::SCHEMA };
+    transaction.batch_execute(CREATE_VERSION).await?;
+    let parts = BEFORE_SAMPLES.into_iter().chain([samples, compression]).chain(BEFORE_ROLLUPS);
+    for statements in parts.chain([rollups]).chain(AFTER_ROLLUPS) {
+        transaction.batch_execute(statements).await?;
+    }
+    add_version(transaction, FIRST_VERSION).await
+}
+
+async fn add_version(transaction: &Transaction<'_>, version: i32) -> Result<(), Error> {
+    transaction.execute("INSERT INTO store_version VALUES ($1)", &[&version]).await.map(drop)
 }
 
 /// Returns the identity of the database: the object id of a table, which differs in another database and for another table of that name,
@@ -201,11 +159,17 @@ async fn lock_schema(client: &Client) -> Result<(), StoreError> {
     client.batch_execute("RESET lock_timeout").await.context(ACTION)
 }
 
-async fn schema_version(client: &Client) -> Result<i32, Error> {
-    // A user that is only a writer must not create tables.
-    let is_there = "SELECT to_regclass('schema_version') IS NOT NULL";
-    if !client.query_one(is_there, &[]).await?.get::<_, bool>(0) {
-        client.batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version int4 NOT NULL)").await?;
+/// Returns the version of the schema, 0 if there is none.
+async fn version(client: &Client) -> Result<i32, StoreError> {
+    let tables = "SELECT to_regclass('store_version') IS NOT NULL,
+             to_regclass('schema_version') IS NOT NULL AND to_regclass('samples') IS NOT NULL";
+    let tables = client.query_one(tables, &[]).await.context(ACTION)?;
+    match (tables.get(0), tables.get(1)) {
+        (true, _) => {
+            let select = "SELECT max(version) FROM store_version";
+            Ok(client.query_one(select, &[]).await.context(ACTION)?.get(0))
+        }
+        (false, true) => Err(StoreError::DevelopmentSchema),
+        (false, false) => Ok(0),
     }
-    Ok(client.query_one("SELECT coalesce(max(version), 0) FROM schema_version", &[]).await?.get(0))
 }

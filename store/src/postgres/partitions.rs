@@ -14,6 +14,9 @@ use crate::stop::Stop;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
+/// The statements that create the table of samples.
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/samples_partitions.sql");
+
 /// Creates the partitions that the samples of `frames` need, and the one after the newest, except for those
 /// in `known`.
 pub(super) async fn create(
@@ -70,14 +73,13 @@ fn create_ahead(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreEr
 /// Builds the indexes of the partitions that no longer grow.
 fn close(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "build the index of a partition";
-    let open = connection
-        .query("SELECT partition FROM polymeter_partition_to_close ORDER BY partition", &[])
+    let open: Vec<String> = connection
+        .select("SELECT partition FROM polymeter_partition_to_close ORDER BY partition", &[])
         .context(ACTION)?;
-    for mut row in open {
+    for partition in open {
         if stop.is_requested() {
             break;
         }
-        let partition = row.text();
         // The name is from the catalogue: `samples_` and eight digits. An index whose build was cancelled is
         // invalid.
         let index = format!("{partition}_by_series");
@@ -99,8 +101,8 @@ fn summarise(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError
              AND NOT EXISTS (SELECT FROM pg_class AS sorted WHERE sorted.relname = part.relname || '_by_series'
                              AND sorted.relnamespace = part.relnamespace)
          ORDER BY part.relname DESC";
-    for mut index in connection.query(indexes, &[]).context(ACTION)? {
-        let summarise = format!("SELECT brin_summarize_new_values('{}')", index.text());
+    for index in connection.select::<String>(indexes, &[]).context(ACTION)? {
+        let summarise = format!("SELECT brin_summarize_new_values('{index}')");
         connection.execute(&summarise, &[]).context(ACTION)?;
     }
     Ok(())

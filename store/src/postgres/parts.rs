@@ -3,7 +3,7 @@
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::retention::{Level, Part, PartKind};
-use crate::value::Row;
+use crate::row::{FromRow, Row, TimeUs};
 
 use super::rollup_tables;
 use super::statement::DIALECT;
@@ -36,26 +36,27 @@ const CHUNKS: &str = "SELECT relation, format('%I.%I', chunk.chunk_schema, chunk
 /// Returns all chunks and partitions: the finest level first, then the oldest.
 pub(super) fn list(connection: &mut dyn Connection) -> Result<Vec<Part>, DatabaseError> {
     let has_chunks = "SELECT relkind <> 'p' FROM pg_class WHERE oid = 'samples'::regclass";
-    let has_chunks = connection.query(has_chunks, &[])?.first_mut().is_some_and(Row::boolean);
-    let mut rows = connection.query(PARTITIONS, &[])?;
-    if has_chunks {
-        rows.extend(connection.query(CHUNKS, &[])?);
+    let mut parts = connection.select::<Part>(PARTITIONS, &[])?;
+    if connection.select_one(has_chunks, &[])? {
+        parts.extend(connection.select::<Part>(CHUNKS, &[])?);
     }
-    let mut parts: Vec<Part> = rows.into_iter().filter_map(part).collect();
     parts.sort_by_key(|part| (part.level, part.begin_us));
     Ok(parts)
 }
 
-fn part(mut row: Row) -> Option<Part> {
-    Some(Part {
-        level: Level::of_relation(&row.text())?,
-        name: Some(row.text()),
-        begin_us: row.optional_time_ns()? / 1000,
-        end_us: row.optional_time_ns()? / 1000,
-        bytes: Some(row.count()),
-        kept_jobs: Vec::new(),
-        kind: row.optional_text().map_or(PartKind::Partition, PartKind::Chunk),
-    })
+impl FromRow for Part {
+    fn from_row(row: &mut Row) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            level: row.get()?,
+            name: Some(row.get()?),
+            begin_us: row.get::<TimeUs>()?.0,
+            end_us: row.get::<TimeUs>()?.0,
+            // A partition that was dropped meanwhile has no size.
+            bytes: row.get()?,
+            kept_jobs: Vec::new(),
+            kind: row.get::<Option<_>>()?.map_or(PartKind::Partition, PartKind::Chunk),
+        })
+    }
 }
 
 /// Returns the rows of the rollup of an hour before `before_us`, where it is a table; none if there are no such rows.
@@ -69,12 +70,12 @@ pub(super) fn rows_of_hours(
     // The transaction reads through indexes.
     connection.begin()?;
     let oldest = format!("SELECT min(time) FROM rollup_1h WHERE time < {}", time(before_us));
-    let oldest_ns = connection.query(&oldest, &[])?.first_mut().and_then(Row::optional_time_ns);
+    let TimeUs(oldest_us): TimeUs<Option<i64>> = connection.select_one(&oldest, &[])?;
     connection.commit()?;
-    Ok(oldest_ns.map(|oldest_ns| Part {
+    Ok(oldest_us.map(|begin_us| Part {
         level: Level::Hour,
         name: None,
-        begin_us: oldest_ns / 1000,
+        begin_us,
         end_us: before_us,
         bytes: None,
         kept_jobs: Vec::new(),

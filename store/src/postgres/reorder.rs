@@ -13,7 +13,6 @@ use crate::StoreError;
 use crate::backend::{Connection, Task};
 use crate::error::Context;
 use crate::stop::Stop;
-use crate::value::Row;
 
 /// Rewrites the samples of the last hour in the order of their series.
 pub(super) const REORDER: Task = Task { name: "order recent samples", rounds: 10, run: reorder };
@@ -53,11 +52,11 @@ fn reorder(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
 fn next_period(connection: &mut dyn Connection) -> Result<Option<(String, String, i64)>, StoreError> {
     let mut parts = 1;
     loop {
-        let mut rows = connection.query(PERIOD, &[parts.into()]).context(ACTION)?;
-        let Some(row) = rows.first_mut() else { return Ok(None) };
-        let (begin, end) = (row.text(), row.text());
+        let period: Option<(String, String)> =
+            connection.select_first(PERIOD, &[parts.into()]).context(ACTION)?;
+        let Some((begin, end)) = period else { return Ok(None) };
         let count = format!("SELECT count(*) FROM samples WHERE {}", condition(&begin, &end));
-        let count = connection.query(&count, &[]).context(ACTION)?.first_mut().map_or(0, Row::integer);
+        let count = connection.select_one(&count, &[]).context(ACTION)?;
         if count <= STEP_ROWS || parts >= PARTS {
             return Ok(Some((begin, end, count)));
         }
@@ -92,7 +91,7 @@ fn rewrite(connection: &mut dyn Connection, begin: &str, end: &str, rows: i64) -
             "INSERT INTO samples (time, series_id, value) SELECT time, series_id, value FROM reordered ORDER BY series_id, time",
         )?;
         let count = format!("SELECT count(*) FROM samples WHERE {period}");
-        let present = connection.query(&count, &[]).context(ACTION)?.first_mut().map_or(0, Row::count);
+        let present: u64 = connection.select_one(&count, &[]).context(ACTION)?;
         if copied != inserted || copied != present {
             return Err(StoreError::Unusable(format!(
                 "cannot order the samples from {begin} to {end}: {present} of {copied} would remain; nothing was changed"

@@ -7,10 +7,10 @@
 use crate::StoreError;
 use crate::backend::{Connection, Removal, Removed, Task};
 use crate::error::{Context, DatabaseError};
-use crate::removal::remove_due;
+use crate::removal::{record, remove_due};
 use crate::retention::{Cutoffs, Level, Part, PartKind};
 use crate::stop::Stop;
-use crate::value::{Row, Value};
+use crate::value::Value;
 
 use super::{continuous, kept, parts, rollup_tables};
 
@@ -43,7 +43,7 @@ fn due(connection: &mut dyn Connection, cutoffs: &Cutoffs) -> Result<Vec<Part>, 
 /// Completes the rollups, late samples included.
 fn prepare(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     let is_owner = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'samples'::regclass";
-    if !connection.query(is_owner, &[]).context(ACTION)?.first_mut().is_some_and(Row::boolean) {
+    if !connection.select_one::<bool>(is_owner, &[]).context(ACTION)? {
         return Err(StoreError::Unusable(
             "cannot drop old samples: this user of the database does not own the tables; run a collector, or polymeter store prune, as their owner"
                 .to_owned(),
@@ -110,19 +110,7 @@ fn is_summarised(connection: &mut dyn Connection, part: &Part) -> Result<bool, D
         return Ok(true);
     }
     let select = "SELECT computed_before >= $2 AND NOT EXISTS (SELECT FROM rollup_late WHERE time < $2) FROM rollup WHERE relation = $1";
-    let mut rows = connection.query(select, &[next.relation().into(), Value::Time(part.end_us)])?;
-    Ok(rows.first_mut().is_some_and(Row::boolean))
-}
-
-/// Records that rows of a level before `end_us` are removed: the next level is not computed again there.
-fn record(connection: &mut dyn Connection, level: Level, end_us: i64) -> Result<(), DatabaseError> {
-    let dropped = "UPDATE retention SET dropped_before = greatest(dropped_before, $2) WHERE relation = $1";
-    connection.execute(dropped, &[level.relation().into(), Value::Time(end_us)])?;
-    if let Some(next) = level.next() {
-        let done = "UPDATE rollup SET final_before = greatest(final_before, $2) WHERE relation = $1";
-        connection.execute(done, &[next.relation().into(), Value::Time(end_us)])?;
-    }
-    Ok(())
+    connection.select_one(select, &[next.relation().into(), Value::Time(part.end_us)])
 }
 
 /// Removes all rows of a part, whose name is from the catalogue. A partition remains if rows of kept jobs return to it.

@@ -12,14 +12,15 @@ use crate::accepted::Accepted;
 use crate::backend::{Connection, Task};
 use crate::bounds::stored_us;
 use crate::error::{Context, DatabaseError};
+use crate::row::TimeUs;
 use crate::stop::Stop;
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::value::{Batch, Column, ColumnType, Value};
 
 /// The advisory lock between writers and the claim of buckets.
 const CLAIM_LOCK: i64 = super::server::SCHEMA_LOCK + 3;
 
 /// The statements that create the tables and the views.
-pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/7_rollups_tables.sql");
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/rollups_tables.sql");
 
 /// Computes the buckets that were completed.
 pub(super) const COMPUTE: Task = Task { name: "compute the rollups", rounds: 5, run: compute };
@@ -96,8 +97,7 @@ const OF_BUCKETS: &str = "sum(count)::int8, min(min), max(max), sum(sum),
 
 /// Returns true if the database has the tables.
 pub(super) fn exist(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
-    let mut rows = connection.query("SELECT to_regclass('rollup_late') IS NOT NULL", &[])?;
-    Ok(rows.first_mut().is_some_and(Row::boolean))
+    connection.select_one("SELECT to_regclass('rollup_late') IS NOT NULL", &[])
 }
 
 /// Records the times of samples whose buckets are claimed already. Until the end of the transaction no
@@ -149,12 +149,8 @@ fn compute(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
 fn computed_before(connection: &mut dyn Connection, rollup: &Rollup) -> Result<Option<i64>, StoreError> {
     let select =
         "SELECT CASE WHEN isfinite(computed_before) THEN computed_before END FROM rollup WHERE relation = $1";
-    let mut rows = connection.query(select, &[rollup.relation.into()]).context(COMPUTING)?;
-    Ok(rows.first_mut().and_then(time_us))
-}
-
-fn time_us(row: &mut Row) -> Option<i64> {
-    row.optional_time_ns().map(|time_ns| time_ns / 1000)
+    let TimeUs(before_us) = connection.select_one(select, &[rollup.relation.into()]).context(COMPUTING)?;
+    Ok(before_us)
 }
 
 /// Lets the computation begin with the hour of the oldest sample. Returns false if there are no samples.
@@ -164,11 +160,10 @@ fn begin(connection: &mut dyn Connection) -> Result<bool, StoreError> {
          JOIN pg_namespace ON pg_namespace.oid = relnamespace
          WHERE inhparent = 'samples'::regclass AND relkind = 'r' ORDER BY relname";
     let mut begin_us = None;
-    for mut part in connection.query(parts, &[]).context(COMPUTING)? {
-        let (part, is_partition) = (part.text(), part.boolean());
+    for (part, is_partition) in connection.select::<(String, bool)>(parts, &[]).context(COMPUTING)? {
         let oldest = format!("SELECT date_bin('1 h', min(time), 'epoch') FROM {part}");
-        let mut rows = connection.query(&oldest, &[]).context(COMPUTING)?;
-        let oldest_us = rows.first_mut().and_then(time_us);
+        let TimeUs(oldest_us): TimeUs<Option<i64>> =
+            connection.select_one(&oldest, &[]).context(COMPUTING)?;
         begin_us = begin_us.into_iter().chain(oldest_us).min();
         if is_partition && begin_us.is_some() {
             break;
@@ -191,7 +186,8 @@ fn compute_step(
         Some(source) => computed_before(connection, source)?,
         None => {
             let now = format!("SELECT now() - {DELAY}");
-            connection.query(&now, &[]).context(COMPUTING)?.first_mut().and_then(time_us)
+            let TimeUs(complete_us) = connection.select_one(&now, &[]).context(COMPUTING)?;
+            Some(complete_us)
         }
     };
     let complete_us = complete_us.unwrap_or(begin_us) / rollup.width_us * rollup.width_us;
@@ -228,8 +224,7 @@ fn has_rows(
 ) -> Result<bool, DatabaseError> {
     // Citus refuses a subquery without columns.
     let exists = format!("SELECT EXISTS (SELECT 1 FROM {} WHERE time >= $1 AND time < $2)", rollup.source);
-    let mut rows = connection.query(&exists, &[Value::Time(begin_us), Value::Time(end_us)])?;
-    Ok(rows.first_mut().is_some_and(Row::boolean))
+    connection.select_one(&exists, &[Value::Time(begin_us), Value::Time(end_us)])
 }
 
 /// Claims the buckets before `end_us`: samples that are written from now on are late there.
@@ -273,11 +268,10 @@ fn replace(
 fn compute_late(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     let hours = "SELECT DISTINCT date_bin('1 h', time, 'epoch') FROM rollup_late
          WHERE time < (SELECT computed_before FROM rollup WHERE relation = 'samples_10s') ORDER BY 1";
-    for mut hour in connection.query(hours, &[]).context(COMPUTING_LATE)? {
+    for TimeUs(hour_us) in connection.select(hours, &[]).context(COMPUTING_LATE)? {
         if stop.is_requested() {
             break;
         }
-        let Some(hour_us) = time_us(&mut hour) else { continue };
         compute_hour(connection, hour_us).context(COMPUTING_LATE)?;
     }
     Ok(())
@@ -293,8 +287,7 @@ fn compute_hour(connection: &mut dyn Connection, hour_us: i64) -> Result<(), Dat
         let end = "SELECT least($2, computed_before) FROM rollup WHERE relation = $1 AND coalesce(final_before, '-infinity') <= $3
              AND computed_before > $3";
         let parameters = [rollup.relation.into(), Value::Time(hour_us + HOUR_US), Value::Time(hour_us)];
-        let end_us = connection.query(end, &parameters)?.first_mut().and_then(time_us);
-        let Some(end_us) = end_us else { break };
+        let Some(TimeUs(end_us)) = connection.select_first(end, &parameters)? else { break };
         replace(connection, rollup, hour_us, end_us)?;
     }
     connection.commit()

@@ -1,13 +1,17 @@
 //! Statements, parameters and results in PostgreSQL's form. Pure.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
+use tokio_postgres::Column;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::copy::Timestamp;
 use crate::backend::Dialect;
-use crate::value::{Batch, ColumnType, Row, Value};
+use crate::error::DatabaseError;
+use crate::row::{Row, unexpected};
+use crate::value::{Batch, ColumnType, Value};
 
 /// The dialect where rollups are tables and partitions.
 pub(super) static DIALECT: Dialect = PARTITIONS;
@@ -91,9 +95,23 @@ pub(super) fn parameters<T: ToSql + Sync>(values: &[T]) -> Vec<&(dyn ToSql + Syn
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-/// Returns the fields of `row`.
-pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
-    Ok(Row::new((0..row.len()).map(|column| row.try_get(column)).collect::<Result<_, _>>()?))
+/// Returns the fields of `row`. `names` are those of the columns, which are set with the first row.
+pub(super) fn row(
+    row: &tokio_postgres::Row,
+    names: &mut Option<Arc<[String]>>,
+) -> Result<Row, DatabaseError> {
+    let name = |column: &Column| column.name().to_owned();
+    let names = names.get_or_insert_with(|| row.columns().iter().map(name).collect());
+    let mut fields = Vec::with_capacity(row.len());
+    for (index, column) in row.columns().iter().enumerate() {
+        if !<Value<'static> as FromSql<'_>>::accepts(column.type_()) {
+            let found = format!("has the type {}", column.type_().name());
+            let expected = "a number, a truth value, a time or text";
+            return Err(unexpected(index + 1, Some(column.name()), &found, expected));
+        }
+        fields.push(row.try_get(index)?);
+    }
+    Ok(Row::new(Arc::clone(names), fields))
 }
 
 impl ToSql for Value<'_> {

@@ -1,6 +1,6 @@
 //! TimescaleDB: detection of its features on the server, and their use.
 
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::Client;
 use tracing::info;
 
 use super::partitions::is_partitioned;
@@ -116,45 +116,11 @@ fn required(obstacle: &str) -> StoreError {
     ))
 }
 
-/// Makes the new table of samples a hypertable, with compression if the licence allows it.
-pub(super) async fn create_hypertable(
-    transaction: &Transaction<'_>,
-    offer: &Offer,
-) -> Result<(), StoreError> {
-    let action = "create the hypertable";
-    // The default index on time would slow down the ingest, and would disable direct compression if it were
-    // unique.
-    transaction.batch_execute(CREATION).await.context(action)?;
-    if offer.compresses() {
-        transaction.batch_execute(COMPRESSION).await.context(action)?;
-    }
-    Ok(())
-}
+/// The statements that create the table of samples.
+pub(super) const SCHEMA: &str = include_str!("../../schema/postgres/samples_hypertable.sql");
 
-/// The statement that makes the table a hypertable.
-const CREATION: &str = "SELECT create_hypertable('samples', by_range('time', interval '1 day'), create_default_indexes => false)";
-
-/// The statements that enable compression. Segments by series would contain a row or two each at typical
-/// rates: 91 bytes per row were measured, compared with 7 to 10.
-const COMPRESSION: &str =
-    "ALTER TABLE samples SET (timescaledb.compress, timescaledb.compress_segmentby = '',
-                                          timescaledb.compress_orderby = 'series_id,time');
-     SELECT add_compression_policy('samples', compress_after => interval '2 days', if_not_exists => true)";
-
-/// Returns the statements that widen the keys of a hypertable of version 4 to 64 bits. The type of a column
-/// of a compressed hypertable cannot be changed; therefore all rows are copied, one to two million per
-/// second.
-pub(super) fn widen(offer: &Offer) -> String {
-    let direct = "SELECT set_config(name, 'on', true) FROM pg_settings WHERE name = 'timescaledb.enable_direct_compress_insert';";
-    let compression = if offer.compresses() { COMPRESSION } else { "" };
-    format!(
-        "ALTER TABLE samples RENAME TO samples_4;
-         CREATE TABLE samples (time timestamptz NOT NULL, series_id int8 NOT NULL, value float8 NOT NULL);
-         {CREATION}; {compression}; {direct}
-         INSERT INTO samples SELECT time, series_id, value FROM samples_4;
-         DROP TABLE samples_4;"
-    )
-}
+/// The statements that enable compression, for [`Offer::compresses`].
+pub(super) const COMPRESSION: &str = include_str!("../../schema/postgres/samples_compression.sql");
 
 /// Determines how samples are written into the existing table, and configures this connection for it.
 /// `is_new` is true if the table was just created.
@@ -224,8 +190,7 @@ fn compress(connection: &mut dyn Connection, _: &Stop) -> Result<(), StoreError>
     let failed = "SELECT job_id FROM timescaledb_information.jobs JOIN timescaledb_information.job_stats USING (job_id)
          WHERE proc_name = 'policy_compression' AND jobs.hypertable_schema = current_schema() AND jobs.hypertable_name = 'samples'
              AND last_run_status = 'Failed'";
-    for mut row in connection.query(failed, &[]).context(ACTION)? {
-        let policy = row.integer();
+    for policy in connection.select::<i64>(failed, &[]).context(ACTION)? {
         info!("running the compression policy {policy} here: the server's scheduler failed to run it");
         // Outside of a transaction, since it commits chunk by chunk.
         connection.execute(&format!("CALL run_job({policy})"), &[]).context(ACTION)?;

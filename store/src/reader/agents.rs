@@ -3,7 +3,8 @@
 use polymeter_proto::read::AgentRow;
 
 use super::connection::Selection;
-use crate::value::{Row, Value};
+use crate::row::from_row;
+use crate::value::Value;
 
 /// Selects the newest session of each node that sent something after a time, with the node's own lines of the ledger
 /// and its losses since.
@@ -31,23 +32,21 @@ pub(super) fn agents_since(since_ns: i64) -> Selection<'static, AgentRow> {
         sum("late"),
         sum("missed")
     );
-    Selection { statement, parameters: vec![Value::time(since_ns / 1000)], read }
+    Selection::new(statement, vec![Value::time(since_ns / 1000)])
 }
 
-fn read(row: &mut Row) -> AgentRow {
-    AgentRow {
-        node: row.text(),
-        session_id: row.text(),
-        version: row.text(),
-        started_ns: row.time_ns(),
-        last_seen_ns: row.time_ns(),
-        last_sample_ns: row.optional_time_ns(),
-        ended_ns: row.optional_time_ns(),
-        end_reason: row.optional_text(),
-        due: row.count(),
-        taken: row.count(),
-        late: row.count(),
-        missed: row.count(),
-        lost: row.count(),
-    }
-}
+from_row!(AgentRow {
+    node,
+    session_id,
+    version,
+    started_ns: TimeNs,
+    last_seen_ns: TimeNs,
+    last_sample_ns: TimeNs,
+    ended_ns: TimeNs,
+    end_reason,
+    due,
+    taken,
+    late,
+    missed,
+    lost,
+});

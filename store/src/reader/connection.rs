@@ -1,38 +1,35 @@
 //! The connection of a reader.
 
-use std::cmp::Ordering;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polymeter_proto::read::{ReadRow, RowBlock};
 
 use crate::backend::{Connection, Dialect};
+use crate::error::Context;
+use crate::row::{FromRow, Row, unexpected};
 use crate::stop::Cancel;
-use crate::value::{ColumnType, NumberRow, Row, Value};
-use crate::{SCHEMA_VERSION, StoreError, StoreUrl};
+use crate::value::{Column, Number, Value};
+use crate::{DatabaseError, StoreError, StoreUrl, schema_check};
 
-/// Checks that a store has the schema of this program.
-pub(crate) fn check_version(version: i64) -> Result<(), StoreError> {
-    let found = i32::try_from(version).unwrap_or(i32::MAX);
-    match found.cmp(&SCHEMA_VERSION) {
-        Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(StoreError::NewerSchema { found }),
-        Ordering::Less => Err(StoreError::OlderSchema { found }),
-    }
-}
+pub(super) const READING: &str = "read the store";
 
 /// The number of rows with text in a block.
 pub(super) const TEXT_ROWS: usize = 256;
 
-/// A statement, and the conversion of its rows.
+/// A statement with its parameters, whose rows are converted to `T`.
 pub(super) struct Selection<'a, T> {
-    /// The statement.
-    pub(super) statement: String,
-    /// Its parameters.
-    pub(super) parameters: Vec<Value<'a>>,
-    /// Converts a row.
-    pub(super) read: fn(&mut Row) -> T,
+    statement: String,
+    parameters: Vec<Value<'a>>,
+    rows: PhantomData<T>,
+}
+
+impl<'a, T: FromRow> Selection<'a, T> {
+    pub(super) const fn new(statement: String, parameters: Vec<Value<'a>>) -> Self {
+        Self { statement, parameters, rows: PhantomData }
+    }
 }
 
 /// Cancels the statement that a reader runs, from another thread. Has no effect if it runs none.
@@ -70,27 +67,15 @@ impl Reader {
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         let opened = url.open_to_read()?;
         let cancel = ReadCancel(Arc::new(opened.cancel));
-        let mut reader = Self { connection: opened.connection, cancel, plans: None };
-        let version = match reader.schema_version() {
-            Ok(Some(version)) => version,
-            Ok(None) => return Err(url.without_tables()),
-            Err(error) if error.is_missing_table() => return Err(url.without_tables()),
-            Err(error) => return Err(error),
-        };
-        check_version(version)?;
-        reader.connection.check()?;
-        Ok(reader)
+        let mut connection = opened.connection;
+        schema_check::check(&mut *connection, || url.without_tables())?;
+        connection.check()?;
+        Ok(Self { connection, cancel, plans: None })
     }
 
     /// Returns the means to cancel its statements from another thread.
     pub fn canceller(&self) -> ReadCancel {
         self.cancel.clone()
-    }
-
-    fn schema_version(&mut self) -> Result<Option<i64>, StoreError> {
-        let versions =
-            self.rows("SELECT CAST(max(version) AS bigint) FROM schema_version", &[], Row::optional_integer)?;
-        Ok(versions.first().copied().flatten())
     }
 
     /// Records the plan of each further statement, as the database describes it.
@@ -121,38 +106,55 @@ impl Reader {
         self.connection.dialect()
     }
 
-    /// Returns all rows of a statement, converted by `read`.
-    pub(super) fn rows<T>(
+    /// Passes each row of a statement, converted, to `each` until that breaks. The rows are not held in
+    /// memory.
+    fn each_row<T: FromRow>(
         &mut self,
         statement: &str,
         parameters: &[Value<'_>],
-        mut read: impl FnMut(&mut Row) -> T,
-    ) -> Result<Vec<T>, StoreError> {
+        mut each: impl FnMut(T) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         self.record_plan(statement, parameters)?;
+        let mut converted: Result<(), DatabaseError> = Ok(());
+        self.connection.read(statement, parameters, &mut |mut row: Row| match row.get() {
+            Ok(row) => each(row),
+            Err(error) => {
+                converted = Err(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        converted.context(READING)
+    }
+
+    /// Returns all rows of a statement, converted.
+    pub(super) fn rows<T: FromRow>(
+        &mut self,
+        statement: &str,
+        parameters: &[Value<'_>],
+    ) -> Result<Vec<T>, StoreError> {
         let mut rows = Vec::new();
-        self.connection.read(statement, parameters, &mut |mut row| {
-            rows.push(read(&mut row));
+        self.each_row(statement, parameters, |row| {
+            rows.push(row);
             ControlFlow::Continue(())
         })?;
         Ok(rows)
     }
 
     /// Returns all rows of a selection.
-    pub(super) fn collect<T>(&mut self, selection: &Selection<'_, T>) -> Result<Vec<T>, StoreError> {
-        self.rows(&selection.statement, &selection.parameters, selection.read)
+    pub(super) fn collect<T: FromRow>(&mut self, selection: &Selection<'_, T>) -> Result<Vec<T>, StoreError> {
+        self.rows(&selection.statement, &selection.parameters)
     }
 
     /// Passes the rows of a selection to `each` in blocks, until it breaks. They are not held in memory.
-    pub(super) fn blocks<T: ReadRow>(
+    pub(super) fn blocks<T: ReadRow + FromRow>(
         &mut self,
         selection: &Selection<'_, T>,
         each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.record_plan(&selection.statement, &selection.parameters)?;
         let mut rows = Vec::new();
         let mut flow = ControlFlow::Continue(());
-        self.connection.read(&selection.statement, &selection.parameters, &mut |mut row| {
-            rows.push((selection.read)(&mut row));
+        self.each_row(&selection.statement, &selection.parameters, |row| {
+            rows.push(row);
             if rows.len() >= TEXT_ROWS {
                 flow = each(T::block(std::mem::take(&mut rows)));
             }
@@ -167,21 +169,28 @@ impl Reader {
 
     /// Passes each row of a statement, whose columns are numbers and times, to `each` until that fails. The rows are not
     /// held in memory. After an error of `each` the reader must be dropped.
-    pub(super) fn stream<E: From<StoreError>>(
+    pub(super) fn stream<const N: usize, E: From<StoreError>>(
         &mut self,
         statement: &str,
-        columns: &[ColumnType],
-        mut each: impl FnMut(&NumberRow) -> Result<(), E>,
+        columns: &[Column; N],
+        mut each: impl FnMut(&[Number; N]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.record_plan(statement, &[])?;
-        let mut failed = None;
-        self.connection.stream(statement, columns, &mut |row| match each(row) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
+        let mut streamed = Ok(());
+        self.connection.stream(statement, columns, &mut |row| {
+            streamed = match row.first_chunk() {
+                Some(row) => each(row),
+                None => Err(missing(row, columns).into()),
+            };
+            if streamed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        failed.map_or(Ok(()), Err)
+        streamed
     }
+}
+
+/// Returns the error for a row of numbers with fewer fields than `columns`.
+fn missing(row: &[Number], columns: &[Column]) -> StoreError {
+    let name = columns.get(row.len()).map(|(name, _)| *name);
+    let source = unexpected(row.len() + 1, name, "is missing", "a number");
+    StoreError::Database { action: READING, source }
 }

@@ -6,7 +6,7 @@ use polymeter_proto::read::{LedgerRow, LossRow, MarkRow, RefusedRow};
 use super::connection::{Reader, Selection};
 use crate::StoreError;
 use crate::accepted::REFUSED;
-use crate::value::Row;
+use crate::row::from_row;
 
 impl Reader {
     /// Returns the balance of the due samples of a job.
@@ -48,16 +48,12 @@ impl Reader {
     /// Returns an error if the store fails.
     pub fn last_losses(&mut self, limit: u32) -> Result<Vec<LossRow>, StoreError> {
         let select = format!("SELECT {LOSS} FROM loss ORDER BY time DESC LIMIT {limit}");
-        let mut losses = self.rows(&select, &[], read_loss)?;
+        let mut losses = self.rows::<LossRow>(&select, &[])?;
         losses.sort_by(|one, other| {
             (one.time_ns, &one.node, &one.session_id).cmp(&(other.time_ns, &other.node, &other.session_id))
         });
         Ok(losses)
     }
-}
-
-fn of_job<T>(statement: String, job_key: i64, read: fn(&mut Row) -> T) -> Selection<'static, T> {
-    Selection { statement, parameters: vec![job_key.into()], read }
 }
 
 /// Selects the balance of the due samples of a job.
@@ -66,24 +62,7 @@ pub(super) fn ledger_of(job_key: i64) -> Selection<'static, LedgerRow> {
              quarantined, ledger_balance.stored, unknown
          FROM ledger_balance JOIN session ON session.session_id = ledger_balance.session_id
          WHERE job_key = $1 ORDER BY node, source, ledger_balance.session_id, handle";
-    of_job(select.to_owned(), job_key, |row| LedgerRow {
-        session_id: row.text(),
-        node: row.text(),
-        source: row.text(),
-        tally: Tally {
-            due: row.count(),
-            taken: row.count(),
-            late: row.count(),
-            missed: row.count(),
-            absent: row.count(),
-            dropped: row.count(),
-        },
-        skipped: row.count(),
-        rejected: row.count(),
-        quarantined: row.count(),
-        stored: row.count(),
-        unknown: row.count(),
-    })
+    Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
 /// Selects the refused requests of a job's submission.
@@ -92,27 +71,14 @@ pub(super) fn refused_requests_of(job_key: i64) -> Selection<'static, RefusedRow
         "SELECT time, node, metric, new_period_us, actor, coalesce(reason, '') FROM plan_change
          WHERE job_key = $1 AND cause = '{REFUSED}' ORDER BY time, node, metric"
     );
-    of_job(select, job_key, |row| RefusedRow {
-        time_ns: row.time_ns(),
-        node: row.text(),
-        request: row.text(),
-        period_us: row.optional_integer(),
-        actor: row.optional_text(),
-        reason: row.text(),
-    })
+    Selection::new(select, vec![job_key.into()])
 }
 
 /// Selects the marks of a job.
 pub(super) fn marks_of(job_key: i64) -> Selection<'static, MarkRow> {
     let select = "SELECT time, node, name, coalesce(detail ->> 'kind', 'instant'), actor FROM mark
          WHERE job_key = $1 ORDER BY time, node, name";
-    of_job(select.to_owned(), job_key, |row| MarkRow {
-        time_ns: row.time_ns(),
-        node: row.text(),
-        name: row.text(),
-        kind: row.text(),
-        actor: row.optional_text(),
-    })
+    Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
 /// Selects the losses of a job, and of unknown sources on its nodes while it ran.
@@ -126,7 +92,7 @@ pub(super) fn losses_of(job_key: i64) -> Selection<'static, LossRow> {
              AND loss.job_key IS DISTINCT FROM job_node.job_key
          ORDER BY 1, 2, 3"
     );
-    of_job(select, job_key, read_loss)
+    Selection::new(select, vec![job_key.into()])
 }
 
 /// The columns of a loss.
@@ -134,16 +100,22 @@ const LOSS: &str =
     "loss.time, loss.node, loss.session_id, loss.job_key, loss.source, loss.samples, loss.reason,
      loss.first_time, loss.last_time";
 
-fn read_loss(row: &mut Row) -> LossRow {
-    LossRow {
-        time_ns: row.time_ns(),
-        node: row.text(),
-        session_id: row.text(),
-        job_key: row.optional_integer(),
-        source: row.optional_text(),
-        samples: row.count(),
-        reason: row.text(),
-        first_time_ns: row.time_ns(),
-        last_time_ns: row.time_ns(),
-    }
-}
+from_row!(Tally { due, taken, late, missed, absent, dropped });
+
+from_row!(LedgerRow { session_id, node, source, tally, skipped, rejected, quarantined, stored, unknown });
+
+from_row!(RefusedRow { time_ns: TimeNs, node, request, period_us, actor, reason });
+
+from_row!(MarkRow { time_ns: TimeNs, node, name, kind, actor });
+
+from_row!(LossRow {
+    time_ns: TimeNs,
+    node,
+    session_id,
+    job_key,
+    source,
+    samples,
+    reason,
+    first_time_ns: TimeNs,
+    last_time_ns: TimeNs,
+});

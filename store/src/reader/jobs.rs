@@ -6,8 +6,9 @@ use std::ops::Range;
 use polymeter_proto::read::{JobFilter, JobRow};
 
 use super::connection::Reader;
-use crate::StoreError;
-use crate::value::{Row, Value};
+use crate::row::{FromRow, Row, TimeNs, from_row};
+use crate::value::Value;
+use crate::{DatabaseError, StoreError};
 
 /// The time by which samples may lie before the start and after the end of their job on a node, in nanoseconds. The agent
 /// stamps both with the same clock, which may be set meanwhile.
@@ -23,6 +24,17 @@ const OWN_CANDIDATES: usize = 10_000;
 const COLUMNS: &str =
     "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code,
      exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts";
+
+/// A node of a job.
+struct Node {
+    job_key: i64,
+    node: String,
+    is_lost: bool,
+    started_ns: i64,
+    ended_ns: Option<i64>,
+}
+
+from_row!(Node { job_key, node, is_lost, started_ns: TimeNs, ended_ns: TimeNs });
 
 impl Reader {
     /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no such job.
@@ -45,7 +57,7 @@ impl Reader {
             "SELECT {COLUMNS} FROM job WHERE {condition} ORDER BY started DESC, job_key DESC LIMIT {}",
             filter.limit
         );
-        let mut jobs = self.rows(&select, &parameters, read_job)?;
+        let mut jobs = self.rows(&select, &parameters)?;
         self.add_nodes(&mut jobs)?;
         Ok(jobs)
     }
@@ -60,12 +72,10 @@ impl Reader {
             "SELECT job_key, node, lost, started, ended FROM job_node WHERE job_key {} ORDER BY job_key, node",
             (self.dialect().is_one_of)(&keys)
         );
-        let nodes = self.rows(&select, &[], |row| {
-            (row.integer(), row.text(), row.boolean(), row.time_ns(), row.optional_time_ns())
-        })?;
+        let nodes: Vec<Node> = self.rows(&select, &[])?;
         let positions: HashMap<i64, usize> = keys.into_iter().zip(0..).collect();
-        for (key, node, is_lost, started_ns, ended_ns) in nodes {
-            let Some(job) = positions.get(&key).and_then(|position| jobs.get_mut(*position)) else {
+        for Node { job_key, node, is_lost, started_ns, ended_ns } in nodes {
+            let Some(job) = positions.get(&job_key).and_then(|position| jobs.get_mut(*position)) else {
                 continue;
             };
             let of_node = sampled_ns(started_ns, ended_ns);
@@ -111,7 +121,7 @@ impl Reader {
             nearby("<", "DESC"),
             nearby(">", "ASC")
         );
-        self.rows(&select, &parameters, Row::text)
+        self.rows(&select, &parameters)
     }
 }
 
@@ -150,34 +160,36 @@ fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
     (condition, parameters)
 }
 
-fn read_job(row: &mut Row) -> JobRow {
-    let mut job = JobRow {
-        job_key: row.integer(),
-        job_id: row.text(),
-        cluster: row.optional_text(),
-        owner: row.optional_text(),
-        owner_uid: row.optional_integer(),
-        started_ns: row.time_ns(),
-        ended_ns: row.optional_time_ns(),
-        sampled_ns: 0..0,
-        nodes: Vec::new(),
-        lost_nodes: Vec::new(),
-        account: row.optional_text(),
-        queue: row.optional_text(),
-        node_list: row.optional_text(),
-        cores: row.optional_integer(),
-        state: row.optional_text(),
-        exit_code: row.optional_integer(),
-        exit_signal: row.optional_integer(),
-        name: row.optional_text(),
-        display_id: row.optional_text(),
-        time_limit_s: row.optional_integer(),
-        memory_bytes: row.optional_integer(),
-        gpus: row.optional_integer(),
-        restarts: row.optional_integer(),
-    };
-    job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
-    job
+impl FromRow for JobRow {
+    fn from_row(row: &mut Row) -> Result<Self, DatabaseError> {
+        let mut job = Self {
+            job_key: row.get()?,
+            job_id: row.get()?,
+            cluster: row.get()?,
+            owner: row.get()?,
+            owner_uid: row.get()?,
+            started_ns: row.get::<TimeNs<_>>()?.0,
+            ended_ns: row.get::<TimeNs<_>>()?.0,
+            sampled_ns: 0..0,
+            nodes: Vec::new(),
+            lost_nodes: Vec::new(),
+            account: row.get()?,
+            queue: row.get()?,
+            node_list: row.get()?,
+            cores: row.get()?,
+            state: row.get()?,
+            exit_code: row.get()?,
+            exit_signal: row.get()?,
+            name: row.get()?,
+            display_id: row.get()?,
+            time_limit_s: row.get()?,
+            memory_bytes: row.get()?,
+            gpus: row.get()?,
+            restarts: row.get()?,
+        };
+        job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
+        Ok(job)
+    }
 }
 
 /// Returns the time of the samples of a job; without an end for a running job.

@@ -8,6 +8,7 @@ use polymeter_proto::read::PlanChangeRow;
 use super::connection::Reader;
 use crate::StoreError;
 use crate::accepted::REFUSED;
+use crate::row::from_row;
 
 /// Changes of the same time, node and cause.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ struct Event {
     until_ns: Option<i64>,
     set_id: i64,
 }
+
+from_row!(Event { time_ns: TimeNs, node, level, cause, actor, until_ns: TimeNs, set_id });
 
 impl Event {
     /// Returns the parts of the order of changes that precede the metric.
@@ -36,6 +39,8 @@ struct Member {
     old_period_us: Option<i64>,
     new_period_us: Option<i64>,
 }
+
+from_row!(Member { set_id, metric, old_period_us, new_period_us });
 
 /// The changes of a job.
 #[derive(Debug)]
@@ -59,15 +64,7 @@ impl Reader {
             "SELECT time, node, level, cause, actor, until, set_id FROM plan_change_event
              WHERE job_key = $1 AND cause <> '{REFUSED}'"
         );
-        let events = self.rows(&statement, &[job_key.into()], |row| Event {
-            time_ns: row.time_ns(),
-            node: row.text(),
-            level: row.optional_text(),
-            cause: row.text(),
-            actor: row.optional_text(),
-            until_ns: row.optional_time_ns(),
-            set_id: row.integer(),
-        })?;
+        let events = self.rows::<Event>(&statement, &[job_key.into()])?;
         let sets: BTreeSet<i64> = events.iter().map(|event| event.set_id).collect();
         let members = self.members_of_sets(&sets.into_iter().collect::<Vec<_>>())?;
         Ok(PlanChanges::new(events, members))
@@ -82,12 +79,7 @@ impl Reader {
             "SELECT set_id, metric, old_period_us, new_period_us FROM plan_change_set_member WHERE set_id {}",
             (self.dialect().is_one_of)(sets)
         );
-        self.rows(&statement, &[], |row| Member {
-            set_id: row.integer(),
-            metric: row.text(),
-            old_period_us: row.optional_integer(),
-            new_period_us: row.optional_integer(),
-        })
+        self.rows(&statement, &[])
     }
 }
 

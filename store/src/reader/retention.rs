@@ -5,6 +5,7 @@ use polymeter_proto::read::{JobRow, Rollup};
 use super::connection::Reader;
 use crate::StoreError;
 use crate::retention::Level;
+use crate::row::TimeNs;
 
 impl Reader {
     /// Returns the finest rollup that has all of a job; none if its samples are complete.
@@ -23,14 +24,15 @@ impl Reader {
     ) -> Result<Option<Rollup>, StoreError> {
         let select = "SELECT relation, dropped_before,
              (SELECT is_complete FROM kept_job WHERE job_key = $1 AND (until IS NULL OR until > dropped_before)) FROM retention";
-        let incomplete = self.rows(select, &[job_key.into()], |row| {
-            let (level, dropped_ns) = (Level::of_relation(&row.text()), row.optional_time_ns());
-            // A job that was kept in time has all of its rows.
-            let was_kept = row.boolean();
-            let is_dropped = dropped_ns.is_some_and(|dropped_ns| dropped_ns > started_ns);
-            level.filter(|_| is_dropped && !was_kept)
-        })?;
-        let is_complete = |level: Level| !incomplete.contains(&Some(level));
+        let states: Vec<(Level, TimeNs<Option<i64>>, Option<bool>)> = self.rows(select, &[job_key.into()])?;
+        let mut incomplete = Vec::new();
+        for (level, TimeNs(dropped_ns), was_kept) in states {
+            // A job that was kept in time has all of its rows; most jobs were never kept.
+            if dropped_ns.is_some_and(|dropped_ns| dropped_ns > started_ns) && was_kept != Some(true) {
+                incomplete.push(level);
+            }
+        }
+        let is_complete = |level: Level| !incomplete.contains(&level);
         if is_complete(Level::Samples) {
             return Ok(None);
         }

@@ -4,12 +4,31 @@ use std::ops::Range;
 
 use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow};
 
-use super::connection::Reader;
+use super::connection::{READING, Reader};
 use super::cover::{Ascending, cover};
 use super::read::SeriesScope;
 use crate::StoreError;
 use crate::bounds::{LATEST_US, stored_us};
-use crate::value::ColumnType;
+use crate::error::Context;
+use crate::row::unexpected;
+use crate::value::{Column, ColumnType};
+
+/// The columns of a sample.
+const SAMPLE: [Column; 3] =
+    [("series_id", ColumnType::Integer), ("time", ColumnType::Time), ("value", ColumnType::Real)];
+
+/// The columns of an interval of a rollup.
+const BUCKET: [Column; 9] = [
+    ("series_id", ColumnType::Integer),
+    ("time", ColumnType::Time),
+    ("count", ColumnType::Integer),
+    ("min", ColumnType::Real),
+    ("max", ColumnType::Real),
+    ("sum", ColumnType::Real),
+    ("first", ColumnType::Real),
+    ("last", ColumnType::Real),
+    ("increase", ColumnType::Real),
+];
 
 impl Reader {
     /// Passes the samples of `series` within `span_ns`, whose end is excluded, to `each`: sorted by the ids of the series,
@@ -24,18 +43,17 @@ impl Reader {
         span_ns: &Range<i64>,
         mut each: impl FnMut(SampleRow) -> Result<(), E>,
     ) -> Result<(), E> {
-        const COLUMNS: [ColumnType; 3] = [ColumnType::Integer, ColumnType::Time, ColumnType::Real];
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, span_ns) {
             let select = format!(
                 "SELECT series_id, time, value FROM samples WHERE {condition} ORDER BY series_id, time"
             );
-            self.stream(&select, &COLUMNS, |row| {
-                let series_id = row.integer(0);
+            self.stream(&select, &SAMPLE, |[series_id, time_ns, value]| {
+                let series_id = series_id.integer();
                 if !wanted.contains(series_id) {
                     return Ok(());
                 }
-                each(SampleRow { series_id, time_ns: row.integer(1), value: row.real(2) })
+                each(SampleRow { series_id, time_ns: time_ns.integer(), value: value.real() })
             })?;
         }
         Ok(())
@@ -58,29 +76,28 @@ impl Reader {
         let span_ns = begin_ns - begin_ns % rollup.length_ns()..span_ns.end;
         let (begin, end) = (self.bound(span_ns.start), self.bound(span_ns.end));
         let source = (self.dialect().buckets)(relation(rollup), &begin, &end, series);
-        let mut columns = vec![ColumnType::Integer, ColumnType::Time, ColumnType::Integer];
-        columns.resize(9, ColumnType::Real);
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, &span_ns) {
             let select = format!(
                 "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {source}
                  WHERE {condition} ORDER BY series_id, time"
             );
-            self.stream(&select, &columns, |row| {
-                let series_id = row.integer(0);
+            self.stream(&select, &BUCKET, |row| {
+                let [series_id, time_ns, count, min, max, sum, first, last, increase] = row;
+                let series_id = series_id.integer();
                 if !wanted.contains(series_id) {
                     return Ok(());
                 }
                 each(BucketRow {
                     series_id,
-                    time_ns: row.integer(1),
-                    count: row.count(2),
-                    min: row.real(3),
-                    max: row.real(4),
-                    sum: row.real(5),
-                    first: row.real(6),
-                    last: row.real(7),
-                    increase: row.real(8),
+                    time_ns: time_ns.integer(),
+                    count: to_count(count.integer())?,
+                    min: min.real(),
+                    max: max.real(),
+                    sum: sum.real(),
+                    first: first.real(),
+                    last: last.real(),
+                    increase: increase.real(),
                 })
             })?;
         }
@@ -129,6 +146,14 @@ impl Reader {
         let time_us = time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0);
         (self.dialect().time)(if time_us > LATEST_US { LATEST_US + 1 } else { stored_us(time_us) })
     }
+}
+
+/// Returns the number of samples of an interval.
+fn to_count(count: i64) -> Result<u64, StoreError> {
+    u64::try_from(count)
+        .ok()
+        .ok_or_else(|| unexpected(3, Some("count"), "is negative", "a count"))
+        .context(READING)
 }
 
 /// Returns the name of the relation of a rollup.

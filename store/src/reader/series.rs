@@ -5,8 +5,8 @@ use polymeter_proto::read::{CpusRow, JobNodeRow, SeriesRow};
 use super::connection::{Reader, Selection};
 use super::read::SeriesScope;
 use crate::StoreError;
-use crate::labels::parse_labels;
-use crate::value::{Row, Value};
+use crate::row::from_row;
+use crate::value::Value;
 
 impl Reader {
     /// Returns the series of a job, a node, or a job's nodes, sorted by node and metric.
@@ -33,7 +33,7 @@ impl Reader {
              SELECT node, CAST(max(cpus) AS bigint) FROM (
                  SELECT node, metric, sum(cpus) AS cpus FROM own JOIN counted ON counted.shape_id = own.shape_id GROUP BY node, metric
              ) AS of_metric GROUP BY node ORDER BY node";
-        self.rows(select, &[job_key.into()], |row| CpusRow { node: row.text(), cpus: row.count() })
+        self.rows(select, &[job_key.into()])
     }
 }
 
@@ -46,12 +46,7 @@ impl Reader {
     pub fn job_nodes(&mut self, job_key: i64) -> Result<Vec<JobNodeRow>, StoreError> {
         let select =
             "SELECT node, started, ended, is_shared FROM polymeter_job_node WHERE job_key = $1 ORDER BY node";
-        self.rows(select, &[job_key.into()], |row| JobNodeRow {
-            node: row.text(),
-            started_ns: row.time_ns(),
-            ended_ns: row.optional_time_ns(),
-            is_shared: row.boolean(),
-        })
+        self.rows(select, &[job_key.into()])
     }
 
     /// Returns the series of a job's nodes that have one of `metrics`, sorted by node and metric.
@@ -70,7 +65,7 @@ pub(super) fn job_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, S
          WHERE series.job_key = $1 AND metric IN ({}) ORDER BY node, metric, series_id",
         places(metrics)
     );
-    Selection { statement, parameters: parameters(job_key, metrics), read: read_series }
+    Selection::new(statement, parameters(job_key, metrics))
 }
 
 /// Returns the places of `metrics` after the first parameter.
@@ -94,16 +89,11 @@ pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, 
          WHERE metric IN ({}) ORDER BY series.node, metric, series_id",
         places(metrics)
     );
-    Selection { statement, parameters: parameters(job_key, metrics), read: read_series }
+    Selection::new(statement, parameters(job_key, metrics))
 }
 
-fn read_series(row: &mut Row) -> SeriesRow {
-    SeriesRow {
-        series_id: row.integer(),
-        node: row.text(),
-        metric: row.text(),
-        unit: row.text(),
-        kind: row.text(),
-        labels: parse_labels(&row.text()),
-    }
-}
+from_row!(CpusRow { node, cpus });
+
+from_row!(JobNodeRow { node, started_ns: TimeNs, ended_ns: TimeNs, is_shared });
+
+from_row!(SeriesRow { series_id, node, metric, unit, kind, labels });

@@ -7,11 +7,11 @@ use polymeter_proto::read::{JobMetricRow, SeriesRow};
 use polymeter_proto::series::Labels;
 use polymeter_proto::step_level::StepLevel;
 
-use super::connection::{Reader, Selection};
+use super::connection::Reader;
 use super::read::SeriesScope;
 use crate::StoreError;
-use crate::labels::parse_labels;
-use crate::value::{Row, Value};
+use crate::row::from_row;
+use crate::value::Value;
 
 /// The series of a node that were registered together.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ struct Block {
     first_id: i64,
     shape_id: i64,
 }
+
+from_row!(Block { node, first_id, shape_id });
 
 /// A series of each block with the shape.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ struct Member {
     kind: String,
     labels: Labels,
 }
+
+from_row!(Member { shape_id, position, metric, unit, kind, labels });
 
 impl Member {
     fn level(&self) -> Option<StepLevel> {
@@ -70,17 +74,8 @@ impl Reader {
         let mut parameters = vec![parameter];
         let of_node = if node.is_some() { " AND series_block.node = $2" } else { "" };
         parameters.extend(node.map(Value::from));
-        let blocks = self.collect(&Selection {
-            statement: format!(
-                "SELECT node, first_id, shape_id FROM series_block WHERE {condition}{of_node}"
-            ),
-            parameters,
-            read: |row: &mut Row| Block {
-                node: row.text(),
-                first_id: row.integer(),
-                shape_id: row.integer(),
-            },
-        })?;
+        let select = format!("SELECT node, first_id, shape_id FROM series_block WHERE {condition}{of_node}");
+        let blocks = self.rows::<Block>(&select, &parameters)?;
         let shapes: BTreeSet<i64> = blocks.iter().map(|block| block.shape_id).collect();
         let members = self.members_of_shapes(&shapes.into_iter().collect::<Vec<_>>())?;
         Ok(ShapedSeries::new(blocks, members))
@@ -96,14 +91,7 @@ impl Reader {
              FROM series_shape_member JOIN metric USING (metric) WHERE shape_id {}",
             (self.dialect().is_one_of)(shapes)
         );
-        self.rows(&statement, &[], |row| Member {
-            shape_id: row.integer(),
-            position: row.integer(),
-            metric: row.text(),
-            unit: row.text(),
-            kind: row.text(),
-            labels: parse_labels(&row.text()),
-        })
+        self.rows(&statement, &[])
     }
 }
 

@@ -6,7 +6,8 @@
 
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::value::{Row, Value};
+use crate::row::{TimeNs, TimeUs};
+use crate::value::Value;
 
 /// The margin around the time of a job, in nanoseconds.
 const MARGIN_NS: i64 = 2 * 3600 * 1_000_000_000;
@@ -49,10 +50,9 @@ pub(super) fn of_relation(
     before_us: i64,
 ) -> Result<Vec<Candidates>, DatabaseError> {
     let complete = "SELECT complete_before FROM retention WHERE relation = $1";
-    let complete_ns =
-        connection.query(complete, &[relation.into()])?.first_mut().and_then(Row::optional_time_ns);
+    let TimeUs(complete_us): TimeUs<Option<i64>> = connection.select_one(complete, &[relation.into()])?;
     let candidates = |of, from_us| Candidates { of, from_us, before_us };
-    let Some(complete_us) = complete_ns.map(|time_ns| time_ns / 1000) else {
+    let Some(complete_us) = complete_us else {
         return Ok(vec![candidates(Of::Time, 0)]);
     };
     let mut all = Vec::new();
@@ -105,7 +105,7 @@ impl Candidates {
         );
         let range = [Value::Time(self.from_us), Value::Time(self.before_us)];
         let of_nodes = format!("{first} WHERE {}", self.is_node());
-        let mut oldest_ns = connection.query(&of_nodes, &range)?.first_mut().and_then(Row::optional_time_ns);
+        let TimeNs(mut oldest_ns): TimeNs<Option<i64>> = connection.select_one(&of_nodes, &range)?;
         let of_jobs = format!(
             "SELECT job.started, job.job_key, ({first} WHERE block.job_key = job.job_key)
              FROM job WHERE (job.started, job.job_key) > ($3, $4) AND {}
@@ -116,13 +116,12 @@ impl Candidates {
         // Jobs that started later have no older rows.
         while oldest_ns.is_none_or(|oldest_ns| started_ns.saturating_sub(MARGIN_NS) < oldest_ns) {
             let [from, before] = range.clone();
-            let jobs = connection.query(&of_jobs, &[from, before, started_ns.into(), job_key.into()])?;
-            if jobs.is_empty() {
-                break;
-            }
-            for mut job in jobs {
-                (started_ns, job_key) = (job.integer(), job.integer());
-                oldest_ns = oldest_ns.into_iter().chain(job.optional_time_ns()).min();
+            let jobs: Vec<(i64, i64, TimeNs<Option<i64>>)> =
+                connection.select(&of_jobs, &[from, before, started_ns.into(), job_key.into()])?;
+            let Some((last_ns, last_key, _)) = jobs.last() else { break };
+            (started_ns, job_key) = (*last_ns, *last_key);
+            for (_, _, TimeNs(of_job_ns)) in jobs {
+                oldest_ns = oldest_ns.into_iter().chain(of_job_ns).min();
             }
         }
         Ok(oldest_ns.map(|time_ns| time_ns / 1000))
@@ -146,9 +145,8 @@ impl Candidates {
             self.is_node(),
             self.is_job()
         );
-        let rows = connection.query(&next, &[last_block.into()])?;
-        let (blocks, series): (Vec<i64>, Vec<Option<i64>>) =
-            rows.into_iter().map(|mut row| (row.integer(), row.optional_integer())).unzip();
+        let rows: Vec<(i64, Option<i64>)> = connection.select(&next, &[last_block.into()])?;
+        let (blocks, series): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         Ok(blocks.last().map(|last| (*last, series.into_iter().flatten().collect())))
     }
 }

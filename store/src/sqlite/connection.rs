@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{CachedStatement, OpenFlags, params_from_iter};
 
@@ -13,8 +14,9 @@ use super::statement::{self, DIALECT};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::error::DatabaseError;
-use crate::value::{Batch, ColumnType, NumberRow, Row, Value};
-use crate::{StoreError, StoreOrigin, limits};
+use crate::row::Row;
+use crate::value::{Batch, Column, Number, Value};
+use crate::{OpenOptions, StoreError, StoreOrigin, limits};
 
 /// A connection to an SQLite file.
 #[derive(Debug)]
@@ -28,11 +30,11 @@ pub(super) struct SqliteConnection {
 
 impl SqliteConnection {
     /// Opens the store at `path` to write. A missing file is created if that is allowed.
-    pub(super) fn open(path: &Path, may_create: bool) -> Result<(Self, StoreOrigin), StoreError> {
+    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<(Self, StoreOrigin), StoreError> {
         let cannot_open = |source| explain(path, "open the store", source);
         let cannot_create =
             |error| StoreError::Unusable(format!("cannot create the store {}: {error}", path.display()));
-        if may_create {
+        if options.may_create {
             files::create(path).map_err(cannot_create)?;
         } else if fs::metadata(path).is_err_and(|error| files::is_gone(&error)) {
             return Err(StoreError::Missing { path: path.to_owned() });
@@ -50,7 +52,7 @@ impl SqliteConnection {
         connection
             .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")
             .map_err(cannot_open)?;
-        let is_new = migrate(&mut connection, path)?;
+        let is_new = migrate(&mut connection, path, options)?;
         let resolved = connection.path().map_or_else(|| path.to_owned(), Into::into);
         let files = StoreFiles::of_open(path, &resolved, mode == "wal").map_err(cannot_create)?;
         let origin = StoreOrigin::new(files.database().into(), is_new);
@@ -103,12 +105,12 @@ impl Connection for SqliteConnection {
     fn stream(
         &mut self,
         statement: &str,
-        columns: &[ColumnType],
-        each: &mut dyn FnMut(&NumberRow) -> ControlFlow<()>,
+        columns: &[Column],
+        each: &mut dyn FnMut(&[Number]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let mut step_all = || {
             let mut prepared = self.connection.prepare(&statement::translate(statement))?;
-            let (mut rows, mut numbers) = (prepared.query(())?, NumberRow::default());
+            let (mut rows, mut numbers) = (prepared.query(())?, Vec::with_capacity(columns.len()));
             while let Some(row) = rows.next()? {
                 statement::read_numbers(row, columns, &mut numbers)?;
                 if each(&numbers).is_break() {
@@ -193,11 +195,11 @@ fn read_rows(
     parameters: &[Value<'_>],
     each: &mut dyn FnMut(Row) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
-    let columns = prepared.column_count();
+    let names: Arc<[String]> = prepared.column_names().map(str::to_owned).collect();
     let mut found = prepared.query(params_from_iter(parameters))?;
     while let Some(row) = found.next()? {
-        let field = |column| row.get_ref(column).map(Value::from);
-        if each(Row::new((0..columns).map(field).collect::<rusqlite::Result<_>>()?)).is_break() {
+        let fields = (0..names.len()).map(|column| statement::field(row, column));
+        if each(Row::new(Arc::clone(&names), fields.collect::<rusqlite::Result<_>>()?)).is_break() {
             break;
         }
     }

@@ -93,7 +93,7 @@ impl StoreFiles {
     }
 
     /// Checks that the files are still those that are open, and not shorter. A database also becomes shorter
-    /// when it is vacuumed: `is_sound` then tells whether it is complete with this number of bytes.
+    /// when it is vacuumed: `is_sound` tells whether it is complete with this number of bytes.
     pub(super) fn check(&mut self, is_sound: impl FnOnce(u64) -> bool) -> Result<(), FileFault> {
         let metadata = match fs::metadata(&self.path) {
             Ok(metadata) => metadata,
@@ -104,7 +104,9 @@ impl StoreFiles {
             return Err(Displaced::Replaced.into());
         }
         self.check_log()?;
-        if metadata.len() < self.database_bytes && !is_sound(metadata.len()) {
+        // Beside an empty log the database has all pages, also those that were only in the log at the last check.
+        let has_all_pages = self.log.is_some() && self.log_bytes == 0;
+        if (has_all_pages || metadata.len() < self.database_bytes) && !is_sound(metadata.len()) {
             return Err(Displaced::Truncated.into());
         }
         self.database_bytes = metadata.len();

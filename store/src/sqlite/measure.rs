@@ -6,7 +6,7 @@ use crate::StoreError;
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::retention::{Level, LevelSize, Storage};
-use crate::value::{Row, Value};
+use crate::row::TimeUs;
 
 use super::retention::INCREMENTAL_VACUUM;
 
@@ -29,12 +29,12 @@ pub(super) fn measure(
 }
 
 fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Result<Storage, DatabaseError> {
-    let page_bytes = number(connection, "PRAGMA page_size", &[])?;
-    let bytes = number(connection, "PRAGMA page_count", &[])? * page_bytes;
-    let free_bytes = number(connection, "PRAGMA freelist_count", &[])? * page_bytes;
+    let page_bytes = number(connection, "PRAGMA page_size")?;
+    let bytes = number(connection, "PRAGMA page_count")? * page_bytes;
+    let free_bytes = number(connection, "PRAGMA freelist_count")? * page_bytes;
     // One statement for both would read the whole table.
-    let first = number(connection, "SELECT coalesce(min(rowid), 1) FROM samples", &[])?;
-    let last = number(connection, "SELECT coalesce(max(rowid), 0) FROM samples", &[])?;
+    let first = number(connection, "SELECT coalesce(min(rowid), 1) FROM samples")?;
+    let last = number(connection, "SELECT coalesce(max(rowid), 0) FROM samples")?;
     let samples = (last + 1).saturating_sub(first);
     let level = LevelSize {
         level: Level::Samples,
@@ -54,11 +54,11 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
         bytes,
         free_bytes,
         samples,
-        jobs: number(connection, "SELECT count(*) FROM job", &[])?,
+        jobs: number(connection, "SELECT count(*) FROM job")?,
         levels: vec![level],
         parts: Vec::new(),
         directory: Ok(directory.unwrap_or(Path::new(".")).to_owned()),
-        returns_space: number(connection, "PRAGMA auto_vacuum", &[])? == u64::from(INCREMENTAL_VACUUM),
+        returns_space: number(connection, "PRAGMA auto_vacuum")? == u64::from(INCREMENTAL_VACUUM),
     })
 }
 
@@ -74,8 +74,10 @@ fn samples_per_day(
         "SELECT max(time) FROM (SELECT time FROM samples WHERE rowid >= $1 ORDER BY rowid LIMIT {TOGETHER})"
     );
     let mut time_us = |rowid: u64| -> Result<i64, DatabaseError> {
-        let mut rows = connection.query(&time_of, &[rowid.cast_signed().into()])?;
-        Ok(rows.first_mut().map_or(0, Row::time_ns) / 1000)
+        let TimeUs(time_us): TimeUs<Option<i64>> =
+            connection.select_one(&time_of, &[rowid.cast_signed().into()])?;
+        // Retention may have deleted the rows meanwhile.
+        Ok(time_us.unwrap_or_default())
     };
     let begin_us = (now_us - GROWTH_DAYS * DAY_US).max(time_us(first)?);
     let (mut low, mut high) = (first, last + 1);
@@ -96,10 +98,6 @@ const fn float(number: u64) -> f64 {
     number as f64
 }
 
-fn number(
-    connection: &mut dyn Connection,
-    select: &str,
-    parameters: &[Value<'_>],
-) -> Result<u64, DatabaseError> {
-    Ok(connection.query(select, parameters)?.first_mut().map_or(0, Row::count))
+fn number(connection: &mut dyn Connection, select: &str) -> Result<u64, DatabaseError> {
+    connection.select_one(select, &[])
 }

@@ -68,7 +68,7 @@ impl Backend for Sqlite {
     }
 
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {
-        let (connection, origin) = SqliteConnection::open(&self.path, options.may_create)?;
+        let (connection, origin) = SqliteConnection::open(&self.path, options)?;
         let write_mode = WriteMode { name: "SQLite", reason: "the default".to_owned() };
         Ok(Opened { connection: Box::new(connection), origin, write_mode })
     }

@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use super::retention::REMOVAL;
 use crate::backend::Connection;
-use crate::metadata_removal;
-use crate::removal::{remove_due, write};
+use crate::removal::{metadata, remove_due, write};
 use crate::retention::{Keep, Retention};
 use crate::stop::Stop;
 use crate::testing::Observed;
-use crate::value::{Row, Value};
+use crate::value::Value;
 
 /// The tables that a statement may read as a whole: they have a row for each level of resolution, kept job or list that jobs
 /// share, or are made by the statement itself.
@@ -22,7 +21,7 @@ const SMALL: [&str; 13] = [
     "delta",
     "json_each",
     "next_block",
-    "next_session",
+    "next_row",
     "CONSTANT",
     "series_shape",
     "series_shape_member",
@@ -76,12 +75,9 @@ impl Observations {
         if ["CREATE", "PRAGMA"].iter().any(|begin| statement.starts_with(begin)) {
             return;
         }
-        let plan = connection.query(&format!("EXPLAIN QUERY PLAN {statement}"), parameters).unwrap();
-        let lines = plan.into_iter().map(|mut row| {
-            let _ids: [i64; 3] = std::array::from_fn(|_| row.integer());
-            row.text()
-        });
-        let lines: Vec<String> = lines.collect();
+        let plan: Vec<((i64, i64, i64), String)> =
+            connection.select(&format!("EXPLAIN QUERY PLAN {statement}"), parameters).unwrap();
+        let lines: Vec<String> = plan.into_iter().map(|(_ids, line)| line).collect();
         let is_scan = |line: &String| {
             let table = line.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
             table.is_some_and(|table| !SMALL.contains(&table) && !table.starts_with("temp."))
@@ -106,7 +102,7 @@ fn store() -> (tempfile::TempDir, Observed<'static>, Arc<Mutex<Observations>>) {
 }
 
 fn number(connection: &mut dyn Connection, select: &str) -> i64 {
-    connection.query(select, &[]).unwrap().first_mut().map_or(0, Row::integer)
+    connection.select_one(select, &[]).unwrap()
 }
 
 const TEN_DAYS: Keep = Keep::Days(10);
@@ -119,7 +115,7 @@ fn no_large_table_is_read_as_a_whole() {
     write(connection, &all).unwrap();
     for _ in 0..2 {
         remove_due(connection, &Stop::default(), &REMOVAL).unwrap();
-        (metadata_removal::REMOVE.run)(connection, &Stop::default()).unwrap();
+        (metadata::REMOVE.run)(connection, &Stop::default()).unwrap();
     }
     let seen = std::mem::take(&mut *observations.lock().unwrap());
     assert!(seen.statements > 100, "{}", seen.statements);

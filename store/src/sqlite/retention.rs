@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::StoreError;
 use crate::backend::{Connection, Removal, Removed, Task};
 use crate::error::{Context, DatabaseError};
-use crate::removal::remove_due;
+use crate::removal::{record, remove_due};
 use crate::retention::{Cutoffs, Level, Part, PartKind};
+use crate::row::TimeUs;
 use crate::stop::Stop;
-use crate::value::{Row, Value};
+use crate::value::Value;
 
 use super::candidates::{self, Candidates, KEPT};
 use super::rollups;
@@ -110,7 +111,7 @@ fn select_kept(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseErro
         ),
         &[],
     )?;
-    Ok(connection.query(&format!("{KEPT} ORDER BY job_key"), &[])?.iter_mut().map(Row::integer).collect())
+    connection.select(&format!("{KEPT} ORDER BY job_key"), &[])
 }
 
 /// Returns the time of the oldest row of a level that can be deleted; none if there is none.
@@ -154,7 +155,7 @@ fn remove(connection: &mut dyn Connection, part: &Part, stop: &Stop) -> Result<R
                 connection.begin().context(ACTION)?;
                 // A job may be kept since the last transaction.
                 select_kept(connection).context(ACTION)?;
-                record(connection, part).context(ACTION)?;
+                record(connection, part.level, part.end_us).context(ACTION)?;
                 position = remove_step(connection, part, &old, &series, begin).context(ACTION)?;
                 connection.commit().context(ACTION)?;
             }
@@ -183,8 +184,8 @@ fn remove_step(
     for _ in 0..STEP_SERIES {
         let Some(id) = series.get(position.number) else { return Ok(None) };
         let range = [(*id).into(), Value::Time(position.from_us), Value::Time(part.end_us)];
-        let bound_ns = connection.query(&bound, &range)?.first_mut().and_then(Row::optional_time_ns);
-        let to_us = bound_ns.map_or(part.end_us, |time_ns| time_ns / 1000);
+        let bound_us = connection.select_first(&bound, &range)?;
+        let to_us = bound_us.map_or(part.end_us, |TimeUs(time_us)| time_us);
         deleted += connection
             .execute(&delete, &[(*id).into(), Value::Time(position.from_us), Value::Time(to_us)])?;
         position = if to_us < part.end_us {
@@ -199,24 +200,11 @@ fn remove_step(
     Ok(Some(position))
 }
 
-/// Records that rows of a level are removed.
-fn record(connection: &mut dyn Connection, part: &Part) -> Result<(), DatabaseError> {
-    let dropped =
-        "UPDATE retention SET dropped_before = max(coalesce(dropped_before, 0), $2) WHERE relation = $1";
-    connection.execute(dropped, &[part.level.relation().into(), Value::Time(part.end_us)])?;
-    if let Some(next) = part.level.next() {
-        let done = "UPDATE rollup SET final_before = max(coalesce(final_before, 0), $2) WHERE relation = $1";
-        connection.execute(done, &[next.relation().into(), Value::Time(part.end_us)])?;
-    }
-    Ok(())
-}
-
 /// Returns free pages to the file system, except for a reserve for the next samples.
 fn shrink(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
     const ACTION: &str = "shrink the file";
     let pragma = |connection: &mut dyn Connection, name: &str| {
-        let mut rows = connection.query(&format!("PRAGMA {name}"), &[]).context(ACTION)?;
-        Ok::<_, StoreError>(rows.first_mut().map_or(0, Row::integer))
+        connection.select_one::<i64>(&format!("PRAGMA {name}"), &[]).context(ACTION)
     };
     if pragma(connection, "auto_vacuum")? != i64::from(INCREMENTAL_VACUUM) {
         return Ok(());

@@ -11,7 +11,6 @@ use crate::StoreError;
 use crate::backend::{Connection, Task};
 use crate::error::{Context, DatabaseError};
 use crate::stop::Stop;
-use crate::value::Row;
 
 /// Adds new samples to the rollups.
 pub(super) const ADD: Task = Task { name: "add samples to the rollups", rounds: 1, run: add };
@@ -76,8 +75,7 @@ fn add_step(connection: &mut dyn Connection) -> Result<bool, DatabaseError> {
 /// Returns the rowids of the newest sample in the tables, and of the newest sample.
 fn position(connection: &mut dyn Connection) -> Result<(i64, i64), DatabaseError> {
     let select = "SELECT min(samples_rowid), (SELECT coalesce(max(rowid), 0) FROM samples) FROM rollup";
-    let mut rows = connection.query(select, &[])?;
-    let (done, last) = rows.first_mut().map_or((0, 0), |row: &mut Row| (row.integer(), row.integer()));
+    let (done, last): (i64, i64) = connection.select_one(select, &[])?;
     // If the newest samples were deleted, their rowids are assigned again.
     Ok((done.min(last), last))
 }

@@ -1,12 +1,11 @@
 //! Statements, parameters and functions in SQLite's form. Pure.
 
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
+use rusqlite::types::{ToSqlOutput, Type, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ToSql};
 
 use crate::backend::Dialect;
-use crate::digest::digest;
-use crate::value::{Batch, ColumnType, NumberRow, Value};
+use crate::value::{Batch, Column, ColumnType, Number, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
     same_labels: "its.labels = new.labels",
@@ -45,14 +44,11 @@ pub(super) fn translate_batch(statement: &str, batch: &Batch<'_>) -> String {
 }
 
 /// Adds the functions `greatest` and `least`, which ignore NULL as in PostgreSQL, unlike SQLite's own `max`
-/// and `min`, and `polymeter_digest`.
+/// and `min`.
 pub(super) fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("greatest", 2, flags, |context| choose(context, i64::max))?;
-    connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))?;
-    connection.create_scalar_function("polymeter_digest", 1, flags, |context| {
-        Ok(digest(&context.get::<String>(0)?))
-    })
+    connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))
 }
 
 fn choose(context: &Context<'_>, of: fn(i64, i64) -> i64) -> rusqlite::Result<Option<i64>> {
@@ -76,37 +72,36 @@ impl ToSql for Value<'_> {
     }
 }
 
-impl From<ValueRef<'_>> for Value<'static> {
-    fn from(value: ValueRef<'_>) -> Self {
-        match value {
-            ValueRef::Null => Self::Null,
-            ValueRef::Integer(integer) => Self::Integer(integer),
-            ValueRef::Real(real) => Self::Real(real),
-            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
-                Self::from(String::from_utf8_lossy(bytes).into_owned())
-            }
+/// Returns a field of a row.
+pub(super) fn field(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Value<'static>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(integer) => Value::Integer(integer),
+        ValueRef::Real(real) => Value::Real(real),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
+        ValueRef::Blob(_) => {
+            let name = row.as_ref().column_name(column)?.to_owned();
+            return Err(rusqlite::Error::InvalidColumnType(column, name, Type::Blob));
         }
-    }
+    })
 }
 
-/// Reads the columns of `row` into `numbers`.
+/// Reads those of `columns` that `row` has into `numbers`.
 pub(super) fn read_numbers(
     row: &rusqlite::Row<'_>,
-    columns: &[ColumnType],
-    numbers: &mut NumberRow,
+    columns: &[Column],
+    numbers: &mut Vec<Number>,
 ) -> rusqlite::Result<()> {
     numbers.clear();
-    for (number, column) in columns.iter().enumerate() {
-        match column {
-            ColumnType::Real => numbers.push_real(row.get(number)?),
+    for (number, (_, column)) in columns.iter().enumerate().take(row.as_ref().column_count()) {
+        numbers.push(match column {
+            ColumnType::Real => Number::of_real(row.get(number)?),
             ColumnType::Integer
             | ColumnType::Bool
             | ColumnType::Time
             | ColumnType::Text
-            | ColumnType::Json => {
-                numbers.push_integer(row.get(number)?);
-            }
-        }
+            | ColumnType::Json => Number::of_integer(row.get(number)?),
+        });
     }
     Ok(())
 }

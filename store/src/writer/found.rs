@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::accepted::StoreId;
 use crate::error::{DatabaseError, ErrorKind};
-use crate::value::Row;
 
 /// Sets the ids of `records` from pairs of a position and an id.
 pub(super) fn set_ids<T>(
@@ -19,13 +18,9 @@ pub(super) fn set_ids<T>(
     }
 }
 
-/// Returns the pairs of rows of a position and an id, except for those whose id is NULL: the store lacks the record.
-pub(super) fn pairs(found: Vec<Row>) -> Vec<(usize, i64)> {
-    let pair = |mut row: Row| {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
-        Some((position, row.optional_integer()?))
-    };
-    found.into_iter().filter_map(pair).collect()
+/// Returns the pairs without those whose id is NULL: the store lacks the record.
+pub(super) fn stored(pairs: Vec<(usize, Option<i64>)>) -> impl Iterator<Item = (usize, i64)> {
+    pairs.into_iter().filter_map(|(position, id)| Some((position, id?)))
 }
 
 /// Returns the error for a row that the database accepted and does not have: a rule or a trigger that an

@@ -9,7 +9,7 @@ use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::job_end_queue::{self, EndQueue};
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::value::{Batch, Column, ColumnType, Value};
 
 /// The end of a job on one node.
 #[derive(Debug)]
@@ -32,11 +32,9 @@ const END: [Column; 5] = [
     ("ended", ColumnType::Time),
 ];
 
-/// The jobs on nodes whose session ended before the time `$1`, or whose session is unknown because version 4
-/// of the schema did not store it.
-const LOST: &str = "FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
-    WHERE job_node.ended IS NULL AND CASE WHEN job_node.session_id IS NULL THEN job_node.started < $1
-        ELSE session.ended IS NOT NULL AND session.last_seen < $1 END";
+/// The jobs on nodes whose session ended before the time `$1`.
+const LOST: &str = "FROM job_node JOIN session ON session.session_id = job_node.session_id
+    WHERE job_node.ended IS NULL AND session.ended IS NOT NULL AND session.last_seen < $1";
 
 /// Returns the ends in `frames` of jobs that have keys.
 pub(super) fn of_frames<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
@@ -136,7 +134,7 @@ fn end_whole_jobs(
     keys: Vec<i64>,
     queue: EndQueue,
 ) -> Result<(), DatabaseError> {
-    let ended = connection.query_batch(
+    let ended = connection.select_batch(
         "UPDATE job SET ended = (SELECT max(job_node.ended) FROM job_node WHERE job_node.job_key = job.job_key)
          WHERE job_key IN (SELECT job_key FROM {new})
              AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND job_node.ended IS NULL)
@@ -147,7 +145,7 @@ fn end_whole_jobs(
     if queue == EndQueue::Off {
         return Ok(());
     }
-    job_end_queue::add(connection, ended.into_iter().map(|mut row| row.integer()).collect())
+    job_end_queue::add(connection, ended)
 }
 
 /// Ends jobs whose agents were lost before `cutoff`, at the time of their last message. Returns their keys.
@@ -157,8 +155,7 @@ pub(super) fn end_lost_jobs(
     queue: EndQueue,
 ) -> Result<Vec<i64>, DatabaseError> {
     let select = format!("SELECT DISTINCT job_node.job_key {LOST}");
-    let rows = connection.query(&select, std::slice::from_ref(cutoff))?;
-    let keys: Vec<_> = rows.into_iter().map(|mut row: Row| row.integer()).collect();
+    let keys: Vec<i64> = connection.select(&select, std::slice::from_ref(cutoff))?;
     if keys.is_empty() {
         return Ok(keys);
     }
@@ -166,7 +163,7 @@ pub(super) fn end_lost_jobs(
     let update = format!(
         "UPDATE job_node AS its SET lost = true, ended = greatest(its.started, (
              SELECT max(coalesce(session.last_sample, session.last_seen)) FROM session
-             WHERE session.session_id = its.session_id OR its.session_id IS NULL AND session.node = its.node))
+             WHERE session.session_id = its.session_id))
          WHERE its.ended IS NULL AND (its.job_key, its.node) IN (SELECT job_node.job_key, job_node.node {LOST})"
     );
     connection.execute(&update, std::slice::from_ref(cutoff))?;

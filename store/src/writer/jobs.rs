@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use polymeter_proto::ledger::JobOwner;
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, JobDescriptor, SessionId};
 
 use super::facts::{integer, text};
 use super::found::not_inserted;
@@ -17,6 +17,7 @@ use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::job_end_queue::EndQueue;
 use crate::limits::RESUME_LOST_JOB;
+use crate::row::Row;
 use crate::value::{Batch, Column, ColumnType, Value};
 
 const JOB: [Column; 10] = [
@@ -134,7 +135,7 @@ fn find(
     jobs: &[&Arc<JobRecord>],
 ) -> Result<Vec<Option<i64>>, DatabaseError> {
     // Each job is looked up in the indexes: a planner could otherwise read and hash all jobs of the store.
-    let found = connection.query_batch(
+    let found: Vec<(usize, Option<i64>)> = connection.select_batch(
         "SELECT new.position, coalesce((
              SELECT ledger_line.job_key FROM session
              JOIN ledger_line ON ledger_line.session_key = session.session_key
@@ -157,10 +158,9 @@ fn find(
         &batch(jobs),
     )?;
     let mut keys = vec![None; jobs.len()];
-    for mut row in found {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
+    for (position, found) in found {
         if let Some(key) = keys.get_mut(position) {
-            *key = row.optional_integer();
+            *key = found;
         }
     }
     Ok(keys)
@@ -186,6 +186,32 @@ fn batch<'a>(jobs: &[&'a Arc<JobRecord>]) -> Batch<'a> {
     Batch::new(&JOB, (0..).zip(jobs).map(row))
 }
 
+/// Returns true if a frame with a job of this descriptor, in the session `own`, would belong to a job that the store has from
+/// another session.
+pub(super) fn has_other(
+    connection: &mut dyn Connection,
+    job: &JobDescriptor,
+    own: SessionId,
+) -> Result<bool, DatabaseError> {
+    let resume_us = i64::try_from(RESUME_LOST_JOB.as_micros()).unwrap_or(i64::MAX);
+    let mut rows = connection.query(
+        "SELECT count(*) FROM job
+         WHERE job_id = $1 AND (cluster IS NOT DISTINCT FROM CAST($2 AS text) OR CAST($2 AS text) IS NULL)
+             AND (ended IS NULL OR ended >= $3 OR ended >= $4
+                  AND EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND lost))
+             AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND session_id = $5)",
+        &[
+            job.job_id.as_str().into(),
+            job.cluster.as_ref().map(Identifier::as_str).into(),
+            Value::time(job.started_us),
+            Value::time(job.started_us.saturating_sub(resume_us)),
+            own.to_string().into(),
+        ],
+    )?;
+    let count: i64 = rows.first_mut().map_or(Ok(0), Row::get)?;
+    Ok(count > 0)
+}
+
 /// Inserts rows of `jobs`, and returns their keys by job id.
 fn insert(
     connection: &mut dyn Connection,
@@ -194,30 +220,30 @@ fn insert(
     if jobs.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows = connection.query_batch(
+    let rows = connection.select_batch(
         "INSERT INTO job (job_id, cluster, owner, owner_uid, started)
          SELECT job_id, cluster, owner, owner_uid, started FROM {new} RETURNING job_id, job_key",
         &batch(jobs),
     )?;
-    Ok(rows.into_iter().map(|mut row| (row.text(), row.integer())).collect())
+    Ok(rows.into_iter().collect())
 }
 
 /// Records that the jobs run on their nodes under their handles of their sessions, unless a later handle is
 /// known.
 fn join_nodes(connection: &mut dyn Connection, keyed: &[Keyed<'_>]) -> Result<(), DatabaseError> {
-    let rows = connection.query_batch(
+    let rows = connection.select_batch(
         "INSERT INTO job_node (job_key, node, started, session_id, handle)
          SELECT key, node, started, session_id, handle FROM {new} WHERE true
          ON CONFLICT (job_key, node) DO NOTHING RETURNING job_key",
         &job_nodes(keyed.iter()),
     )?;
-    let mut joined: HashSet<i64> = rows.into_iter().map(|mut row| row.integer()).collect();
+    let mut joined: HashSet<i64> = rows.into_iter().collect();
     let known = || keyed.iter().filter(|keyed| !keyed.is_new);
     // A row that was just inserted has everything that the job's descriptor has.
     job_ends::lock(connection, known().map(|keyed| keyed.key).collect())?;
     let again = job_nodes(known().filter(|keyed| !joined.contains(&keyed.key)));
     if !again.is_empty() {
-        let rows = connection.query_batch(
+        let rows: Vec<i64> = connection.select_batch(
             "UPDATE job_node AS known
              SET session_id = new.session_id, handle = new.handle, ended = NULL, lost = false
              FROM {new} WHERE known.job_key = new.key AND known.node = new.node
@@ -228,7 +254,7 @@ fn join_nodes(connection: &mut dyn Connection, keyed: &[Keyed<'_>]) -> Result<()
              RETURNING job_key",
             &again,
         )?;
-        joined.extend(rows.into_iter().map(|mut row| row.integer()));
+        joined.extend(rows);
     }
     let row = |keyed: &Keyed<'_>| {
         let descriptor = &keyed.job.descriptor;

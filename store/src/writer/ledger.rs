@@ -12,6 +12,8 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::{Identifier, SessionId};
 
 use crate::accepted::{Accepted, LedgerLine};
+use crate::row::Field;
+use crate::value::Value;
 
 /// The changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -99,17 +101,25 @@ const fn add(count: &mut u64, more: u64) {
 pub(super) struct Pending(BTreeMap<i64, u64>);
 
 impl Pending {
-    /// Parses a JSON object of counts by ledger id. Other text yields no counts: only this program writes the
-    /// column.
-    pub(super) fn parse(json: &str) -> Self {
-        let counts: BTreeMap<String, u64> = serde_json::from_str(json).unwrap_or_default();
-        Self(counts.into_iter().filter_map(|(id, count)| Some((id.parse().ok()?, count))).collect())
+    /// Parses a JSON object of counts by ledger id; none for other text.
+    fn parse(json: &str) -> Option<Self> {
+        let counts: BTreeMap<String, u64> = serde_json::from_str(json).ok()?;
+        let counts = counts.into_iter().map(|(id, count)| Some((id.parse().ok()?, count)));
+        counts.collect::<Option<_>>().map(Self)
     }
 
     /// Formats the JSON object.
     pub(super) fn to_json(&self) -> String {
         let counts: Vec<_> = self.0.iter().map(|(id, count)| format!("\"{id}\":{count}")).collect();
         format!("{{{}}}", counts.join(","))
+    }
+}
+
+impl Field for Pending {
+    const EXPECTED: &'static str = "an object of counts";
+
+    fn from_value(value: Value<'static>) -> Option<Self> {
+        Self::parse(&String::from_value(value)?)
     }
 }
 
@@ -140,7 +150,7 @@ mod tests {
     #[test]
     fn stored_samples_wait_for_a_tally() {
         let session = SessionId(7);
-        let mut pending = HashMap::from([(session, Pending::parse(r#"{"3":10,"4":1}"#))]);
+        let mut pending = HashMap::from([(session, Pending::parse(r#"{"3":10,"4":1}"#).unwrap())]);
         let stored = |stored| LineChange { stored, ..LineChange::default() };
         assert!(settle(BTreeMap::from([((session, 3), stored(5))]), &mut pending, true).is_empty());
         assert_eq!(pending[&session].to_json(), r#"{"3":15,"4":1}"#);
@@ -150,7 +160,8 @@ mod tests {
         assert_eq!(pending[&session].to_json(), r#"{"4":1}"#);
         let at_once = settle(BTreeMap::from([((session, 4), stored(1))]), &mut pending, false);
         assert_eq!(at_once, [(4, stored(2))]);
-        assert_eq!(Pending::parse("garbage"), Pending::default());
+        assert_eq!(Pending::parse("{}"), Some(Pending::default()));
+        assert_eq!(["garbage", r#"{"a":1}"#].map(Pending::parse), [None, None]);
         assert_eq!(Pending::default().to_json(), "{}");
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 
-use super::found::{not_inserted, pairs, set_ids};
+use super::found::{not_inserted, set_ids, stored};
 use super::ledger::{Identity, LineChange};
 use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, LedgerLine};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::value::{Batch, Column, ColumnType, Value};
 
 const LINE: [Column; 5] = [
     ("position", ColumnType::Integer),
@@ -43,6 +43,9 @@ const CHANGE: [Column; 11] = integers![
     "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected", "quarantined", "stored"
 ];
 
+/// The key of the session of a line, its handle, and the id of its source.
+type Numbers = (Option<i64>, Option<i64>, Option<i64>);
+
 /// Returns the lines of `frames` without an id, without duplicates.
 fn without_id(frames: &[&Accepted]) -> Vec<Arc<LedgerLine>> {
     distinct(frames.iter().flat_map(|frame| frame.lines()).filter(|line| line.id.get().is_none()))
@@ -72,29 +75,14 @@ pub(super) fn set_known_ids(
 ) -> Result<(), DatabaseError> {
     let mut lines = without_id(frames);
     lines.retain(|line| key_of(line.job.as_ref()).is_none_or(|key| !new_jobs.contains(&key)));
-    find(connection, &lines)?;
-    lines.retain(|line| line.id.get().is_none() && line.job.is_some());
-    if lines.is_empty() {
-        return Ok(());
-    }
-    // Lines of version 4 of the schema have no handle: they get the handle of this line. The unique index
-    // finds them.
-    let updated = connection.execute_batch(
-        "UPDATE ledger_line SET handle = new.handle FROM {new}
-         WHERE ledger_line.session_key = (SELECT session_key FROM session WHERE session.session_id = new.session_id)
-             AND coalesce(ledger_line.handle, -1) = -1
-             AND coalesce(ledger_line.job_key, 0) = coalesce(new.job_key, 0)
-             AND ledger_line.source_id = (SELECT source_id FROM ledger_source WHERE ledger_source.source = new.source)",
-        &batch(&lines),
-    )?;
-    if updated > 0 { find(connection, &lines) } else { Ok(()) }
+    find(connection, &lines)
 }
 
 fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
     if lines.is_empty() {
         return Ok(());
     }
-    let found = connection.query_batch(
+    let found = connection.select_batch(
         "SELECT new.position, (
              SELECT ledger_line.ledger_id FROM session
              JOIN ledger_line ON ledger_line.session_key = session.session_key
@@ -105,7 +93,7 @@ fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<()
          ) FROM {new}",
         &batch(lines),
     )?;
-    set_ids(pairs(found), lines, |line| &line.id);
+    set_ids(stored(found), lines, |line| &line.id);
     Ok(())
 }
 
@@ -143,7 +131,7 @@ pub(super) fn insert(
             some_count(change.stored),
         ]
     });
-    let inserted = connection.query_batch(
+    let inserted = connection.select_batch(
         "INSERT INTO ledger_line (session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, skipped,
              rejected, quarantined, stored)
          SELECT session_key, job_key, handle, source_id, due, taken, late, missed, absent, dropped, skipped, rejected,
@@ -151,12 +139,7 @@ pub(super) fn insert(
          RETURNING session_key, handle, source_id, ledger_id",
         &Batch::new(&NEW_LINE, rows),
     )?;
-    let inserted: HashMap<_, i64> = inserted
-        .into_iter()
-        .map(|mut row| {
-            ((row.optional_integer(), row.optional_integer(), row.optional_integer()), row.integer())
-        })
-        .collect();
+    let inserted: HashMap<Numbers, i64> = inserted.into_iter().collect();
     let with_id = |(identity, (line, _)): (Identity, (Arc<LedgerLine>, LineChange))| {
         let id = inserted.get(&numbers(&identity)).copied();
         Ok((line, id.ok_or_else(|| not_inserted("ledger_line"))?))
@@ -174,11 +157,11 @@ fn session_keys(
     connection: &mut dyn Connection,
     ids: BTreeSet<SessionId>,
 ) -> Result<HashMap<String, i64>, DatabaseError> {
-    let keys = connection.query_batch(
+    let keys = connection.select_batch(
         "SELECT session_id, session_key FROM session WHERE session_id IN (SELECT name FROM {new})",
         &Batch::new(&NAME, ids.into_iter().map(|id| [id.to_string().into()])),
     )?;
-    Ok(by_name(keys))
+    Ok(keys.into_iter().collect())
 }
 
 /// Returns the ids of sources, by their names. Those that are missing are inserted.
@@ -190,7 +173,7 @@ fn source_ids(
         "SELECT source, source_id FROM ledger_source WHERE source IN (SELECT name FROM {new})";
     let count = sources.len();
     let sources = Batch::new(&NAME, sources.into_iter().map(|source| [source.into()]));
-    let known = by_name(connection.query_batch(SELECT, &sources)?);
+    let known: HashMap<_, _> = connection.select_batch(SELECT, &sources)?.into_iter().collect();
     if known.len() == count {
         return Ok(known);
     }
@@ -200,11 +183,7 @@ fn source_ids(
          WHERE NOT EXISTS (SELECT 1 FROM ledger_source AS known WHERE known.source = new.name) ON CONFLICT DO NOTHING",
         &sources,
     )?;
-    Ok(by_name(connection.query_batch(SELECT, &sources)?))
-}
-
-fn by_name(rows: Vec<Row>) -> HashMap<String, i64> {
-    rows.into_iter().map(|mut row| (row.text(), row.integer())).collect()
+    Ok(connection.select_batch(SELECT, &sources)?.into_iter().collect())
 }
 
 /// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one.

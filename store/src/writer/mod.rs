@@ -19,7 +19,7 @@ mod transaction;
 
 use std::collections::HashSet;
 
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{JobDescriptor, SessionId};
 
 use self::transaction::transaction;
 use crate::accepted::{Accepted, Committed, JobOutcome};
@@ -77,8 +77,8 @@ impl Store {
     pub fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
         self.connection.check()?;
         let select = "SELECT last_sequence FROM session WHERE session_id = $1";
-        let rows = self.connection.query(select, &[session.to_string().into()]);
-        Ok(rows.context("look up a session")?.first_mut().map_or(0, |row| row.integer().cast_unsigned()))
+        let last = self.connection.select_first(select, &[session.to_string().into()]);
+        Ok(last.context("look up a session")?.unwrap_or(0))
     }
 
     /// Ends the sessions that have been silent since `cutoff_us`, and their jobs. Both times are the
@@ -99,6 +99,15 @@ impl Store {
     /// Returns an error if the store fails.
     pub fn store_outcome(&mut self, outcome: &JobOutcome) -> Result<bool, StoreError> {
         jobs::store_outcome(&mut *self.connection, outcome).context("store the outcome of a job")
+    }
+
+    /// Returns true if frames with a job of this descriptor, in the session `own`, would be of a job that the store has from another
+    /// session.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn has_other_job(&mut self, job: &JobDescriptor, own: SessionId) -> Result<bool, StoreError> {
+        jobs::has_other(&mut *self.connection, job, own).context("look up a job")
     }
 
     /// Stores `frames` in one transaction, except for those that are already stored. In case of an error

@@ -112,7 +112,7 @@ fn events<'a>(frames: &[&'a Accepted]) -> BTreeMap<Event<'a>, Vec<Change<'a>>> {
     let mut events: BTreeMap<Event<'a>, Vec<Change<'a>>> = BTreeMap::new();
     for frame in frames {
         let node = frame.session.descriptor.node.as_str();
-        for (job, level, change) in &frame.plan_changes {
+        for (job, change) in &frame.plan_changes {
             let event = Event {
                 at_us: change.at_us,
                 node,
@@ -122,7 +122,7 @@ fn events<'a>(frames: &[&'a Accepted]) -> BTreeMap<Event<'a>, Vec<Change<'a>>> {
                 actor: change.by.as_ref().map(|user| user.as_str()),
                 until_us: change.until_us,
                 reason: (change.cause == Cause::RefreshInterval).then_some(REFRESHED),
-                level: level.map(StepLevel::as_str),
+                level: change.level.map(StepLevel::as_str),
             };
             let change = (change.metric.as_str(), micros(change.old), micros(change.new));
             events.entry(event).or_default().push(change);

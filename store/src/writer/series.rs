@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polymeter_proto::series::Labels;
 
-use super::found::{not_inserted, pairs};
+use super::found::{not_inserted, stored};
 use super::progress::{distinct, key_of};
 use super::shared_lists::{self, ListTables};
 use crate::accepted::{Accepted, SeriesRecord};
@@ -119,7 +119,7 @@ fn find_by(
             ]
         });
         let batch = Batch::new(&SERIES, rows);
-        ids.extend(pairs(connection.query_batch(&statement, &batch)?));
+        ids.extend(stored(connection.select_batch(&statement, &batch)?));
     }
     Ok(ids)
 }
@@ -186,7 +186,7 @@ fn have_blocks(
         Some([number.into(), key.into(), node.into(), Value::Null, Value::Null])
     });
     // The first block is looked up in the index: for EXISTS a planner may read and hash all blocks of the store.
-    let found = connection.query_batch(
+    let found: Vec<usize> = connection.select_batch(
         "SELECT new.position FROM {new} WHERE coalesce((
              SELECT series_block.first_id FROM series_block
              WHERE series_block.job_key = new.job_key AND series_block.node = new.node LIMIT 1
@@ -197,8 +197,8 @@ fn have_blocks(
         &Batch::new(&SERIES, rows),
     )?;
     let mut have = vec![false; places.len()];
-    for mut row in found {
-        if let Some(has) = have.get_mut(usize::try_from(row.integer()).unwrap_or(usize::MAX)) {
+    for position in found {
+        if let Some(has) = have.get_mut(position) {
             *has = true;
         }
     }
@@ -258,11 +258,10 @@ fn members<'a>(block: &[&[Numbered<'a>]]) -> Vec<(&'a str, String)> {
 /// Reserves `count` consecutive ids, and returns the first one. Others wait until the end of the transaction.
 fn reserve_ids(connection: &mut dyn Connection, count: usize) -> Result<i64, DatabaseError> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let rows = connection.query(
+    let next_id: Option<i64> = connection.select_first(
         "UPDATE series_counter SET next_id = next_id + CAST($1 AS bigint) RETURNING next_id",
         &[count.into()],
     )?;
-    let next_id = rows.into_iter().next().map(|mut row| row.integer());
     next_id.map(|next_id| next_id - count).ok_or_else(|| not_inserted("series_counter"))
 }
 

@@ -12,6 +12,7 @@ use crate::accepted::SessionRecord;
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::job_end_queue::EndQueue;
+use crate::row::{TimeUs, from_row};
 use crate::value::{Batch, Column, ColumnType, Value};
 
 /// The stored state of a session.
@@ -24,6 +25,8 @@ pub(super) struct KnownSession {
     /// True if it is recorded as ended.
     pub(super) is_ended: bool,
 }
+
+from_row!(KnownSession { last, pending, is_ended });
 
 const NODE: [Column; 2] = [("node", ColumnType::Text), ("seen", ColumnType::Time)];
 
@@ -105,16 +108,12 @@ pub(super) fn lock(
     connection: &mut dyn Connection,
     sessions: &[Arc<SessionRecord>],
 ) -> Result<HashMap<SessionId, KnownSession>, DatabaseError> {
-    let rows = connection.query_batch(
+    let rows: Vec<(String, KnownSession)> = connection.select_batch(
         "SELECT session_id, last_sequence, CAST(pending AS text), ended IS NOT NULL FROM session
          WHERE session_id IN (SELECT session_id FROM {new}) ORDER BY session_id{for_update}",
         &ids(sessions.iter().map(|session| session.id)),
     )?;
-    let known = |mut row: crate::value::Row| {
-        let (id, last) = (row.text(), row.integer().cast_unsigned());
-        (id, KnownSession { last, pending: Pending::parse(&row.text()), is_ended: row.boolean() })
-    };
-    let mut by_text: HashMap<String, KnownSession> = rows.into_iter().map(known).collect();
+    let mut by_text: HashMap<String, KnownSession> = rows.into_iter().collect();
     let take = |session: &Arc<SessionRecord>| {
         (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default())
     };
@@ -184,11 +183,10 @@ pub(super) fn reopen(
          WHERE lost AND session_id IN (SELECT session_id FROM {new})",
         &sessions,
     )?;
-    let nodes = connection.query_batch(
+    connection.select_batch(
         "SELECT DISTINCT node FROM session WHERE session_id IN (SELECT session_id FROM {new})",
         &sessions,
-    )?;
-    Ok(nodes.into_iter().map(|mut row| row.text()).collect())
+    )
 }
 
 /// Ends the sessions of `nodes` that did not report a stop, and whose newest sample is older than a later
@@ -208,10 +206,8 @@ pub(super) fn end_superseded(
          WHERE old.ended IS NULL AND old.node IN (SELECT node FROM {{new}}) AND {NEXT_SESSION} IS NOT NULL
          ORDER BY old.session_id{{skip_locked}}"
     );
-    let superseded = connection.query_batch(&select, &nodes)?;
-    let ends =
-        superseded.into_iter().map(|mut row| [row.value(), row.value(), "superseded".into(), now.clone()]);
-    end(connection, &Batch::new(&END, ends))
+    let superseded = connection.select_batch(&select, &nodes)?;
+    end(connection, superseded, "superseded", now)
 }
 
 /// Ends sessions that have been silent since `cutoff`, and the jobs of sessions that ended before it, unless
@@ -226,15 +222,23 @@ pub(super) fn end_silent(
         "SELECT old.session_id, least($2, {NEXT_SESSION}) FROM session AS old
          WHERE old.ended IS NULL AND old.last_seen < $1 ORDER BY old.session_id{{skip_locked}}"
     );
-    let silent = connection.query(&select, &[cutoff.clone(), now.clone()])?;
-    let ends = silent.into_iter().map(|mut row| [row.value(), row.value(), "silent".into(), now.clone()]);
-    end(connection, &Batch::new(&END, ends))?;
+    let silent = connection.select(&select, &[cutoff.clone(), now.clone()])?;
+    end(connection, silent, "silent", now)?;
     job_ends::end_lost_jobs(connection, cutoff, queue)
 }
 
-/// Ends sessions. Their state is unknown until the time `until`. This is recorded as a loss of their node and
-/// of each job that they still tracked.
-fn end(connection: &mut dyn Connection, ends: &Batch<'_>) -> Result<(), DatabaseError> {
+/// Ends sessions, given as their ids and the times until which their state is unknown. This is recorded as a
+/// loss of their node and of each job that they still tracked.
+fn end(
+    connection: &mut dyn Connection,
+    ended: Vec<(String, TimeUs)>,
+    reason: &str,
+    now: &Value<'_>,
+) -> Result<(), DatabaseError> {
+    let row = |(id, TimeUs(until_us)): (String, TimeUs)| {
+        [id.into(), Value::Time(until_us), reason.into(), now.clone()]
+    };
+    let ends = &Batch::new(&END, ended.into_iter().map(row));
     if ends.is_empty() {
         return Ok(());
     }

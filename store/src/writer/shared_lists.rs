@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::found::not_inserted;
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::value::{Batch, Column, ColumnType, Row, Value};
+use crate::value::{Batch, Column, ColumnType, Value};
 
 /// The tables of a kind of lists. `N` is the number of columns of a member.
 pub(super) struct ListTables<const N: usize> {
@@ -42,8 +42,8 @@ pub(super) fn ids<const N: usize>(
     let insert = format!(
         "INSERT INTO {table} (digest) SELECT digest FROM {{new}} WHERE true ON CONFLICT DO NOTHING RETURNING digest, {id}"
     );
-    let inserted = connection.query_batch(&insert, &digests(missing.iter().map(|(digest, _)| digest)))?;
-    let inserted: HashMap<String, i64> = inserted.into_iter().map(pair).collect();
+    let inserted = connection.select_batch(&insert, &digests(missing.iter().map(|(digest, _)| digest)))?;
+    let inserted: HashMap<String, i64> = inserted.into_iter().collect();
     let (new, others): (Vec<_>, Vec<_>) =
         missing.into_iter().partition(|(digest, _)| inserted.contains_key(digest));
     let rows = new.into_iter().flat_map(|(digest, members)| {
@@ -77,14 +77,9 @@ fn find<'a, const N: usize>(
     let select = format!(
         "SELECT digest, {id} FROM {table} WHERE digest IN (SELECT digest FROM {{new}}) ORDER BY digest{{for_key_share}}"
     );
-    let found = connection.query_batch(&select, &digests(of))?;
-    Ok(found.into_iter().map(pair).collect())
+    Ok(connection.select_batch(&select, &digests(of))?.into_iter().collect())
 }
 
 fn digests<'a>(of: impl Iterator<Item = &'a String>) -> Batch<'a> {
     Batch::new(&DIGEST, of.map(|digest| [digest.as_str().into()]))
-}
-
-fn pair(mut row: Row) -> (String, i64) {
-    (row.text(), row.integer())
 }

@@ -12,7 +12,7 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-use crate::client::completion::jobs;
+use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::terminal;
@@ -26,7 +26,7 @@ pub(crate) struct BundleArguments {
     action: Option<BundleAction>,
 
     /// The job's id; of several jobs with the same id the last.
-    #[arg(required = true, value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(required = true, value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: Option<String>,
 
     #[command(flatten)]

@@ -2,12 +2,13 @@
 
 use std::fs;
 
+use polymeter_client::version::Version;
 use polymeter_service::clock;
 use serde::Serialize;
 
 use super::directory::BundleDirectory;
 use super::manifest;
-use crate::version::Version;
+use crate::version::libraries;
 
 /// The name of the experiment's description in a bundle.
 pub(super) const DESCRIPTION: &str = "description.toml";
@@ -40,7 +41,7 @@ impl Provenance {
     pub(super) fn of(directory: &BundleDirectory, store: Option<String>) -> Self {
         let description = fs::read_to_string(directory.file(DESCRIPTION)).ok();
         Self {
-            program: Version::of_this_program(),
+            program: Version::of_this_program(Some(libraries())),
             made_us: clock::realtime_us(),
             store,
             description: description.as_ref().map(|_| DESCRIPTION),

@@ -113,7 +113,7 @@ fn period_options(changes: &[PlanChangeRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::Version;
+    use polymeter_client::version::Version;
 
     fn change(metric: &str, new_period_us: Option<i64>) -> PlanChangeRow {
         PlanChangeRow {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn provenance(revision: Option<&str>) -> Provenance {
-        let mut program = Version::of_this_program();
+        let mut program = Version::of_this_program(None);
         program.build.revision = revision.map(str::to_owned);
         Provenance {
             program,

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use polymeter_agent::config::AgentConfig;
+use polymeter_client::connection::agent::{ask, ask_status, unexpected};
+use polymeter_client::connection::collector::Collector;
+use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_collector::CollectorConfig;
 use polymeter_collector::config::CollectorArguments;
 use polymeter_proto::control::{Answer, MetricLine, MetricsRequest, Request, StatusReport, StatusRequest};
@@ -17,9 +20,6 @@ use super::process::Daemon;
 use super::role::Role;
 use super::store_state::StoreState;
 use super::unit::Unit;
-use crate::client::agent::{ask, ask_status, unexpected};
-use crate::client::collector::Collector;
-use crate::client::configuration::CollectorEndpoint;
 use crate::failure::Failure;
 
 /// The port for users that `polymeter setup collector` sets.

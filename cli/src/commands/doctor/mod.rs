@@ -50,12 +50,6 @@ pub(crate) struct DoctorArguments {
     json: bool,
 }
 
-impl DoctorArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-}
-
 pub(crate) fn execute(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let roles = Role::of_machine(&arguments.roles, &arguments.agent_config, &arguments.collector_config);
     let machine = Machine::new(roles, &arguments.agent_config, &arguments.collector_config)

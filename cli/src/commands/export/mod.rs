@@ -1,32 +1,32 @@
 //! `polymeter export`: writes the samples of a job into one file.
 
 mod output;
-mod progress;
 
 use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCompleter;
+use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
 use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::client::completion::{jobs, metrics};
+use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
+use crate::output::progress::Progress;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::store_failure::store_failure;
 use output::Output;
-use progress::Progress;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
     /// the last.
-    #[arg(value_name = "JOB", add = ArgValueCompleter::new(jobs::stored))]
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: String,
 
     #[command(flatten)]
@@ -62,10 +62,6 @@ pub(crate) struct ExportArguments {
 }
 
 impl ExportArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-
     fn selects(&self, row: &SeriesRow, step: Option<&str>) -> bool {
         let has_metric =
             self.metrics.is_empty() || self.metrics.iter().any(|metric| metric.matches(&row.metric));
@@ -147,9 +143,10 @@ fn job_properties(job: &JobRow) -> serde_json::Value {
     json!({
         "job_id": job.job_id, "display_id": job.display_id, "name": job.name, "cluster": job.cluster,
         "owner": job.owner, "owner_uid": job.owner_uid, "account": job.account, "queue": job.queue,
-        "nodes": job.nodes, "cores": job.cores, "gpus": job.gpus, "started_ns": job.started_ns,
-        "ended_ns": job.ended_ns, "state": job.state, "exit_code": job.exit_code,
-        "exit_signal": job.exit_signal,
+        "nodes": job.nodes, "node_list": job.node_list, "cores": job.cores, "gpus": job.gpus,
+        "time_limit_s": job.time_limit_s, "memory_bytes": job.memory_bytes, "restarts": job.restarts,
+        "started_ns": job.started_ns, "ended_ns": job.ended_ns, "state": job.state,
+        "exit_code": job.exit_code, "exit_signal": job.exit_signal,
     })
 }
 

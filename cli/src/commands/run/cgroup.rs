@@ -6,10 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use polymeter_client::own_cgroups::OwnCgroups;
 use polymeter_service::cgroup_mounts::Mounts;
 use rustix::fs::{FlockOperation, flock};
-
-use crate::own_cgroups::OwnCgroups;
 
 /// The controllers of version 1 in which a directory is created. `cpu` is excluded: a group there changes the
 /// scheduling, and therefore the measurement.
@@ -115,16 +114,15 @@ impl RunCgroup {
         files.map(|file| OpenOptions::new().write(true).open(file)).collect()
     }
 
-    /// Removes the cgroups of this user's dead runs in the same places. A run is dead if its directory is not locked and its
-    /// process is gone. Returns those that still contain processes; they are kept.
-    pub(crate) fn remove_dead(&self, proc: &Path) -> Vec<OccupiedCgroup> {
+    /// Removes the cgroups of this user's dead runs in the same places. A run is dead if its directory is not
+    /// locked. Returns those that still contain processes; they are kept.
+    pub(crate) fn remove_dead(&self) -> Vec<OccupiedCgroup> {
         let mut occupied: Vec<OccupiedCgroup> = Vec::new();
         for parent in self.directories.iter().filter_map(|directory| directory.path.parent()) {
             for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
                 let is_own = self.directories.iter().any(|directory| directory.path == entry.path());
                 let name = entry.file_name();
-                let Some(run) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-                if is_own || is_running(proc, run) {
+                if is_own || !name.to_string_lossy().starts_with(PREFIX) {
                     continue;
                 }
                 let Some(found) = remove_if_dead(&entry.path()) else { continue };
@@ -191,14 +189,6 @@ fn is_same_directory(path: &Path, opened: &File) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let current = fs::symlink_metadata(path).map(identity);
     current.is_ok_and(|current| opened.metadata().is_ok_and(|metadata| identity(metadata) == current))
-}
-
-/// Returns true if the process of the run `PID-SECONDS` exists. Earlier versions do not lock their directories.
-fn is_running(proc: &Path, run: &str) -> bool {
-    let pid = run.split('-').next().unwrap_or(run);
-    // A zombie has no program.
-    let program = fs::read_link(proc.join(pid).join("exe")).unwrap_or_default();
-    program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("polymeter"))
 }
 
 /// Removes a directory of this user whose run is dead; returns it if it still contains processes.

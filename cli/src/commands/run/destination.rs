@@ -73,7 +73,7 @@ impl SampleFile {
         }
         let path = self.path.display();
         format!(
-            "  {:<LABEL$}{path}; show them with `polymeter report --store sqlite:{path} --job {job_id}`\n",
+            "  {:<LABEL$}{path}; show them with `polymeter report --store sqlite:{path} {job_id}`\n",
             "samples in"
         )
     }

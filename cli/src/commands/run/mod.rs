@@ -18,6 +18,7 @@ use polymeter_agent::config::AgentConfig;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
+use polymeter_client::completion::{metrics, periods};
 use polymeter_collector::Collector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
@@ -26,7 +27,6 @@ use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
-use crate::client::completion::{metrics, periods};
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
@@ -81,10 +81,6 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// Returns true if a metric was named in full, and not selected by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.metrics.iter().any(|text| text.split('=').next() == Some(metric))
@@ -119,7 +115,7 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let agent = start_agent(baseline, arguments.flush_interval, &context)?;
     let signals = CaughtSignals::catch()
         .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
-    let mut notes: Vec<String> = cgroup.remove_dead(&mounts.proc).iter().map(ToString::to_string).collect();
+    let mut notes: Vec<String> = cgroup.remove_dead().iter().map(ToString::to_string).collect();
     let outcome = run_sampled(&arguments.command, &agent, &cgroup, signals, &job_id);
     agent.unregister(job_id.clone());
     drop(cgroup);

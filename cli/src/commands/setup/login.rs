@@ -1,9 +1,10 @@
 //! `polymeter setup login`.
 
+use polymeter_client::connection::configuration::CollectorEndpoint;
+
 use super::actions::Plan;
 use super::common::{CONFIGURATION, Common};
 use super::file::{self, quoted};
-use crate::client::configuration::CollectorEndpoint;
 use crate::failure::Failure;
 
 /// The packaged configuration.

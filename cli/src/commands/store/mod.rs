@@ -1,11 +1,13 @@
 //! `polymeter store`: the size of a store, its growth, and what retention removes next.
 
+mod import;
 mod overview;
 mod prune;
 
 use clap::Subcommand;
 use polymeter_store::{Administration, StoreUrl};
 
+use self::import::ImportArguments;
 use self::overview::Overview;
 use self::prune::PruneArguments;
 use crate::failure::Failure;
@@ -31,20 +33,15 @@ pub(crate) struct StoreArguments {
 enum StoreCommand {
     /// Remove now what retention does not keep, as the collector does every ten minutes.
     Prune(PruneArguments),
-}
-
-impl StoreArguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        match &self.command {
-            None => self.json,
-            Some(StoreCommand::Prune(arguments)) => arguments.is_json(),
-        }
-    }
+    /// Store the samples of files that polymeter export wrote as Parquet, each sample once.
+    Import(ImportArguments),
 }
 
 pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
-    if let Some(StoreCommand::Prune(arguments)) = &arguments.command {
-        return prune::execute(arguments);
+    match &arguments.command {
+        Some(StoreCommand::Prune(arguments)) => return prune::execute(arguments),
+        Some(StoreCommand::Import(arguments)) => return import::execute(arguments),
+        None => {}
     }
     let failed = |error| store_failure("cannot read the store", &error);
     let mut store = Administration::open(&arguments.store).map_err(failed)?;

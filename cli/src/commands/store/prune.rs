@@ -30,12 +30,6 @@ pub(crate) struct PruneArguments {
     json: bool,
 }
 
-impl PruneArguments {
-    pub(super) const fn is_json(&self) -> bool {
-        self.json
-    }
-}
-
 /// A part that is removed.
 #[derive(Debug, Serialize)]
 struct Line {

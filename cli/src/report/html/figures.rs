@@ -4,6 +4,7 @@ use polymeter_analysis::charts::{Chart, Charts};
 use polymeter_proto::units;
 
 use super::element::{Cell, Table};
+use crate::report::summary::figure;
 
 /// Writes the section of the charts, which the script fills.
 pub(super) fn section(page: &mut String, charts: &Charts) {
@@ -34,9 +35,7 @@ pub(super) fn table(charts: &Charts) -> Table<'_> {
             let spread = chart.over_time.as_ref();
             spread.and_then(|spread| spread.quantiles.get(position)).copied()
         };
-        let number = |value: Option<f64>| {
-            Cell::Number(value.map_or_else(|| "-".to_owned(), |value| value_text(&chart.unit, value)))
-        };
+        let number = |value: Option<f64>| Cell::Number(figure(value, |value| value_text(&chart.unit, value)));
         vec![
             number(Some(chart.extent.min)),
             number(Some(chart.extent.mean)),

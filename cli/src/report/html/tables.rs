@@ -10,6 +10,7 @@ use polymeter_proto::units;
 
 use super::element::{Cell, Table};
 use super::figures;
+use crate::report::summary::{self, Imbalance};
 
 /// The maximum number of rows of a table. The rows at both ends of a longer one are shown.
 const ROWS_MAX: usize = 1000;
@@ -47,16 +48,12 @@ fn shorten(table: &mut Table<'_>) {
     }
 }
 
-fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> Cell<'static> {
-    Cell::Number(value.map_or_else(|| "-".to_owned(), text))
-}
-
 fn count(value: u64) -> Cell<'static> {
     Cell::Number(value.to_string())
 }
 
 fn seconds(value: Option<f64>) -> Cell<'static> {
-    number(value, units::elapsed)
+    Cell::Number(summary::figure(value, units::elapsed))
 }
 
 fn optional(value: Option<&str>) -> Cell<'_> {
@@ -64,7 +61,15 @@ fn optional(value: Option<&str>) -> Cell<'_> {
 }
 
 fn joules(value: Option<f64>) -> Cell<'static> {
-    number(value, |joules| units::value("joules", joules))
+    Cell::Number(summary::joules(value))
+}
+
+fn bytes(value: Option<f64>) -> Cell<'static> {
+    Cell::Number(summary::bytes(value))
+}
+
+fn cores(value: Option<f64>) -> Cell<'static> {
+    Cell::Number(summary::cores(value))
 }
 
 /// The columns of used resources.
@@ -80,12 +85,10 @@ const USED: [(&str, bool); 8] = [
 ];
 
 fn used_cells(used: &Resources, wall_s: f64) -> [Cell<'static>; 8] {
-    let bytes = |value| number(value, |bytes| units::value("bytes", bytes));
-    let cores = |cores: f64| format!("{cores:.2}");
     [
         seconds(used.cpu_s),
-        number(used.cpu_s.filter(|_| wall_s > 0.0).map(|cpu_s| cpu_s / wall_s), cores),
-        number(used.cores_max, cores),
+        cores(used.cpu_s.filter(|_| wall_s > 0.0).map(|cpu_s| cpu_s / wall_s)),
+        cores(used.cores_max),
         bytes(used.memory_bytes),
         bytes(used.cache_bytes),
         bytes(used.memory_limit_bytes),
@@ -95,19 +98,11 @@ fn used_cells(used: &Resources, wall_s: f64) -> [Cell<'static>; 8] {
 }
 
 /// Describes the imbalance of CPU time between parts: the largest over the mean.
-fn imbalance(kind: &str, used: &[(&str, Option<f64>)]) -> Option<String> {
-    let known: Vec<(&str, f64)> = used.iter().filter_map(|(name, cpu_s)| Some((*name, (*cpu_s)?))).collect();
-    let (most, most_s) = known.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
-    let (least, least_s) = known.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
-    let mean = known.iter().map(|(_, cpu_s)| cpu_s).sum::<f64>() / units::to_f64(known.len() as u64);
-    if known.len() < 2 || mean <= 0.0 {
-        return None;
-    }
+fn imbalance<'a>(kind: &str, used: impl Iterator<Item = (&'a str, Option<f64>)>) -> Option<String> {
+    let Imbalance { ratio, most: (most, most_time), least: (least, least_time) } = Imbalance::of(used)?;
     Some(format!(
-        "Imbalance of CPU time between {kind}s, largest / mean: {:.2}. Most: {most}, {}; least: {least}, {}.",
-        most_s / mean,
-        units::elapsed(*most_s),
-        units::elapsed(*least_s)
+        "Imbalance of CPU time between {kind}s, largest / mean: {ratio:.2}. Most: {most}, {most_time}; \
+         least: {least}, {least_time}."
     ))
 }
 
@@ -116,15 +111,15 @@ fn nodes(report: &Report) -> Table<'_> {
     let mut head = with_used(&[("node", false), ("CPUs", true), ("samples", true)]);
     head.extend(has_energy.then_some(("energy", true)));
     let row = |node: &'_ polymeter_analysis::model::NodeReport| {
-        let cpus = Cell::Number(node.cpus.map_or_else(|| "-".to_owned(), |cpus| cpus.to_string()));
+        let cpus = Cell::Number(summary::figure(node.cpus, |cpus| cpus.to_string()));
         let mut cells = vec![cpus, count(node.samples)];
         cells.extend(used_cells(&node.used, report.wall_s));
         cells.extend(has_energy.then(|| joules(node.energy_joules)));
         cells
     };
     let rows = report.by_node.iter().map(|node| named(&node.node, row(node))).collect();
-    let cpu: Vec<_> = report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s)).collect();
-    let mut remarks: Vec<String> = imbalance("node", &cpu).into_iter().collect();
+    let cpu = report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s));
+    let mut remarks: Vec<String> = imbalance("node", cpu).into_iter().collect();
     if let Some(kind) = report.by_node.iter().find_map(|node| node.used.memory_kind) {
         remarks.push(format!("Memory: {}; its peak on the node.", kind.text()));
     }
@@ -162,9 +157,9 @@ fn tasks(report: &Report) -> Table<'_> {
     let head = with_used(&[("task", false), ("step", false), ("node", false)]);
     let mut remarks = Vec::new();
     for tasks in report.tasks.chunk_by(|one, other| one.step == other.step).take(ROWS_MAX) {
-        let cpu: Vec<_> = tasks.iter().map(|task| (task.task.as_str(), task.used.cpu_s)).collect();
+        let cpu = tasks.iter().map(|task| (task.task.as_str(), task.used.cpu_s));
         let step = tasks.first().map_or("", |task| task.step.as_str());
-        remarks.extend(imbalance("task", &cpu).map(|text| format!("Step {step}: {text}")));
+        remarks.extend(imbalance("task", cpu).map(|text| format!("Step {step}: {text}")));
     }
     let durations = report.step_durations();
     let rows = report.tasks.iter().map(|task| {
@@ -188,15 +183,14 @@ fn phase_totals(report: &Report) -> Table<'_> {
         ("written", true),
     ];
     head.extend(has_energy.then_some(("energy", true)));
-    let bytes = |value| number(value, |bytes| units::value("bytes", bytes));
     let rows = totals.into_iter().map(|phase| {
         let share = Some(phase.duration_s / report.wall_s).filter(|share| share.is_finite());
         let mut cells = vec![
             Cell::Text(Cow::Owned(phase.name)),
             count(phase.count),
             seconds(Some(phase.duration_s)),
-            number(share, |share| units::value("percent", 100.0 * share)),
-            number(phase.cores_mean, |cores| format!("{cores:.2}")),
+            Cell::Number(summary::figure(share, |share| units::value("percent", 100.0 * share))),
+            cores(phase.cores_mean),
             bytes(phase.memory_bytes),
             bytes(phase.written_bytes),
         ];

@@ -3,6 +3,7 @@
 use super::detail::Detail;
 use super::paragraph::indented_table_within;
 use crate::output::table::head;
+use crate::report::summary::figure;
 use polymeter_analysis::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
 
 /// Lays out the events; empty if there are none.
@@ -46,7 +47,7 @@ fn seconds(time_s: f64) -> String {
 
 /// Rows of phases and instants by time, below a head.
 fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
-    let cell = |time_s: Option<f64>| time_s.map_or_else(|| "-".to_owned(), seconds);
+    let cell = |time_s: Option<f64>| figure(time_s, seconds);
     let phase = |phase: &Phase| {
         let duration_s = phase.begin_s.zip(phase.end_s).map(|(begin_s, end_s)| end_s - begin_s);
         let name = format!("{}{}", on_node(&phase.node, has_several_nodes), phase.name);

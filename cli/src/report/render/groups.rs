@@ -7,6 +7,7 @@ use polymeter_proto::units;
 use super::detail::Detail;
 use super::paragraph;
 use crate::output::table::head;
+use crate::report::summary::{self, Imbalance};
 
 /// The number of rows at each end of a table.
 const ENDS: usize = 10;
@@ -41,8 +42,7 @@ pub(super) fn all(report: &Report, limit: Option<usize>) -> String {
 /// Lays out the nodes.
 pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let group = |node: &'_ polymeter_analysis::model::NodeReport| {
-        let cpus = node.cpus.map_or_else(|| "-".to_owned(), |cpus| cpus.to_string());
-        vec![node.node.clone(), cpus]
+        vec![node.node.clone(), summary::figure(node.cpus, |cpus| cpus.to_string())]
     };
     let groups = report
         .by_node
@@ -55,9 +55,8 @@ pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> St
         })
         .collect();
     let mut text = table(&["node", "CPUs"], groups, detail, limit);
-    let known: Vec<(f64, &str)> =
-        report.by_node.iter().filter_map(|node| Some((node.used.cpu_s?, node.node.as_str()))).collect();
-    text.push_str(&imbalance("node", &known, limit));
+    let cpu = report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s));
+    text.push_str(&imbalance("node", cpu, limit));
     let kind = report.by_node.iter().find_map(|node| node.used.memory_kind);
     if let Some(kind) = kind {
         text.push_str(&paragraph::remark(&format!("memory: {}", kind.text()), limit));
@@ -108,9 +107,8 @@ pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> St
     let steps = report.tasks.chunk_by(|one, other| one.step == other.step).take(detail.lines_max());
     for tasks in steps.filter(|tasks| tasks.len() > 1) {
         let Some(first) = tasks.first() else { continue };
-        let known: Vec<(f64, &str)> =
-            tasks.iter().filter_map(|task| Some((task.used.cpu_s?, task.task.as_str()))).collect();
-        text.push_str(&imbalance(&format!("step {}, task", first.step), &known, limit));
+        let cpu = tasks.iter().map(|task| (task.task.as_str(), task.used.cpu_s));
+        text.push_str(&imbalance(&format!("step {}, task", first.step), cpu, limit));
     }
     text
 }
@@ -128,11 +126,11 @@ pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> S
             phase.count.to_string(),
             units::elapsed(phase.duration_s),
             units::value("percent", share),
-            number(phase.cores_mean, |cores| format!("{cores:.2}")),
-            number(phase.memory_bytes, |bytes| units::value("bytes", bytes)),
-            number(phase.written_bytes, |bytes| units::value("bytes", bytes)),
+            summary::cores(phase.cores_mean),
+            summary::bytes(phase.memory_bytes),
+            summary::bytes(phase.written_bytes),
         ];
-        row.extend(has_energy.then(|| joules(phase.energy_joules)));
+        row.extend(has_energy.then(|| summary::joules(phase.energy_joules)));
         rows.push(row);
     }
     if totals.is_empty() {
@@ -149,14 +147,6 @@ pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> S
     text
 }
 
-fn joules(value: Option<f64>) -> String {
-    number(value, |joules| units::value("joules", joules))
-}
-
-fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| "-".to_owned(), text)
-}
-
 /// Lays out groups, sorted by their CPU time. Of many the first and the last are listed, and the distribution of all.
 fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Option<usize>) -> String {
     let cpu_s = |group: &Group<'_>| group.used.cpu_s.unwrap_or(f64::NEG_INFINITY);
@@ -168,17 +158,16 @@ fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Opti
     let mut columns = vec!["cores used", "memory", "cache", "read", "written"];
     columns.extend(has_energy.then_some("energy"));
     let row = |group: &Group<'_>| {
-        let bytes = |value: Option<f64>| number(value, |bytes| units::value("bytes", bytes));
         let used = group.used;
         let mut cells = group.names.clone();
         cells.extend([
-            number(group.cores(), |cores| format!("{cores:.2}")),
-            bytes(used.memory_bytes),
-            bytes(used.cache_bytes),
-            bytes(used.read_bytes),
-            bytes(used.written_bytes),
+            summary::cores(group.cores()),
+            summary::bytes(used.memory_bytes),
+            summary::bytes(used.cache_bytes),
+            summary::bytes(used.read_bytes),
+            summary::bytes(used.written_bytes),
         ]);
-        cells.extend(has_energy.then(|| joules(group.energy_joules)));
+        cells.extend(has_energy.then(|| summary::joules(group.energy_joules)));
         cells
     };
     let mut rows: Vec<Vec<String>> =
@@ -230,19 +219,16 @@ const fn percentile(percent: usize) -> &'static str {
 }
 
 /// Describes the imbalance of the CPU time: the largest over the mean, and both ends.
-fn imbalance(kind: &str, known: &[(f64, &str)], limit: Option<usize>) -> String {
-    let most = known.iter().max_by(|(one, _), (other, _)| one.total_cmp(other));
-    let least = known.iter().min_by(|(one, _), (other, _)| one.total_cmp(other));
-    let mean = known.iter().map(|(cpu_s, _)| cpu_s).sum::<f64>() / units::to_f64(known.len() as u64);
-    let (Some((most_s, most)), Some((least_s, least))) = (most, least) else { return String::new() };
-    if known.len() < 2 || mean <= 0.0 {
-        return String::new();
-    }
+fn imbalance<'a>(
+    kind: &str,
+    used: impl Iterator<Item = (&'a str, Option<f64>)>,
+    limit: Option<usize>,
+) -> String {
+    let Some(imbalance) = Imbalance::of(used) else { return String::new() };
+    let Imbalance { ratio, most: (most, most_time), least: (least, least_time) } = imbalance;
     let text = format!(
-        "imbalance of CPU time, max / mean: {:.2}; most: {kind} {most} with {}, least: {kind} {least} with {}",
-        most_s / mean,
-        units::elapsed(*most_s),
-        units::elapsed(*least_s)
+        "imbalance of CPU time, max / mean: {ratio:.2}; most: {kind} {most} with {most_time}, \
+         least: {kind} {least} with {least_time}"
     );
     paragraph::remark(&text, limit)
 }

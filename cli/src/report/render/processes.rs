@@ -8,6 +8,7 @@ use polymeter_proto::units;
 use super::detail::Detail;
 use super::paragraph;
 use crate::output::table::head;
+use crate::report::summary;
 
 /// The start of the names of their metrics.
 const METRICS: &str = "busiest.";
@@ -37,17 +38,16 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
         ["process", "pid", "node", "CPU time", "cores used", "threads", "memory", "read", "written"];
     let mut rows = vec![head(columns)];
     for ((node, labels), process) in processes.iter().take(detail.lines_max()) {
-        let bytes = |value| number(value, |bytes| units::value("bytes", bytes));
         rows.push(vec![
             label(labels, "comm").to_owned(),
             label(labels, "pid").to_owned(),
             (*node).to_owned(),
-            number(process.growth("cpu.usage"), |ns| units::elapsed(ns / 1e9)),
-            number(process.mean("cpu.usage"), |cores| format!("{cores:.2}")),
-            number(process.max("threads"), |threads| format!("{threads:.0}")),
-            bytes(process.max("memory.resident")),
-            bytes(process.growth("io.read.bytes")),
-            bytes(process.growth("io.write.bytes")),
+            summary::figure(process.growth("cpu.usage"), |ns| units::elapsed(ns / 1e9)),
+            summary::cores(process.mean("cpu.usage")),
+            summary::figure(process.max("threads"), |threads| format!("{threads:.0}")),
+            summary::bytes(process.max("memory.resident")),
+            summary::bytes(process.growth("io.read.bytes")),
+            summary::bytes(process.growth("io.write.bytes")),
         ]);
     }
     let mut text = paragraph::indented_table_within(&rows, limit);
@@ -82,10 +82,6 @@ impl Process<'_> {
 fn label<'a>(labels: &'a str, key: &str) -> &'a str {
     let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
     pairs.find(|(known, _)| *known == key).map_or("-", |(_, value)| value)
-}
-
-fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| "-".to_owned(), text)
 }
 
 #[cfg(test)]

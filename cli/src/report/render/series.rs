@@ -4,9 +4,9 @@ use polymeter_proto::text::abridged_list;
 
 use super::detail::Detail;
 use super::paragraph;
-use crate::output::chart::sparkline;
 use crate::output::layout::{distinct_names, has_distinct};
 use crate::output::printable::printable;
+use crate::output::sparkline::sparkline;
 use crate::output::{table, terminal, units};
 use polymeter_analysis::model::{PeriodUse, Report, SeriesReport};
 use polymeter_analysis::rates;

@@ -1,6 +1,7 @@
 //! The texts of the first screen of a report, for a terminal and for a page: the job, meters, completeness. Pure.
 
 mod energy;
+mod figures;
 mod headline;
 mod outcome;
 mod traffic;
@@ -13,6 +14,7 @@ use polymeter_service::clock::rfc3339;
 use crate::output::printable::printable_name;
 
 pub(crate) use energy::energy;
+pub(crate) use figures::{Imbalance, bytes, cores, figure, joules};
 pub(crate) use headline::{headline, state};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use traffic::{file_systems, network};

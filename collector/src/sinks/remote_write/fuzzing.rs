@@ -1,4 +1,4 @@
-//! Access to the reader of spool files for the fuzzer. Other builds do not contain it.
+//! Access to the reader of spool files for `fuzz/`.
 
 use super::request;
 use super::spool::record::{self, Kind};

@@ -14,7 +14,7 @@
 mod catch_up;
 mod config;
 mod counters;
-#[cfg(fuzzing)]
+#[doc(hidden)]
 pub mod fuzzing;
 mod http;
 mod job_facts;

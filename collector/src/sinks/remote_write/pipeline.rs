@@ -172,11 +172,11 @@ impl Pipeline {
     /// a session that ended.
     fn end_series(&mut self, frame: &Accepted, jobs: &mut Jobs) {
         let address = |job: &Arc<JobRecord>| Arc::as_ptr(job) as usize;
-        for (job, level, change) in frame.plan_changes.iter().filter(|(.., change)| change.new.is_none()) {
+        for (job, change) in frame.plan_changes.iter().filter(|(_, change)| change.new.is_none()) {
             let ended = self.table.end(|series| {
                 series.metric.name == change.metric
                     && series.job.as_ref().map(address) == job.as_ref().map(address)
-                    && StepLevel::of_labels(|label| series.labels.get(label).is_some()) == *level
+                    && StepLevel::of_labels(|label| series.labels.get(label).is_some()) == change.level
             });
             self.end(ended);
         }

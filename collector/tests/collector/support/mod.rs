@@ -55,7 +55,6 @@ use polymeter_collector::clock::Clock;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesScope};
 use polymeter_store::{ExtensionMode, StoreUrl};
-use rusqlite::functions::{Context, FunctionFlags};
 use tempfile::TempDir;
 
 use self::server::Server;
@@ -147,7 +146,6 @@ impl TestEnvironment {
             None => {
                 let path = self.directory.path().join("store.db");
                 let connection = rusqlite::Connection::open(path).unwrap();
-                add_digest(&connection);
                 connection.execute_batch(sql).unwrap();
             }
         }
@@ -238,11 +236,4 @@ pub(crate) fn only_job(environment: &TestEnvironment) -> JobRow {
     let jobs = environment.jobs();
     assert_eq!(jobs.len(), 1, "{jobs:?}");
     jobs.into_iter().next().unwrap()
-}
-
-/// Adds the function that the migration to version 7 calls. Only the equality of digests matters, so a text is its own.
-fn add_digest(connection: &rusqlite::Connection) {
-    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-    let digest = |context: &Context<'_>| context.get::<String>(0);
-    connection.create_scalar_function("polymeter_digest", 1, flags, digest).unwrap();
 }

@@ -1,8 +1,12 @@
 //! A PostgreSQL server in a temporary directory, reachable over a Unix socket only, that ends with the test.
+//! While [`KeptServers`] exists, a server that a test has left as it was is cleared for the next test instead:
+//! that takes a third of the time.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
@@ -12,12 +16,42 @@ use super::wait_until;
 /// The user as which servers run when the tests run as root, which PostgreSQL refuses.
 const USER: &str = "postgres";
 
+/// Removes all databases and roles that tests have created.
+const CLEAR: &str = r"
+SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database WHERE NOT datistemplate \gexec
+SELECT format('DROP ROLE %I', rolname) FROM pg_roles WHERE rolname <> 'postgres' AND rolname !~ '^pg_' \gexec
+ALTER ROLE postgres RESET ALL;
+CREATE DATABASE postgres TEMPLATE template0;
+";
+
+/// The servers that no test uses, and whether any are kept.
+static IDLE: Mutex<(bool, Vec<Server>)> = Mutex::new((false, Vec::new()));
+
+/// Lets servers outlive their tests, until it is dropped.
+pub struct KeptServers;
+
+impl KeptServers {
+    pub fn new() -> Self {
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).0 = true;
+        Self
+    }
+}
+
+impl Drop for KeptServers {
+    fn drop(&mut self) {
+        let servers = std::mem::take(&mut *IDLE.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(servers);
+    }
+}
+
 pub struct Server {
     binaries: PathBuf,
-    directory: TempDir,
+    directory: Arc<TempDir>,
     process: Option<Child>,
     /// The command that runs its programs, with arguments. Empty: they run as they are.
     within: Vec<String>,
+    /// False if more than its databases and roles may differ from those of a new server.
+    is_pristine: AtomicBool,
 }
 
 impl Server {
@@ -26,9 +60,12 @@ impl Server {
         if timescaledb && !has_timescaledb(&binaries) {
             return Err("PostgreSQL has no TimescaleDB".to_owned());
         }
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let mut server = Self { binaries, directory, process: None, within: Vec::new() };
+        while !timescaledb && let Some(server) = Self::take_idle() {
+            if server.clear() {
+                return Ok(server);
+            }
+        }
+        let mut server = Self::in_new_directory(binaries);
         server.create_data()?;
         let settings = server.directory.path().join("settings.conf");
         let mut text = format!(
@@ -40,19 +77,46 @@ impl Server {
         }
         std::fs::write(&settings, text).unwrap();
         server.resume();
+        server.is_pristine = AtomicBool::new(!timescaledb);
         Ok(server)
+    }
+
+    fn in_new_directory(binaries: PathBuf) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        Self { binaries, directory, process: None, within: Vec::new(), is_pristine: AtomicBool::new(false) }
+    }
+
+    fn take_idle() -> Option<Self> {
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).1.pop()
+    }
+
+    /// Makes it like a new server. Returns false if that fails.
+    fn clear(&self) -> bool {
+        let script = self.directory.path().join("clear.sql");
+        std::fs::write(&script, CLEAR).unwrap();
+        let mut psql = self.client("psql");
+        psql.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "template1", "-f"]).arg(script);
+        let is_clear = psql.stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+        self.is_pristine.store(is_clear, Relaxed);
+        is_clear
+    }
+
+    /// Records that the next test needs another server.
+    fn spoil(&self) {
+        self.is_pristine.store(false, Relaxed);
     }
 
     /// Creates the data directory, as a copy of one that `initdb` made for an earlier test: that takes a tenth of the time.
     fn create_data(&self) -> Result<(), String> {
         let template = self.template();
-        if template.join("PG_VERSION").is_file() && copy(&template, &self.data()) {
+        if template.join("PG_VERSION").is_file() && copy(&template, &self.data_directory()) {
             return Ok(());
         }
         let made = self
             .command("initdb")
             .args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D"])
-            .arg(self.data())
+            .arg(self.data_directory())
             .stdout(Stdio::null())
             .status()
             .map_err(|error| format!("initdb cannot be run: {error}"))?;
@@ -61,7 +125,7 @@ impl Server {
         }
         // Other tests may do the same now: the first complete copy remains.
         let copied = template.with_extension(self.directory.path().file_name().unwrap());
-        if !copy(&self.data(), &copied) || std::fs::rename(&copied, &template).is_err() {
+        if !copy(&self.data_directory(), &copied) || std::fs::rename(&copied, &template).is_err() {
             std::fs::remove_dir_all(copied).ok();
         }
         Ok(())
@@ -76,16 +140,14 @@ impl Server {
 
     /// Starts a standby that follows this server.
     pub fn start_standby(&self) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let binaries = self.binaries.clone();
-        let mut standby = Self { binaries, directory, process: None, within: Vec::new() };
+        self.spoil();
+        let mut standby = Self::in_new_directory(self.binaries.clone());
         let copied = standby
             .command("pg_basebackup")
             .args(["-U", "postgres", "--checkpoint=fast", "-X", "stream", "-h"])
             .arg(self.socket_directory())
             .arg("-D")
-            .arg(standby.data())
+            .arg(standby.data_directory())
             .status()
             .unwrap();
         assert!(copied.success(), "{copied}");
@@ -94,7 +156,7 @@ impl Server {
         let primary = format!("primary_conninfo = 'host={other} user=postgres'\n");
         std::fs::write(standby.directory.path().join("settings.conf"), text.replace(&other, &own) + &primary)
             .unwrap();
-        std::fs::write(standby.data().join("standby.signal"), "").unwrap();
+        std::fs::write(standby.data_directory().join("standby.signal"), "").unwrap();
         standby.resume();
         standby
     }
@@ -106,6 +168,7 @@ impl Server {
 
     /// Adds settings, for the next start.
     pub fn configure(&self, settings: &str) {
+        self.spoil();
         let path = self.directory.path().join("settings.conf");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text + settings).unwrap();
@@ -113,7 +176,8 @@ impl Server {
 
     /// Replaces the rules of authentication, for the next start.
     pub fn authenticate(&self, rules: &str) {
-        std::fs::write(self.data().join("pg_hba.conf"), rules).unwrap();
+        self.spoil();
+        std::fs::write(self.data_directory().join("pg_hba.conf"), rules).unwrap();
     }
 
     /// Makes the server's user the owner of a file.
@@ -141,11 +205,17 @@ impl Server {
 
     /// The directory of the database's files.
     pub fn data(&self) -> PathBuf {
+        self.spoil();
+        self.data_directory()
+    }
+
+    fn data_directory(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
     /// Runs its programs by `command`, for example in another mount namespace, from the next start on.
     pub fn run_within(&mut self, command: Vec<String>) {
+        self.spoil();
         self.within = command;
     }
 
@@ -169,7 +239,7 @@ impl Server {
 
     /// Starts the server again with the same data.
     pub fn resume(&mut self) {
-        let data = self.data();
+        let data = self.data_directory();
         let config = format!("include = '{}'\n", self.directory.path().join("settings.conf").display());
         let path = data.join("postgresql.auto.conf");
         std::fs::write(&path, config).unwrap();
@@ -241,6 +311,7 @@ impl Server {
 
     /// Removes TimescaleDB from the configuration for the next start.
     pub fn forget_timescaledb(&self) {
+        self.spoil();
         let settings = self.directory.path().join("settings.conf");
         let text = std::fs::read_to_string(&settings).unwrap();
         let kept: String = text
@@ -263,6 +334,7 @@ impl Server {
 
     /// Suspends all its processes: clients get no answer, and connections stay open.
     pub fn freeze(&self) {
+        self.spoil();
         self.signal_all(Signal::STOP);
     }
 
@@ -289,6 +361,7 @@ impl Server {
     }
 
     fn end(&mut self, signal: Signal) {
+        self.spoil();
         // A suspended process ends only after SIGCONT, or by SIGKILL.
         self.thaw();
         let Some(mut process) = self.process.take() else { return };
@@ -301,6 +374,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.is_pristine.load(Relaxed) && !std::thread::panicking() {
+            let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.0 {
+                let (binaries, directory) = (self.binaries.clone(), Arc::clone(&self.directory));
+                let (process, within) = (self.process.take(), Vec::new());
+                idle.1.push(Self {
+                    binaries,
+                    directory,
+                    process,
+                    within,
+                    is_pristine: AtomicBool::new(false),
+                });
+                return;
+            }
+        }
         self.end(Signal::QUIT);
     }
 }

@@ -35,10 +35,10 @@ pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refus
     let context = handler.context;
     Ok(Answer::Status(StatusReport {
         version: VERSION,
-        agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         session: context.session.to_string(),
         counts: counts(&context.counters),
-        collector: Some(collector(&context.counters)),
+        collector: collector(&context.counters),
         subjects: view.subjects.iter().map(subject).collect(),
     }))
 }

@@ -8,7 +8,6 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Extras;
 
 use super::DeliverySession;
-use super::loss_cause::LossCause;
 use super::spool_mode::SpoolMode;
 use crate::delivery::frame_builder::FrameParts;
 use crate::delivery::frame_summary::FrameSummary;
@@ -29,7 +28,7 @@ impl DeliverySession {
         if self.outbox.is_empty() {
             self.quiet_since_ns = now_ns;
         }
-        self.push(&flushed.batch, &dictionary, &ledger, events);
+        self.push_frame(&flushed.batch, &dictionary, &ledger, events);
         let last = self.outbox.next_sequence() - 1;
         self.builder.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
@@ -42,30 +41,11 @@ impl DeliverySession {
     pub(super) fn make_room(&mut self) {
         let dropped = self.outbox.make_room();
         self.counts.samples_dropped += dropped.samples;
-        self.lost(dropped, LossCause::NoRoom);
+        self.lost(dropped);
     }
 
     /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary and the tallies before the
     /// samples, so that no sample is delivered without the losses before it; the events behind them.
-    fn push(
-        &mut self,
-        batch: &Batch,
-        dictionary: &[Entry],
-        ledger: &[LedgerEntry],
-        records: Vec<EventRecord>,
-    ) {
-        // A collector of an earlier release refuses the frame with recent events: it must contain nothing else.
-        let (recent, others): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|record| record.event.is_recent());
-        let is_alone = batch.is_empty() && dictionary.is_empty() && ledger.is_empty() && others.is_empty();
-        if recent.is_empty() || is_alone {
-            return self.push_frame(batch, dictionary, ledger, others.into_iter().chain(recent).collect());
-        }
-        self.push_frame(batch, dictionary, ledger, others);
-        self.push_frame(&Batch::default(), &[], &[], recent);
-    }
-
-    /// Puts a frame with all of it into the outbox, or several if it would exceed the limits.
     fn push_frame(
         &mut self,
         batch: &Batch,
@@ -135,13 +115,7 @@ impl DeliverySession {
     }
 
     /// Schedules the events and tallies of dropped frames for repetition in a later frame.
-    pub(super) fn lost(&mut self, mut dropped: Dropped, cause: LossCause) {
-        if cause == LossCause::Refused {
-            // They would be refused again, with the frame in which they are repeated.
-            let before = dropped.events.len();
-            dropped.events.retain(|record| !record.event.is_recent());
-            self.counts.events_dropped += (before - dropped.events.len()) as u64;
-        }
+    pub(super) fn lost(&mut self, dropped: Dropped) {
         if matches!(self.spool_mode, SpoolMode::Replay(_)) {
             // An earlier session has no later frames.
             self.counts.events_dropped += dropped.events.len() as u64;

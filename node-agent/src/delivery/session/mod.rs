@@ -5,7 +5,6 @@
 //! place in the sequence.
 
 mod framing;
-mod loss_cause;
 mod spool_mode;
 mod spooling;
 
@@ -15,7 +14,6 @@ use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
-use self::loss_cause::LossCause;
 use self::spool_mode::SpoolMode;
 use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing};
@@ -63,8 +61,6 @@ pub enum SessionNotice {
     Refused {
         /// The reason of the refusal.
         reason: String,
-        /// The first and the last version of the protocol that the collector accepts.
-        versions: (u8, u8),
     },
     /// A frame was given up, and its samples are counted as lost.
     GivenUp {
@@ -169,7 +165,7 @@ impl DeliverySession {
                 self.outbox.resend_all();
             }
             ToAgent::Refused { frame: Some((session, _)), .. } if session != self.session => {}
-            ToAgent::Refused { reason, versions, frame } => return self.refused(reason, versions, frame),
+            ToAgent::Refused { reason, frame } => return self.refused(reason, frame),
             // Messages for another session, from a collector that remembers an earlier process, and messages that do
             // not concern delivery.
             ToAgent::Ack { .. }
@@ -200,12 +196,7 @@ impl DeliverySession {
         });
     }
 
-    fn refused(
-        &mut self,
-        reason: String,
-        versions: (u8, u8),
-        frame: Option<(SessionId, u64)>,
-    ) -> SessionNotice {
+    fn refused(&mut self, reason: String, frame: Option<(SessionId, u64)>) -> SessionNotice {
         // Only the oldest frame counts: the others are judged when they are the oldest.
         if let Some((_, sequence)) = frame.filter(|(_, sequence)| *sequence == self.outbox.oldest()) {
             let times = if self.refused.0 == sequence { self.refused.1 + 1 } else { 1 };
@@ -214,7 +205,7 @@ impl DeliverySession {
                 let dropped = self.outbox.give_up_oldest();
                 let samples = dropped.samples;
                 self.counts.samples_refused += samples;
-                self.lost(dropped, LossCause::Refused);
+                self.lost(dropped);
                 return SessionNotice::GivenUp { sequence, samples, reason };
             }
             // Resend at once: the collector takes nothing behind a refused frame.
@@ -223,7 +214,7 @@ impl DeliverySession {
         if std::mem::replace(&mut self.refusal_logged, true) {
             return SessionNotice::Ordinary;
         }
-        SessionNotice::Refused { reason, versions }
+        SessionNotice::Refused { reason }
     }
 
     /// Sends everything without an acknowledgement again, after a new connection. The collector may be another one or

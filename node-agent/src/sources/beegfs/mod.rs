@@ -27,7 +27,6 @@ use super::target::Target;
 use client_stats::{addresses, sums};
 use fields::{FIELDS, Servers, counters_of};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use client_stats::check;
 
 /// The kind's name in the catalogue.
@@ -68,7 +67,7 @@ impl SourceKind for BeegfsKind {
         let mounts = request.host.mounts;
         let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
             Ok(table) => table,
-            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let found = of_beegfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_beegfs))));

@@ -46,7 +46,6 @@ pub(super) fn parse(bytes: &[u8]) -> Table {
 }
 
 /// Checks what holds for any bytes.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let Table { energy, throttled } = parse(data);
     assert!(energy.is_none_or(|joules| joules.is_finite() && joules >= 0.0));

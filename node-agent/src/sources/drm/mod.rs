@@ -27,10 +27,8 @@ use super::target::Target;
 use source::{ClientsSource, ClientsWatch};
 
 pub(super) use amdgpu::AmdgpuKind;
-#[cfg(any(fuzzing, test))]
 pub(super) use amdgpu_table::check as check_amdgpu_table;
 pub(super) use kfd::KfdKind;
-#[cfg(any(fuzzing, test))]
 pub(super) use kfd::check as check_kfd;
 
 /// The kind's name in the catalogue, and that of its sources.

@@ -167,7 +167,6 @@ fn word(bytes: &[u8], place: usize) -> Option<u32> {
 }
 
 /// Checks that any bytes are types or none.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let Some(btf) = Btf::parse(data.to_vec()) else { return };
     for kind in [TypeKind::Structure, TypeKind::Union, TypeKind::Enumeration, TypeKind::Alias] {

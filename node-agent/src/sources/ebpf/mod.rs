@@ -6,61 +6,37 @@
 //! and links of several agents are independent of each other. Their memory has a fixed size and is taken when they are
 //! loaded.
 
-#[cfg(feature = "ebpf")]
 mod assembler;
-#[cfg(feature = "ebpf")]
 mod btf;
-#[cfg(feature = "ebpf")]
 mod cgroup;
-#[cfg(feature = "ebpf")]
 mod counters;
-#[cfg(feature = "ebpf")]
 mod direction;
 mod fields;
-#[cfg(feature = "ebpf")]
 mod instruction;
-#[cfg(feature = "ebpf")]
 mod loading;
-#[cfg(feature = "ebpf")]
 mod map;
-#[cfg(feature = "ebpf")]
 mod mapping;
-#[cfg(feature = "ebpf")]
 mod network;
-#[cfg(feature = "ebpf")]
 mod possible_cpus;
-#[cfg(feature = "ebpf")]
 mod reason;
-#[cfg(feature = "ebpf")]
 mod runqueue;
-#[cfg(feature = "ebpf")]
 mod system_call;
-#[cfg(feature = "ebpf")]
 mod tracing;
-#[cfg(feature = "ebpf")]
 mod vfs;
 
-#[cfg(feature = "ebpf")]
 use polymeter_proto::catalogue::Definition;
 
-#[cfg(feature = "ebpf")]
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::target::Target;
 use fields::{KIND, NETWORK, RUNQUEUE, VFS};
 
-#[cfg(all(feature = "ebpf", any(fuzzing, test)))]
 pub(super) use btf::check;
 
 /// Attaches the programs anew to cgroups that were removed and created again. The counts continue.
-#[cfg(feature = "ebpf")]
 pub fn follow_created_cgroups() {
     cgroup::follow_all();
 }
-
-/// Does nothing: the agent was built without eBPF programs.
-#[cfg(not(feature = "ebpf"))]
-pub const fn follow_created_cgroups() {}
 
 /// eBPF programs of jobs.
 pub(super) struct EbpfKind;
@@ -82,20 +58,20 @@ impl SourceKind for EbpfKind {
         if matches!(request.target, Target::Node(_)) {
             return;
         }
-        #[cfg(feature = "ebpf")]
+        if !request.host.ebpf {
+            opening.unavailable_all(
+                &request.wanted,
+                "eBPF programs are off; the administrator permits them with `ebpf = true` in the agent's configuration",
+            );
+            return;
+        }
         for group in GROUPS {
             group.open(request, opening);
         }
-        #[cfg(not(feature = "ebpf"))]
-        opening.unavailable_all(
-            &request.wanted,
-            "the agent was built without the feature `ebpf`; build it with `--features ebpf`",
-        );
     }
 }
 
 /// Metrics that one source counts.
-#[cfg(feature = "ebpf")]
 struct Group {
     /// The name of the source.
     name: &'static str,
@@ -103,7 +79,6 @@ struct Group {
     open: fn(&OpenRequest<'_>) -> Result<Box<dyn CustomSource>, String>,
 }
 
-#[cfg(feature = "ebpf")]
 static GROUPS: &[Group] = &[
     Group {
         name: "network",
@@ -118,7 +93,6 @@ static GROUPS: &[Group] = &[
     Group { name: "vfs", fields: &VFS, open: |request| Ok(Box::new(vfs::FilesSource::open(request)?)) },
 ];
 
-#[cfg(feature = "ebpf")]
 impl Group {
     /// Opens the source if one of its metrics is wanted.
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {

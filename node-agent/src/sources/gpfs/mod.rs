@@ -18,7 +18,6 @@ use super::target::Target;
 use process::Process;
 use response::KEYS;
 
-#[cfg(any(fuzzing, test))]
 pub(super) use response::check;
 
 /// The kind's name in the catalogue.
@@ -57,7 +56,7 @@ impl SourceKind for GpfsKind {
         let mounts = request.host.mounts;
         let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
             Ok(table) => table,
-            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let found = of_gpfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_gpfs))));

@@ -152,7 +152,6 @@ impl Accounts {
 
 /// Checks what holds for any texts of clients, which follow each other with zeros between them: counts do not decrease, and the values
 /// are bounded.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut accounts, mut before) = (Accounts::default(), BTreeMap::new());
     for text in data.split(|byte| *byte == 0) {

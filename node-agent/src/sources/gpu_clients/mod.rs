@@ -17,7 +17,6 @@ use accounts::Accounts;
 use descriptors::Descriptors;
 
 pub(super) use accounts::Key;
-#[cfg(any(fuzzing, test))]
 pub(super) use accounts::check;
 pub(super) use text::Quantity;
 

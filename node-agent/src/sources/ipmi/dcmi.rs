@@ -55,7 +55,6 @@ pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
 }
 
 /// Checks what holds for any response.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let power = power(data);
     assert!(power.is_err() || (data.len() >= RESPONSE_BYTES && power != Ok(0)));

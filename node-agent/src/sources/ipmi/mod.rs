@@ -21,7 +21,6 @@ use super::target::Target;
 use dcmi::NoPower;
 use device::{Controller, Device};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use dcmi::check;
 
 /// The kind's name in the catalogue.

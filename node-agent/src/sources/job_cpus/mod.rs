@@ -299,7 +299,6 @@ impl CustomSource for JobCpus {
 }
 
 /// Checks what holds for any text of `status`.
-#[cfg(any(fuzzing, test))]
 pub(super) fn check(data: &[u8]) {
     if let Some(cpus) = affinity(data) {
         assert!(!cpus.is_empty() || data.windows(2).any(|pair| pair.contains(&b'-')), "an empty range");

@@ -31,7 +31,6 @@ use fields::{FIELDS, Field, KIND, OPERATIONS, Part, Role, field_of};
 use stats::Line;
 
 pub(super) use jobs::LustreJobsKind;
-#[cfg(any(fuzzing, test))]
 pub(super) use stats::check;
 
 /// The most files that are read: a server has a few dozen targets.
@@ -75,7 +74,7 @@ impl SourceKind for LustreKind {
         }
         let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
             Ok(table) => table,
-            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let mut found = find(mounts, &table.mounts());
         if found.len() > FILES_MAX {

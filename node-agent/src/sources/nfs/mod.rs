@@ -18,7 +18,6 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::source::Source;
 use super::target::Target;
-#[cfg(any(fuzzing, test))]
 pub(super) use mountstats::check;
 use mountstats::{Section, Transport, number};
 
@@ -141,7 +140,7 @@ impl SourceKind for NfsKind {
         let proc = &request.host.mounts.proc;
         let table = match MountTable::open(&proc.join("self/mountinfo")) {
             Ok(table) => table,
-            Err(reason) => return opening.unavailable_all(&request.wanted, &reason),
+            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let mut mounts = of_nfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_nfs))));

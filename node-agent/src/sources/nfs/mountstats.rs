@@ -142,7 +142,6 @@ pub(super) fn number(line: &str, column: usize) -> Option<u64> {
 }
 
 /// Checks what holds for any text: a line that is cut off changes nothing.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let found = sections(&text);

@@ -43,6 +43,7 @@ static DRIVERS: Mutex<BTreeMap<PathBuf, Arc<Driver>>> = Mutex::new(BTreeMap::new
 #[derive(Debug)]
 pub(super) struct Driver {
     root: PathBuf,
+    step: Duration,
     state: Mutex<State>,
     /// The number of changes of the list of GPUs, or of the reason why there is none.
     changes: AtomicU64,
@@ -50,10 +51,27 @@ pub(super) struct Driver {
     looked_ns: AtomicU64,
 }
 
+/// The reason for which there are no GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoGpus {
+    #[error("the NVIDIA driver has not answered yet")]
+    NotAnswered,
+    #[error("cannot start a thread for the NVIDIA driver: {0}")]
+    Thread(String),
+    #[error("{0}")]
+    Library(String),
+    #[error("NVIDIA driver: {0}")]
+    Driver(String),
+    #[error("the NVIDIA driver lists no GPU")]
+    NoneListed,
+    #[error("the NVIDIA driver lists {0} GPUs, none of which answers")]
+    NoneAnswers(u32),
+}
+
 #[derive(Debug)]
 struct State {
     nvml: Option<&'static Nvml>,
-    gpus: Result<Vec<Arc<Gpu>>, String>,
+    gpus: Result<Vec<Arc<Gpu>>, NoGpus>,
     /// The signs of a driver when it was last looked for in vain.
     missing_since: Option<Signs>,
     has_thread: bool,
@@ -72,10 +90,15 @@ fn readers(driver: &Arc<Driver>) -> usize {
 impl Driver {
     /// Returns the driver of the machine at `root`.
     pub(super) fn of(root: &Path) -> Arc<Self> {
+        Self::with_step(root, STEP)
+    }
+
+    /// Returns the driver of the machine at `root`, which is created with this step.
+    pub(super) fn with_step(root: &Path, step: Duration) -> Arc<Self> {
         let new = || {
             let state = State {
                 nvml: None,
-                gpus: Err("the NVIDIA driver has not answered yet".to_owned()),
+                gpus: Err(NoGpus::NotAnswered),
                 missing_since: None,
                 has_thread: false,
                 jobs: BTreeMap::new(),
@@ -83,6 +106,7 @@ impl Driver {
             };
             Arc::new(Self {
                 root: root.to_owned(),
+                step,
                 state: Mutex::new(state),
                 changes: AtomicU64::new(0),
                 looked_ns: AtomicU64::new(0),
@@ -93,7 +117,7 @@ impl Driver {
 
     /// Returns the GPUs, or the reason why there are none. Starts the thread that looks for them, unless there is nothing new to
     /// be found.
-    pub(super) fn gpus(self: &Arc<Self>) -> Result<Vec<Arc<Gpu>>, String> {
+    pub(super) fn gpus(self: &Arc<Self>) -> Result<Vec<Arc<Gpu>>, NoGpus> {
         let mut state = lock(&self.state);
         if !state.has_thread && state.missing_since.is_none() {
             state.has_thread = true;
@@ -101,7 +125,7 @@ impl Driver {
             let builder = std::thread::Builder::new().name("nvidia".to_owned()).stack_size(STACK_BYTES);
             if let Err(error) = builder.spawn(move || driver.serve()) {
                 state.has_thread = false;
-                return Err(format!("cannot start a thread for the NVIDIA driver: {error}"));
+                return Err(NoGpus::Thread(error.to_string()));
             }
         }
         state.gpus.clone()
@@ -186,7 +210,7 @@ impl Driver {
                     LISTING_STEPS
                 }
                 Err(LoadError { reason, is_found }) => {
-                    self.publish(Err(reason));
+                    self.publish(Err(NoGpus::Library(reason)));
                     if !is_found {
                         let mut state = lock(&self.state);
                         state.missing_since = Some(signs);
@@ -197,7 +221,7 @@ impl Driver {
                 }
             };
             for _ in 0..steps {
-                clock::sleep(STEP);
+                clock::sleep(self.step);
                 let mut state = lock(&self.state);
                 if readers(&self) == 0 {
                     state.has_thread = false;
@@ -238,14 +262,14 @@ impl Driver {
             Ok(count) => count,
             Err(error) => {
                 if lock(&self.state).gpus.as_ref().map_or(true, Vec::is_empty) {
-                    self.publish(Err(format!("NVIDIA driver: {error}")));
+                    self.publish(Err(NoGpus::Driver(error.to_string())));
                 }
                 return !is_lost(&error);
             }
         };
         let known = lock(&self.state).gpus.clone().unwrap_or_default();
         if count == 0 && known.is_empty() {
-            self.publish(Err("the NVIDIA driver lists no GPU".to_owned()));
+            self.publish(Err(NoGpus::NoneListed));
             return true;
         }
         let mut gpus = known;
@@ -274,12 +298,12 @@ impl Driver {
             self.publish(Ok(gpus.clone()));
         }
         if gpus.is_empty() {
-            self.publish(Err(format!("the NVIDIA driver lists {count} GPUs, none of which answers")));
+            self.publish(Err(NoGpus::NoneAnswers(count)));
         }
         has_answered
     }
 
-    fn publish(&self, gpus: Result<Vec<Arc<Gpu>>, String>) {
+    fn publish(&self, gpus: Result<Vec<Arc<Gpu>>, NoGpus>) {
         let mut state = lock(&self.state);
         let is_same = match (&state.gpus, &gpus) {
             (Ok(before), Ok(now)) => {

@@ -204,7 +204,6 @@ fn visible_devices(environment: &[u8]) -> Option<String> {
 }
 
 /// Checks what holds for any environment.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let Some(list) = visible_devices(data) else { return };
     assert!(!list.is_empty() && !list.contains('\0'));

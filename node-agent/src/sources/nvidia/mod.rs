@@ -33,7 +33,6 @@ use job_gpus::{JobGpus, JobProcesses};
 use quantity::{QUANTITIES, Quantity};
 use source::{DriverWatch, GpuSource, Place};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use job_gpus::check;
 
 /// The kind of the GPUs of the node, as the catalogue names it.
@@ -110,7 +109,7 @@ fn open(request: &OpenRequest<'_>, job: Option<Arc<JobGpus>>, opening: &mut Open
     let driver = Driver::of(&request.host.mounts.root);
     let watch = DriverWatch::new(&driver, job.clone());
     match driver.gpus() {
-        Err(reason) => opening.unavailable_all(&request.wanted, &reason),
+        Err(reason) => opening.unavailable_all(&request.wanted, &reason.to_string()),
         Ok(gpus) => {
             let devices = job.as_ref().map(|job| job.devices(&gpus));
             let is_shown =

@@ -1,13 +1,14 @@
 //! perf events by their numbers, and the groups in which they are counted.
 
 use std::io;
-use std::path::Path;
+use std::num::ParseIntError;
+use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::perf::PerfEvent;
 use polymeter_proto::catalogue::{self, Definition};
 use rustix::io::Errno;
 
-use crate::sources::kernel_text;
+use crate::sources::kernel_text::{self, FileError};
 
 /// The most hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be
 /// counted.
@@ -44,39 +45,54 @@ pub(crate) fn event(definition: &Definition) -> Option<PerfEvent> {
     })
 }
 
-/// Returns the two numbers of an event, or the reason why it has none on this machine.
-pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
+/// The reason for which an event has no numbers on this machine.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoConfig {
+    #[error("expected `r` and hexadecimal digits")]
+    RawForm,
+    #[error("expected `subsystem.name`")]
+    TracepointForm,
+    #[error("{0}{advice}", advice = tracefs_advice(&.0.error))]
+    Tracefs(FileError),
+    #[error("{}: {error}", path.display())]
+    Id { path: PathBuf, error: ParseIntError },
+    #[error("not a perf event")]
+    NotPerf,
+}
+
+/// Returns the two numbers of an event.
+///
+/// # Errors
+/// Returns the reason why it has none on this machine.
+pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, NoConfig> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     match event(definition) {
         Some(PerfEvent::Hardware(config)) => Ok(Config { kind: 0, config }),
         Some(PerfEvent::Software(config)) => Ok(Config { kind: 1, config }),
         Some(PerfEvent::Cache(config)) => Ok(Config { kind: 3, config }),
         Some(PerfEvent::Raw) => {
-            let config =
-                catalogue::perf::raw_config(instance).ok_or("expected `r` and hexadecimal digits")?;
+            let config = catalogue::perf::raw_config(instance).ok_or(NoConfig::RawForm)?;
             Ok(Config { kind: 4, config })
         }
         Some(PerfEvent::Tracepoint) => {
-            let (subsystem, name) =
-                catalogue::perf::tracepoint(instance).ok_or("expected `subsystem.name`")?;
+            let (subsystem, name) = catalogue::perf::tracepoint(instance).ok_or(NoConfig::TracepointForm)?;
             let path = tracefs.join("events").join(subsystem).join(name).join("id");
-            let id = kernel_text::text(&path).map_err(|error| tracefs_error(&path, &error))?;
-            let id = id.trim().parse().map_err(|error| format!("{}: {error}", path.display()))?;
-            Ok(Config { kind: 2, config: id })
+            let id = kernel_text::text(&path).map_err(FileError::of(&path)).map_err(NoConfig::Tracefs)?;
+            let config = id.trim().parse().map_err(|error| NoConfig::Id { path, error })?;
+            Ok(Config { kind: 2, config })
         }
-        Some(PerfEvent::TimeEnabled | PerfEvent::TimeRunning) | None => Err("not a perf event".to_owned()),
+        Some(PerfEvent::TimeEnabled | PerfEvent::TimeRunning) | None => Err(NoConfig::NotPerf),
     }
 }
 
-fn tracefs_error(path: &Path, error: &io::Error) -> String {
-    let advice = if error.kind() == io::ErrorKind::NotFound {
+fn tracefs_advice(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::NotFound {
         "; mount tracefs there, or check the name with `perf list`"
     } else if error.kind() == io::ErrorKind::PermissionDenied {
         "; the agent must run as root for tracepoints"
     } else {
         ""
-    };
-    format!("{}: {error}{advice}", path.display())
+    }
 }
 
 /// Returns the meaning of an error of perf_event_open, as perf_event_open(2) explains it, with the remedy.

@@ -108,7 +108,7 @@ impl FollowedSource {
         let target = PerfTarget::Process(std::process::id());
         let mut opener = Opener { target: &target, cgroup: None, user_only: false };
         for definition in wanted {
-            let probed = config(definition, tracefs).and_then(|config| {
+            let probed = config(definition, tracefs).map_err(|error| error.to_string()).and_then(|config| {
                 opener.probe(config, &[]).map(|()| config).map_err(|error| meaning(&error))
             });
             match probed {

@@ -98,7 +98,6 @@ fn fork(body: &[u8]) -> Option<(u32, Fork)> {
 }
 
 /// Checks what holds for any records, each of which has a byte for its type and one for its length before it.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut forks, mut rest) = (Forks::begin(), data);
     let mut is_lost = false;

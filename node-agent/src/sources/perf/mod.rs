@@ -28,7 +28,6 @@ use values::{GROUP_WORDS, slots};
 pub(crate) use events::{groups, meaning};
 pub(crate) use followed::FollowedSource;
 pub use followed::ProcessFollower;
-#[cfg(any(fuzzing, test))]
 pub(super) use forks::check;
 pub use open::PerfTarget;
 
@@ -60,7 +59,8 @@ impl PerfSource {
         for definition in wanted {
             match config(definition, tracefs) {
                 Ok(config) => configured.push((definition.clone(), config)),
-                Err(reason) => unavailable.push(Unavailable { definition: definition.clone(), reason }),
+                Err(error) => unavailable
+                    .push(Unavailable { definition: definition.clone(), reason: error.to_string() }),
             }
         }
         let opener = Opener { target, cgroup: None, user_only: false };

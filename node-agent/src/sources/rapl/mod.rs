@@ -24,10 +24,10 @@ use super::slot::Slot;
 use super::target::Target;
 use crate::clock;
 use counter::{DOMAINS, Domain, EnergyCounter, Package, PlacedCounter};
+use perf_events::PerfError;
+use powercap::PowercapError;
 
-#[cfg(any(fuzzing, test))]
 pub(super) use perf_events::check as check_event;
-#[cfg(any(fuzzing, test))]
 pub(super) use powercap::check as check_zone;
 
 /// The kind's name in the catalogue.
@@ -62,16 +62,21 @@ impl SourceKind for RaplKind {
                     let source = RaplSource::new(definition, counters);
                     opening.push_custom(format!("{KIND}/{}", domain.field), Box::new(source));
                 }
-                Err(reason) => opening.unavailable(definition.clone(), reason),
+                Err(reason) => opening.unavailable(definition.clone(), reason.to_string()),
             }
         }
     }
 }
 
+/// The reasons for which a domain cannot be counted in either way.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; {1}")]
+struct Uncounted(PerfError, PowercapError);
+
 /// Opens the counters of a domain of all packages: perf events, which are 64 bits wide, or else the zones of powercap.
-fn open_domain(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, String> {
+fn open_domain(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, Uncounted> {
     perf_events::open(sys, domain).or_else(|of_perf| {
-        powercap::open(sys, proc, domain).map_err(|of_powercap| format!("{of_perf}; {of_powercap}"))
+        powercap::open(sys, proc, domain).map_err(|of_powercap| Uncounted(of_perf, of_powercap))
     })
 }
 

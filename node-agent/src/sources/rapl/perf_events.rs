@@ -3,7 +3,8 @@
 //! Source: `arch/x86/events/rapl.c`, and `Documentation/ABI/testing/sysfs-bus-event_source-devices-events`.
 
 use std::io;
-use std::path::Path;
+use std::num::ParseIntError;
+use std::path::{Path, PathBuf};
 
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
@@ -26,52 +27,83 @@ pub(super) struct PmuEvent {
     pub(super) scale: f64,
 }
 
+/// The reason for which a domain has no counters of perf.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PerfError {
+    #[error("perf power/{0}/: {1}")]
+    Event(&'static str, EventError),
+    #[error("{}: expected a list of CPUs", .0.display())]
+    Cpus(PathBuf),
+    #[error("CPU {0} has no `physical_package_id`")]
+    Package(usize),
+}
+
+/// The reason for which an event cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EventError {
+    #[error("this kernel has no PMU `power`")]
+    NoPmu,
+    #[error("this CPU does not have the event")]
+    Missing,
+    #[error("cannot read {}", .0.display())]
+    Unreadable(PathBuf),
+    #[error("unknown terms `{0}`")]
+    Terms(String),
+    #[error("unknown unit `{0}`")]
+    Unit(String),
+    #[error("{}: {error}", path.display())]
+    Kind { path: PathBuf, error: ParseIntError },
+    #[error("{}", meaning(.0))]
+    Refused(io::Error),
+    #[error("no CPU has it")]
+    NoCpu,
+}
+
 /// Opens the event of a domain on one CPU of each package.
-pub(super) fn open(sys: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, String> {
-    let name = format!("power/{}/", domain.event);
-    let event = event(sys, domain.event).map_err(|reason| format!("perf {name}: {reason}"))?;
+pub(super) fn open(sys: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, PerfError> {
+    let failed = |error| PerfError::Event(domain.event, error);
+    let event = event(sys, domain.event).map_err(failed)?;
     let mut counters: Vec<PlacedCounter> = Vec::new();
     for (cpu, package) in packages(sys)? {
-        let counter = open_event(event, cpu).map_err(|error| format!("perf {name}: {}", meaning(&error)))?;
+        let counter = open_event(event, cpu).map_err(|error| failed(EventError::Refused(error)))?;
         let package = (domain.zone != "psys").then_some(package);
         counters.push((package, Box::new(PerfCounter { counter, scale: event.scale })));
     }
-    if counters.is_empty() { Err(format!("perf {name}: no CPU has it")) } else { Ok(counters) }
+    if counters.is_empty() { Err(failed(EventError::NoCpu)) } else { Ok(counters) }
 }
 
 /// Reads the numbers of an event.
-pub(super) fn event(sys: &Path, name: &str) -> Result<PmuEvent, String> {
+pub(super) fn event(sys: &Path, name: &str) -> Result<PmuEvent, EventError> {
     let pmu = sys.join(PMU);
     let read = |file: &str| {
         let path = pmu.join(file);
-        text_of(&path).ok_or_else(|| format!("cannot read {}", path.display()))
+        text_of(&path).ok_or(EventError::Unreadable(path))
     };
     if !pmu.join("type").exists() {
-        return Err("this kernel has no PMU `power`".to_owned());
+        return Err(EventError::NoPmu);
     }
     if !pmu.join("events").join(name).exists() {
-        return Err("this CPU does not have the event".to_owned());
+        return Err(EventError::Missing);
     }
     let terms = read(&format!("events/{name}"))?;
     let unit = read(&format!("events/{name}.unit"))?;
     let scale = read(&format!("events/{name}.scale"))?;
     let (config, scale) = terms_of(&terms, &unit, &scale)?;
     let kind = read("type")?;
-    let kind = kind.parse().map_err(|error| format!("{}: {error}", pmu.join("type").display()))?;
+    let kind = kind.parse().map_err(|error| EventError::Kind { path: pmu.join("type"), error })?;
     Ok(PmuEvent { kind, config, scale })
 }
 
 /// Parses the terms of an event, its unit and the factor to it: `event=0x02`, `Joules`, `2.3283064365386962890625e-10`.
-fn terms_of(terms: &str, unit: &str, scale: &str) -> Result<(u64, f64), String> {
+fn terms_of(terms: &str, unit: &str, scale: &str) -> Result<(u64, f64), EventError> {
     let config = terms.strip_prefix("event=0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    let config = config.ok_or_else(|| format!("unknown terms `{terms}`"))?;
+    let config = config.ok_or_else(|| EventError::Terms(terms.to_owned()))?;
     let scale = scale.parse().ok().filter(|scale: &f64| scale.is_finite() && *scale > 0.0);
-    let scale = scale.filter(|_| unit == "Joules").ok_or_else(|| format!("unknown unit `{unit}`"))?;
+    let scale = scale.filter(|_| unit == "Joules").ok_or_else(|| EventError::Unit(unit.to_owned()))?;
     Ok((config, scale))
 }
 
 /// Checks what holds for any terms, unit and factor, one on each line.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -82,17 +114,16 @@ pub(in crate::sources) fn check(data: &[u8]) {
 }
 
 /// Returns the CPUs on which the events are opened, with the package of each.
-pub(super) fn packages(sys: &Path) -> Result<Vec<(usize, Package)>, String> {
+pub(super) fn packages(sys: &Path) -> Result<Vec<(usize, Package)>, PerfError> {
     let path = sys.join(PMU).join("cpumask");
     let cpus = text_of(&path).and_then(|text| cpu_list::parse(&text));
-    let cpus = cpus.ok_or_else(|| format!("{}: expected a list of CPUs", path.display()))?;
+    let cpus = cpus.ok_or(PerfError::Cpus(path))?;
     let topology = |cpu: usize, file: &str| -> Option<u32> {
         text_of(&sys.join(format!("devices/system/cpu/cpu{cpu}/topology/{file}")))?.parse().ok()
     };
     let mut found = Vec::new();
     for cpu in cpus {
-        let number = topology(cpu, "physical_package_id")
-            .ok_or_else(|| format!("CPU {cpu} has no `physical_package_id`"))?;
+        let number = topology(cpu, "physical_package_id").ok_or(PerfError::Package(cpu))?;
         found.push((cpu, Package { number, die: topology(cpu, "die_id") }));
     }
     // Most packages are counted as a whole, on one CPU.

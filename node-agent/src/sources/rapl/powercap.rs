@@ -11,7 +11,7 @@ use rustix::io::{Errno, pread};
 
 use super::counter::{Domain, EnergyCounter, Package, PlacedCounter, text_of};
 use super::unwrapped::{TooLate, Unwrapped};
-use crate::sources::kernel_text;
+use crate::sources::kernel_text::{self, FileError};
 use crate::sources::outcome::Outcome;
 
 /// The directory of the zones below `/sys`.
@@ -43,12 +43,28 @@ impl Zone {
     }
 }
 
+/// The reason for which a domain has no counters of powercap.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PowercapError {
+    #[error("powercap has no zone `{0}`")]
+    NoZone(&'static str),
+    #[error("powercap counts only one core of each package on this CPU")]
+    OneCore,
+    #[error("{0}{remedy}", remedy = remedy(&.0.error))]
+    Unreadable(FileError),
+    #[error("{}: it wraps around within a second", .0.display())]
+    WrapsAround(PathBuf),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied { "; run the agent as root" } else { "" }
+}
+
 /// Opens the zones of a domain.
-pub(super) fn open(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, String> {
-    let missing = || format!("powercap has no zone `{}`", domain.zone);
+pub(super) fn open(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, PowercapError> {
     if domain.zone == "core" && is_amd(proc) {
         // AMD counts each core for itself, and powercap shows one of them as that of the package.
-        return Err("powercap counts only one core of each package on this CPU".to_owned());
+        return Err(PowercapError::OneCore);
     }
     let mut counters: Vec<PlacedCounter> = Vec::new();
     let mut failure = None;
@@ -58,7 +74,11 @@ pub(super) fn open(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<Place
             Err(reason) => failure = Some(reason),
         }
     }
-    if counters.is_empty() { Err(failure.unwrap_or_else(missing)) } else { Ok(counters) }
+    if counters.is_empty() {
+        Err(failure.unwrap_or(PowercapError::NoZone(domain.zone)))
+    } else {
+        Ok(counters)
+    }
 }
 
 /// Returns true if the processors are AMD's or Hygon's.
@@ -121,7 +141,6 @@ fn package(name: &str) -> Option<Package> {
 
 /// Checks what holds for any lines: those that are numbers are readings of a counter, whose sum does not decrease; the others are names
 /// of zones.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for range_uj in [None, Some(262_143_328_850)] {
@@ -153,13 +172,10 @@ pub(super) struct PowercapCounter {
 }
 
 impl PowercapCounter {
-    pub(super) fn open(zone: &Path) -> Result<Self, String> {
+    pub(super) fn open(zone: &Path) -> Result<Self, PowercapError> {
         let path = zone.join("energy_uj");
-        let file = kernel_text::open(&path).map_err(|error| {
-            let denied = error.kind() == io::ErrorKind::PermissionDenied;
-            let remedy = if denied { "; run the agent as root" } else { "" };
-            format!("{}: {error}{remedy}", path.display())
-        })?;
+        let file =
+            kernel_text::open(&path).map_err(FileError::of(&path)).map_err(PowercapError::Unreadable)?;
         let number = |file: &str| text_of(&zone.join(file)).and_then(|text| text.parse::<u64>().ok());
         let range_uj = number("max_energy_range_uj").filter(|range_uj| *range_uj > 0);
         let power = |constraint| number(&format!("constraint_{constraint}_max_power_uw"));
@@ -167,7 +183,7 @@ impl PowercapCounter {
         let power_w = powers_w.filter(|power_w| *power_w <= STATED_POWER_MAX_W).max().unwrap_or(0);
         let energy = Unwrapped::new(range_uj, power_w);
         if energy.longest_gap_ns().is_some_and(|longest_ns| longest_ns < LONGEST_GAP_MIN_NS) {
-            return Err(format!("{}: it wraps around within a second", path.display()));
+            return Err(PowercapError::WrapsAround(path));
         }
         Ok(Self { file, energy })
     }

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use tracing::info;
 
 use super::custom_source::CustomSource;
-use super::kernel_text;
+use super::kernel_text::{self, FileError};
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::mount_table::{self, Mount, MountTable, MountWatch};
 use super::outcome::Outcome;
@@ -37,7 +37,6 @@ use operations::{Kernel, Operations};
 use source::{Monitored, ResctrlSource, Value, domains};
 use text::{EVENTS, Event};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use text::check;
 
 /// The kind's name in the catalogue, and that of its sources.
@@ -81,7 +80,7 @@ impl SourceKind for ResctrlKind {
         let mount = match find_mount(host.mounts) {
             Ok(mount) => mount,
             Err(reason) => {
-                opening.unavailable_all(&request.wanted, &reason);
+                opening.unavailable_all(&request.wanted, &reason.to_string());
                 return watch_mounts(host.mounts, opening);
             }
         };
@@ -193,18 +192,26 @@ fn slots<'a>(
     })
 }
 
-/// Returns the directory of resctrl, or the reason why there is none.
-fn find_mount(mounts: &Mounts) -> Result<PathBuf, String> {
+/// The reason for which there is no directory of resctrl.
+#[derive(Debug, thiserror::Error)]
+enum NoMount {
+    #[error(transparent)]
+    Table(#[from] FileError),
+    #[error("resctrl is not mounted; mount it with `mount -t resctrl resctrl /sys/fs/resctrl`")]
+    NotMounted,
+    #[error("the processor or the kernel has no resctrl (Intel RDT, AMD QoS, Arm MPAM)")]
+    NotSupported,
+}
+
+/// Returns the directory of resctrl.
+fn find_mount(mounts: &Mounts) -> Result<PathBuf, NoMount> {
     let path = mounts.proc.join("self/mountinfo");
-    let table = kernel_text::text(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let table = kernel_text::text(&path).map_err(FileError::of(&path))?;
     if let Some(mount) = of_resctrl(mount_table::parse(&table)).last() {
         return Ok(mounts.root.join(mount.point.trim_start_matches('/')));
     }
-    Err(if mounts.sys().join("fs/resctrl").exists() {
-        "resctrl is not mounted; mount it with `mount -t resctrl resctrl /sys/fs/resctrl`".to_owned()
-    } else {
-        "the processor or the kernel has no resctrl (Intel RDT, AMD QoS, Arm MPAM)".to_owned()
-    })
+    let is_supported = mounts.sys().join("fs/resctrl").exists();
+    Err(if is_supported { NoMount::NotMounted } else { NoMount::NotSupported })
 }
 
 fn of_resctrl(mounts: Vec<Mount>) -> Vec<Mount> {

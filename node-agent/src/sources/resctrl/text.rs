@@ -59,7 +59,6 @@ pub(super) fn has_feature(mon_features: &str, event: Event) -> bool {
 }
 
 /// Checks what holds for any text, and for the counts of a series of them with zeros between them.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut counter, mut last) = (super::counter::Counter::default(), 0);
     for text in data.split(|byte| *byte == 0).map(String::from_utf8_lossy) {

@@ -11,7 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sums::JobSums;
 use text::Counts;
 
-#[cfg(any(fuzzing, test))]
 pub(super) use sums::check;
 pub(super) use sums::{JOBS_MAX, JobKey};
 pub(super) use text::{Job, Parser};

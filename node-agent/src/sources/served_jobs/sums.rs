@@ -144,7 +144,6 @@ fn since(last: Counts, now: Counts) -> Counts {
 
 /// Checks what holds for any texts of one target, which follow each other with zeros between them: sums do not decrease, and the
 /// jobs with series are bounded.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut sums, mut before) = (JobSums::default(), BTreeMap::new());
     for text in data.split(|byte| *byte == 0) {

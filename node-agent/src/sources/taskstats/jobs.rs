@@ -124,7 +124,6 @@ impl Jobs {
 
 /// Checks what holds for any messages of the kernel: each ended thread is counted for one job at most. The cgroup of every process has
 /// the text behind the last zero.
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) fn check(data: &[u8]) {
     let cgroup = data.rsplit(|byte| *byte == 0).next().unwrap_or_default();
     let cgroup = String::from_utf8_lossy(cgroup).into_owned();

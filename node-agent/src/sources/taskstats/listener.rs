@@ -1,5 +1,6 @@
 //! The thread that receives the records of ended threads.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,19 +44,37 @@ pub(in crate::sources) struct Listener {
     is_unreadable: AtomicBool,
 }
 
+/// The reason for which there are no records of ended threads.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::sources) enum ListenError {
+    #[error("cannot listen to taskstats: {0}")]
+    Kernel(#[from] Errno),
+    #[error("taskstats needs AF_NETLINK in RestrictAddressFamilies= of the agent's systemd unit")]
+    AddressFamily,
+    #[error("this kernel has no taskstats (CONFIG_TASKSTATS)")]
+    Missing,
+    #[error("cannot find the CPUs for taskstats: {0}")]
+    Cpus(io::Error),
+    #[error("taskstats needs the capability CAP_NET_ADMIN")]
+    Capability,
+    #[error("taskstats is not available in a container: it needs the first PID and user namespace")]
+    Container,
+    #[error("cannot start a thread for taskstats: {0}")]
+    Thread(io::Error),
+}
+
 impl Listener {
     /// Registers with the kernel and starts the thread. It asks the kernel only, and does not block.
     ///
     /// # Errors
     /// Returns the reason why there are no records.
-    pub(in crate::sources) fn start(sys: &Path, proc: &Path) -> Result<Arc<Self>, String> {
+    pub(in crate::sources) fn start(sys: &Path, proc: &Path) -> Result<Arc<Self>, ListenError> {
         let socket = register(sys)?;
         let listener = Arc::new(Self::default());
         let weak = Arc::downgrade(&listener);
         let proc = proc.to_owned();
         let thread = std::thread::Builder::new().name("taskstats".to_owned());
-        let started = thread.spawn(move || serve(&socket, &weak, &proc));
-        started.map_err(|error| format!("cannot start a thread for taskstats: {error}"))?;
+        thread.spawn(move || serve(&socket, &weak, &proc)).map_err(ListenError::Thread)?;
         Ok(listener)
     }
 
@@ -146,17 +165,14 @@ fn serve(socket: &OwnedFd, listener: &Weak<Listener>, proc: &Path) {
 }
 
 /// Returns a socket that receives the records of all CPUs.
-fn register(sys: &Path) -> Result<OwnedFd, String> {
-    let failed = |errno: Errno| format!("cannot listen to taskstats: {errno}");
+fn register(sys: &Path) -> Result<OwnedFd, ListenError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(kernel::GENERIC));
     let socket = socket.map_err(|errno| match errno {
-        Errno::AFNOSUPPORT => {
-            "taskstats needs AF_NETLINK in RestrictAddressFamilies= of the agent's systemd unit".to_owned()
-        }
-        other => failed(other),
+        Errno::AFNOSUPPORT => ListenError::AddressFamily,
+        other => other.into(),
     })?;
-    bind(&socket, &SocketAddrNetlink::new(0, 0)).map_err(failed)?;
+    bind(&socket, &SocketAddrNetlink::new(0, 0))?;
     // Without the right to it the kernel's default is the room.
     sockopt::set_socket_recv_buffer_size_force(&socket, QUEUE_BYTES).ok();
     let family = ask(&socket, &family_request()).and_then(|answers| {
@@ -167,17 +183,14 @@ fn register(sys: &Path) -> Result<OwnedFd, String> {
         family.ok_or(Errno::NOENT)
     });
     let family = family.map_err(|errno| match errno {
-        Errno::NOENT => "this kernel has no taskstats (CONFIG_TASKSTATS)".to_owned(),
-        other => failed(other),
+        Errno::NOENT => ListenError::Missing,
+        other => other.into(),
     })?;
-    let cpus = kernel_text::text(&sys.join("devices/system/cpu/possible"))
-        .map_err(|error| format!("cannot find the CPUs for taskstats: {error}"))?;
+    let cpus = kernel_text::text(&sys.join("devices/system/cpu/possible")).map_err(ListenError::Cpus)?;
     ask(&socket, &register_request(family, cpus.trim())).map_err(|errno| match errno {
-        Errno::PERM => "taskstats needs the capability CAP_NET_ADMIN".to_owned(),
-        Errno::INVAL => {
-            "taskstats is not available in a container: it needs the first PID and user namespace".to_owned()
-        }
-        other => failed(other),
+        Errno::PERM => ListenError::Capability,
+        Errno::INVAL => ListenError::Container,
+        other => other.into(),
     })?;
     Ok(socket)
 }

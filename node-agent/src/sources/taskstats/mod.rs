@@ -12,9 +12,9 @@ mod record;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-#[cfg(any(fuzzing, test))]
 pub(super) use jobs::check;
 pub(super) use jobs::{Job, Sums};
+use listener::ListenError;
 pub(super) use listener::Listener;
 pub(super) use record::{QUANTITIES, is_delay};
 
@@ -24,7 +24,7 @@ pub struct ExitedTasks(Mutex<Weak<Listener>>);
 
 impl ExitedTasks {
     /// Returns the listener, and starts it if there is none.
-    pub(super) fn listener(&self, sys: &Path, proc: &Path) -> Result<Arc<Listener>, String> {
+    pub(super) fn listener(&self, sys: &Path, proc: &Path) -> Result<Arc<Listener>, ListenError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = known.upgrade() {
             return Ok(listener);

@@ -61,6 +61,7 @@ pub(in crate::supervisor) struct NodeEdge {
     cpus: Vec<usize>,
     perf_fd_limit: usize,
     busiest_processes: usize,
+    ebpf: bool,
     exited: Arc<ExitedTasks>,
     descriptor_limit: usize,
 }
@@ -92,6 +93,7 @@ impl NodeEdge {
             cpus,
             perf_fd_limit: config.perf_fd_limit,
             busiest_processes: config.busiest_processes,
+            ebpf: config.ebpf,
             exited: Arc::default(),
             descriptor_limit: kernel::descriptor_limit(),
         }
@@ -101,6 +103,7 @@ impl NodeEdge {
     pub(in crate::supervisor) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
         self.perf_fd_limit = config.perf_fd_limit;
         self.busiest_processes = config.busiest_processes;
+        self.ebpf = config.ebpf;
         if has_other_jobs {
             self.discovery = discovery(config, &self.mounts);
         }
@@ -130,6 +133,7 @@ impl NodeEdge {
             gpu_devices: target.gpu_devices.as_deref(),
             busiest: target.job.as_ref().map(|_| target.sources.busiest()),
             busiest_processes: self.busiest_processes,
+            ebpf: self.ebpf,
             gpu_clients: target.job.as_ref().map(|_| target.sources.gpu_clients()),
             served_jobs: target.job.is_none().then(|| target.sources.served_jobs()),
             exited: Some(&self.exited),

@@ -12,7 +12,7 @@ use super::cgroup::target_of;
 /// Opens the source of the metrics that a pattern selects, as `network.*`. Returns the reason if they are unavailable.
 pub(crate) fn open_target(metrics: &str, target: &Target) -> Result<Opened, String> {
     let mounts = Mounts::read(Path::new("/")).unwrap();
-    let factory = SourceFactory::of(&mounts);
+    let factory = SourceFactory { ebpf: true, ..SourceFactory::of(&mounts) };
     let wanted = catalogue::select(&metrics.parse().unwrap());
     assert!(!wanted.is_empty());
     let (mut opened, unavailable) = factory.open(target, &wanted);

@@ -25,16 +25,14 @@ impl Verb for StatusRequest {
 pub struct StatusReport {
     /// The version of the control protocol.
     pub version: u32,
-    /// The version of the agent; none from an older one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_version: Option<String>,
+    /// The version of the agent.
+    pub agent_version: String,
     /// The agent's session.
     pub session: String,
     /// Totals of the agent.
     pub counts: AgentCounts,
-    /// The connection to the collector; none if the agent does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub collector: Option<CollectorStatus>,
+    /// The connection to the collector.
+    pub collector: CollectorStatus,
     /// The node and the jobs.
     pub subjects: Vec<SubjectStatus>,
 }
@@ -52,23 +50,17 @@ pub struct AgentCounts {
     pub missed: u64,
     pub absent: u64,
     pub dropped: u64,
-    #[serde(default)]
     pub refused: u64,
     pub frames_sent: u64,
     pub frames_acknowledged: u64,
     pub bytes_sent: u64,
     pub outbox_bytes: u64,
-    #[serde(default)]
     pub spool_bytes: u64,
     pub cpu_ns: u64,
     pub resident_bytes: u64,
-    #[serde(default)]
     pub jobs: u64,
-    #[serde(default)]
     pub jobs_left_out: u64,
-    #[serde(default)]
     pub descriptors: u64,
-    #[serde(default)]
     pub descriptor_limit: u64,
 }
 
@@ -77,8 +69,8 @@ pub struct AgentCounts {
 pub struct CollectorStatus {
     /// The endpoint of the collector.
     pub address: String,
-    /// The version of the collector, which tells it within a minute of the connection; none if it has not, is older, or the agent
-    /// accepts no requests through it.
+    /// The version of the collector, which tells it within a minute of the connection; none if it has not, or
+    /// the agent accepts no requests through it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// True while there is a connection.
@@ -105,7 +97,6 @@ pub struct SubjectStatus {
     /// The time at which the agent began to track it, in microseconds since the epoch.
     pub started_us: Option<i64>,
     /// Its cgroup directories.
-    #[serde(default)]
     pub cgroups: Vec<PathBuf>,
     /// Its sources.
     pub sources: Vec<SourceStatus>,

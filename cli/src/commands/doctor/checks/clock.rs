@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_proto::units;
 use serde::Deserialize;
 
-use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
@@ -40,9 +40,9 @@ fn own(machine: &Machine, findings: &mut Findings) {
             findings.ok("the collector has the clock of this machine");
             continue;
         };
-        let Some(clock) = greet(address).ok().and_then(|greeted| greeted.clock_us) else { continue };
+        let Ok(greeted) = greet(address) else { continue };
         is_measured = true;
-        judge("this machine", clock, findings);
+        judge("this machine", greeted.clock_us, findings);
     }
     if !is_measured {
         findings.not_checked(

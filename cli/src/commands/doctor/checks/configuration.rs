@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 
+use polymeter_client::connection::collector::Collector;
 use polymeter_collector::{CollectorConfig, check};
 use polymeter_service::document::Faults;
 use polymeter_service::users;
 
-use crate::client::collector::Collector;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{Configured, Machine, user_name};
 use crate::commands::doctor::role::Role;

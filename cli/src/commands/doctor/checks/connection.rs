@@ -8,11 +8,11 @@ use std::time::Duration;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::delivery::handshake::handshake;
 use polymeter_agent::keys::{AgentKeyFiles, Keys};
+use polymeter_client::connection::collector::Collector;
+use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_proto::{endpoint, units};
 use polymeter_service::users;
 
-use crate::client::collector::Collector;
-use crate::client::configuration::CollectorEndpoint;
 use crate::client::greeting::greet;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{COLLECTOR_UNIT, Machine};
@@ -39,8 +39,9 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
 fn of_agent(machine: &Machine, findings: &mut Findings) {
     let Some(config) = machine.agent.valid() else { return };
     if let Some(Ok(status)) = machine.status()
-        && let Some(collector) = status.collector.as_ref().filter(|collector| collector.connected)
+        && status.collector.connected
     {
+        let collector = &status.collector;
         let age = |us: i64| units::duration((collector.now_us - us).unsigned_abs().saturating_mul(1000));
         let acknowledged = collector.acknowledged_us.map_or_else(
             || "nothing acknowledged yet".to_owned(),

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::client::collector::Collector;
-use crate::client::configuration::CollectorEndpoint;
-use crate::client::munge::credential;
+use polymeter_client::connection::collector::Collector;
+use polymeter_client::connection::configuration::CollectorEndpoint;
+use polymeter_client::connection::munge::credential;
+
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;

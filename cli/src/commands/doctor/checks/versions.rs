@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::client::configuration::CollectorEndpoint;
-use crate::client::greeting::greet;
+use polymeter_client::connection::configuration::CollectorEndpoint;
+
+use crate::client::greeting::{Greeted, greet};
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::report::{listed, plural};
@@ -50,7 +51,7 @@ fn collectors(machine: &Machine, findings: &mut Findings) {
     for endpoint in machine.user_endpoints() {
         let CollectorEndpoint::Tcp(address) = &endpoint else { continue };
         // That it cannot be reached is a finding of another check.
-        let Some(version) = greet(address).ok().and_then(|greeted| greeted.version) else { continue };
+        let Ok(Greeted { version, .. }) = greet(address) else { continue };
         is_known = true;
         if version == OWN {
             findings.ok(format!("{OWN}, as the collector at {endpoint}"));

@@ -15,6 +15,5 @@ pub(super) use self::halve::halves;
 #[cfg(test)]
 pub(super) use self::read::Series;
 pub(super) use self::read::{count, decompress, series};
-#[cfg(any(test, fuzzing))]
 pub(super) use self::v2::decode_v2;
 pub(super) use self::v2::to_v2;

@@ -2,12 +2,9 @@
 
 use std::collections::HashMap;
 
-#[cfg(any(test, fuzzing))]
 use super::build::{SAMPLES, Sample};
-#[cfg(any(test, fuzzing))]
 use super::read::Series;
 use super::read::series;
-#[cfg(any(test, fuzzing))]
 use crate::sinks::remote_write::protobuf::{Fields, Value, take_varint};
 use crate::sinks::remote_write::protobuf::{Malformed, put_bytes, put_varint, varint_tag};
 
@@ -82,11 +79,9 @@ impl MetricKind {
 }
 
 /// A decoded series of 2.0: labels and samples.
-#[cfg(any(test, fuzzing))]
 pub(crate) type SeriesV2 = (Vec<(String, String)>, Vec<Sample>, u64);
 
 /// Decodes a request of 2.0, for tests.
-#[cfg(any(test, fuzzing))]
 pub(crate) fn decode_v2(body: &[u8]) -> Result<Vec<SeriesV2>, Malformed> {
     let mut symbols = Vec::new();
     let mut decoded = Vec::new();
@@ -100,7 +95,6 @@ pub(crate) fn decode_v2(body: &[u8]) -> Result<Vec<SeriesV2>, Malformed> {
     Ok(decoded)
 }
 
-#[cfg(any(test, fuzzing))]
 fn decode_series_v2(message: &[u8], symbols: &[String]) -> Result<SeriesV2, Malformed> {
     let (mut labels, mut kind) = (Vec::new(), 0);
     let mut samples = Vec::new();

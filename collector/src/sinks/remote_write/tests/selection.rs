@@ -25,6 +25,7 @@ fn series_end_with_their_job_their_metric_and_their_agent() {
             let change = PlanChange {
                 at_us: BEGIN_MS * 1000,
                 job: None,
+                level: None,
                 metric: "cpu.usage".to_owned().try_into().unwrap(),
                 old: None,
                 new: None,
@@ -32,7 +33,7 @@ fn series_end_with_their_job_their_metric_and_their_agent() {
                 by: None,
                 until_us: None,
             };
-            frame.plan_changes.push((Some(Arc::clone(&session.job)), None, change));
+            frame.plan_changes.push((Some(Arc::clone(&session.job)), change));
         },
     ];
     for (number, end) in ends.into_iter().enumerate() {

@@ -17,7 +17,6 @@ use crate::sources::target::Target;
 use source::{KIND, KfdSource, QUANTITIES};
 use topology::{NODES, gpus};
 
-#[cfg(any(fuzzing, test))]
 pub(in crate::sources) use files::check;
 
 /// The GPUs that jobs use through amdkfd.

@@ -55,7 +55,7 @@ fn a_hanging_call_of_any_kind_stops_one_source() {
 
 #[test]
 fn a_hanging_list_of_gpus_stops_no_reading() {
-    let mut machine = Machine::new(TWO_GPUS);
+    let mut machine = Machine::new(TWO_GPUS).hurried();
     machine.open_when_listed(&["node.gpu.power"]);
     wait_until("both GPUs", || machine.open(&["node.gpu.power"]).names().contains(&"nvidia/1"));
     let sources = machine.open(&["node.gpu.power"]);
@@ -97,7 +97,7 @@ fn an_error_of_any_call_is_no_value() {
 
 #[test]
 fn a_driver_that_is_loaded_again_is_used_without_a_restart() {
-    let mut machine = Machine::new(TWO_GPUS);
+    let mut machine = Machine::new(TWO_GPUS).hurried();
     machine.open_when_listed(&["node.gpu.power"]);
     wait_until("both GPUs", || machine.open(&["node.gpu.power"]).names().contains(&"nvidia/1"));
     let sources = machine.open(&["node.gpu.power"]);

@@ -28,7 +28,7 @@ const GPUS: &[(&str, &str)] = &[
 
 /// A machine whose driver has listed its GPUs.
 fn machine(more: &[(&str, &str)]) -> Machine {
-    let machine = Machine::new(&[GPUS, more].concat());
+    let machine = Machine::new(&[GPUS, more].concat()).hurried();
     machine.open_when_listed(&["node.gpu.power"]);
     wait_until("all GPUs", || machine.open(&["node.gpu.power"]).names().contains(&"nvidia/2"));
     machine
@@ -146,7 +146,7 @@ fn eight_mig_devices_of_a_gpu_belong_to_eight_jobs() {
     let of_processes = |number: u32| format!("{}:{}:{}", 100 + number, 500 + number, number + 7);
     set("0.processes".into(), (0..8).map(of_processes).collect::<Vec<_>>().join(","));
     let text: Vec<(&str, &str)> = text.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    let machine = Machine::new(&text);
+    let machine = Machine::new(&text).hurried();
     machine.open_when_listed(&["node.gpu.memory.used"]);
     let metrics = ["gpu.memory.used", "gpu.process.memory", "gpu.process.count"];
     for number in 0..8_u32 {

@@ -141,7 +141,7 @@ fn mig_devices_are_devices_of_their_own() {
         .collect();
     text.extend(devices.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     text.extend([("0.mig_count", "8"), ("0.memory_used", "77"), ("0.memory_total", "100")]);
-    let mut machine = Machine::new(&text);
+    let mut machine = Machine::new(&text).hurried();
     let metrics = ["node.gpu.memory.used", "node.gpu.power"];
     let mut sources = machine.open_when_listed(&metrics);
     let (_, values) = sources.read("nvidia/0");

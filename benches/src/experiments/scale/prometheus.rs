@@ -1,0 +1,270 @@
+//! A Prometheus server with its default settings, and a client of its HTTP API.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use polymeter_benches::clock::wait_for;
+use polymeter_benches::process::{self, Usage};
+use polymeter_proto::period::Period;
+use serde_json::Value;
+
+/// The program, from Debian's package of the same name.
+const PROGRAM: &str = "prometheus";
+
+/// The timeout for starting or stopping the server, in seconds.
+const PATIENCE_S: u64 = 60;
+
+/// The timeout of a request: longer than the two minutes after which Prometheus aborts a query.
+const ANSWER: Duration = Duration::from_secs(150);
+
+/// The maximum size of an answer. A query's is a single number; the longest one is Prometheus' page of its
+/// own metrics.
+const ANSWER_BYTES: u64 = 16 << 20;
+
+/// The job label of the exporters, Prometheus' name for a group of like targets.
+pub(crate) const JOB: &str = "mock";
+
+/// A running server. Dropping it kills the process.
+#[derive(Debug)]
+pub(crate) struct Prometheus {
+    process: Child,
+    address: String,
+    data: PathBuf,
+    log: PathBuf,
+}
+
+/// The contents of a block on the disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Block {
+    /// The size of the samples, in bytes.
+    pub(crate) chunks_bytes: u64,
+    /// The size of the index, in bytes.
+    pub(crate) index_bytes: u64,
+    /// The number of samples, including those that Prometheus adds for each scrape.
+    pub(crate) samples: u64,
+}
+
+/// Returns the path of the program.
+///
+/// # Errors
+/// Returns an error if it is not installed.
+pub(crate) fn program() -> Result<PathBuf, Box<dyn Error>> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
+    found.into_iter().find(|program| program.is_file()).ok_or_else(|| {
+        "--prometheus: no prometheus is in PATH: install Debian's package `prometheus` (the experiment starts a server of its own; the service need not run)".into()
+    })
+}
+
+/// Returns the version of Prometheus.
+pub(crate) fn version() -> Result<String, Box<dyn Error>> {
+    let output = Command::new(program()?).arg("--version").output()?;
+    let printed = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+    Ok(printed.lines().next().unwrap_or_default().split(" (").next().unwrap_or_default().to_owned())
+}
+
+/// Returns a configuration that scrapes these targets, each a name and an address.
+pub(crate) fn configuration(period: Period, targets: impl Iterator<Item = (String, String)>) -> String {
+    let mut text = format!(
+        "global:\n  scrape_interval: {}ms\nscrape_configs:\n  - job_name: {JOB}\n    static_configs:\n",
+        period.as_micros() / 1_000
+    );
+    for (node, address) in targets {
+        text.push_str(&format!("      - {{targets: ['{address}'], labels: {{instance: {node}}}}}\n"));
+    }
+    text
+}
+
+impl Prometheus {
+    /// Starts a server with this configuration, and waits until it is ready.
+    ///
+    /// # Errors
+    /// Returns an error if it is not installed or does not start.
+    pub(crate) fn start(scratch: &Path, configuration: &str) -> Result<Self, Box<dyn Error>> {
+        let (config, data, log) =
+            (scratch.join("prometheus.yml"), scratch.join("data"), scratch.join("prometheus.log"));
+        fs::write(&config, configuration)?;
+        let process = Command::new(program()?)
+            .arg(argument("config.file", &config))
+            .arg(argument("storage.tsdb.path", &data))
+            .args(["--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"])
+            .current_dir(scratch)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .spawn()?;
+        let mut server = Self { process, address: String::new(), data, log };
+        let address = || {
+            let log = fs::read_to_string(&server.log).unwrap_or_default();
+            let address = listening(&log)?.to_owned();
+            log.contains("Server is ready to receive web requests").then_some(address)
+        };
+        let address = wait_for("Prometheus is ready", PATIENCE_S, address);
+        server.address = address.map_err(|error| format!("{error}: {}", server.log()))?;
+        Ok(server)
+    }
+
+    /// Returns the text of the log.
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Returns the CPU time, memory and descriptors that the process has used.
+    pub(crate) fn usage(&self) -> io::Result<Usage> {
+        process::usage(self.process.id())
+    }
+
+    /// Returns the result of a query at an instant, in milliseconds since the epoch; 0 if the result is
+    /// empty.
+    pub(crate) fn number(&self, query: &str, at_ms: i64) -> Result<f64, Box<dyn Error>> {
+        let (seconds, millis) = (at_ms.div_euclid(1_000), at_ms.rem_euclid(1_000));
+        let path = format!("/api/v1/query?time={seconds}.{millis:03}&query={}", escaped(query));
+        let answer = self.ask("GET", &path)?;
+        answered_number(&answer).ok_or_else(|| format!("Prometheus answers {query} with {answer}").into())
+    }
+
+    /// Returns the result of a query as a count, as [`Prometheus::number`] does.
+    pub(crate) fn count(&self, query: &str, at_ms: i64) -> Result<u64, Box<dyn Error>> {
+        Ok(polymeter_benches::table::to_u64(self.number(query, at_ms)?))
+    }
+
+    /// Returns the size of the data on the disk, in bytes: for the last two hours the write-ahead log and the
+    /// memory-mapped chunks.
+    pub(crate) fn disk_bytes(&self) -> io::Result<u64> {
+        bytes_under(&self.data)
+    }
+
+    /// Writes all data as a block, and returns its contents.
+    pub(crate) fn block(&self) -> Result<Block, Box<dyn Error>> {
+        let answer: Value = serde_json::from_str(&self.ask("POST", "/api/v1/admin/tsdb/snapshot")?)?;
+        let name = answer.pointer("/data/name").and_then(Value::as_str);
+        let snapshot = self.data.join("snapshots").join(name.ok_or("Prometheus does not name its snapshot")?);
+        let mut block = Block::default();
+        for entry in fs::read_dir(snapshot)? {
+            let of_block = entry?.path();
+            let meta: Value = serde_json::from_str(&fs::read_to_string(of_block.join("meta.json"))?)?;
+            block.chunks_bytes += bytes_under(&of_block.join("chunks"))?;
+            block.index_bytes += fs::metadata(of_block.join("index"))?.len();
+            block.samples += meta.pointer("/stats/numSamples").and_then(Value::as_u64).unwrap_or(0);
+        }
+        Ok(block)
+    }
+
+    fn ask(&self, method: &str, path: &str) -> Result<String, Box<dyn Error>> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        // With HTTP/1.0 the answer ends with the connection and is not chunked.
+        let head = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", self.address);
+        stream.write_all(head.as_bytes())?;
+        let mut answer = String::new();
+        stream.take(ANSWER_BYTES).read_to_string(&mut answer)?;
+        let body = answered(&answer).ok_or_else(|| format!("Prometheus answers {path} with {answer}"))?;
+        Ok(body.to_owned())
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // The data are not needed any more, and writing them at shutdown would take long.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+fn argument(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+/// Returns the address on which the server listens, from its log.
+fn listening(log: &str) -> Option<&str> {
+    let line = log.lines().find(|line| line.contains("msg=\"Listening on\""))?;
+    line.rsplit_once("address=")?.1.split_ascii_whitespace().next()
+}
+
+/// Returns the body of a successful answer.
+fn answered(answer: &str) -> Option<&str> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    (head.split(' ').nth(1)? == "200").then_some(body)
+}
+
+/// Returns the single number of a query's result; 0 if the result is empty.
+fn answered_number(answer: &str) -> Option<f64> {
+    let answer: Value = serde_json::from_str(answer).ok()?;
+    match answer.pointer("/data/result")?.as_array()?.as_slice() {
+        [] => Some(0.0),
+        [one] => one.pointer("/value/1")?.as_str()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Percent-encodes a query for a URL.
+fn escaped(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.bytes()
+        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// Returns the size of all files under a directory, in bytes. Files that are removed meanwhile are not
+/// counted.
+fn bytes_under(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        bytes += match entry.metadata() {
+            Ok(data) if data.is_dir() => bytes_under(&entry.path()).unwrap_or(0),
+            Ok(data) => data.len(),
+            Err(_gone) => 0,
+        };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_has_a_target_for_each_exporter() {
+        let targets = [("n0".to_owned(), "127.64.0.1:7".to_owned()), ("n1".to_owned(), "[::1]:7".to_owned())];
+        let text = configuration(Period::SECOND, targets.into_iter());
+        assert_eq!(
+            text,
+            "global:\n  scrape_interval: 1000ms\nscrape_configs:\n  - job_name: mock\n    static_configs:\n      \
+             - {targets: ['127.64.0.1:7'], labels: {instance: n0}}\n      \
+             - {targets: ['[::1]:7'], labels: {instance: n1}}\n"
+        );
+    }
+
+    #[test]
+    fn answers_are_a_number_or_refused() {
+        assert_eq!(answered("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{}"), Some("{}"));
+        assert_eq!(answered("HTTP/1.0 400 Bad Request\r\n\r\n{}"), None);
+        assert_eq!(answered(""), None);
+        let number = |result: &str| answered_number(&format!(r#"{{"data":{{"result":{result}}}}}"#));
+        assert_eq!(number(r#"[{"metric":{},"value":[1.5,"42"]}]"#), Some(42.0));
+        assert_eq!(number("[]"), Some(0.0));
+        assert_eq!(number(r#"[{"value":[1,"1"]},{"value":[1,"2"]}]"#), None);
+        assert_eq!(number(r#"[{"value":[1]}]"#), None);
+        assert_eq!(answered_number("<html>"), None);
+    }
+
+    #[test]
+    fn the_address_is_found_in_the_log() {
+        let log = "level=info msg=\"Start listening for connections\" address=127.0.0.1:0\n\
+                   level=info component=web msg=\"Listening on\" address=127.0.0.1:43183\n";
+        assert_eq!(listening(log), Some("127.0.0.1:43183"));
+        assert_eq!(listening("address=127.0.0.1:0\n"), None);
+    }
+
+    #[test]
+    fn queries_are_escaped() {
+        assert_eq!(escaped("sum(up{job=\"a b\"}[1s])"), "sum%28up%7Bjob%3D%22a%20b%22%7D%5B1s%5D%29");
+    }
+}

@@ -1,0 +1,258 @@
+//! `polymeter job start`: announces a job to this node's agent, from a prolog.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use polymeter_proto::control::{Answer, Request, StartRequest, StartedAnswer};
+use polymeter_proto::series::{Identifier, InvalidIdentifier};
+use polymeter_proto::text::Text;
+use polymeter_service::log::Severity;
+
+use super::agent_start::{self, StartOptions};
+use super::details::DetailOptions;
+use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
+use super::problem::report;
+use super::sampling_request::{self, SamplingRequest};
+use crate::connection::agent::{SOCKET, unexpected};
+use crate::failure::Failure;
+
+/// The exit status of a refusal, as for every command.
+const REFUSED: u8 = 1;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StartArguments {
+    #[command(flatten)]
+    job: JobDescription,
+
+    #[command(flatten)]
+    agent: StartOptions,
+
+    /// The agent's control socket.
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+
+    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr and to syslog.
+    #[arg(long)]
+    strict: bool,
+}
+
+impl StartArguments {
+    pub(super) const fn is_strict(&self) -> bool {
+        self.strict
+    }
+}
+
+/// Options that describe a job. Their defaults are variables of Slurm's and OAR's scripts.
+#[derive(Debug, Clone, Default, clap::Args)]
+struct JobDescription {
+    /// The job's id. Default: SLURM_JOB_ID or OAR_JOB_ID.
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
+
+    /// The job's name in cgroup paths, if it is not the job's id. Default: SLURM_JOB_SLUID.
+    #[arg(long, value_name = "NAME")]
+    alias: Option<String>,
+
+    /// The cluster. Default: SLURM_CLUSTER_NAME.
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// The owner's numeric id. Default: SLURM_JOB_UID.
+    #[arg(long, value_name = "UID")]
+    uid: Option<u32>,
+
+    /// The owner's name. Default: SLURM_JOB_USER or OAR_USER.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// The owner's sampling request: 'cpu.*=10ms, steps: cpu.usage=100ms, tasks: cpu.user=1s for 1h'. Default: the text behind
+    /// `polymeter:` in SLURM_JOB_COMMENT.
+    #[arg(long, value_name = "TEXT")]
+    request: Option<String>,
+
+    /// The account or project to which the job is charged. Default: SLURM_JOB_ACCOUNT or OAR_PROJECT_NAME.
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+
+    /// The queue or partition of the job. Default: SLURM_JOB_PARTITION.
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// The nodes of the job, in the scheduler's notation. Default: SLURM_NODELIST.
+    #[arg(long, value_name = "LIST")]
+    nodes: Option<String>,
+
+    /// The number of cores of the job on all nodes. Default: the sum of SLURM_JOB_CPUS_PER_NODE.
+    #[arg(long, value_name = "NUMBER")]
+    cores: Option<u32>,
+
+    /// The GPUs of the job on this node: numbers or UUIDs, such as 0,1. Default: SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES or
+    /// GPU_DEVICE_ORDINAL.
+    #[arg(long, value_name = "LIST")]
+    gpu_devices: Option<String>,
+
+    #[command(flatten)]
+    details: DetailOptions,
+}
+
+pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
+    let (start, ignored) = arguments.job.start(&ProcessEnvironment)?;
+    ignored.iter().for_each(|warning| report(Severity::Warning, warning));
+    let job = start.job.clone();
+    let verb = Request::Start(start);
+    let answer = agent_start::ask_or_start(&arguments.socket, &verb, &arguments.agent)?;
+    let Answer::Started(StartedAnswer { refused, .. }) = answer else { return Err(unexpected(answer)) };
+    let Some(refusal) = refused else { return Ok(ExitCode::SUCCESS) };
+    let message = format!("cannot grant the sampling request of job {job}: {}", refusal.message);
+    report(Severity::Warning, &message);
+    Ok(if arguments.strict { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
+}
+
+impl JobDescription {
+    /// Returns the announcement of the job, and a warning for each variable that is ignored because it is not a valid name:
+    /// the job is tracked nevertheless.
+    fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
+        let mut warnings = Vec::new();
+        let mut variable = |names: &[&str]| {
+            let (name, text) = names.iter().find_map(|name| Some((*name, environment.get(name)?)))?;
+            match Identifier::try_from(text.as_str()) {
+                Ok(_) => return Some(text),
+                // Lists of nodes may be longer than a name.
+                Err(InvalidIdentifier::TooLong { .. }) => {}
+                Err(error) => warnings.push(format!("cannot use {name}: {error}")),
+            }
+            None
+        };
+        let (details, mut ignored) = self.details.details(environment)?;
+        let uid = || environment.get("SLURM_JOB_UID").and_then(|text| text.parse().ok());
+        let text = self.request_text(environment);
+        let (SamplingRequest { plan, steps, tasks, duration }, error) =
+            match text.as_deref().map(sampling_request::parse).transpose() {
+                Ok(request) => (request.unwrap_or_default(), None),
+                Err(error) => (SamplingRequest::default(), Some(error)),
+            };
+        let start = StartRequest {
+            job: job_id(self.job.as_ref(), environment)?,
+            alias: self.alias.clone().or_else(|| variable(&["SLURM_JOB_SLUID"])),
+            cluster: self.cluster.clone().or_else(|| variable(&["SLURM_CLUSTER_NAME"])),
+            uid: self.uid.or_else(uid),
+            user: self.user.clone().or_else(|| variable(&["SLURM_JOB_USER", "OAR_USER"])),
+            plan,
+            steps: Box::new(steps),
+            tasks: Box::new(tasks),
+            duration,
+            // The agent shows an invalid request to the owner.
+            request: text.filter(|_| error.is_some()).map(|text| Text::of(&text).to_string()),
+            request_error: error,
+            account: self.account.clone().or_else(|| variable(&["SLURM_JOB_ACCOUNT", "OAR_PROJECT_NAME"])),
+            queue: self.queue.clone().or_else(|| variable(&["SLURM_JOB_PARTITION"])),
+            nodes: self.nodes.clone().or_else(|| variable(&["SLURM_NODELIST"])),
+            cores: self.cores.or_else(|| cores(&environment.get("SLURM_JOB_CPUS_PER_NODE")?)),
+            details: Box::new(details),
+            gpu_devices: self.gpu_devices.clone().or_else(|| gpu_devices(environment)),
+        };
+        warnings.append(&mut ignored);
+        Ok((start, warnings))
+    }
+
+    /// Returns the owner's sampling request, as it was written.
+    fn request_text(&self, environment: &impl SchedulerEnvironment) -> Option<String> {
+        let in_comment =
+            || sampling_request::in_comment(&environment.get("SLURM_JOB_COMMENT")?).map(str::to_owned);
+        self.request.clone().or_else(in_comment)
+    }
+}
+
+/// Returns the GPUs that a scheduler's prolog names.
+fn gpu_devices(environment: &impl SchedulerEnvironment) -> Option<String> {
+    let lists = ["SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
+    let list = lists.iter().find_map(|name| environment.get(name))?;
+    // `NoDevFiles` and the like name none.
+    let is_device =
+        |item: &&str| item.parse::<u32>().is_ok() || item.starts_with("GPU-") || item.starts_with("MIG-");
+    let devices: Vec<&str> = list.split(',').map(str::trim).filter(is_device).collect();
+    (!devices.is_empty()).then(|| devices.join(","))
+}
+
+/// Adds up the cores of all nodes in Slurm's notation: `16(x2),8`.
+fn cores(per_node: &str) -> Option<u32> {
+    let of_part = |part: &str| match part.split_once("(x") {
+        None => part.parse::<u32>().ok(),
+        Some((cores, nodes)) => {
+            cores.parse::<u32>().ok()?.checked_mul(nodes.strip_suffix(')')?.parse().ok()?)
+        }
+    };
+    per_node.split(',').try_fold(0_u32, |sum, part| sum.checked_add(of_part(part)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::environment::fixed::FixedEnvironment;
+    use super::*;
+
+    #[test]
+    fn slurms_variables_describe_the_job() {
+        let prolog = FixedEnvironment::new([
+            ("SLURM_JOB_ID", "42"),
+            ("SLURM_JOB_UID", "1000"),
+            ("SLURM_JOB_USER", "zoe"),
+            ("SLURM_CLUSTER_NAME", "lab"),
+            ("SLURM_JOB_ACCOUNT", "physics"),
+            ("SLURM_JOB_PARTITION", "long"),
+            ("SLURM_JOB_CPUS_PER_NODE", "16(x2),8"),
+            ("SLURM_JOB_NAME", "solver"),
+            ("SLURM_JOB_GPUS", "2,3"),
+            ("CUDA_VISIBLE_DEVICES", "0,1"),
+            ("SLURM_JOB_COMMENT", "for the paper; polymeter: cpu.*=10ms for 1h"),
+        ]);
+        let (start, warnings) = JobDescription::default().start(&prolog).unwrap();
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!((start.job.as_str(), start.uid, start.user.as_deref()), ("42", Some(1000), Some("zoe")));
+        assert_eq!((start.cluster.as_deref(), start.duration.as_deref()), (Some("lab"), Some("1h")));
+        assert_eq!((start.account.as_deref(), start.queue.as_deref()), (Some("physics"), Some("long")));
+        assert_eq!((start.cores, start.details.name.unwrap().to_string().as_str()), (Some(40), "solver"));
+        assert_eq!(start.gpu_devices.as_deref(), Some("2,3"));
+        assert_eq!((start.plan["cpu.*"].as_str(), start.request_error), ("10ms", None));
+        let options = JobDescription { job: Some("43".to_owned()), uid: Some(7), ..Default::default() };
+        let (start, _) = options.start(&prolog).unwrap();
+        assert_eq!((start.job.as_str(), start.uid), ("43", Some(7)));
+    }
+
+    #[test]
+    fn invalid_names_and_numbers_are_ignored_with_a_warning() {
+        let long = Box::leak("n1,".repeat(100).into_boxed_str());
+        let invalid = FixedEnvironment::new([
+            ("SLURM_JOB_ID", "42"),
+            ("SLURM_NODELIST", &*long),
+            ("SLURM_JOB_CPUS_PER_NODE", "many"),
+            ("SLURM_JOB_ACCOUNT", "a\u{202e}b"),
+            ("SLURM_CLUSTER_NAME", " "),
+            ("GPU_DEVICE_ORDINAL", "NoDevFiles"),
+        ]);
+        let (start, warnings) = JobDescription::default().start(&invalid).unwrap();
+        assert_eq!((start.nodes, start.cores, start.account, start.cluster), (None, None, None, None));
+        assert_eq!(start.gpu_devices, None);
+        let cluster = "cannot use SLURM_CLUSTER_NAME: it is blank";
+        let account = "cannot use SLURM_JOB_ACCOUNT: it contains the character U+202E, a character that changes the text direction";
+        assert_eq!(warnings, [cluster, account]);
+        assert_eq!((cores("4294967295(x2)"), cores("2(x3"), cores("")), (None, None, None));
+    }
+
+    #[test]
+    fn oars_variables_describe_the_job_and_without_an_id_there_is_none() {
+        let prologue = FixedEnvironment::new([("OAR_JOB_ID", "7"), ("OAR_USER", "zoe")]);
+        let (start, _) = JobDescription::default().start(&prologue).unwrap();
+        assert_eq!((start.job.as_str(), start.uid, start.user.as_deref()), ("7", None, Some("zoe")));
+        let nothing = FixedEnvironment::new([]);
+        assert!(matches!(JobDescription::default().start(&nothing), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn an_invalid_request_is_passed_on_with_its_error() {
+        let comment =
+            FixedEnvironment::new([("SLURM_JOB_ID", "42"), ("SLURM_JOB_COMMENT", "polymeter: faster")]);
+        let (start, _) = JobDescription::default().start(&comment).unwrap();
+        assert_eq!((start.job.as_str(), start.request.as_deref()), ("42", Some("faster")));
+        assert!(start.request_error.unwrap().contains("`faster`"));
+    }
+}

@@ -1,0 +1,185 @@
+//! The terminal of the live view, which is always restored.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use polymeter_proto::control::{Answer, Request};
+use polymeter_service::clock;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
+use ratatui::{DefaultTerminal, Terminal};
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use super::source::{RequestTarget, WatchSource};
+use super::view::{View, ViewAction};
+use crate::failure::Failure;
+use crate::local::WatchLine;
+
+/// The interval at which the view is redrawn. Keys take effect immediately.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The capacity of the queue of keys.
+const KEYS_MAX: usize = 64;
+
+/// Shows the view until the user or a signal ends it, and returns the exit status.
+pub(super) async fn show(
+    mut view: View,
+    first: WatchLine,
+    mut stream: WatchSource,
+    target: RequestTarget,
+) -> Result<ExitCode, Failure> {
+    let failed = |error: io::Error| Failure::because("cannot use the terminal", &error);
+    let mut signals = ScreenSignals::catch().map_err(failed)?;
+    let mut screen = Screen::enter().map_err(failed)?;
+    let mut events = events();
+    let mut pending: Option<JoinHandle<Result<Answer, Failure>>> = None;
+    let mut redraws = tokio::time::interval(REDRAW_INTERVAL);
+    redraws.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    view.handle_answer(first.answer);
+    loop {
+        let action = tokio::select! {
+            line = stream.next(), if !view.has_ended() => {
+                let answer = line?.answer;
+                if let Answer::Refused(refusal) = answer {
+                    return Err(Failure::Refused(Box::new(refusal)));
+                }
+                view.handle_answer(answer);
+                continue;
+            }
+            event = events.recv() => match event {
+                Some(Event::Key(key)) => view.handle_key(key),
+                Some(_) => ViewAction::None,
+                None => return Err(Failure::Failed(
+                    "cannot use the terminal: it was closed".to_owned(),
+                )),
+            },
+            answer = answer_to(&mut pending) => view.handle_reply(answer),
+            signal = signals.next() => match signal {
+                SignalAction::Exit(status) => return Ok(ExitCode::from(status)),
+                SignalAction::Suspend => ViewAction::Suspend,
+            },
+            _ = redraws.tick() => ViewAction::None,
+        };
+        match action {
+            ViewAction::None => {}
+            ViewAction::Quit => return Ok(ExitCode::SUCCESS),
+            ViewAction::Suspend => screen.suspend().map_err(failed)?,
+            ViewAction::Ask(request) => pending = Some(send(target.clone(), *request)),
+        }
+        view.tick(clock::realtime_us());
+        screen.terminal.draw(|frame| view.draw(frame)).map_err(failed)?;
+    }
+}
+
+/// Sends a request on a connection of its own.
+fn send(target: RequestTarget, request: Request) -> JoinHandle<Result<Answer, Failure>> {
+    tokio::task::spawn_blocking(move || target.ask(&request))
+}
+
+/// Waits for the answer to the pending request; forever if there is none.
+async fn answer_to(pending: &mut Option<JoinHandle<Result<Answer, Failure>>>) -> Result<Answer, String> {
+    let Some(request) = pending else { return std::future::pending().await };
+    let answer = request.await;
+    *pending = None;
+    match answer {
+        Ok(answer) => answer.map_err(|failure| failure.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads the terminal's events on a thread that ends with the process or with the terminal.
+fn events() -> mpsc::Receiver<Event> {
+    let (sender, receiver) = mpsc::channel(KEYS_MAX);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The terminal in the mode of the view. It is restored on drop and on a panic.
+struct Screen {
+    terminal: DefaultTerminal,
+}
+
+impl Screen {
+    fn enter() -> io::Result<Self> {
+        let terminal = ratatui::try_init()?;
+        let previous = std::panic::take_hook();
+        // The previous hook, ratatui's, restores everything else.
+        std::panic::set_hook(Box::new(move |panic| {
+            execute!(io::stdout(), Show).ok();
+            previous(panic);
+        }));
+        Ok(Self { terminal })
+    }
+
+    /// Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal again when continued.
+    fn suspend(&mut self) -> io::Result<()> {
+        self.terminal.show_cursor()?;
+        ratatui::try_restore()?;
+        kill_process(getpid(), Signal::STOP)?;
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        // A new terminal redraws everything. Clearing the old one would query the terminal, and the thread of
+        // the keys would read the reply.
+        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// The effect of a signal.
+enum SignalAction {
+    /// Exit with this status.
+    Exit(u8),
+    /// Stop until continued.
+    Suspend,
+}
+
+/// The signals whose effect follows the restoration of the terminal.
+struct ScreenSignals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+    stop: tokio::signal::unix::Signal,
+}
+
+impl ScreenSignals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            stop: signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?,
+        })
+    }
+
+    async fn next(&mut self) -> SignalAction {
+        // The exit status that a shell reports for a process that a signal ended.
+        let status =
+            |signal: Signal| SignalAction::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX));
+        tokio::select! {
+            _ = self.interrupt.recv() => status(Signal::INT),
+            _ = self.terminate.recv() => status(Signal::TERM),
+            _ = self.hangup.recv() => status(Signal::HUP),
+            _ = self.stop.recv() => SignalAction::Suspend,
+        }
+    }
+}

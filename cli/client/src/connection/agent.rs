@@ -1,0 +1,135 @@
+//! Requests to an agent over its control socket.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use polymeter_proto::control::{Answer, Request, StatusReport};
+use polymeter_service::log::chain;
+
+use crate::failure::Failure;
+
+/// The default path of the agent's control socket.
+pub const SOCKET: &str = "/run/polymeter/agent.sock";
+
+/// The maximum time until an answer.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Options of a command that asks this node's agent.
+#[derive(Debug, clap::Args)]
+pub struct AgentOptions {
+    /// The agent's control socket.
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    pub socket: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl AgentOptions {
+    /// Returns true if the socket is the default one.
+    pub fn is_default(&self) -> bool {
+        self.socket == Path::new(SOCKET)
+    }
+}
+
+/// Sends a request and reads the answer.
+pub fn ask(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
+    ask_within(socket, verb, TIMEOUT)
+}
+
+/// Sends a request and reads the answer, which must arrive within `timeout`.
+pub fn ask_within(socket: &Path, verb: &Request, timeout: Duration) -> Result<Answer, Failure> {
+    let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
+    ask_on(stream, socket, verb, timeout)
+}
+
+/// Asks for the status of the agent, or for its jobs.
+pub fn ask_status(socket: &Path, verb: &Request) -> Result<StatusReport, Failure> {
+    let answer = ask(socket, verb)?;
+    if let Answer::Status(status) = answer { Ok(status) } else { Err(unexpected(answer)) }
+}
+
+/// Sends a request on an open connection, and reads the answer.
+pub fn ask_on(
+    mut stream: UnixStream,
+    socket: &Path,
+    verb: &Request,
+    timeout: Duration,
+) -> Result<Answer, Failure> {
+    let unreachable = |error| unreachable(socket, &error);
+    stream.set_read_timeout(Some(timeout)).map_err(unreachable)?;
+    stream.write_all(&request_line(verb)?).map_err(unreachable)?;
+    let mut answer = String::new();
+    if BufReader::new(stream).read_line(&mut answer).map_err(unreachable)? == 0 {
+        // The agent closed the connection: it was about to stop.
+        return Err(unreachable(ErrorKind::ConnectionReset.into()));
+    }
+    serde_json::from_str(&answer).map_err(|error| unreadable(&error))
+}
+
+/// Encodes a request as one line.
+pub fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
+    let mut line =
+        serde_json::to_vec(verb).map_err(|error| Failure::because("cannot write the request", &error))?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Returns the failure for an answer that is a refusal, or that belongs to another request.
+pub fn unexpected(answer: Answer) -> Failure {
+    if let Answer::Refused(refusal) = answer {
+        return Failure::Refused(Box::new(refusal));
+    }
+    Failure::Failed(
+        "unexpected answer of the agent; check that agent and command have the same version".to_owned(),
+    )
+}
+
+/// Returns the failure for an answer that cannot be parsed.
+pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::Failed(format!(
+        "cannot read the agent's answer: {}; check that agent and command have the same version",
+        chain(error)
+    ))
+}
+
+/// Returns true if a read or write timed out.
+pub fn is_timeout(error: &std::io::Error) -> bool {
+    [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind())
+}
+
+/// Returns true if an error means that no agent listens.
+pub fn is_not_running(error: &std::io::Error) -> bool {
+    let kinds = [
+        ErrorKind::NotFound,
+        ErrorKind::ConnectionRefused,
+        ErrorKind::ConnectionReset,
+        ErrorKind::BrokenPipe,
+    ];
+    kinds.contains(&error.kind())
+}
+
+/// Returns the failure for an agent that does not answer.
+pub fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
+    unreachable_with(socket, error, "")
+}
+
+/// Returns the failure for an agent that does not answer, with the command's own remedy.
+pub fn unreachable_with(socket: &Path, error: &std::io::Error, remedy: &str) -> Failure {
+    let socket = socket.display();
+    if is_not_running(error) {
+        return Failure::NotRunning(format!(
+            "cannot reach the agent at {socket}: {error}; start polymeter-agent, or name its socket with --socket{remedy}"
+        ));
+    }
+    Failure::Unreachable(if is_timeout(error) {
+        format!(
+            "cannot reach the agent at {socket}: no answer in time; check that it is not stopped or overloaded"
+        )
+    } else {
+        format!("cannot reach the agent at {socket}: {error}")
+    })
+}

@@ -1,0 +1,102 @@
+//! The target of a control request: this node's agent, or all nodes of a job through the collector.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::control::{Answer, JobAnswer, Request};
+
+use super::agent::{self, SOCKET, TIMEOUT};
+use super::collector::Collector;
+use super::configuration::CollectorEndpoint;
+use crate::failure::Failure;
+
+/// The end of the message that no agent runs here, where the collector can be asked instead.
+pub const ALL_NODES_REMEDY: &str = ", or query all nodes of a job with --collector";
+
+/// Options of a command that can reach all nodes of a job.
+#[derive(Debug, clap::Args)]
+pub struct ControlTarget {
+    /// Ask only this node's agent, at this control socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Ask all agents of the job through this collector: tcp://HOST:PORT, or its socket. Default: this node's agent; if it
+    /// does not track the job, the collector named by POLYMETER_COLLECTOR or /etc/polymeter/client.toml.
+    #[arg(long, value_name = "COLLECTOR", conflicts_with = "socket")]
+    collector: Option<CollectorEndpoint>,
+
+    /// The socket of munged, if it is not munge's default.
+    #[arg(long, value_name = "PATH")]
+    munge_socket: Option<PathBuf>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The answer of a control target.
+#[expect(clippy::large_enum_variant, reason = "the command reads one answer")]
+#[derive(Debug)]
+pub enum TargetAnswer {
+    /// The answer of this node's agent.
+    Agent(Answer),
+    /// The answers of all nodes of the job.
+    Nodes(JobAnswer),
+}
+
+impl ControlTarget {
+    /// The control socket of this node's agent.
+    pub fn socket(&self) -> &Path {
+        self.socket.as_deref().unwrap_or(Path::new(SOCKET))
+    }
+
+    /// Returns true if the user wants the collector to be asked.
+    pub const fn prefers_collector(&self) -> bool {
+        self.collector.is_some()
+    }
+
+    /// Returns true if the collector may be asked where no agent here tracks the job.
+    pub const fn allows_collector(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// Returns the collector that is chosen or configured; none if there is none.
+    pub fn collector(&self) -> Result<Option<Collector>, Failure> {
+        Collector::find(self.collector.as_ref(), self.munge_socket.as_deref())
+    }
+
+    /// Sends a request that is about a job or about this node.
+    pub fn ask(&self, verb: &Request, is_about_job: bool) -> Result<TargetAnswer, Failure> {
+        let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_deref());
+        if self.collector.is_some()
+            && let Some(collector) = collector()?
+        {
+            return collector.ask(verb).map(TargetAnswer::Nodes);
+        }
+        let answer = self.ask_agent(verb)?;
+        let is_elsewhere = match &answer {
+            Err(_) => true,
+            Ok(Answer::Refused(refusal)) => refusal.code == "unknown_job",
+            Ok(_) => false,
+        };
+        if is_elsewhere
+            && is_about_job
+            && self.socket.is_none()
+            && let Some(collector) = collector()?
+        {
+            return collector.ask(verb).map(TargetAnswer::Nodes);
+        }
+        answer.map(TargetAnswer::Agent)
+    }
+
+    /// Asks this node's agent. The inner error means that no agent runs here.
+    fn ask_agent(&self, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
+        let socket = self.socket();
+        let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
+        match UnixStream::connect(socket) {
+            Err(error) if agent::is_not_running(&error) => Ok(Err(unreachable(&error))),
+            Err(error) => Err(unreachable(&error)),
+            Ok(stream) => agent::ask_on(stream, socket, verb, TIMEOUT).map(Ok),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a program adds to the commands of the client.
+
+use std::sync::Arc;
+
+use clap_complete::engine::CompletionCandidate;
+use polymeter_proto::control::Answer;
+use polymeter_proto::name::Selector;
+use tokio::sync::mpsc;
+
+use crate::connection::collector::Collector;
+use crate::failure::Failure;
+use crate::version::LocalVersion;
+
+/// A program of commands.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// Defines its command line.
+    pub definition: fn() -> clap::Command,
+    /// What the full program adds.
+    pub local: Option<&'static Local>,
+}
+
+/// The abilities that need stores, an agent and a collector in the program.
+#[derive(Debug)]
+pub struct Local {
+    /// Returns the versions of libraries and formats.
+    pub version: fn() -> LocalVersion,
+    /// Defines the command lines of the daemons, for their manual pages.
+    pub daemons: fn() -> Vec<clap::Command>,
+    /// Returns the ids of the jobs that run on any node, for completion.
+    pub running_jobs: fn() -> Vec<CompletionCandidate>,
+    /// Begins to watch a job on all its nodes: the metrics that the selectors choose.
+    pub watch_nodes: fn(Collector, &str, Vec<Selector>) -> Result<WatchedNodes, Failure>,
+}
+
+/// The samples of a job on all its nodes.
+#[derive(Debug)]
+pub struct WatchedNodes {
+    /// The samples, until the job ends.
+    pub lines: mpsc::Receiver<Result<WatchLine, Failure>>,
+    /// The receiver of requests to all nodes.
+    pub collector: Arc<Collector>,
+    /// What is known of the job.
+    pub facts: JobFacts,
+}
+
+/// A line of a stream of samples.
+#[derive(Debug)]
+pub struct WatchLine {
+    /// The line without its end.
+    pub text: String,
+    /// The parsed line.
+    pub answer: Answer,
+}
+
+/// Facts about a job that its samples do not have.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JobFacts {
+    /// The time at which it began to be tracked, in microseconds since the epoch.
+    pub started_us: Option<i64>,
+    /// Its number of cores, if the scheduler reported it.
+    pub cores: Option<i64>,
+}

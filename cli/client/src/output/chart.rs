@@ -1,0 +1,45 @@
+//! Charts that take one line of a terminal. Pure.
+
+/// Bars by height.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Returns the values of the lowest and the highest bar; none without values.
+pub fn scale(means: &[Option<f64>]) -> Option<(f64, f64)> {
+    let max = means.iter().flatten().copied().reduce(f64::max)?;
+    let min = means.iter().flatten().copied().reduce(f64::min)?;
+    // A base above zero would exaggerate noise.
+    Some((min.min(0.0), max))
+}
+
+/// Draws a bar for each value, and a blank for each absent one.
+pub fn bars(means: &[Option<f64>]) -> String {
+    let (base, max) = scale(means).unwrap_or((0.0, 0.0));
+    let bar = |mean: Option<f64>| match mean {
+        None => ' ',
+        Some(_) if max <= base => BARS.first().copied().unwrap_or(' '),
+        Some(mean) => BARS.get(column((mean - base) / (max - base), BARS.len())).copied().unwrap_or(' '),
+    };
+    means.iter().copied().map(bar).collect()
+}
+
+/// Returns the column into which a fraction of the width, from 0 to 1, falls.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "clamped to the few columns of a terminal"
+)]
+#[must_use]
+pub fn column(fraction: f64, columns: usize) -> usize {
+    ((fraction.clamp(0.0, 1.0) * columns as f64) as usize).min(columns.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_show_shape_and_gaps() {
+        assert_eq!(bars(&[Some(0.0), None, Some(7.0), Some(3.5)]), "▁ █▅");
+    }
+}

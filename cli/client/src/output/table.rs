@@ -1,0 +1,135 @@
+//! Tables and paragraphs that fit a terminal. Pure, except for the width of the terminal in [`table`].
+
+use super::layout::{left_aligned, shortened, width, without_middle, wrapped};
+use super::printable::printable;
+use super::terminal;
+
+/// The blanks between two columns of a table.
+const GAP: &str = "  ";
+
+/// The minimum width to which a cell is shortened.
+const CELL_MIN: usize = 6;
+
+/// The minimum width of a last column whose text is wrapped; a narrower one is shortened like any other.
+const TEXT_MIN: usize = 16;
+
+/// Lays out rows as a table that fits standard output.
+pub fn table(rows: &[Vec<String>]) -> String {
+    table_within(rows, terminal::width_limit(&std::io::stdout()))
+}
+
+/// Lays out rows as a table. Columns are as wide as their widest cell. With a `limit` on the whole width, first the last
+/// column is wrapped, then the widest cells are shortened.
+pub fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
+    let safe = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(safe).collect();
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let mut widths: Vec<usize> = (0..count).map(|column| column_width(&rows, column)).collect();
+    if let Some(limit) = limit {
+        narrow(&mut widths, limit.saturating_sub(GAP.len() * count.saturating_sub(1)));
+    }
+    rows.iter().map(|row| table_row(row, &widths)).collect()
+}
+
+/// Returns the head of a table as a row.
+pub fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
+}
+
+/// Returns the width of the widest cell of a column.
+pub fn column_width(rows: &[Vec<String>], column: usize) -> usize {
+    rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
+}
+
+/// Narrows columns until they are at most `limit` together, or cannot be narrower.
+fn narrow(widths: &mut [usize], limit: usize) {
+    let excess = |widths: &[usize]| widths.iter().sum::<usize>().saturating_sub(limit);
+    if let Some(last) = widths.last().copied() {
+        let narrowed = last.saturating_sub(excess(widths)).max(TEXT_MIN.min(last));
+        widths.iter_mut().next_back().into_iter().for_each(|last| *last = narrowed);
+    }
+    while excess(widths) > 0 {
+        let widest = widths.iter_mut().max_by_key(|width| **width);
+        let Some(widest) = widest.filter(|width| **width > CELL_MIN) else { return };
+        *widest -= 1;
+    }
+}
+
+/// Lays out one row: one line, or more where the text of the last cell is wrapped.
+fn table_row(row: &[String], widths: &[usize]) -> String {
+    let mut text = String::new();
+    let before: usize = widths.iter().rev().skip(1).map(|width| width + GAP.len()).sum();
+    for (position, (cell, width)) in row.iter().zip(widths).enumerate() {
+        if position + 1 == widths.len() {
+            text.push_str(&wrapped(cell, *width).join(&format!("\n{:before$}", "")));
+        } else {
+            // The first cell is a name, whose end distinguishes it from similar ones.
+            let cell = if position == 0 { without_middle(cell, *width) } else { shortened(cell, *width) };
+            text.push_str(&left_aligned(&cell, *width));
+            text.push_str(GAP);
+        }
+    }
+    let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
+    if text.is_empty() { "\n".to_owned() } else { lines.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Vec<String>> {
+        vec![
+            head(["METRIC", "UNIT", "DESCRIPTION"]),
+            head(["cpu.usage", "nanoseconds", "CPU time used by the tasks of the job."]),
+            head(["pids.current", "count", "Tasks."]),
+        ]
+    }
+
+    #[test]
+    fn nothing_is_cut_without_a_limit() {
+        let text = table_within(&rows(), None);
+        assert_eq!(
+            text,
+            "METRIC        UNIT         DESCRIPTION\n\
+             cpu.usage     nanoseconds  CPU time used by the tasks of the job.\n\
+             pids.current  count        Tasks.\n"
+        );
+        assert_eq!(table_within(&rows(), Some(80)), text);
+    }
+
+    #[test]
+    fn the_last_column_is_wrapped() {
+        assert_eq!(
+            table_within(&rows(), Some(50)),
+            "METRIC        UNIT         DESCRIPTION\n\
+             cpu.usage     nanoseconds  CPU time used by the\n\
+             \u{20}                          tasks of the job.\n\
+             pids.current  count        Tasks.\n"
+        );
+    }
+
+    #[test]
+    fn cells_are_shortened_to_the_limit() {
+        let text = table_within(&rows(), Some(36));
+        assert!(text.contains("pids.…rrent") && text.contains("of the\n"), "{text}");
+        for limit in 24..100 {
+            let text = table_within(&rows(), Some(limit));
+            let widest = text.lines().map(width).max().unwrap();
+            assert!(widest <= limit, "{widest} > {limit}");
+        }
+        assert_eq!(table_within(&[], Some(10)), "");
+        assert_eq!(table_within(&[vec![]], Some(10)), "\n");
+    }
+
+    #[test]
+    fn columns_are_aligned_beside_wide_characters() {
+        let rows = [head(["平平", "x"]), head(["abcd", "y"])];
+        assert_eq!(table_within(&rows, None), "平平  x\nabcd  y\n");
+    }
+
+    #[test]
+    fn control_characters_in_cells_are_escaped() {
+        let rows = [head(["a\u{202e}b", "x\ny"]), head(["plain", ""])];
+        assert_eq!(table_within(&rows, None), "a\\u{202e}b  x\\u{a}y\nplain\n");
+    }
+}

@@ -1,0 +1,113 @@
+//! The version of this program and the origin of its build.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::wire;
+use serde::{Deserialize, Serialize};
+
+/// The description of a build by Nix, relative to the directory of the program.
+const BUILD: &str = "../share/polymeter/build.json";
+
+/// The maximum size of the description of a build.
+const BUILD_BYTES: u64 = 4096;
+
+/// The directory of the Nix store.
+const NIX_STORE: &str = "/nix/store";
+
+/// The version of this program and the origin of its build.
+#[derive(Debug, Serialize)]
+pub struct Version {
+    pub(crate) program: &'static str,
+    pub(crate) version: &'static str,
+    /// The processor and operating system for which it was compiled.
+    target: String,
+    /// The version of the protocol between agent and collector.
+    protocol: u8,
+    /// The libraries and formats of the full program.
+    #[serde(flatten)]
+    local: Option<LocalVersion>,
+    /// The origin of a build by Nix.
+    #[serde(flatten)]
+    pub build: Build,
+    /// The path of the closure in the Nix store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closure: Option<PathBuf>,
+}
+
+/// The versions of the store and of libzmq.
+#[derive(Debug, Serialize)]
+pub struct LocalVersion {
+    /// The version of the store's schema.
+    pub schema: i32,
+    /// The version of libzmq.
+    pub zeromq: String,
+    /// True if libzmq supports CURVE.
+    pub curve: bool,
+}
+
+/// The origin of a build by Nix. Absent for other builds.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The revision of the sources; none if they had uncommitted changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The SHA-256 of `flake.lock`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lock_sha256: Option<String>,
+}
+
+impl Version {
+    /// Returns the version of this program, which has the libraries `local`.
+    #[must_use]
+    pub fn of_this_program(local: Option<LocalVersion>) -> Self {
+        let program = std::env::current_exe().unwrap_or_default();
+        Self {
+            program: "polymeter",
+            version: env!("CARGO_PKG_VERSION"),
+            target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            protocol: wire::VERSION,
+            local,
+            build: program.parent().and_then(|directory| build(&directory.join(BUILD))).unwrap_or_default(),
+            closure: closure(&program),
+        }
+    }
+}
+
+/// Reads the description of a build; none if there is none or it is invalid.
+fn build(path: &Path) -> Option<Build> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(BUILD_BYTES).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Returns the closure in the Nix store that contains `program`.
+fn closure(program: &Path) -> Option<PathBuf> {
+    let name = program.strip_prefix(NIX_STORE).ok()?.components().next()?;
+    Some(Path::new(NIX_STORE).join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closure_of_a_program_in_the_nix_store_is_known() {
+        let closure = |path: &str| closure(Path::new(path)).map(|path| path.display().to_string());
+        assert_eq!(closure("/nix/store/abc-polymeter/bin/polymeter").unwrap(), "/nix/store/abc-polymeter");
+        assert_eq!(closure("/usr/bin/polymeter"), None);
+        assert_eq!(closure("/nix/store"), None);
+    }
+
+    #[test]
+    fn a_valid_description_of_the_build_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("build.json");
+        assert_eq!(build(&path), None);
+        std::fs::write(&path, r#"{"revision":null,"lock_sha256":"00ff"}"#).unwrap();
+        assert_eq!(build(&path), Some(Build { revision: None, lock_sha256: Some("00ff".to_owned()) }));
+        std::fs::write(&path, "no JSON").unwrap();
+        assert_eq!(build(&path), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Completion of the ids of stored jobs, in the configured collector or the store of this directory: those of the user;
+//! for root those of all users.
+
+use std::ffi::OsStr;
+
+use clap_complete::engine::CompletionCandidate;
+use polymeter_client::completion::beginning_with;
+use polymeter_client::completion::jobs::{shown_user, within_patience};
+use polymeter_store::reader::{JobFilter, JobRow};
+
+use super::read_source::ReadSource;
+
+/// The maximum number of jobs.
+const JOBS_MAX: u32 = 100;
+
+/// Completes the id of a stored job, the one that started last first.
+pub(crate) fn stored(current: &OsStr) -> Vec<CompletionCandidate> {
+    beginning_with(current, within_patience(|| jobs(None)))
+}
+
+/// Returns the jobs that run on any node.
+pub(crate) fn running() -> Vec<CompletionCandidate> {
+    jobs(Some(false))
+}
+
+fn jobs(is_ended: Option<bool>) -> Vec<CompletionCandidate> {
+    let filter = JobFilter {
+        owner_uid: shown_user().map(i64::from),
+        is_ended,
+        limit: JOBS_MAX,
+        ..JobFilter::default()
+    };
+    let Ok(mut source) = ReadSource::default().open() else { return Vec::new() };
+    let jobs = source.reader.jobs(&filter).unwrap_or_default();
+    let candidate = |job: JobRow| {
+        CompletionCandidate::new(job.display_id.unwrap_or(job.job_id)).help(job.name.map(Into::into))
+    };
+    jobs.into_iter().map(candidate).collect()
+}

@@ -1,0 +1,280 @@
+//! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on any node, or have ended.
+
+use polymeter_client::commands::jobs::print_tracked;
+use polymeter_client::connection::agent::AgentOptions;
+use polymeter_client::connection::collector::Collector;
+use polymeter_proto::units::seconds_between;
+use polymeter_service::clock::{realtime_us, rfc3339};
+use polymeter_store::reader::{JobFilter, JobRow};
+use serde::Serialize;
+
+use crate::calendar::PointInTime;
+use crate::client::read_source::{ReadSource, Visible};
+use crate::failure::Failure;
+use crate::output::table::{head, table_within};
+use crate::output::terminal;
+use crate::store_failure::store_failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct JobsArguments {
+    #[command(flatten)]
+    agent: AgentOptions,
+
+    #[command(flatten)]
+    stored: StoredJobs,
+}
+
+/// Options that choose stored jobs.
+#[derive(Debug, clap::Args)]
+struct StoredJobs {
+    /// List the jobs that run on any node, the one that started last first. Users see their own. Default if no agent runs here
+    /// and a collector is configured.
+    #[arg(long, group = "stored")]
+    running: bool,
+
+    /// List the stored jobs that have ended, the one that started last first. Users see their own.
+    #[arg(long, group = "stored")]
+    ended: bool,
+
+    /// With --running or --ended: the jobs of this user, by name or numeric id.
+    #[arg(long, value_name = "USER", requires = "stored")]
+    user: Option<String>,
+
+    /// With --running or --ended: the jobs of this account.
+    #[arg(long, value_name = "NAME", requires = "stored")]
+    account: Option<String>,
+
+    /// With --running or --ended: the jobs of this queue or partition.
+    #[arg(long, value_name = "NAME", requires = "stored", visible_alias = "partition")]
+    queue: Option<String>,
+
+    /// With --running or --ended: the jobs with this final state, such as FAILED.
+    #[arg(long, value_name = "STATE", requires = "stored")]
+    state: Option<String>,
+
+    /// With --running or --ended: the jobs that ran on this node.
+    #[arg(long, value_name = "NODE", requires = "stored")]
+    node: Option<String>,
+
+    /// With --running or --ended: the jobs that ended at this time or later: YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or
+    /// 7d.
+    #[arg(long, value_name = "TIME", requires = "stored")]
+    since: Option<PointInTime>,
+
+    /// With --running or --ended: the jobs that started before this time.
+    #[arg(long, value_name = "TIME", requires = "stored")]
+    until: Option<PointInTime>,
+
+    /// With --running or --ended: at most this number of jobs. Default: 100.
+    #[arg(long, value_name = "N", requires = "stored", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: Option<u32>,
+
+    #[command(flatten)]
+    source: ReadSource,
+}
+
+/// The number of jobs that are listed without `--limit`.
+const LIMIT: u32 = 100;
+
+/// A job in JSON.
+#[derive(Debug, Serialize)]
+struct StoredJob<'a> {
+    /// The id, as the scheduler prints it.
+    job: &'a str,
+    /// The job's own id.
+    job_id: &'a str,
+    name: Option<&'a str>,
+    user: Option<&'a str>,
+    uid: Option<i64>,
+    account: Option<&'a str>,
+    queue: Option<&'a str>,
+    nodes: &'a [String],
+    cores: Option<i64>,
+    gpus: Option<i64>,
+    state: Option<&'a str>,
+    exit_code: Option<i64>,
+    exit_signal: Option<i64>,
+    started: String,
+    ended: Option<String>,
+    elapsed_s: Option<f64>,
+}
+
+impl StoredJobs {
+    /// Returns true if stored jobs are wanted.
+    const fn is_wanted(&self) -> bool {
+        self.running || self.ended || self.source.is_given()
+    }
+
+    fn filter(&self, now_us: i64) -> JobFilter {
+        let owner_uid = self.user.as_ref().and_then(|user| user.parse::<u32>().ok()).map(i64::from);
+        JobFilter {
+            owner: self.user.clone().filter(|_| owner_uid.is_none()),
+            owner_uid,
+            account: self.account.clone(),
+            queue: self.queue.clone(),
+            state: self.state.clone(),
+            node: self.node.clone(),
+            is_ended: Some(self.ended),
+            since_ns: self.since.map(|since| since.time_ns(now_us)),
+            until_ns: self.until.map(|until| until.time_ns(now_us)),
+            limit: self.limit.unwrap_or(LIMIT),
+            ..JobFilter::default()
+        }
+    }
+}
+
+pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
+    let JobsArguments { agent, stored } = arguments;
+    if stored.is_wanted() {
+        return print_stored(stored, agent.json);
+    }
+    match print_tracked(agent) {
+        Err(Failure::NotRunning(_)) if agent.is_default() && has_collector() => {
+            print_stored(stored, agent.json)
+        }
+        printed => printed,
+    }
+}
+
+/// Returns true if a collector is configured, which knows the jobs of all nodes.
+fn has_collector() -> bool {
+    Collector::find(None, None).is_ok_and(|collector| collector.is_some())
+}
+
+fn print_stored(arguments: &StoredJobs, is_json: bool) -> Result<(), Failure> {
+    let mut source = arguments.source.open()?;
+    let jobs = source.reader.jobs(&arguments.filter(realtime_us()));
+    let jobs = jobs.map_err(|error| store_failure("cannot read the store", &error))?;
+    if is_json {
+        return terminal::print_json(&jobs.iter().map(json).collect::<Vec<_>>());
+    }
+    let limit = terminal::width_limit(&std::io::stdout());
+    terminal::print(&text(&jobs, source.visible, limit, (!arguments.ended).then(realtime_us)))
+}
+
+fn shown_id(job: &JobRow) -> &str {
+    job.display_id.as_deref().unwrap_or(&job.job_id)
+}
+
+fn json(job: &JobRow) -> StoredJob<'_> {
+    StoredJob {
+        job: shown_id(job),
+        job_id: &job.job_id,
+        name: job.name.as_deref(),
+        user: job.owner.as_deref(),
+        uid: job.owner_uid,
+        account: job.account.as_deref(),
+        queue: job.queue.as_deref(),
+        nodes: &job.nodes,
+        cores: job.cores,
+        gpus: job.gpus,
+        state: job.state.as_deref(),
+        exit_code: job.exit_code,
+        exit_signal: job.exit_signal,
+        started: rfc3339(job.started_ns / 1000),
+        ended: job.ended_ns.map(|ended_ns| rfc3339(ended_ns / 1000)),
+        elapsed_s: job.ended_ns.map(|ended_ns| seconds_between(job.started_ns, ended_ns)),
+    }
+}
+
+/// Lays out the jobs as a table. Of running jobs, the time since their start until `now_us` is shown.
+fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<i64>) -> String {
+    if jobs.is_empty() {
+        let of_user = if visible == Visible::Own { "none of your jobs" } else { "no job" };
+        let state = if now_us.is_some() { "runs" } else { "has ended" };
+        return format!("{of_user} {state} that matches\n");
+    }
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |job: &JobRow| {
+        let owner = job.owner.clone().or_else(|| job.owner_uid.map(|uid| uid.to_string()));
+        let state = match (&job.state, job.lost_nodes.is_empty()) {
+            (None, false) => "lost".to_owned(),
+            (None, true) if now_us.is_some() => "running".to_owned(),
+            (state, _) => text(state),
+        };
+        let shown_ns = if now_us.is_some() { Some(job.started_ns) } else { job.ended_ns };
+        let until_ns = job.ended_ns.or(now_us.map(|now_us| now_us.saturating_mul(1000)));
+        vec![
+            shown_id(job).to_owned(),
+            text(&job.name),
+            text(&owner),
+            text(&job.queue),
+            job.nodes.len().to_string(),
+            state,
+            shown_ns.map_or_else(|| "-".to_owned(), minute),
+            until_ns.map_or_else(|| "-".to_owned(), |until_ns| elapsed(until_ns - job.started_ns)),
+        ]
+    };
+    let time = if now_us.is_some() { "STARTED (UTC)" } else { "ENDED (UTC)" };
+    let head = head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", time, "ELAPSED"]);
+    table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
+}
+
+/// Returns the month, day, hour and minute of a time.
+fn minute(time_ns: i64) -> String {
+    let text = rfc3339(time_ns / 1000);
+    text.chars().skip(5).take(11).map(|c| if c == 'T' { ' ' } else { c }).collect()
+}
+
+/// Returns a duration as schedulers print it: days, hours, minutes and seconds.
+fn elapsed(ns: i64) -> String {
+    let seconds = ns.max(0) / 1_000_000_000;
+    let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
+    let clock = format!("{hours:02}:{:02}:{:02}", seconds / 60 % 60, seconds % 60);
+    if days > 0 { format!("{days}-{clock}") } else { clock }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::snapshot;
+
+    /// 2026-11-22T14:30:00Z.
+    const START_NS: i64 = 1_795_357_800_000_000_000;
+
+    fn job(id: &str, seconds: i64, more: serde_json::Value) -> JobRow {
+        let mut job = json!({
+            "job_key": 1, "job_id": id, "started_ns": START_NS, "ended_ns": START_NS + seconds * 1_000_000_000,
+            "sampled_ns": {"start": 0, "end": 9}, "lost_nodes": [], "nodes": ["n1", "n2"],
+        });
+        job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(job).unwrap()
+    }
+
+    #[test]
+    fn ended_jobs_are_laid_out_as_recorded() {
+        let jobs = [
+            job(
+                "4010",
+                93_784,
+                json!({"display_id": "4009_1", "name": "lattice-boltzmann", "owner": "zoe", "account": "physics",
+                    "queue": "long", "state": "COMPLETED"}),
+            ),
+            job("4008", 59, json!({"owner_uid": 1000, "queue": "short", "state": "OUT_OF_MEMORY"})),
+            job("4007", 3_600, json!({"lost_nodes": ["n2"]})),
+        ];
+        snapshot::check("jobs-ended", &text(&jobs, Visible::All, Some(80), None));
+        let widest = text(&jobs, Visible::All, Some(80), None).lines().map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= 80);
+        assert_eq!(text(&[], Visible::Own, None, None), "none of your jobs has ended that matches\n");
+        let value = serde_json::to_value(json_of(&jobs[0])).unwrap();
+        assert_eq!((&value["job"], &value["job_id"]), (&json!("4009_1"), &json!("4010")));
+        assert_eq!(value["ended"], json!("2026-11-23T16:33:04.000000Z"));
+        assert_eq!(value["elapsed_s"], json!(93_784.0));
+    }
+
+    #[test]
+    fn running_jobs_have_the_time_since_their_start() {
+        let mut jobs = [job("4011", 0, json!({"name": "train", "owner": "zoe", "queue": "gpu"}))];
+        jobs[0].ended_ns = None;
+        let now_us = START_NS / 1000 + 3_725_000_000;
+        snapshot::check("jobs-running", &text(&jobs, Visible::Own, Some(80), Some(now_us)));
+        assert_eq!(text(&[], Visible::All, None, Some(0)), "no job runs that matches\n");
+    }
+
+    fn json_of(job: &JobRow) -> StoredJob<'_> {
+        super::json(job)
+    }
+}

@@ -1,0 +1,340 @@
+//! The frames that store the samples of a file, each node's in a session of its own.
+//!
+//! The ids of the sessions follow from the contents of the file, and the frames from its parts: the store has each part once,
+//! also if an import is interrupted and repeated.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use polymeter_proto::catalogue;
+use polymeter_proto::ledger::{JobDetails, JobFacts};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::series::{
+    Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor,
+    SessionId, Unit,
+};
+use polymeter_proto::text::Text;
+use polymeter_samples_file::{Rows, SeriesTexts};
+use polymeter_store::StoreError;
+use polymeter_store::accepted::{
+    Accepted, JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord, StoreId,
+};
+use polymeter_store::reader::{Reader, SeriesScope};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::ImportError;
+
+/// The version of the agent in the sessions, and the source of all samples in the ledger.
+const IMPORT: &str = "import";
+
+/// The handle of the job in the sessions.
+const HANDLE: JobHandle = JobHandle(1);
+
+/// The description of a job in a file.
+#[derive(Debug, Deserialize)]
+pub(super) struct ExportedJob {
+    job_id: String,
+    cluster: Option<String>,
+    owner: Option<String>,
+    owner_uid: Option<u32>,
+    account: Option<String>,
+    queue: Option<String>,
+    /// The nodes on which the job was followed.
+    nodes: Vec<String>,
+    node_list: Option<String>,
+    cores: Option<u32>,
+    gpus: Option<u32>,
+    started_ns: i64,
+    ended_ns: Option<i64>,
+    state: Option<String>,
+    exit_code: Option<u32>,
+    exit_signal: Option<u32>,
+    name: Option<String>,
+    display_id: Option<String>,
+    time_limit_s: Option<u64>,
+    memory_bytes: Option<u64>,
+    restarts: Option<u32>,
+}
+
+impl ExportedJob {
+    /// Parses a description; none if it lacks what identifies the job.
+    pub(super) fn parse(json: &str) -> Option<Self> {
+        serde_json::from_str(json).ok()
+    }
+}
+
+/// The reason for which the content of a file cannot be stored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidFile {
+    #[error("its name `{0}` is not valid")]
+    Name(Text),
+    #[error("its metric `{metric}` has the unknown unit `{unit}`")]
+    Unit {
+        /// The metric.
+        metric: Text,
+        /// The unit.
+        unit: Text,
+    },
+    #[error("its labels `{0}` are not valid")]
+    Labels(Text),
+    #[error("it has samples of another job, `{0}`")]
+    OtherJob(Text),
+}
+
+/// A session, which has the samples of a node.
+struct Node {
+    session: Arc<SessionRecord>,
+    job: Arc<JobRecord>,
+    /// The lines of the ledger: of the job, and of the node.
+    lines: [Arc<LedgerLine>; 2],
+    /// The newest frame.
+    sequence: u64,
+    /// The node's own series in the store, by metric and labels; none if they were not needed yet.
+    stored: Option<HashMap<(String, Labels), i64>>,
+}
+
+/// The frames of a file, in their order.
+pub(super) struct Frames {
+    descriptor: JobDescriptor,
+    facts: JobFacts,
+    details: JobDetails,
+    /// The end of the job, in microseconds since the epoch; none if it ran when it was exported.
+    ended_us: Option<i64>,
+    newest_us: i64,
+    digest: [u8; 32],
+    received_us: i64,
+    /// The number of the last frame.
+    sequence: u64,
+    nodes: BTreeMap<String, Node>,
+    series: HashMap<SeriesTexts, Arc<SeriesRecord>>,
+}
+
+impl Frames {
+    /// Prepares the frames of a file with this digest.
+    pub(super) fn new(job: ExportedJob, digest: [u8; 32], received_us: i64) -> Result<Self, InvalidFile> {
+        let optional = |name: Option<&String>| name.map(|name| identifier(name)).transpose();
+        let mut frames = Self {
+            descriptor: JobDescriptor {
+                job_id: identifier(&job.job_id)?,
+                cluster: optional(job.cluster.as_ref())?,
+                owner_uid: job.owner_uid,
+                owner: optional(job.owner.as_ref())?,
+                started_us: job.started_ns / 1000,
+            },
+            facts: JobFacts {
+                account: optional(job.account.as_ref())?,
+                queue: optional(job.queue.as_ref())?,
+                nodes: optional(job.node_list.as_ref())?,
+                cores: job.cores,
+                state: optional(job.state.as_ref())?,
+                exit_code: job.exit_code,
+                exit_signal: job.exit_signal,
+            },
+            details: JobDetails {
+                name: job.name.as_deref().map(Text::of),
+                display_id: optional(job.display_id.as_ref())?,
+                time_limit_s: job.time_limit_s,
+                memory_bytes: job.memory_bytes,
+                gpus: job.gpus,
+                restarts: job.restarts,
+            },
+            ended_us: job.ended_ns.map(|ended_ns| ended_ns / 1000),
+            newest_us: job.started_ns / 1000,
+            digest,
+            received_us,
+            sequence: 0,
+            nodes: BTreeMap::new(),
+            series: HashMap::new(),
+        };
+        for node in &job.nodes {
+            frames.node(node)?;
+        }
+        Ok(frames)
+    }
+
+    pub(super) const fn job(&self) -> &JobDescriptor {
+        &self.descriptor
+    }
+
+    /// Returns a session, which the store has if an earlier import of the same file was interrupted; none if the job has no node.
+    pub(super) fn first_session(&self) -> Option<SessionId> {
+        self.nodes.values().next().map(|node| node.session.id)
+    }
+
+    /// Returns the first frames, which have the job on its nodes.
+    pub(super) fn begin(&mut self) -> Vec<Accepted> {
+        self.sequence = 1;
+        let (sequence, received_us) = (self.sequence, self.received_us);
+        let first = |node: &mut Node| {
+            let mut frame = node.frame(sequence, received_us);
+            frame.job_facts.push((Arc::clone(&node.job), self.facts.clone()));
+            frame.job_details.push((Arc::clone(&node.job), self.details.clone()));
+            frame
+        };
+        self.nodes.values_mut().map(first).collect()
+    }
+
+    /// Returns the frames of the next part of the file: those of its samples that the store does not have already in the series of
+    /// a node, which is in the files of several jobs.
+    pub(super) fn part(&mut self, rows: &Rows, reader: &mut Reader) -> Result<Vec<Accepted>, ImportError> {
+        self.sequence += 1;
+        let mut frames: BTreeMap<String, Accepted> = BTreeMap::new();
+        for (texts, samples) in rows.series() {
+            let series = self.series(texts)?;
+            let (sequence, received_us) = (self.sequence, self.received_us);
+            let node = self.node(&texts.node)?;
+            let mut samples: Vec<(i64, f64)> = samples.collect();
+            if texts.job_id.is_none() {
+                node.retain_new(reader, &series, &mut samples)?;
+            }
+            let frame = frames.entry(texts.node.clone()).or_insert_with(|| node.frame(sequence, received_us));
+            let [of_job, of_node] = &node.lines;
+            frame.samples.push(SampleBlock {
+                line: Arc::clone(if series.job.is_some() { of_job } else { of_node }),
+                series: vec![series],
+                times_us: samples.iter().map(|(time_us, _)| *time_us).collect(),
+                values: samples.iter().map(|(_, value)| value.to_bits()).collect(),
+            });
+            let newest_us = samples.iter().map(|(time_us, _)| *time_us).max();
+            self.newest_us = self.newest_us.max(newest_us.unwrap_or(i64::MIN));
+        }
+        Ok(frames.into_values().collect())
+    }
+
+    /// Returns the last frames, which have the end of the job and of the sessions. A job that ran when it was exported ends with its
+    /// last sample.
+    pub(super) fn end(&mut self) -> Vec<Accepted> {
+        self.sequence += 1;
+        let (sequence, received_us) = (self.sequence, self.received_us);
+        let ended_us = self.ended_us.unwrap_or(self.newest_us);
+        let last = |node: &mut Node| {
+            let mut frame = node.frame(sequence, received_us);
+            frame.job_ends.push((Arc::clone(&node.job), ended_us));
+            frame.session_end_us = Some(ended_us);
+            frame
+        };
+        self.nodes.values_mut().map(last).collect()
+    }
+
+    /// Returns the session of a node, which begins with the job.
+    fn node(&mut self, name: &str) -> Result<&mut Node, InvalidFile> {
+        if !self.nodes.contains_key(name) {
+            let node = Node::new(identifier(name)?, &self.descriptor, &self.digest)?;
+            self.nodes.insert(name.to_owned(), node);
+        }
+        self.nodes.get_mut(name).ok_or_else(|| InvalidFile::Name(Text::of(name)))
+    }
+
+    fn series(&mut self, texts: &SeriesTexts) -> Result<Arc<SeriesRecord>, InvalidFile> {
+        if let Some(series) = self.series.get(texts) {
+            return Ok(Arc::clone(series));
+        }
+        let of_job = texts.job_id.as_deref();
+        if let Some(other) = of_job.filter(|job_id| *job_id != self.descriptor.job_id.as_str()) {
+            return Err(InvalidFile::OtherJob(Text::of(other)));
+        }
+        let metric = Arc::new(metric(texts)?);
+        let labels = Arc::new(labels(&texts.labels)?);
+        let node = self.node(&texts.node)?;
+        let series = Arc::new(SeriesRecord {
+            session: Arc::clone(&node.session),
+            metric,
+            job: of_job.map(|_| Arc::clone(&node.job)),
+            labels,
+            id: StoreId::none(),
+        });
+        self.series.insert(texts.clone(), Arc::clone(&series));
+        Ok(series)
+    }
+}
+
+impl Node {
+    fn new(name: Identifier, job: &JobDescriptor, file: &[u8; 32]) -> Result<Self, InvalidFile> {
+        let digest: [u8; 32] = Sha256::new().chain_update(file).chain_update(name.as_str()).finalize().into();
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        let session = Arc::new(SessionRecord {
+            id: SessionId(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+            descriptor: SessionDescriptor {
+                node: name,
+                agent_version: identifier(IMPORT)?,
+                started_us: job.started_us,
+            },
+        });
+        let job = Arc::new(JobRecord {
+            session: Arc::clone(&session),
+            handle: HANDLE,
+            descriptor: job.clone(),
+            key: StoreId::none(),
+        });
+        let line = |job: Option<&Arc<JobRecord>>| {
+            Ok::<_, InvalidFile>(Arc::new(LedgerLine {
+                session: Arc::clone(&session),
+                job: job.map(Arc::clone),
+                source: identifier(IMPORT)?,
+                id: StoreId::none(),
+            }))
+        };
+        let lines = [line(Some(&job))?, line(None)?];
+        Ok(Self { session, job, lines, sequence: 0, stored: None })
+    }
+
+    /// Returns an empty frame with this number, behind the node's frame before.
+    fn frame(&mut self, sequence: u64, received_us: i64) -> Accepted {
+        let mut frame = Accepted::empty(Arc::clone(&self.session), sequence, received_us);
+        frame.follows = self.sequence;
+        self.sequence = sequence;
+        frame
+    }
+
+    /// Removes the samples of a series of the node at times for which the store has one.
+    fn retain_new(
+        &mut self,
+        reader: &mut Reader,
+        series: &SeriesRecord,
+        samples: &mut Vec<(i64, f64)>,
+    ) -> Result<(), StoreError> {
+        let stored = match &mut self.stored {
+            Some(stored) => stored,
+            stored => {
+                let rows = reader.series(SeriesScope::Node(series.node().as_str()))?;
+                let by_name = rows.into_iter().map(|row| ((row.metric, row.labels), row.series_id));
+                stored.insert(by_name.collect())
+            }
+        };
+        let name = (series.metric.name.to_string(), Labels::clone(&series.labels));
+        let Some(id) = stored.get(&name) else { return Ok(()) };
+        let times = || samples.iter().map(|(time_us, _)| *time_us);
+        let Some((first_us, last_us)) = times().min().zip(times().max()) else { return Ok(()) };
+        let span_ns = first_us.saturating_mul(1000)..last_us.saturating_add(1).saturating_mul(1000);
+        let points = reader.points(*id, span_ns)?;
+        let known: HashSet<i64> = points.into_iter().map(|(time_ns, _)| time_ns / 1000).collect();
+        samples.retain(|(time_us, _)| !known.contains(time_us));
+        Ok(())
+    }
+}
+
+fn identifier(name: &str) -> Result<Identifier, InvalidFile> {
+    Identifier::try_from(name).ok().ok_or_else(|| InvalidFile::Name(Text::of(name)))
+}
+
+/// Returns the description of a metric. One that the catalogue does not have was supplied by a user: a gauge.
+fn metric(texts: &SeriesTexts) -> Result<MetricDescriptor, InvalidFile> {
+    let unit = Unit::ALL.into_iter().find(|unit| unit.as_str() == texts.unit);
+    let unknown = || InvalidFile::Unit { metric: Text::of(&texts.metric), unit: Text::of(&texts.unit) };
+    Ok(MetricDescriptor {
+        name: MetricName::new(texts.metric.clone())
+            .ok()
+            .ok_or_else(|| InvalidFile::Name(Text::of(&texts.metric)))?,
+        unit: unit.ok_or_else(unknown)?,
+        kind: catalogue::find(&texts.metric).map_or(Kind::Gauge, |known| known.metric.kind),
+        number: Number::Float,
+    })
+}
+
+fn labels(json: &str) -> Result<Labels, InvalidFile> {
+    let pairs: Option<BTreeMap<String, String>> = serde_json::from_str(json).ok();
+    pairs
+        .and_then(|pairs| Labels::new(pairs.into_iter().collect()).ok())
+        .ok_or_else(|| InvalidFile::Labels(Text::of(json)))
+}

@@ -1,0 +1,96 @@
+//! Tests of the agent's side of the protocol that no simulation covers: at the limits, and with refusals.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::common::{SESSION, delivery, flushed};
+use polymeter_agent::delivery::session::{DeliverySession, REFUSALS, SessionNotice};
+use polymeter_agent::lanes::{ReadCost, SourceKey, SourceReport};
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::limits;
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Sends all that may be sent.
+fn send_all(delivery: &mut DeliverySession) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    while let Some(send) = delivery.next_send() {
+        sent.push(send.bytes().to_vec());
+        delivery.sent(0);
+    }
+    sent
+}
+
+fn refused(sequence: u64) -> ToAgent {
+    ToAgent::Refused { reason: "no".into(), frame: Some((SESSION, sequence)) }
+}
+
+#[test]
+fn a_batch_beyond_one_frame_is_divided_in_order() {
+    let mut delivery = delivery();
+    let columns = u32::try_from(limits::BLOCK_COLUMNS).unwrap();
+    let mut flushed = flushed(16, columns);
+    let key = Arc::new(SourceKey { job: None, name: "stat".try_into().unwrap() });
+    let tally = Tally { due: 1, missed: 1, ..Tally::default() };
+    flushed.reports.push(SourceReport { key, tally, cost: ReadCost::default(), last: false });
+    delivery.take(&flushed, 0);
+    let frames: Vec<_> = send_all(&mut delivery).iter().map(|bytes| Frame::decode(bytes).unwrap()).collect();
+    assert!(frames.len() > 1);
+    let mut known = HashSet::new();
+    for (sequence, frame) in (1..).zip(&frames) {
+        assert_eq!(frame.sequence, sequence);
+        known.extend(frame.dictionary.iter().filter_map(|entry| match entry {
+            Entry::Shape(id, _) => Some(*id),
+            Entry::Session(_) | Entry::Metric(..) | Entry::Job(..) | Entry::Series(..) => None,
+        }));
+        assert!(frame.blocks.iter().all(|block| known.contains(&block.shape)));
+    }
+    let with_losses =
+        frames.iter().position(|frame| frame.ledger.iter().any(|entry| entry.tally == tally)).unwrap();
+    let with_samples = frames.iter().position(|frame| frame.samples() > 0).unwrap();
+    assert!(with_losses <= with_samples, "losses come before the samples behind them");
+    let samples: usize = frames.iter().map(Frame::samples).sum();
+    assert_eq!((samples, known.len()), (flushed.batch.samples(), 16));
+}
+
+#[test]
+fn the_oldest_frame_is_given_up_when_it_is_refused_again_and_again() {
+    let mut delivery = delivery();
+    (0..3).for_each(|_| delivery.take(&flushed(1, 1), 0));
+    assert_eq!(send_all(&mut delivery).len(), 3);
+    // The second frame is judged only when it is the oldest.
+    for _ in 0..REFUSALS {
+        delivery.handle(refused(2), 0);
+    }
+    assert!(send_all(&mut delivery).is_empty());
+    for _ in 1..REFUSALS {
+        delivery.handle(refused(1), 0);
+        assert_eq!(send_all(&mut delivery).len(), 3);
+    }
+    let given_up = SessionNotice::GivenUp { sequence: 1, samples: 1, reason: "no".into() };
+    assert_eq!(delivery.handle(refused(1), 0), given_up);
+    assert_eq!(delivery.handle(refused(1), 0), SessionNotice::Ordinary);
+    let sent = send_all(&mut delivery);
+    let Ok(ToCollector::Skipped { first: 1, last: 1, lost, reason, .. }) = ToCollector::decode(&sent[0])
+    else {
+        panic!("{sent:?}")
+    };
+    assert_eq!((reason, sent.len(), delivery.counts().samples_refused), (SkipReason::Refused, 3, 1));
+    assert_eq!(lost, [Lost { job: None, source: "stat".try_into().unwrap(), samples: 1 }]);
+}
+
+#[test]
+fn a_new_connection_is_reason_enough_to_send_again() {
+    let mut delivery = delivery();
+    delivery.take(&flushed(1, 1), 0);
+    let first = send_all(&mut delivery);
+    delivery.resend_overdue(4 * SECOND_NS);
+    assert!(send_all(&mut delivery).is_empty());
+    delivery.connected();
+    assert_eq!(send_all(&mut delivery), first);
+    delivery.resend_overdue(6 * SECOND_NS);
+    assert_eq!(send_all(&mut delivery), first);
+}

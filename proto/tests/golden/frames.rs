@@ -1,0 +1,212 @@
+//! Tests of whole frames: decoding restores the encoded content, and refuses other bytes.
+
+use polymeter_proto::batch::{Batch, Instant};
+use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::limits;
+use polymeter_proto::series::{Labels, MetricId, Number, SeriesDescriptor, SeriesId, SessionId, ShapeId};
+use polymeter_proto::wire::DecodeError;
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::{Extras, Frame};
+use proptest::prelude::*;
+
+use super::common::{Wire, batch_of, frame_of, shape};
+
+polymeter_test_harness::tests![
+    a_regular_block_round_trips,
+    reads_outside_of_the_grid_and_single_ticks_keep_their_times,
+    dictionary_ledger_and_events_travel_along,
+    damage_is_seen,
+    a_small_frame_cannot_ask_for_much_memory,
+    long_entries_are_divided_among_sections,
+    a_batch_of_single_rows_round_trips,
+    any_bytes_are_a_frame_or_an_error,
+    any_batch_round_trips,
+];
+
+const T0: i64 = 1_790_000_000_000_000;
+
+fn a_regular_block_round_trips() {
+    let shape = shape(1, 1_000, &[Number::Unsigned, Number::Unsigned, Number::Float]);
+    let first = T0.cast_unsigned() / 1_000;
+    let ticks = (0..1000).filter(|tick| tick % 97 != 5);
+    let rows: Vec<_> = ticks
+        .map(|tick| {
+            let time_us = T0 + i64::try_from(tick).unwrap() * 1_000 + 14 + i64::try_from(tick % 7).unwrap();
+            let values = vec![
+                Some(tick * 4096),
+                (tick % 10 != 3).then_some(7),
+                Some((f64::from(u32::try_from(tick).unwrap()) / 4.0).to_bits()),
+            ];
+            (Instant { deadline: Some(first + tick), time_us }, values)
+        })
+        .collect();
+    let mut wire = Wire::default();
+    let frame = Frame::decode(&wire.encode(&batch_of(&shape, &rows))).unwrap();
+    assert_eq!(frame.session, SessionId(0xfeed));
+    let mut found = Vec::new();
+    for block in &frame.blocks {
+        assert_eq!((block.shape, block.shape_columns), (ShapeId(1), 3));
+        for (tick, time_us) in block.times_us.iter().enumerate() {
+            let mut values = vec![None; 3];
+            for (column, column_values) in block.iter() {
+                values[column] = Some(column_values[tick]);
+            }
+            found.push((*time_us, values));
+        }
+    }
+    found.sort();
+    let expected: Vec<_> = rows.into_iter().map(|(instant, values)| (instant.time_us, values)).collect();
+    assert_eq!(found, expected);
+}
+
+fn reads_outside_of_the_grid_and_single_ticks_keep_their_times() {
+    let shape = shape(2, 1_000_000, &[Number::Unsigned]);
+    let off_grid = |time_us| Instant { deadline: None, time_us };
+    let on_grid = |second: u64| Instant {
+        deadline: Some(second),
+        time_us: i64::try_from(second).unwrap() * 1_000_000 + 3,
+    };
+    let instants =
+        [off_grid(T0 + 5), on_grid(1_790_000_001), off_grid(T0 + 1_500_000), off_grid(T0 + 1_400_000)];
+    let rows: Vec<_> = instants.iter().map(|instant| (*instant, vec![Some(9)])).collect();
+    let frame = Frame::decode(&Wire::default().encode(&batch_of(&shape, &rows))).unwrap();
+    let times: Vec<i64> = frame.blocks.iter().flat_map(|block| block.times_us.clone()).collect();
+    assert_eq!(times, instants.map(|instant| instant.time_us));
+}
+
+fn dictionary_ledger_and_events_travel_along() {
+    let mut wire = Wire::default();
+    let shape = shape(1, 1_000, &[Number::Unsigned]);
+    let mut dictionary = Vec::new();
+    wire.announced.announce(&shape, &mut dictionary);
+    assert!(
+        matches!(dictionary.as_slice(), [Entry::Metric(..), Entry::Series(..), Entry::Shape(..)]),
+        "{dictionary:?}"
+    );
+    let ledger = [LedgerEntry {
+        job: None,
+        source: "v1/memory.stat".try_into().unwrap(),
+        tally: Tally { due: 10, taken: 9, missed: 1, ..Tally::default() },
+    }];
+    let metric = polymeter_proto::name::MetricName::new("memory.anon").unwrap();
+    let change = PlanChange {
+        at_us: T0,
+        job: None,
+        level: None,
+        metric,
+        old: None,
+        new: Some("1ms".parse().unwrap()),
+        cause: Cause::Baseline,
+        by: None,
+        until_us: None,
+    };
+    let events = [Event::PlanChange(change)];
+    let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events };
+    let bytes = wire.encode_with(&Batch::default(), extras);
+    let frame = Frame::decode(&bytes).unwrap();
+    assert_eq!(
+        (frame.dictionary, frame.ledger, frame.events),
+        (dictionary, ledger.to_vec(), events.to_vec())
+    );
+    let mut again = Vec::new();
+    wire.announced.announce(&shape, &mut again);
+    assert!(again.is_empty(), "names travel once");
+}
+
+fn damage_is_seen() {
+    let shape = shape(1, 1_000, &[Number::Unsigned; 4]);
+    let rows: Vec<_> = (0..50)
+        .map(|tick| {
+            (Instant { deadline: Some(tick), time_us: T0 }, vec![Some(tick), None, Some(1), Some(u64::MAX)])
+        })
+        .collect();
+    let bytes = Wire::default().encode(&batch_of(&shape, &rows));
+    assert!(Frame::decode(&bytes).is_ok());
+    for position in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut damaged = bytes.clone();
+            damaged[position] ^= 1 << bit;
+            assert!(Frame::decode(&damaged).is_err(), "bit {bit} of byte {position}");
+        }
+        assert!(Frame::decode(&bytes[..position]).is_err(), "cut at {position}");
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(Frame::decode(&longer).is_err());
+    let mut other = bytes;
+    other[3] = 2;
+    assert_eq!(Frame::decode(&other), Err(DecodeError::Version { found: 2 }));
+    assert_eq!(Frame::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(DecodeError::Magic));
+    assert!(matches!(Frame::decode(&vec![0; limits::FRAME_BYTES + 1]), Err(DecodeError::Limit { .. })));
+}
+
+fn a_small_frame_cannot_ask_for_much_memory() {
+    // One block of 4096 columns of zeros by 65536 ticks: 256 Mi values in a few hundred bytes.
+    let mut block = vec![2, 0, 0x80, 0x20, 0x80, 0x80, 0x04];
+    block.extend([0; 200]);
+    assert!(matches!(
+        Frame::decode(&frame_of(&block)),
+        Err(DecodeError::Limit { what: "values in a frame", .. })
+    ));
+    // A block without columns still has times.
+    let empty: Vec<u8> = (0..40).flat_map(|_| [2, 0, 0, 0x80, 0x80, 0x04, 0, 1, 0xb9, 0x01, 0x00]).collect();
+    assert!(Frame::decode(&frame_of(&empty)).is_err());
+}
+
+/// Series with labels of the maximum length take 5 KiB each: a few hundred of them exceed a section.
+fn long_entries_are_divided_among_sections() {
+    let long = |key: u8| (format!("{key:064}"), "v".repeat(limits::LABEL_VALUE_BYTES));
+    let labels = Labels::new((0..16).map(long).collect()).unwrap();
+    let series = |id| SeriesDescriptor { metric: MetricId(id), job: None, labels: labels.clone() };
+    let dictionary: Vec<Entry> = (0..700).map(|id| Entry::Series(SeriesId(id), series(id))).collect();
+    let extras = Extras { dictionary: &dictionary, ..Extras::default() };
+    let bytes = Wire::default().encode_with(&Batch::default(), extras);
+    assert_eq!(Frame::decode(&bytes).unwrap().dictionary, dictionary);
+}
+
+/// A source with two lines that are present alternately makes a block of every row.
+fn a_batch_of_single_rows_round_trips() {
+    let shape = shape(1, 1_000, &[Number::Unsigned]);
+    let mut batch = Batch::default();
+    let index = batch.add_shape(&shape);
+    let instant = |row: u64| Instant { deadline: row.is_multiple_of(2).then_some(row), time_us: T0 };
+    let mut row = 0;
+    while batch.push(index, instant(row), std::iter::once(Some(row))).is_ok() {
+        row += 1;
+    }
+    let frame = Frame::decode(&Wire::default().encode(&batch)).unwrap();
+    assert_eq!((frame.blocks.len(), frame.samples()), (limits::BATCH_VALUES, limits::BATCH_VALUES));
+}
+
+proptest! {
+    fn any_bytes_are_a_frame_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(Frame::decode(&bytes).is_err());
+        // With a valid head and checksum the sections are decoded.
+        drop(Frame::decode(&frame_of(&bytes)));
+    }
+
+    fn any_batch_round_trips(
+        rows in prop::collection::vec((prop::option::of(0..2_000_000_000_u64), any::<i64>(), prop::collection::vec(prop::option::of(any::<u64>()), 3)), 1..60),
+        period_us in 100..86_400_000_000_u64,
+    ) {
+        let shape = shape(5, period_us, &[Number::Unsigned, Number::Signed, Number::Float]);
+        let rows: Vec<_> = rows.into_iter().map(|(deadline, time_us, values)| (Instant { deadline, time_us }, values)).collect();
+        let batch = batch_of(&shape, &rows);
+        let frame = Frame::decode(&Wire::default().encode(&batch)).unwrap();
+        prop_assert_eq!(frame.samples(), batch.samples());
+        let mut found: Vec<(i64, usize, u64)> = Vec::new();
+        for block in &frame.blocks {
+            for (column, values) in block.iter() {
+                found.extend(block.times_us.iter().zip(values).map(|(time, value)| (*time, column, *value)));
+            }
+        }
+        let present = |(instant, values): &(Instant, Vec<Option<u64>>)| {
+            let time_us = instant.time_us;
+            values.iter().enumerate().filter_map(move |(column, value)| Some((time_us, column, (*value)?))).collect::<Vec<_>>()
+        };
+        let mut expected: Vec<_> = rows.iter().flat_map(present).collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,166 @@
+//! Reads the Parquet files of this crate, some ten thousand rows at a time.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::SchemaDescriptor;
+
+use crate::parquet::SCHEMA;
+use crate::rows::{Rows, SeriesTexts};
+
+/// The number of rows that are read together: about 10 MB with their texts.
+const ROWS: usize = 1 << 16;
+
+/// The reason for which a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is not Parquet, or damaged.
+    #[error(transparent)]
+    Parquet(#[from] ParquetError),
+    /// It has other columns.
+    #[error("its columns are not those of a file of samples")]
+    OtherColumns,
+    /// A text is not valid.
+    #[error("a text in it is not UTF-8")]
+    NoText,
+}
+
+/// A Parquet file of samples.
+pub struct SamplesFile(SerializedFileReader<File>);
+
+impl std::fmt::Debug for SamplesFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SamplesFile").field("rows", &self.rows()).finish_non_exhaustive()
+    }
+}
+
+impl SamplesFile {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Returns an error if it is not Parquet, or has other columns than a file of samples.
+    pub fn open(file: File) -> Result<Self, ReadError> {
+        let reader = SerializedFileReader::new(file)?;
+        let expected = SchemaDescriptor::new(Arc::new(parse_message_type(SCHEMA)?));
+        let found = reader.metadata().file_metadata().schema_descr();
+        let is_same = found.num_columns() == expected.num_columns()
+            && found.columns().iter().zip(expected.columns()).all(|(found, expected)| {
+                found.name() == expected.name()
+                    && found.physical_type() == expected.physical_type()
+                    && found.max_def_level() == expected.max_def_level()
+                    && found.max_rep_level() == expected.max_rep_level()
+            });
+        if is_same { Ok(Self(reader)) } else { Err(ReadError::OtherColumns) }
+    }
+
+    /// Returns a property of the file.
+    pub fn property(&self, key: &str) -> Option<&str> {
+        let pairs = self.0.metadata().file_metadata().key_value_metadata()?;
+        pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
+    }
+
+    /// Returns the number of samples.
+    pub fn rows(&self) -> u64 {
+        self.0.metadata().file_metadata().num_rows().try_into().unwrap_or_default()
+    }
+
+    /// Passes all samples to `each` in parts, which are the same whenever the file is read.
+    ///
+    /// # Errors
+    /// Returns an error of `each`, or if the file is damaged.
+    pub fn read<E: From<ReadError>>(&self, mut each: impl FnMut(&Rows) -> Result<(), E>) -> Result<(), E> {
+        for group in 0..self.0.num_row_groups() {
+            let group = self.0.get_row_group(group).map_err(ReadError::from)?;
+            let mut columns = Columns::of(&*group)?;
+            while let Some(rows) = columns.next()? {
+                each(&rows)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The columns of a row group.
+struct Columns {
+    times: ColumnReaderImpl<Int64Type>,
+    job_ids: ColumnReaderImpl<ByteArrayType>,
+    /// Node, metric, unit and labels.
+    texts: [ColumnReaderImpl<ByteArrayType>; 4],
+    values: ColumnReaderImpl<DoubleType>,
+}
+
+impl Columns {
+    fn of(group: &dyn RowGroupReader) -> Result<Self, ReadError> {
+        Ok(Self {
+            times: column(group, 0)?,
+            job_ids: column(group, 1)?,
+            texts: [column(group, 2)?, column(group, 3)?, column(group, 4)?, column(group, 5)?],
+            values: column(group, 6)?,
+        })
+    }
+
+    /// Returns the next rows; none at the end of the group.
+    fn next(&mut self) -> Result<Option<Rows>, ReadError> {
+        let (times_us, values) = (required(&mut self.times)?, required(&mut self.values)?);
+        let (mut levels, mut present) = (Vec::new(), Vec::new());
+        self.job_ids.read_records(ROWS, Some(&mut levels), None, &mut present)?;
+        let mut present = present.into_iter();
+        let job_ids = levels.into_iter().map(|level| if level > 0 { present.next() } else { None });
+        let [nodes, metrics, units, labels] = &mut self.texts;
+        let (nodes, metrics) = (required(nodes)?, required(metrics)?);
+        let (units, labels) = (required(units)?, required(labels)?);
+        if times_us.is_empty() {
+            return Ok(None);
+        }
+        let mut rows = Rows::default();
+        let mut last: Option<(TextsOfRow, Arc<SeriesTexts>)> = None;
+        let texts = job_ids.zip(nodes).zip(metrics).zip(units).zip(labels);
+        for ((time_us, value), texts) in times_us.into_iter().zip(values).zip(texts) {
+            let series = match &last {
+                Some((known, series)) if *known == texts => series,
+                _ => {
+                    let series = Arc::new(series(&texts)?);
+                    &last.insert((texts, series)).1
+                }
+            };
+            rows.add(series, time_us, value);
+        }
+        Ok(Some(rows))
+    }
+}
+
+/// The job's id, the node, the metric, the unit and the labels of a row.
+type TextsOfRow = ((((Option<ByteArray>, ByteArray), ByteArray), ByteArray), ByteArray);
+
+fn series(((((job_id, node), metric), unit), labels): &TextsOfRow) -> Result<SeriesTexts, ReadError> {
+    Ok(SeriesTexts {
+        job_id: job_id.as_ref().map(text).transpose()?,
+        node: text(node)?,
+        metric: text(metric)?,
+        unit: text(unit)?,
+        labels: text(labels)?,
+    })
+}
+
+fn text(bytes: &ByteArray) -> Result<String, ReadError> {
+    bytes.as_utf8().map(str::to_owned).or(Err(ReadError::NoText))
+}
+
+fn column<T: DataType>(
+    group: &dyn RowGroupReader,
+    number: usize,
+) -> Result<ColumnReaderImpl<T>, ParquetError> {
+    Ok(get_typed_column_reader(group.get_column_reader(number)?))
+}
+
+/// Reads the next values of a column in which each row has one.
+fn required<T: DataType>(column: &mut ColumnReaderImpl<T>) -> Result<Vec<T::T>, ReadError> {
+    let mut values = Vec::new();
+    column.read_records(ROWS, None, None, &mut values)?;
+    Ok(values)
+}

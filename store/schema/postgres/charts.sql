@@ -1,0 +1,88 @@
+-- The function that charts of dashboards read.
+
+-- The course of the metrics `of_metrics`, one row per series and interval of `step` that has samples.
+-- `of_jobs`: the keys of jobs, or null for the series of nodes; `of_nodes`: nodes, or null for all. `value`
+-- is the mean of a gauge, or the change of a counter per second of its time; counters in nanoseconds are in
+-- seconds, so that CPU time is in cores. `increase` is the whole change in the interval, which is `step_s`
+-- seconds long: more than a step if the rollup is coarser. It reads the coarsest rollup whose intervals are
+-- not longer than a step, or a coarser one if there were too many values, or if retention removed finer ones.
+CREATE FUNCTION samples_chart(of_metrics text[], of_jobs int8[], of_nodes text[], begin_at timestamptz, end_at timestamptz, step interval)
+RETURNS TABLE ("time" timestamptz, series_id int8, metric text, node text, job_key int8, job_id text, labels jsonb, value float8, max float8,
+               increase float8, step_s float8)
+LANGUAGE plpgsql STABLE ROWS 1000 SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    -- What is read in a few tenths of a second.
+    values_max CONSTANT int8 := 300000;
+    ids int8[];
+    seconds float8;
+    relation text;
+    width interval;
+    buckets text;
+BEGIN
+    step := greatest(step, '1 ms');
+    SELECT array_agg(series_id), sum(seconds) INTO ids, seconds FROM (
+        SELECT series_id, extract(epoch FROM end_at - begin_at)::float8 AS seconds
+        FROM series WHERE of_jobs IS NULL AND job_key IS NULL AND metric = ANY (of_metrics)
+            AND (of_nodes IS NULL OR node = ANY (of_nodes))
+        UNION ALL
+        SELECT series_id, greatest(extract(epoch FROM least(coalesce(job.ended, now()), end_at) - greatest(job.started, begin_at)), 1)::float8
+        FROM job JOIN series USING (job_key)
+        WHERE job_key = ANY (of_jobs) AND metric = ANY (of_metrics) AND (of_nodes IS NULL OR node = ANY (of_nodes))
+            AND NOT labels ?| ARRAY['step', 'task']
+    ) AS line;
+    IF ids IS NULL OR begin_at >= end_at THEN
+        RETURN;
+    END IF;
+    SELECT level.relation, level.width INTO relation, width
+    FROM (VALUES ('samples', interval '0', interval '10 s'), ('samples_10s', '10 s', '1 min'), ('samples_1min', '1 min', '1 h'),
+                 ('samples_1h', '1 h', NULL)) AS level (relation, width, next_width)
+    LEFT JOIN retention ON retention.relation = level.relation
+    WHERE level.relation = 'samples_1h'
+        OR step < next_width AND seconds / greatest(extract(epoch FROM level.width), 1) <= values_max
+        AND coalesce(dropped_before <= begin_at, true)
+    ORDER BY level.width LIMIT 1;
+    step := greatest(step, width);
+    IF relation = 'samples' THEN
+        buckets := format('SELECT series_id, time, value AS first, value AS last, value AS max, value AS sum, 1 AS count, 0 AS increase
+            FROM samples WHERE time >= %L AND time < %L', begin_at - interval '1 min', end_at);
+    ELSE
+        buckets := format('SELECT series_id, time, first, last, max, sum, count, increase FROM %s_between(%L, %L) AS bucket WHERE true',
+                          relation, date_bin(width, begin_at, 'epoch') - width, end_at);
+    END IF;
+    RETURN QUERY EXECUTE format($query$
+WITH change AS (
+    SELECT series_id, time, max, sum, count,
+           increase + coalesce(CASE WHEN first >= lag(last) OVER line THEN first - lag(last) OVER line
+                                    WHEN lag(last) OVER line IS NOT NULL THEN first END, 0) AS increase,
+           -- Samples fill the first and the last bucket only in part, which their number tells.
+           CASE WHEN lag(time) OVER line IS NULL THEN (count - 1) * period
+                WHEN lead(time) OVER line IS NULL THEN extract(epoch FROM time - lag(time) OVER line)::float8 - $1 + count * period
+                ELSE extract(epoch FROM time - lag(time) OVER line)::float8 END AS seconds
+    FROM (
+        SELECT *, $1 / max(count) OVER (PARTITION BY series_id) AS period
+        FROM (%s AND series_id = ANY (%s) AND series_id BETWEEN %L AND %L) AS found
+    ) AS bucket
+    WINDOW line AS (PARTITION BY series_id ORDER BY time)
+), bin AS (
+    SELECT series_id, date_bin($2, time, 'epoch') AS time, max(max) AS max, sum(sum) / sum(count) AS mean, sum(increase) AS increase,
+           nullif(sum(seconds), 0) AS seconds
+    FROM change WHERE time >= $3 GROUP BY 1, 2
+)
+SELECT bin.time, bin.series_id, member.metric, block.node, block.job_key, block.job_id, member.labels,
+       CASE WHEN kind = 'counter' THEN bin.increase / seconds / unit.factor ELSE mean END,
+       CASE WHEN kind = 'counter' THEN bin.increase / seconds / unit.factor ELSE bin.max END,
+       CASE WHEN kind = 'counter' THEN bin.increase / unit.factor END, extract(epoch FROM $2)::float8
+FROM bin
+CROSS JOIN LATERAL (SELECT * FROM series_block WHERE first_id <= bin.series_id ORDER BY first_id DESC LIMIT 1) AS block
+JOIN series_shape_member AS member ON member.shape_id = block.shape_id AND position = bin.series_id - first_id
+JOIN metric ON metric.metric = member.metric
+CROSS JOIN LATERAL (SELECT CASE WHEN unit = 'nanoseconds' AND kind = 'counter' THEN 1e9 ELSE 1 END::float8 AS factor) AS unit
+WHERE kind <> 'counter' OR seconds IS NOT NULL
+ORDER BY bin.time, block.node, member.metric$query$,
+        -- For each chunk or partition the planner looks at each id of a list that it knows.
+        buckets, CASE WHEN cardinality(ids) > 1000 THEN 'ARRAY(SELECT unnest($4))' ELSE format('%L::int8[]', ids) END,
+        (SELECT min(id) FROM unnest(ids) AS id), (SELECT max(id) FROM unnest(ids) AS id))
+    USING extract(epoch FROM width)::float8, step, date_bin(greatest(width, '1 ms'), begin_at, 'epoch'), ids;
+END
+$$;

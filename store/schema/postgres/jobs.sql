@@ -1,0 +1,87 @@
+-- Nodes, metrics, and jobs with the nodes on which they ran. Names and columns are those of sqlite/.
+
+CREATE TABLE node (
+    node text PRIMARY KEY,
+    first_seen timestamptz NOT NULL
+);
+
+CREATE TABLE metric (
+    metric text PRIMARY KEY,
+    unit text NOT NULL,
+    kind text NOT NULL
+);
+
+-- A job's row changes when its facts and its end become known, which for short jobs is in the transaction
+-- after its creation. There is room for another version of a row in its page: its indexes need not change.
+-- `nodes`: as the scheduler writes them; the nodes on which the job was followed are in `job_node`.
+-- `memory_bytes`: on each node. `gpus`: on all nodes. `display_id`: the id as the scheduler prints it, where
+-- it differs from `job_id`: `4009_1`, `4009+1`.
+CREATE TABLE job (
+    job_key int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id text NOT NULL,
+    cluster text,
+    owner text,
+    owner_uid int8,
+    started timestamptz NOT NULL,
+    ended timestamptz,
+    account text,
+    queue text,
+    nodes text,
+    cores int8,
+    state text,
+    exit_code int8,
+    exit_signal int8,
+    name text,
+    display_id text,
+    time_limit_s int8,
+    memory_bytes int8,
+    gpus int8,
+    restarts int8
+) WITH (fillfactor = 50);
+CREATE INDEX job_by_id ON job (job_id);
+CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;
+CREATE INDEX job_by_start ON job (started, job_key);
+CREATE INDEX job_by_owner ON job (owner);
+CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
+
+-- `session_id` and `handle` follow the job on the node. `lost`: it has ended because its agent did, at a time
+-- that is not known.
+CREATE TABLE job_node (
+    job_key int8 NOT NULL REFERENCES job,
+    node text NOT NULL,
+    started timestamptz NOT NULL,
+    ended timestamptz,
+    session_id text,
+    handle int8,
+    lost boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (job_key, node)
+);
+CREATE INDEX job_node_by_node ON job_node (node, started);
+CREATE INDEX job_node_open ON job_node (session_id) WHERE ended IS NULL;
+CREATE INDEX job_node_lost ON job_node (session_id) WHERE lost;
+
+-- The times of jobs on their nodes. A node is shared if another job ran there for more than 5 s meanwhile, of
+-- the thousand that started before the job and of those that started later. A shorter overlap does not count:
+-- the agent notices the end of a job late.
+CREATE VIEW polymeter_job_node AS
+SELECT own.job_key, own.node, own.started, own.ended,
+       coalesce(own.started < (
+           SELECT max(coalesce(earlier.ended, 'infinity')) FROM (
+               SELECT other.ended FROM job_node AS other
+               WHERE other.node = own.node AND other.started <= own.started AND other.job_key <> own.job_key
+               ORDER BY other.started DESC LIMIT 1000
+           ) AS earlier) - interval '5 s', false)
+       OR coalesce((SELECT min(later.started) FROM job_node AS later
+                    WHERE later.node = own.node AND later.started > own.started)
+                   < coalesce(own.ended, 'infinity') - interval '5 s', false) AS is_shared
+FROM job_node AS own;
+
+-- The ends of jobs for which a collector has to run a command. A row is inserted together with the end, and
+-- deleted after the command. `noticed`: the time at which the end was stored. `claimed_until`: until then a
+-- collector runs the command. `attempts`: the number of claims.
+CREATE TABLE job_end (
+    job_key int8 PRIMARY KEY REFERENCES job,
+    noticed timestamptz NOT NULL,
+    claimed_until timestamptz,
+    attempts int8 NOT NULL DEFAULT 0
+);

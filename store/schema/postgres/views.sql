@@ -1,0 +1,231 @@
+-- The views for users, bounded by the times of jobs. Their names and columns are those of Kwollect, which
+-- PostgREST and dashboards expect.
+--
+-- A view shows everything to those who may read the table `samples`, and to others their own jobs. It reads
+-- the jobs of the second kind through a function with the rights of the tables' owner, so that neither plans
+-- nor statistics tell of other jobs. The barrier keeps functions of users away from rows that they must not
+-- see. It has an effect only where the outermost part of a view is not a UNION ALL: the planner flattens such
+-- a union without regard to the barrier.
+
+-- Kwollect's job ids are integers, and its users write `job_id = 4242`. The function is inlined: indexes are
+-- used.
+CREATE FUNCTION polymeter_text_equals(text, int8) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+'SELECT $1 OPERATOR(pg_catalog.=) $2::pg_catalog.text';
+CREATE FUNCTION polymeter_text_equals(int8, text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+'SELECT $1::pg_catalog.text OPERATOR(pg_catalog.=) $2';
+CREATE OPERATOR = (FUNCTION = polymeter_text_equals, LEFTARG = text, RIGHTARG = int8, COMMUTATOR = =);
+CREATE OPERATOR = (FUNCTION = polymeter_text_equals, LEFTARG = int8, RIGHTARG = text, COMMUTATOR = =);
+
+-- The name of the user who sees the rows: the role that PostgREST or `SET ROLE` set, or the user of the
+-- session. Unlike `current_user` it is the same within functions that run with other rights.
+CREATE FUNCTION polymeter_user_name() RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
+SELECT CASE pg_catalog.current_setting('role') WHEN 'none' THEN session_user::pg_catalog.text
+            ELSE pg_catalog.current_setting('role') END
+$$;
+
+-- The user's own jobs, and the nodes on which they ran.
+CREATE FUNCTION polymeter_own_jobs() RETURNS SETOF job
+LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
+SELECT * FROM job WHERE owner = polymeter_user_name()
+$$;
+
+CREATE FUNCTION polymeter_own_job_nodes()
+RETURNS TABLE (job_key int8, job_id text, job_started timestamptz, job_ended timestamptz, node text,
+               started timestamptz, ended timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
+SELECT job.job_key, job.job_id, job.started, job.ended, job_node.node, job_node.started, job_node.ended
+FROM job JOIN job_node USING (job_key)
+WHERE job.owner = polymeter_user_name()
+$$;
+
+-- The nodes of the jobs that the user sees.
+CREATE VIEW polymeter_visible_job_node AS
+SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node, job_node.started, job_node.ended
+FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+UNION ALL
+SELECT job_key, job_id, job_started, job_ended, node, started, ended
+FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'));
+
+CREATE VIEW jobs WITH (security_barrier) AS
+SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
+       name, display_id, time_limit_s, memory_bytes, gpus, restarts FROM (
+    -- For expressions the planner has no statistics, which `EXPLAIN` would show as a number of jobs.
+    SELECT job_key, job_id, cluster, owner || '' AS owner, owner_uid + 0 AS owner_uid, started, ended, account || '' AS account,
+           queue, nodes || '' AS nodes, cores, state, exit_code, exit_signal, name || '' AS name, display_id || '' AS display_id,
+           time_limit_s, memory_bytes, gpus, restarts
+    FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
+           name, display_id, time_limit_s, memory_bytes, gpus, restarts
+    FROM polymeter_own_jobs() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS visible;
+
+CREATE VIEW nodetime_by_job WITH (security_barrier) AS
+SELECT job_id, started AS start_time, ended AS stop_time, node FROM polymeter_visible_job_node;
+
+-- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node
+-- may have been set, therefore an hour more of the job's own.
+--
+-- The union with nothing keeps the planner from joining all samples with all series: it reads the samples of
+-- each series within the job's time, and conditions on the time still reach the samples. A value that has no
+-- hash keeps the planner from caching the samples of a series, which would be in vain.
+CREATE VIEW metrics_by_job WITH (security_barrier) AS
+SELECT run.job_id, sample.time AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
+       series.labels, run.job_started AS start_time, run.job_ended AS stop_time
+FROM polymeter_visible_job_node AS run
+CROSS JOIN LATERAL (
+    SELECT run.started - interval '1 hour' AS job_lower,
+           coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
+           coalesce(run.ended, now() + interval '1 hour') AS node_upper,
+           NULL::json AS unhashable
+    OFFSET 0
+) AS bounds
+CROSS JOIN LATERAL (
+    SELECT series_id, node, metric, labels, bounds.job_lower AS lower, bounds.job_upper AS upper
+    FROM series WHERE series.job_key = run.job_key AND series.node = run.node
+    UNION ALL
+    SELECT series_id, node, metric, labels, run.started, bounds.node_upper
+    FROM series WHERE series.job_key IS NULL AND series.node = run.node
+) AS series
+CROSS JOIN LATERAL (
+    SELECT time, value FROM samples
+    WHERE samples.series_id = series.series_id AND samples.time >= series.lower AND samples.time <= series.upper
+    UNION ALL
+    SELECT NULL, NULL WHERE false AND bounds.unhashable IS NULL
+) AS sample;
+
+-- The times of the user's own jobs on their nodes, and, without a job, the times of nodes: each once even if
+-- several jobs shared a node. Minutes of nodes are whole. OFFSET 0 keeps the planner from computing the times
+-- for each series.
+CREATE VIEW polymeter_own_time AS
+SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
+       coalesce(ended, now()) + interval '1 hour' AS minute_upper, NULL::json AS unhashable
+FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+UNION ALL
+SELECT NULL, NULL, node, lower(span), upper(span), upper(span) - interval '1 min', NULL
+FROM (
+    SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    GROUP BY node
+) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
+OFFSET 0;
+
+-- All samples; for users those of their own jobs, each once even if several of their jobs shared a node.
+CREATE VIEW metrics WITH (security_barrier) AS
+SELECT timestamp, device_id, metric_id, value, labels FROM (
+    SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+           CASE WHEN series.job_id IS NULL THEN series.labels
+                ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
+    FROM samples JOIN series USING (series_id) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT sample.time, series.node, series.metric, sample.value, series.labels
+    FROM polymeter_own_time AS run
+    CROSS JOIN LATERAL (
+        SELECT series_id, node, metric, labels || jsonb_build_object('job_id', run.job_id) AS labels
+        FROM series WHERE series.job_key = run.job_key AND series.node = run.node
+        UNION ALL
+        SELECT series_id, node, metric, labels
+        FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+    ) AS series
+    CROSS JOIN LATERAL (
+        SELECT time, value FROM samples
+        WHERE samples.series_id = series.series_id AND samples.time >= run.lower AND samples.time <= run.upper
+        UNION ALL
+        SELECT NULL, NULL WHERE false AND run.unhashable IS NULL
+    ) AS sample
+) AS visible;
+
+-- Kwollect's devices may have a second name; those of Polymeter are nodes and have one.
+CREATE VIEW metrics_by_device AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
+
+-- One value per minute and series: of counters the greatest, of others the mean. The relations of Kwollect's
+-- functions with `summary`; conditions on the time reach the rollups.
+CREATE VIEW metrics_by_job_summary WITH (security_barrier) AS
+SELECT run.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       series.labels, run.job_started AS start_time, run.job_ended AS stop_time
+FROM polymeter_visible_job_node AS run
+CROSS JOIN LATERAL (
+    SELECT run.started - interval '1 hour' AS job_lower,
+           coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
+           coalesce(run.ended, now() + interval '1 hour') - interval '1 min' AS node_upper,
+           NULL::json AS unhashable
+    OFFSET 0
+) AS bounds
+CROSS JOIN LATERAL (
+    SELECT series_id, node, series.metric, labels, kind, bounds.job_lower AS lower, bounds.job_upper AS upper
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE series.job_key = run.job_key AND series.node = run.node
+    UNION ALL
+    SELECT series_id, node, series.metric, labels, kind, run.started, bounds.node_upper
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE series.job_key IS NULL AND series.node = run.node
+) AS series
+CROSS JOIN LATERAL (
+    SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
+    WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
+        AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
+    GROUP BY time
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
+) AS bucket;
+
+CREATE VIEW metrics_summary WITH (security_barrier) AS
+SELECT timestamp, device_id, metric_id, value, labels FROM (
+    SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+           CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+           CASE WHEN series.job_id IS NULL THEN series.labels
+                ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
+    FROM samples_1min AS bucket JOIN series USING (series_id) JOIN metric ON metric.metric = series.metric
+    WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT bucket.time, series.node, series.metric,
+           CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
+    FROM polymeter_own_time AS run
+    CROSS JOIN LATERAL (
+        SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
+        FROM series JOIN metric ON metric.metric = series.metric
+        WHERE series.job_key = run.job_key AND series.node = run.node
+        UNION ALL
+        SELECT series_id, node, series.metric, kind, labels
+        FROM series JOIN metric ON metric.metric = series.metric
+        WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+    ) AS series
+    CROSS JOIN LATERAL (
+        SELECT time, sum(count) AS count, max(max) AS max, sum(sum) AS sum FROM polymeter_minute_part AS part
+        WHERE part.series_id = series.series_id AND part.time >= run.lower AND part.time <= run.minute_upper
+            AND part.part_time >= run.lower AND part.part_time < run.minute_upper + interval '1 min'
+        GROUP BY time
+        UNION ALL
+        SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
+    ) AS bucket
+) AS visible;
+
+CREATE VIEW metrics_by_device_summary AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
+
+-- The units and kinds of metrics. The names of metrics that users supplied are shown to those with jobs that
+-- have them.
+CREATE VIEW metric_units WITH (security_barrier) AS
+SELECT metric AS metric_id, unit, kind FROM metric
+WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT')) OR metric NOT LIKE 'user.%'
+    OR metric IN (SELECT series.metric FROM polymeter_own_jobs() AS own JOIN series ON series.job_key = own.job_key);
+
+-- Kwollect's promoted metrics are those that a job asked for. Here: what users' leases and requests sample at
+-- this time in jobs that run. A metric may be promoted for the job, for its steps and for its tasks, at
+-- different times.
+CREATE VIEW promoted_metrics_job WITH (security_barrier) AS
+SELECT DISTINCT run.job_id, run.node, change.metric AS metric_id
+FROM polymeter_visible_job_node AS run
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (metric, level) metric, cause, new_period_us, until FROM plan_change
+    WHERE plan_change.node = run.node AND plan_change.time >= run.started - interval '1 hour'
+        AND plan_change.job_key = run.job_key AND cause <> 'refused'
+    ORDER BY metric, level, time DESC
+) AS change
+WHERE run.ended IS NULL AND (change.cause IN ('lease', 'registration', 'governor') OR change.cause = 'refresh_interval' AND change.until IS NOT NULL) AND change.new_period_us IS NOT NULL
+    AND (change.until IS NULL OR change.until > now());
+
+CREATE VIEW promoted_metrics AS
+SELECT DISTINCT node AS device_id, metric_id FROM promoted_metrics_job;

@@ -1,0 +1,159 @@
+-- The views for users, bounded by the times of jobs. Their names and columns are those of Kwollect, which
+-- PostgREST and dashboards expect.
+
+CREATE VIEW jobs AS
+SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
+       name, display_id, time_limit_s, memory_bytes, gpus, restarts
+FROM job;
+
+CREATE VIEW nodetime_by_job AS
+SELECT job.job_id, job_node.started AS start_time, job_node.ended AS stop_time, job_node.node
+FROM job JOIN job_node ON job_node.job_key = job.job_key;
+
+-- All samples.
+CREATE VIEW metrics AS
+SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+       CASE WHEN series.job_id IS NULL THEN series.labels
+            ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
+FROM samples JOIN series ON series.series_id = samples.series_id;
+
+-- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node
+-- may have been set, therefore an hour more of the job's own.
+CREATE VIEW metrics_by_job AS
+SELECT job.job_id, samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+       series.labels, job.started AS start_time, job.ended AS stop_time
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
+JOIN samples ON samples.series_id = series.series_id
+    AND samples.time >= job_node.started - 3600000000000
+    AND samples.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
+UNION ALL
+SELECT job.job_id, samples.time, series.node, series.metric, samples.value, series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN samples ON samples.series_id = series.series_id
+    AND samples.time >= job_node.started AND samples.time <= coalesce(job_node.ended, 9223372036854775807);
+
+-- Kwollect's devices may have a second name; those of Polymeter are nodes and have one.
+CREATE VIEW metrics_by_device AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
+
+-- One value per minute and series: of counters the greatest, of others the mean.
+CREATE VIEW metrics_summary AS
+SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       CASE WHEN series.job_id IS NULL THEN series.labels
+            ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
+FROM samples_1min AS bucket
+JOIN series ON series.series_id = bucket.series_id
+JOIN metric ON metric.metric = series.metric;
+
+-- The minutes of `rollup_1min`, with the samples behind them.
+CREATE VIEW polymeter_computed_minute AS
+SELECT series_id, time,
+       max(bucket.max, coalesce((
+           SELECT max(value) FROM samples
+           WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')), bucket.max)) AS max,
+       (SELECT (bucket.sum + coalesce(sum(value), 0)) / (bucket.count + count(value)) FROM samples
+           WHERE samples.series_id = bucket.series_id AND samples.time >= bucket.time AND samples.time < bucket.time + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+FROM rollup_1min AS bucket;
+
+-- The minutes whose samples are all behind, each found by its first sample, whose time is `part_time`.
+CREATE VIEW polymeter_recent_minute AS
+SELECT series_id, part.time AS part_time, part.time - part.time % 60000000000 AS time,
+       (SELECT max(value) FROM samples
+           WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+               AND samples.time < part.time - part.time % 60000000000 + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS max,
+       (SELECT avg(value) FROM samples
+           WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+               AND samples.time < part.time - part.time % 60000000000 + 60000000000
+               AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')) AS mean
+FROM samples AS part
+WHERE part.value IS NOT NULL AND part.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+    AND NOT EXISTS (
+        SELECT 1 FROM rollup_1min AS bucket
+        WHERE bucket.series_id = part.series_id AND bucket.time = part.time - part.time % 60000000000)
+    AND NOT EXISTS (
+        SELECT 1 FROM samples
+        WHERE samples.series_id = part.series_id AND samples.time >= part.time - part.time % 60000000000
+            AND samples.time <= part.time AND samples.value IS NOT NULL
+            AND samples.rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min')
+            AND (samples.time < part.time OR samples.rowid < part.rowid));
+
+-- The same of a job. A condition on the job reaches each part: the minutes that are computed, and those
+-- behind.
+CREATE VIEW metrics_by_job_summary AS
+SELECT job.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END AS value,
+       series.labels, job.started AS start_time, job.ended AS stop_time
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
+JOIN metric ON metric.metric = series.metric
+JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.time >= job_node.started - 3600000000000
+    AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
+UNION ALL
+SELECT job.job_id, bucket.time, series.node, series.metric,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
+       series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
+JOIN metric ON metric.metric = series.metric
+JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.part_time >= job_node.started - 3600000000000
+    AND bucket.time >= job_node.started - 3600000000000
+    AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
+UNION ALL
+SELECT job.job_id, bucket.time, series.node, series.metric,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
+       series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN metric ON metric.metric = series.metric
+JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.time >= job_node.started
+    AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807)
+UNION ALL
+SELECT job.job_id, bucket.time, series.node, series.metric,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
+       series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN metric ON metric.metric = series.metric
+JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
+    AND bucket.part_time >= job_node.started
+    AND bucket.time >= job_node.started
+    AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807);
+
+CREATE VIEW metrics_by_device_summary AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
+
+CREATE VIEW metric_units AS SELECT metric AS metric_id, unit, kind FROM metric;
+
+-- What users' leases and requests sample at this time in jobs that run. A metric may be promoted for the job,
+-- for its steps and for its tasks, at different times.
+CREATE VIEW promoted_metrics_job AS
+SELECT DISTINCT job.job_id, job_node.node, change.metric AS metric_id
+FROM job_node
+JOIN job ON job.job_key = job_node.job_key
+JOIN plan_change AS change ON change.node = job_node.node AND change.job_key = job_node.job_key
+    AND change.time >= job_node.started - 3600000000000
+WHERE job_node.ended IS NULL AND (change.cause IN ('lease', 'registration', 'governor') OR change.cause = 'refresh_interval' AND change.until IS NOT NULL) AND change.new_period_us IS NOT NULL
+    AND (change.until IS NULL OR change.until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000)
+    AND NOT EXISTS (
+        SELECT 1 FROM plan_change AS later
+        WHERE later.node = change.node AND later.job_key = change.job_key AND later.metric = change.metric
+            AND later.level IS change.level AND later.time > change.time AND later.cause <> 'refused'
+    );
+
+CREATE VIEW promoted_metrics AS
+SELECT DISTINCT node AS device_id, metric_id FROM promoted_metrics_job;

@@ -1,0 +1,199 @@
+//! The retention of a store: its policy, and the removal of what the policy does not keep.
+//!
+//! The policy is in the table `retention`, where the collector writes it, so that all programs see the same
+//! one. A part, such as a chunk or a partition, is removed in one transaction, together with the record that
+//! its time is gone.
+
+pub(crate) mod metadata;
+mod old_rows;
+pub(crate) mod requests;
+
+use tracing::info;
+
+use self::old_rows::{ALL, OldRows};
+use crate::StoreError;
+use crate::backend::{Connection, Removal, Removed};
+use crate::error::{Context, DatabaseError};
+use crate::retention::{Cutoffs, Level, LevelState, Part, Retention};
+use crate::row::from_row;
+use crate::stop::Stop;
+use crate::value::Value;
+
+/// The samples in quarantine that arrived before `{before}`, except for those of jobs that are kept at
+/// `{now}`. Their times say nothing about their age.
+const QUARANTINE: OldRows = OldRows {
+    table: "samples_quarantine",
+    key: "series_id",
+    of: "series_id > -1",
+    is_old: "received < {before}",
+    step_rows: 10_000,
+    delete: &[(
+        "samples_quarantine",
+        &["{step} AND received < {before} AND series_id NOT IN (
+         SELECT series_id FROM series WHERE job_key IN (
+             SELECT job_key FROM kept_job WHERE until IS NULL OR until > {now}))"],
+    )],
+    ..ALL
+};
+
+/// Writes the policy into the store. Returns the previous one if it was another one.
+pub(crate) fn write(
+    connection: &mut dyn Connection,
+    retention: &Retention,
+) -> Result<Option<Retention>, StoreError> {
+    let before = Retention::of_states(&states(connection)?);
+    if before == *retention {
+        return Ok(None);
+    }
+    const ACTION: &str = "store the retention policy";
+    connection.begin().context(ACTION)?;
+    for level in Level::ALL {
+        let update = "UPDATE retention SET keep_days = CAST($2 AS bigint) WHERE relation = CAST($1 AS text)";
+        let days = retention.of(level).days();
+        connection.execute(update, &[level.relation().into(), days.into()]).context(ACTION)?;
+        if retention.of(level) > before.of(level) {
+            // Rows that the previous policy did not keep may be added from now on.
+            let update = "UPDATE retention SET complete_before = NULL WHERE relation = $1";
+            connection.execute(update, &[level.relation().into()]).context(ACTION)?;
+        }
+    }
+    connection.commit().context(ACTION)?;
+    Ok(Some(before))
+}
+
+from_row!(LevelState { level, keep, dropped_before_us: TimeUs });
+
+/// Returns the state of each level, the finest first.
+pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>, StoreError> {
+    let select = "SELECT relation, keep_days, dropped_before FROM retention";
+    let mut states: Vec<LevelState> = connection.select(select, &[]).context("read the retention policy")?;
+    states.sort_by_key(|state| state.level);
+    Ok(states)
+}
+
+/// Returns the time of the database, in microseconds since the epoch.
+pub(crate) fn now_us(connection: &mut dyn Connection) -> Result<i64, StoreError> {
+    let select = format!("SELECT {}", connection.dialect().now_s);
+    let now_s: i64 = connection.select_one(&select, &[]).context("read the time of the database")?;
+    Ok(now_s.saturating_mul(1_000_000))
+}
+
+/// Returns the times before which the policy of the store removes rows.
+pub(crate) fn cutoffs(connection: &mut dyn Connection) -> Result<Cutoffs, StoreError> {
+    let retention = Retention::of_states(&states(connection)?);
+    Ok(retention.cutoffs(now_us(connection)?))
+}
+
+/// Removes what the policy of the store does not keep.
+pub(crate) fn remove_due(
+    connection: &mut dyn Connection,
+    stop: &Stop,
+    removal: &Removal,
+) -> Result<(), StoreError> {
+    let cutoffs = cutoffs(connection)?;
+    remove_before(connection, stop, removal, &cutoffs, |_, _| ())
+}
+
+/// Removes what lies before `cutoffs`, and passes the result of each part to `each`.
+pub(crate) fn remove_before(
+    connection: &mut dyn Connection,
+    stop: &Stop,
+    removal: &Removal,
+    cutoffs: &Cutoffs,
+    mut each: impl FnMut(&Part, Removed),
+) -> Result<(), StoreError> {
+    if cutoffs.is_empty() {
+        return Ok(());
+    }
+    let mut is_complete = true;
+    if !(removal.due)(connection, cutoffs)?.is_empty() {
+        (removal.prepare)(connection, stop)?;
+        // The completion of the rollups may have made further old parts.
+        for part in (removal.due)(connection, cutoffs)? {
+            if stop.is_requested() {
+                break;
+            }
+            let removed = (removal.remove)(connection, &part, stop)?;
+            is_complete &= removed != Removed::Postponed;
+            log(&part, removed);
+            each(&part, removed);
+        }
+        (removal.finish)(connection, stop)?;
+    }
+    if let Some(before_us) = cutoffs.of(Level::Samples) {
+        let now_us = now_us(connection)?;
+        let times = [("{before}", before_us), ("{now}", now_us)];
+        let removed = QUARANTINE.remove(connection, &times, &[], stop);
+        let removed = removed.context("remove samples in quarantine")?;
+        if removed > 0 {
+            info!("removed {removed} samples in quarantine");
+        }
+    }
+    if is_complete && !stop.is_requested() {
+        record_complete(connection, cutoffs)?;
+    }
+    Ok(())
+}
+
+fn log(part: &Part, removed: Removed) {
+    let Removed::Done { kept_rows } = removed else { return };
+    let name = part.name.as_deref().unwrap_or("old rows");
+    let relation = part.level.relation();
+    if kept_rows > 0 {
+        info!("dropped {name} of {relation}, except for {kept_rows} rows of kept jobs");
+    } else {
+        info!("dropped {name} of {relation}");
+    }
+}
+
+/// Records that rows of a level before `end_us` are removed: the next level is not computed again there.
+pub(crate) fn record(
+    connection: &mut dyn Connection,
+    level: Level,
+    end_us: i64,
+) -> Result<(), DatabaseError> {
+    let dropped = "UPDATE retention SET dropped_before = greatest(dropped_before, $2) WHERE relation = $1";
+    connection.execute(dropped, &[level.relation().into(), Value::Time(end_us)])?;
+    if let Some(next) = level.next() {
+        let done = "UPDATE rollup SET final_before = greatest(final_before, $2) WHERE relation = $1";
+        connection.execute(done, &[next.relation().into(), Value::Time(end_us)])?;
+    }
+    Ok(())
+}
+
+/// Records that nothing is left before `done`, as far as the policy admits no older rows any more.
+fn record_complete(connection: &mut dyn Connection, done: &Cutoffs) -> Result<(), StoreError> {
+    const ACTION: &str = "record the end of the removal";
+    let policy = cutoffs(connection)?;
+    let recorded = progress(connection)?;
+    for level in Level::ALL {
+        let Some(before_us) = done.of(level).zip(policy.of(level)).map(|(done, policy)| done.min(policy))
+        else {
+            continue;
+        };
+        if recorded.iter().any(|of| of.level == level && of.complete_us >= Some(before_us)) {
+            continue;
+        }
+        let update = "UPDATE retention SET complete_before = $2 WHERE relation = $1";
+        connection.execute(update, &[level.relation().into(), Value::Time(before_us)]).context(ACTION)?;
+    }
+    Ok(())
+}
+
+/// The progress of the removal of a level, in microseconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) level: Level,
+    /// The time before which rows were removed, or are being removed; none if none were.
+    pub(crate) dropped_us: Option<i64>,
+    /// The time before which no row is left, except for those of kept jobs.
+    pub(crate) complete_us: Option<i64>,
+}
+
+from_row!(Progress { level, dropped_us: TimeUs, complete_us: TimeUs });
+
+/// Returns the progress of each level.
+pub(crate) fn progress(connection: &mut dyn Connection) -> Result<Vec<Progress>, StoreError> {
+    let select = "SELECT relation, dropped_before, complete_before FROM retention";
+    connection.select(select, &[]).context("read the retention policy")
+}
