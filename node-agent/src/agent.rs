@@ -135,9 +135,8 @@ impl Agent {
         self.ask(SupervisorRequest::View).unwrap_or_default()
     }
 
-    /// Puts another configuration in force. Keys that cannot change in a running agent (`collector`, `key`, `collector_key`,
-    /// `control_socket`, `root`, `flush_interval`, `outbox_bytes`, `keep_acknowledged`, `spool`, `spool_bytes`, `node`, `realtime_priority`,
-    /// `remote_control`) keep their values.
+    /// Puts another configuration in force, from which [`AgentConfig::update`] has left out what cannot
+    /// change.
     pub fn reload(&self, config: AgentConfig) {
         self.requests.blocking_send(SupervisorRequest::Reload(Box::new(config))).ok();
     }

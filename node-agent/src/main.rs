@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use polymeter_agent::arguments::AgentArguments;
-use polymeter_agent::config::AgentConfig;
+use polymeter_agent::config::{AgentConfig, Changes};
 use polymeter_agent::delivery::spool::SpoolError;
 use polymeter_agent::watchdog::Watchdog;
 use polymeter_agent::{Agent, AgentStartError, check, detach, file_pages, kernel};
@@ -87,7 +87,7 @@ fn check_configuration(config: &AgentConfig) -> ExitCode {
     ExitCode::from(EXIT_CONFIGURATION)
 }
 
-fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Error>> {
+fn run(arguments: &AgentArguments, mut config: AgentConfig) -> Result<(), Box<dyn Error>> {
     if arguments.detached {
         detach::leave(&config.root)?;
     }
@@ -123,7 +123,7 @@ fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Er
             Next::Stop(timeout) => break timeout,
             Next::Reload => {
                 service_manager::reloading();
-                reload(arguments, &agent);
+                reload(arguments, &agent, &mut config);
                 service_manager::ready(&status);
             }
             Next::Watch => watchdog.watch(&agent),
@@ -172,13 +172,10 @@ enum Next {
     Stop(Duration),
 }
 
-fn reload(arguments: &AgentArguments, agent: &Agent) {
-    match arguments.load() {
-        Ok(config) => {
-            log::configure(config.log_level.clone(), config.log_format);
-            agent.reload(config);
-            info!("reloaded the configuration");
-        }
+/// Reloads the configuration, of which `running` is in force. An invalid one is ignored.
+fn reload(arguments: &AgentArguments, agent: &Agent, running: &mut AgentConfig) {
+    let config = match arguments.load() {
+        Ok(config) => config,
         Err(faults) => {
             report(&faults);
             error!(
@@ -186,6 +183,19 @@ fn reload(arguments: &AgentArguments, agent: &Agent) {
                 remedy = "the previous configuration remains in force",
                 "cannot reload the configuration"
             );
+            return;
         }
+    };
+    let Changes { at_once, at_restart } = running.update(&config);
+    log::configure(running.log_level.clone(), running.log_format);
+    agent.reload(running.clone());
+    let changed = if at_once.is_empty() { "nothing".to_owned() } else { at_once.join(", ") };
+    info!(changed, "reloaded the configuration");
+    if !at_restart.is_empty() {
+        warn!(
+            error = %format_args!("{} cannot change while the agent runs", at_restart.join(", ")),
+            remedy = "restart the agent",
+            "cannot apply the new configuration completely"
+        );
     }
 }

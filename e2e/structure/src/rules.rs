@@ -137,7 +137,7 @@ const PURE: &[&str] = &[
     "node-agent/src/admission",
     "node-agent/src/targets",
     "node-agent/src/lifecycle/announced_jobs",
-    "node-agent/src/lifecycle/event",
+    "node-agent/src/lifecycle/effect",
     "node-agent/src/lifecycle/found_job",
     "node-agent/src/lifecycle/job_ids",
     "node-agent/src/lifecycle/machine",

@@ -110,6 +110,7 @@ fn reloaded_period_takes_effect() {
     wait_until("the store knows the first period", || !fixture.plan_changes("cpu.usage").is_empty());
     assert!(changes.len() <= 1, "{changes:?}");
     fixture.reload(&[("cpu.usage", "5ms"), perf, ("pids.current", "100ms")]);
+    fixture.wait_for_log("reloaded the configuration [changed=baseline]");
     wait_until("the samples come close together", || {
         fixture.times_us("cpu.usage").windows(2).filter(|pair| pair[1] - pair[0] < LONG_US / 4).count() > 50
     });

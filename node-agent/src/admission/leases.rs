@@ -7,8 +7,8 @@ use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::step_level::StepLevel;
 
-use super::event::{AdmissionEffect, OpenReason};
-use super::pricing::Pricing;
+use super::machine::{Admission, ChangedPlan};
+use super::pricing::{Pricing, ReadTimes};
 use crate::config::Limits;
 use crate::plan::{Lease, Plan};
 use crate::principal::Principal;
@@ -23,7 +23,7 @@ const LEASES: usize = 64;
 
 /// A lease whose sources are being opened.
 #[derive(Debug)]
-pub(super) struct Granting {
+pub(crate) struct Granting {
     request: LeaseRequest,
     /// The leases of the target before.
     former: Vec<Lease>,
@@ -32,19 +32,9 @@ pub(super) struct Granting {
 }
 
 impl Granting {
-    /// The target of the lease.
-    pub(super) const fn key(&self) -> &TargetKey {
-        &self.request.job_id
-    }
-
-    /// Returns true if it is a lease of steps or tasks.
-    pub(super) const fn is_of_steps(&self) -> bool {
-        self.request.level.is_some()
-    }
-
     /// Returns the outcome of the lease, once the sources of its target are open. If none of it can be sampled,
     /// restores the former leases.
-    pub(super) fn finish(self, target: &mut TrackedTarget) -> Result<LeaseGrant, LeaseError> {
+    pub(crate) fn finish(self, target: &mut TrackedTarget) -> Result<LeaseGrant, LeaseError> {
         let granted = match self.request.level {
             None => granted(target, &self.request, self.cost, self.until_us),
             Some(level) => granted_of_steps(target, &self.request, level, self.cost, self.until_us),
@@ -62,56 +52,84 @@ impl Granting {
     }
 }
 
-/// Checks a lease request as far as possible before sources are opened. Returns the selected metrics.
-pub(super) fn check(
-    limits: &Limits,
-    targets: &Targets,
-    request: &LeaseRequest,
-    now: Now,
-) -> Result<Vec<Definition>, LeaseError> {
-    let target = targets.access(request.principal, &request.job_id, Access::Change)?;
-    duration_us(limits, request, now)?;
-    if let Some(level) = request.level
-        && target.cgroups().is_none()
-    {
-        return Err(LeaseError::NoSteps(level));
+impl Admission {
+    /// Checks a lease request as far as possible before sources are opened. Returns the selected metrics.
+    pub(crate) fn check(
+        &self,
+        targets: &Targets,
+        request: &LeaseRequest,
+        now: Now,
+    ) -> Result<Vec<Definition>, LeaseError> {
+        let limits = &self.pricing.limits;
+        let target = targets.access(request.principal, &request.job_id, Access::Change)?;
+        duration_us(limits, request, now)?;
+        if let Some(level) = request.level
+            && target.cgroups().is_none()
+        {
+            return Err(LeaseError::NoSteps(level));
+        }
+        let chosen = choose(target, request);
+        if chosen.is_empty() {
+            let selectors = request.metrics.iter().map(|(selector, _)| selector.to_string()).collect();
+            let (of_job, level) = (request.job_id.is_some(), request.level);
+            return Err(LeaseError::NothingChosen { selectors, of_job, level });
+        }
+        check_floors(limits, request, target)?;
+        if with_lease(target, request, 0, 0).leases.len() > LEASES {
+            return Err(LeaseError::TooMany(LEASES));
+        }
+        Ok(chosen)
     }
-    let chosen = choose(target, request);
-    if chosen.is_empty() {
-        let selectors = request.metrics.iter().map(|(selector, _)| selector.to_string()).collect();
-        let (of_job, level) = (request.job_id.is_some(), request.level);
-        return Err(LeaseError::NothingChosen { selectors, of_job, level });
-    }
-    check_floors(limits, request, target)?;
-    if with_lease(target, request, 0, 0).leases.len() > LEASES {
-        return Err(LeaseError::TooMany(LEASES));
-    }
-    Ok(chosen)
-}
 
-/// Adds a lease whose metrics were probed to the plan of its target, if the budgets allow it.
-pub(super) fn admit(
-    pricing: &Pricing,
-    targets: &mut Targets,
-    request: LeaseRequest,
-    now: Now,
-) -> Result<Granting, LeaseError> {
-    let key = &request.job_id;
-    let target = targets.access(request.principal, key, Access::Change)?;
-    let duration_us = duration_us(&pricing.limits, &request, now)?;
-    let until_us = now.realtime_us.saturating_add_unsigned(duration_us);
-    let ends_ns = now.monotonic_ns.saturating_add(duration_us.saturating_mul(1_000));
-    let plan = with_lease(target, &request, until_us, ends_ns);
-    if plan.leases.len() > LEASES {
-        return Err(LeaseError::TooMany(LEASES));
+    /// Adds a lease whose metrics were probed to the plan of its target, if the budgets allow it.
+    pub(crate) fn admit(
+        &self,
+        targets: &mut Targets,
+        request: LeaseRequest,
+        read_times: &ReadTimes,
+        now: Now,
+    ) -> Result<Granting, LeaseError> {
+        let key = &request.job_id;
+        let target = targets.access(request.principal, key, Access::Change)?;
+        let duration_us = duration_us(&self.pricing.limits, &request, now)?;
+        let until_us = now.realtime_us.saturating_add_unsigned(duration_us);
+        let ends_ns = now.monotonic_ns.saturating_add(duration_us.saturating_mul(1_000));
+        let plan = with_lease(target, &request, until_us, ends_ns);
+        if plan.leases.len() > LEASES {
+            return Err(LeaseError::TooMany(LEASES));
+        }
+        if !request.principal.administrator {
+            check_budgets(&self.pricing, targets, target, &plan, &request, read_times)?;
+        }
+        let cost = self.pricing.cost(target, &plan, read_times);
+        let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
+        let former = std::mem::replace(&mut target.plan, plan).leases;
+        Ok(Granting { request, former, cost, until_us })
     }
-    if !request.principal.administrator {
-        check_budgets(pricing, targets, target, &plan, &request)?;
+
+    /// Ends the leases of a principal on a target, with a level those of steps or tasks only; an
+    /// administrator ends those of all. Returns how many ended, and the target if any did.
+    pub(crate) fn reset(
+        targets: &mut Targets,
+        principal: Principal,
+        key: &TargetKey,
+        level: Option<StepLevel>,
+    ) -> Result<(usize, Option<ChangedPlan>), AccessError> {
+        targets.access(principal, key, Access::Change)?;
+        let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
+        let former = target.plan.leases.len();
+        let is_ended = |lease: &Lease| {
+            principal.can_access(Some(lease.principal.uid)) && (level.is_none() || lease.level == level)
+        };
+        let changed = end_leases(key, target, is_ended);
+        Ok((former - target.plan.leases.len(), changed))
     }
-    let cost = pricing.cost(target, &plan);
-    let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
-    let former = std::mem::replace(&mut target.plan, plan).leases;
-    Ok(Granting { request, former, cost, until_us })
+
+    /// Ends the leases that have expired. Returns the targets that had any.
+    pub(crate) fn expire(targets: &mut Targets, now: Now) -> Vec<ChangedPlan> {
+        let is_over = |lease: &Lease| lease.ends_ns <= now.monotonic_ns;
+        targets.iter_mut().filter_map(|(key, target)| end_leases(key, target, is_over)).collect()
+    }
 }
 
 /// Returns the duration of a lease from now on, in microseconds.
@@ -153,13 +171,16 @@ fn check_budgets(
     target: &TrackedTarget,
     plan: &Plan,
     request: &LeaseRequest,
+    read_times: &ReadTimes,
 ) -> Result<(), LeaseError> {
+    let cost = |target: &TrackedTarget, plan: &Plan| pricing.cost(target, plan, read_times);
     let others = targets.iter().filter(|(key, _)| **key != request.job_id);
-    let others_percent: f64 = others.map(|(_, other)| pricing.cost(other, &other.plan).cpu_percent).sum();
-    let exceeded = |plan: &Plan| pricing.exceeded(pricing.cost(target, plan), others_percent);
+    let others_percent: f64 = others.map(|(_, other)| cost(other, &other.plan).cpu_percent).sum();
+    let exceeded = |plan: &Plan| pricing.exceeded(cost(target, plan), others_percent);
     let Some(limit) = exceeded(plan) else { return Ok(()) };
-    let cost = pricing.cost(target, plan);
-    if cost.cpu_percent <= pricing.cost(target, &target.plan).cpu_percent {
+    let cost_now = cost(target, &target.plan);
+    let cost = cost(target, plan);
+    if cost.cpu_percent <= cost_now.cpu_percent {
         // The budget was exceeded before, for example by an administrator; a plan that costs no more is allowed.
         return Ok(());
     }
@@ -177,50 +198,23 @@ fn check_budgets(
     Err(LeaseError::OverBudget { limit, cost, instead })
 }
 
-/// Ends the leases of a principal on a target, with a level those of steps or tasks only; an administrator ends those of all. Returns how
-/// many ended.
-pub(super) fn reset(
-    targets: &mut Targets,
-    principal: Principal,
-    key: &TargetKey,
-    level: Option<StepLevel>,
-    out: &mut Vec<AdmissionEffect>,
-) -> Result<usize, AccessError> {
-    targets.access(principal, key, Access::Change)?;
-    let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
-    let is_ended = |lease: &Lease| {
-        principal.can_access(Some(lease.principal.uid)) && (level.is_none() || lease.level == level)
-    };
-    Ok(end_leases(key, target, is_ended, out))
-}
-
-/// Ends the leases that have expired.
-pub(super) fn expire(targets: &mut Targets, now: Now, out: &mut Vec<AdmissionEffect>) {
-    for (key, target) in targets.iter_mut() {
-        end_leases(key, target, |lease| lease.ends_ns <= now.monotonic_ns, out);
-    }
-}
-
-/// Ends the leases of a target for which `is_ended` is true. Returns their number.
+/// Ends the leases of a target for which `is_ended` is true. Returns the target if any ended.
 fn end_leases(
     key: &TargetKey,
     target: &mut TrackedTarget,
     is_ended: impl Fn(&Lease) -> bool,
-    out: &mut Vec<AdmissionEffect>,
-) -> usize {
+) -> Option<ChangedPlan> {
     let (ended, left): (Vec<Lease>, Vec<Lease>) =
         std::mem::take(&mut target.plan.leases).into_iter().partition(is_ended);
     target.plan.leases = left;
-    if !ended.is_empty() {
-        if target.plan.leases.is_empty() {
-            target.plan.stretch = 0;
-        }
-        if ended.iter().any(|lease| lease.level.is_some()) {
-            out.push(AdmissionEffect::UpdateSteps(key.clone()));
-        }
-        out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::Plan(Some(Cause::LeaseEnd))));
+    if ended.is_empty() {
+        return None;
     }
-    ended.len()
+    if target.plan.leases.is_empty() {
+        target.plan.stretch = 0;
+    }
+    let has_steps = ended.iter().any(|lease| lease.level.is_some());
+    Some(ChangedPlan { key: key.clone(), has_steps, cause: Some(Cause::LeaseEnd) })
 }
 
 /// Returns the metrics that a request selects.

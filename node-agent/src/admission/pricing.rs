@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::period::Period;
+use polymeter_proto::series::JobHandle;
 use polymeter_proto::step_level::StepLevel;
 
 use super::calibration::Calibration;
 use super::cost::{ReadCost, Sum};
-use super::event::ReadTimes;
 use super::governor::Governor;
 use crate::config::Limits;
 use crate::plan::Plan;
 use crate::request::{Availability, Cost};
 use crate::targets::TrackedTarget;
+
+/// The recent mean time of a read of each source, in nanoseconds, by job and source.
+pub(crate) type ReadTimes = BTreeMap<Option<JobHandle>, BTreeMap<String, f64>>;
 
 /// The known costs on this machine, and the administrator's limits.
 #[derive(Debug)]
@@ -20,28 +23,22 @@ pub(super) struct Pricing {
     pub(super) limits: Limits,
     pub(super) governor: Governor,
     pub(super) calibration: Calibration,
-    pub(super) read_times: ReadTimes,
 }
 
 impl Pricing {
     /// Creates the prices of a machine without measurements.
     pub(super) fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            governor: Governor::default(),
-            calibration: Calibration::default(),
-            read_times: ReadTimes::new(),
-        }
+        Self { limits, governor: Governor::default(), calibration: Calibration::default() }
     }
 
     /// Returns the cost of sampling a target by a plan, on this machine.
-    pub(super) fn cost(&self, target: &TrackedTarget, plan: &Plan) -> Cost {
-        self.sum(target, plan).cost(self.governor.slowness())
+    pub(super) fn cost(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Cost {
+        self.sum(target, plan, read_times).cost(self.governor.slowness())
     }
 
     /// Returns the parts of the cost. The time of a read comes from recent reads if the source is read at that period
     /// already, else from the trial; perf events that are open already are not tried again.
-    pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan) -> Sum {
+    pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Sum {
         let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
         for (name, source) in target.sources.open() {
@@ -60,7 +57,7 @@ impl Pricing {
             }
         }
         let nothing = BTreeMap::new();
-        let recent_ns = self.read_times.get(&target.handle()).unwrap_or(&nothing);
+        let recent_ns = read_times.get(&target.handle()).unwrap_or(&nothing);
         let mut sum = Sum::on(self.calibration.slowness());
         for (source, wanted) in periods {
             let current = target.sources.open().get(source).and_then(|open| {
@@ -75,45 +72,9 @@ impl Pricing {
             sum.add(&wanted, read);
         }
         for level in StepLevel::ALL {
-            self.add_steps(&mut sum, target, plan, level);
+            add_steps(&mut sum, target, plan, level, recent_ns);
         }
         sum
-    }
-
-    /// Adds the sources that leases of steps or tasks are about to open in each of them; at least one is assumed, since steps may
-    /// begin later. A read takes as long as one of the same file of the whole job.
-    fn add_steps(&self, sum: &mut Sum, target: &TrackedTarget, plan: &Plan, level: StepLevel) {
-        if !plan.leases.iter().any(|lease| lease.level == Some(level)) {
-            return;
-        }
-        let sampled = target.sources.sampled_at(Some(level));
-        let whole = target.sources.sampled();
-        let mut sources: BTreeMap<&str, (Vec<Period>, Option<f64>)> = BTreeMap::new();
-        for definition in plan.step_definitions(level) {
-            let name = definition.name();
-            let Some(period) = plan.step_period(level, &name).filter(|_| !sampled.contains_key(&name)) else {
-                continue;
-            };
-            let (source, warm_ns) = match (target.findings.found().get(&name), whole.get_key_value(&name)) {
-                (Some(Availability::From { source, read_ns, .. }), _) => (source.as_str(), Some(*read_ns)),
-                (_, Some((_, of_job))) => (of_job.first().map_or("", |(source, _)| source), None),
-                (Some(Availability::NotNow | Availability::No(_)) | None, None) => continue,
-            };
-            let (periods, known_ns) = sources.entry(source).or_default();
-            periods.push(period);
-            *known_ns = warm_ns.map(|warm_ns| known_ns.unwrap_or_default().max(warm_ns)).or(*known_ns);
-        }
-        let nothing = BTreeMap::new();
-        let recent_ns = self.read_times.get(&target.handle()).unwrap_or(&nothing);
-        let count = target.findings.step_counts().at(level).max(target.sources.open_steps(level)).max(1);
-        for (source, (periods, warm_ns)) in sources {
-            let read = match (warm_ns, recent_ns.get(source)) {
-                (Some(warm_ns), _) => ReadCost::Warm(warm_ns),
-                (None, Some(recent)) => ReadCost::Measured(*recent),
-                (None, None) => ReadCost::Unknown,
-            };
-            (0..count).for_each(|_| sum.add(&periods, read));
-        }
     }
 
     /// Returns the budget that a cost exceeds, if any.
@@ -128,6 +89,46 @@ impl Pricing {
         } else {
             None
         }
+    }
+}
+
+/// Adds the sources that leases of steps or tasks are about to open in each of them; at least one is assumed,
+/// since steps may begin later. A read takes as long as one of the same file of the whole job.
+fn add_steps(
+    sum: &mut Sum,
+    target: &TrackedTarget,
+    plan: &Plan,
+    level: StepLevel,
+    recent_ns: &BTreeMap<String, f64>,
+) {
+    if !plan.leases.iter().any(|lease| lease.level == Some(level)) {
+        return;
+    }
+    let sampled = target.sources.sampled_at(Some(level));
+    let whole = target.sources.sampled();
+    let mut sources: BTreeMap<&str, (Vec<Period>, Option<f64>)> = BTreeMap::new();
+    for definition in plan.step_definitions(level) {
+        let name = definition.name();
+        let Some(period) = plan.step_period(level, &name).filter(|_| !sampled.contains_key(&name)) else {
+            continue;
+        };
+        let (source, warm_ns) = match (target.findings.found().get(&name), whole.get_key_value(&name)) {
+            (Some(Availability::From { source, read_ns, .. }), _) => (source.as_str(), Some(*read_ns)),
+            (_, Some((_, of_job))) => (of_job.first().map_or("", |(source, _)| source), None),
+            (Some(Availability::NotNow | Availability::No(_)) | None, None) => continue,
+        };
+        let (periods, known_ns) = sources.entry(source).or_default();
+        periods.push(period);
+        *known_ns = warm_ns.map(|warm_ns| known_ns.unwrap_or_default().max(warm_ns)).or(*known_ns);
+    }
+    let count = target.findings.step_counts().at(level).max(target.sources.open_steps(level)).max(1);
+    for (source, (periods, warm_ns)) in sources {
+        let read = match (warm_ns, recent_ns.get(source)) {
+            (Some(warm_ns), _) => ReadCost::Warm(warm_ns),
+            (None, Some(recent)) => ReadCost::Measured(*recent),
+            (None, None) => ReadCost::Unknown,
+        };
+        (0..count).for_each(|_| sum.add(&periods, read));
     }
 }
 

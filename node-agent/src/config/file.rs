@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use polymeter_proto::series::Identifier;
-use polymeter_service::document::{Faults, Reporter, Section, read_text};
+use polymeter_proto::series::{Identifier, InvalidIdentifier};
+use polymeter_service::document::{Faults, Reporter, Section, Span, read_text};
 
 use super::key_settings;
 use super::model::{AgentConfig, EXAMPLE, Limits};
@@ -39,121 +39,142 @@ impl AgentConfig {
     fn with(mut self, path: &Path, text: &str) -> Result<Self, Faults> {
         let mut reporter = Reporter::new(path, text);
         let mut root = reporter.root();
-        self.take_connection(&mut root, &mut reporter);
-        self.take_sampling(&mut root, &mut reporter);
-        self.take_access(&mut root, &mut reporter);
-        self.take_plan(&mut root, &mut reporter);
-        if let Some(limits) = root.section("limits", &mut reporter) {
-            take_limits(&mut self.limits, limits, &mut reporter);
+        for key in KEYS {
+            (key.take)(&mut self, &mut root, &mut reporter);
         }
         root.finish(&mut reporter);
         reporter.into_faults().into_result(self)
     }
 
-    /// Takes the keys of the agent's identity and of the connection to the collector.
-    fn take_connection(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
-        if let Some(node) = root.parse("node", reporter, |text| Identifier::try_from(text)) {
-            self.node = Some(node);
-        }
-        if let Some(cluster) = root.parse("cluster", reporter, |text| Identifier::try_from(text)) {
-            self.cluster = Some(cluster);
-        }
-        self.take_collectors(root, reporter);
-        if let Some(interval) = root.parse("flush_interval", reporter, str::parse) {
-            self.flush_interval = interval;
-        }
-        if let Some(bytes) = root.parse("outbox_bytes", reporter, bytes) {
-            self.outbox_bytes = bytes;
-        }
-        if let Some(bytes) = root.parse("keep_acknowledged", reporter, bytes_or_off) {
-            self.keep_acknowledged_bytes = bytes;
-        }
-        if let Some(spool) = root.parse("spool", reporter, absolute) {
-            self.spool = Some(spool);
-        }
-        if let Some(bytes) = root.parse("spool_bytes", reporter, bytes) {
-            self.spool_bytes = bytes as u64;
-        }
-        if let Some(level) = root.parse("log_level", reporter, str::parse) {
-            self.log_level = level;
-        }
-        if let Some(format) = root.parse("log_format", reporter, str::parse) {
-            self.log_format = format;
-        }
-    }
-
-    /// Takes the collectors and their keys.
-    fn take_collectors(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
-        if let Some(collectors) = root.one_or_more("collector", reporter, endpoint) {
-            self.collectors = collectors;
-        }
-        if let Some(order) = root.parse("collector_order", reporter, order) {
-            self.collector_order = order;
-        }
-        if let Some(after) = root.parse("collector_return", reporter, period_or_off) {
-            self.collector_return = after;
-        }
-        self.keys = key_settings::take(root, self.collectors.len(), reporter);
-    }
-
-    /// Takes the keys of sampling.
-    fn take_sampling(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
-        if let Some(directory) = root.parse("root", reporter, absolute) {
-            self.root = directory;
-        }
-        if let Some(priority) = root.integer("realtime_priority", reporter, 0..=50) {
-            self.realtime_priority = u8::try_from(priority).ok().filter(|priority| *priority > 0);
-        }
-        if let Some(limit) = root.integer("perf_fd_limit", reporter, 0..=1_000_000) {
-            self.perf_fd_limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        }
-        if let Some(count) = root.integer("busiest_processes", reporter, 0..=BUSIEST_PROCESSES_MAX) {
-            self.busiest_processes = usize::try_from(count).unwrap_or_default();
-        }
-        if let Some(ebpf) = root.boolean("ebpf", reporter) {
-            self.ebpf = ebpf;
-        }
-        if let Some(texts) = root.strings("jobs", reporter) {
-            self.jobs = patterns(texts, reporter);
-        }
-        if let Some(interval) = root.parse("rescan_interval", reporter, str::parse) {
-            self.rescan_interval = interval;
-        }
-    }
-
-    /// Takes the keys of access control.
-    fn take_access(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
-        if let Some(socket) = root.parse("control_socket", reporter, path_or_off) {
-            self.control_socket = socket;
-        }
-        if let Some(remote_control) = root.boolean("remote_control", reporter) {
-            self.remote_control = Some(remote_control);
-        }
-        for (name, span) in root.strings("administrators", reporter).unwrap_or_default() {
-            match Identifier::try_from(name.strip_prefix('@').unwrap_or(&name)) {
-                Ok(_) => self.administrators.push(name),
-                Err(error) => reporter.fault(&span, format_args!("`administrators`: {error}")),
+    /// Takes over the values of `wanted` that can change in a running agent. Returns the keys with other
+    /// values.
+    pub fn update(&mut self, wanted: &Self) -> Changes {
+        let mut changes = Changes::default();
+        for key in KEYS {
+            if !(key.differs)(self, wanted) {
+                continue;
+            }
+            match key.change {
+                Change::AtOnce => {
+                    (key.copy)(self, wanted);
+                    changes.at_once.push(key.name);
+                }
+                Change::AtRestart => changes.at_restart.push(key.name),
             }
         }
-        if let Some(visibility) = root.parse("job_visibility", reporter, visibility) {
-            self.job_visibility = visibility;
-        }
-    }
-
-    /// Takes the sections of the plan.
-    fn take_plan(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
-        if let Some(baseline) = root.section("baseline", reporter) {
-            self.baseline = layer(baseline, rule, reporter);
-        }
-        for (name, part) in [("steps", &mut self.steps), ("tasks", &mut self.tasks)] {
-            if let Some(section) = root.section(name, reporter) {
-                *part = layer(section, cgroup_rule, reporter);
-            }
-        }
+        changes
     }
 }
 
-fn take_limits(limits: &mut Limits, mut section: Section<'_>, reporter: &mut Reporter<'_>) {
+/// The names of changed keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Those that a running agent takes over.
+    pub at_once: Vec<&'static str>,
+    /// Those that keep their values until the agent is restarted.
+    pub at_restart: Vec<&'static str>,
+}
+
+/// The time at which a changed value takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// When the configuration is reloaded.
+    AtOnce,
+    AtRestart,
+}
+
+/// A key of the file, or a section, or keys that depend on each other: the parser and the rule of reloading.
+#[derive(Debug)]
+struct Key {
+    name: &'static str,
+    change: Change,
+    take: fn(&mut AgentConfig, &mut Section<'_>, &mut Reporter<'_>),
+    differs: fn(&AgentConfig, &AgentConfig) -> bool,
+    copy: fn(&mut AgentConfig, &AgentConfig),
+}
+
+/// Declares the keys, each with its time of change, its name, its field, and the expression that takes it
+/// from the file.
+macro_rules! keys {
+    (|$config:ident, $root:ident, $key:ident, $reporter:ident|
+     $($change:ident $name:literal => $field:ident: $take:expr;)*) => {
+        &[$(Key {
+            name: $name,
+            change: Change::$change,
+            take: |$config, $root, $reporter| {
+                let $key = $name;
+                if let Some(value) = $take {
+                    $config.$field = value;
+                }
+            },
+            differs: |one, other| one.$field != other.$field,
+            copy: |to, from| to.$field.clone_from(&from.$field),
+        }),*]
+    };
+}
+
+/// All keys, in the order of the example.
+#[allow(unused_variables, reason = "keys that depend on each other are taken together, by their own names")]
+const KEYS: &[Key] = keys! { |config, root, key, reporter|
+    AtRestart "node" => node: root.parse(key, reporter, identifier);
+    AtOnce "cluster" => cluster: root.parse(key, reporter, identifier);
+    AtRestart "collector" => collectors: root.one_or_more(key, reporter, endpoint);
+    AtRestart "collector_order" => collector_order: root.parse(key, reporter, order);
+    AtRestart "collector_return" => collector_return: root.parse(key, reporter, period_or_off);
+    AtRestart "key, collector_key" => keys: Some(key_settings::take(root, config.collectors.len(), reporter));
+    AtRestart "flush_interval" => flush_interval: root.parse(key, reporter, str::parse);
+    AtRestart "outbox_bytes" => outbox_bytes: root.parse(key, reporter, bytes);
+    AtRestart "keep_acknowledged" => keep_acknowledged_bytes: root.parse(key, reporter, bytes_or_off);
+    AtRestart "spool" => spool: root.parse(key, reporter, |text| absolute(text).map(Some));
+    AtRestart "spool_bytes" => spool_bytes: root.parse(key, reporter, bytes).map(|bytes| bytes as u64);
+    AtOnce "log_level" => log_level: root.parse(key, reporter, str::parse);
+    AtOnce "log_format" => log_format: root.parse(key, reporter, str::parse);
+    AtRestart "root" => root: root.parse(key, reporter, absolute);
+    AtRestart "realtime_priority" => realtime_priority: root.integer(key, reporter, 0..=50).map(priority);
+    AtOnce "perf_fd_limit" => perf_fd_limit: root.integer(key, reporter, 0..=1_000_000).map(count);
+    AtOnce "busiest_processes" => busiest_processes:
+        root.integer(key, reporter, 0..=BUSIEST_PROCESSES_MAX).map(count);
+    AtOnce "ebpf" => ebpf: root.boolean(key, reporter);
+    AtOnce "jobs" => jobs: root.strings(key, reporter).map(|texts| patterns(texts, reporter));
+    AtOnce "rescan_interval" => rescan_interval: root.parse(key, reporter, str::parse);
+    AtRestart "control_socket" => control_socket: root.parse(key, reporter, path_or_off);
+    AtRestart "remote_control" => remote_control: root.boolean(key, reporter).map(Some);
+    AtOnce "administrators" => administrators:
+        root.strings(key, reporter).map(|names| administrators(names, reporter));
+    AtOnce "job_visibility" => job_visibility: root.parse(key, reporter, visibility);
+    AtOnce "baseline" => baseline: root.section(key, reporter).map(|section| layer(section, rule, reporter));
+    AtOnce "steps" => steps: root.section(key, reporter).map(|section| layer(section, cgroup_rule, reporter));
+    AtOnce "tasks" => tasks: root.section(key, reporter).map(|section| layer(section, cgroup_rule, reporter));
+    AtOnce "limits" => limits:
+        root.section(key, reporter).map(|section| limits(config.limits.clone(), section, reporter));
+};
+
+fn identifier(text: &str) -> Result<Option<Identifier>, InvalidIdentifier> {
+    Identifier::try_from(text).map(Some)
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Returns a `SCHED_FIFO` priority; 0 stands for none.
+fn priority(number: u64) -> Option<u8> {
+    u8::try_from(number).ok().filter(|priority| *priority > 0)
+}
+
+/// Checks the names of users, and of groups with a leading `@`.
+fn administrators(names: Vec<(String, Span)>, reporter: &mut Reporter<'_>) -> Vec<String> {
+    let mut valid = Vec::new();
+    for (name, span) in names {
+        match Identifier::try_from(name.strip_prefix('@').unwrap_or(&name)) {
+            Ok(_) => valid.push(name),
+            Err(error) => reporter.fault(&span, format_args!("`administrators`: {error}")),
+        }
+    }
+    valid
+}
+
+fn limits(mut limits: Limits, mut section: Section<'_>, reporter: &mut Reporter<'_>) -> Limits {
     if let Some(period) = section.parse("shortest_period", reporter, str::parse) {
         limits.shortest_period = period;
     }
@@ -173,6 +194,7 @@ fn take_limits(limits: &mut Limits, mut section: Section<'_>, reporter: &mut Rep
         limits.node_cpu_percent = percent;
     }
     section.finish(reporter);
+    limits
 }
 
 #[cfg(test)]
@@ -218,6 +240,49 @@ mod tests {
             commented.filter_map(|line| line.strip_prefix("# ")).filter(is_setting).collect();
         assert!(settings.len() > 10, "{settings:?}");
         parse(&settings.join("\n")).unwrap();
+    }
+
+    #[test]
+    fn a_running_agent_takes_over_what_can_change() {
+        let mut running = parse("node = 'n1'\nkey = '/k'\ncollector_key = '/c'\n").unwrap();
+        let started = running.clone();
+        assert_eq!(running.update(&started), Changes::default());
+        let text =
+            "node = 'n2'\ncluster = 'lab'\nspool = '/s'\njobs = []\n[limits]\nlongest_lease = '1min'\n";
+        let wanted = parse(text).unwrap();
+        let changes = running.update(&wanted);
+        assert_eq!(changes.at_once, ["cluster", "jobs", "limits"]);
+        assert_eq!(changes.at_restart, ["node", "key, collector_key", "spool"]);
+        assert_eq!(
+            running,
+            AgentConfig { node: started.node, keys: started.keys, spool: None, ..wanted.clone() }
+        );
+        assert_eq!(running.update(&wanted).at_once, [""; 0], "what was taken over has not changed");
+    }
+
+    #[test]
+    fn the_example_has_every_key_and_the_rule_of_reloading() {
+        let is_stated = |key: &str| {
+            let line = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
+            EXAMPLE.lines().any(|text| line(text) || text.trim_start_matches("# ") == format!("[{key}]"))
+        };
+        for key in KEYS.iter().flat_map(|key| key.name.split(", ")) {
+            assert!(is_stated(key), "the example lacks {key}");
+        }
+        let head: Vec<&str> =
+            EXAMPLE.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
+        let head = head.join(" ");
+        let (_, rule) = head.split_once("SIGHUP reloads it: ").unwrap();
+        let (stated, _) = rule.split_once(" change at once").unwrap();
+        let mut stated: Vec<&str> =
+            stated.split([' ', ',']).filter(|word| !word.is_empty() && *word != "and").collect();
+        stated.sort_unstable();
+        let is_section = |name: &&str| ["baseline", "limits", "steps", "tasks"].contains(name);
+        let written = |name| if is_section(&name) { format!("[{name}]") } else { name.to_owned() };
+        let at_once = KEYS.iter().filter(|key| key.change == Change::AtOnce);
+        let mut expected: Vec<String> = at_once.map(|key| written(key.name)).collect();
+        expected.sort_unstable();
+        assert_eq!(stated, expected);
     }
 
     #[test]

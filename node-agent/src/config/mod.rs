@@ -6,6 +6,7 @@ mod model;
 mod rules;
 mod values;
 
+pub use file::Changes;
 pub use model::{
     AgentConfig, CollectorOrder, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, JobVisibility, Limits,
 };

@@ -9,7 +9,7 @@ use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::series::Identifier;
 
 use crate::admission::JOBS;
-use crate::request::{LeaseError, LeaseGrant, RefusedRequest, RegisterError, SamplingRequest, StartSpec};
+use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec};
 use crate::targets::Now;
 
 /// The time for which a job is kept after its cgroups disappeared, until the scheduler reports its end, in nanoseconds.
@@ -42,8 +42,6 @@ pub(super) struct AnnouncedJob {
     pub(super) job: Option<Arc<Job>>,
     /// The owner's sampling requests, each until it is granted or refused.
     pub(super) sampling: Vec<SamplingRequest>,
-    /// The outcome of those that were answered, for an announcement that waits for all of them.
-    pub(super) outcome: Option<Result<LeaseGrant, LeaseError>>,
     /// The owner's sampling request if it cannot be parsed, until the job is tracked.
     pub(super) refused: Option<RefusedRequest>,
     /// The time at which it is forgotten; none while its cgroups exist.
@@ -79,7 +77,6 @@ impl AnnouncedJobs {
             alias: None,
             job: None,
             sampling: Vec::new(),
-            outcome: None,
             refused: None,
             forget_ns: Some(now.monotonic_ns.saturating_add(WITHOUT_CGROUPS_NS)),
             is_over: false,

@@ -1,11 +1,26 @@
 //! A job that discovery has found by its cgroups.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use polymeter_proto::series::Identifier;
 
-use crate::admission::CgroupOwner;
+use crate::admission::{CgroupOwner, Descriptors};
 use crate::cgroups::{Captured, JobCgroups};
+use crate::targets::TargetKey;
+
+/// The result of a walk of discovery through the cgroups.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    /// The jobs that exist now, by their paths relative to the hierarchies' roots.
+    pub(crate) found: BTreeMap<PathBuf, FoundJob>,
+    /// The registered jobs of which no cgroup is left.
+    pub(crate) vanished: Vec<TargetKey>,
+    /// The number of directories of jobs that were found and left out, because there are too many.
+    pub(crate) passed_over: usize,
+    /// The descriptors that jobs may need.
+    pub(crate) descriptors: Descriptors,
+}
 
 /// A job that was found by its cgroups.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use polymeter_proto::series::Identifier;
 
 use super::announced_jobs::AnnouncedJobs;
-use super::event::LifecycleEffect;
+use super::effect::LifecycleEffect;
 use super::found_job::FoundJob;
 use super::sluids::{SluidMeaning, Sluids};
 use crate::targets::{Now, Targets};

@@ -1,11 +1,12 @@
-//! Life cycle: the begin and the end of jobs. The core is pure: [`Lifecycle::handle`] takes events and returns effects.
-//! The edge watches cgroups and processes: [`discovery`], [`exit_events`], [`exit_watcher`], [`identity`].
+//! Life cycle: the begin and the end of jobs. The core is pure: each event is a function of [`Lifecycle`],
+//! which returns effects. The edge watches cgroups and processes: [`discovery`], [`exit_events`],
+//! [`exit_watcher`], [`identity`].
 
 mod announced_jobs;
 mod cgroup_watches;
 mod directory_watches;
 pub(crate) mod discovery;
-mod event;
+mod effect;
 pub(crate) mod exit_events;
 pub(crate) mod exit_watcher;
 mod found_job;
@@ -19,6 +20,7 @@ mod room;
 mod sluids;
 mod submissions;
 
-pub(crate) use event::{LifecycleEffect, LifecycleEvent, LifecycleTask, OwnerHint, Registration};
-pub(crate) use found_job::FoundJob;
-pub(crate) use machine::Lifecycle;
+pub(crate) use effect::{LifecycleEffect, OwnerHint};
+pub(crate) use found_job::{FoundJob, Walk};
+pub(crate) use machine::{Lifecycle, Registration, reopen};
+pub(crate) use owners::look_up as look_up_owners;

@@ -3,12 +3,12 @@
 use polymeter_proto::ledger::{Event, JobOwner};
 use polymeter_proto::series::Identifier;
 
-use super::event::{LifecycleEffect, LifecycleTask, OwnerHint};
+use super::effect::{LifecycleEffect, OwnerHint};
 use crate::lanes::EventRecord;
 use crate::targets::{Now, TargetKey, Targets};
 
 /// Looks up unknown owners: the jobs may have had no process before.
-pub(super) fn look_up(targets: &mut Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
+pub(crate) fn look_up(targets: &mut Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
     let unknown = targets.iter_mut().filter(|(key, target)| key.is_some() && target.owner_uid.is_none());
     for (key, target) in unknown {
         let (search, now_ns) = (&mut target.owner_search, now.monotonic_ns);
@@ -18,7 +18,7 @@ pub(super) fn look_up(targets: &mut Targets, now: Now, out: &mut Vec<LifecycleEf
             None if search.take_due(now_ns) => OwnerHint::Processes,
             Some(_) | None => continue,
         };
-        out.push(LifecycleTask::LookUpOwner(key.clone(), hint).into());
+        out.push(LifecycleEffect::LookUpOwner(key.clone(), hint));
     }
 }
 

@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::event::LifecycleEffect;
-use super::found_job::FoundJob;
-use crate::admission::{Capacity, Descriptors};
+use super::effect::LifecycleEffect;
+use super::found_job::{FoundJob, Walk};
+use crate::admission::Capacity;
 use crate::targets::{Now, Targets};
 
 /// Removes the found jobs for which there is no room, and reports them.
 pub(super) fn fit(
     capacity: &mut Capacity,
     targets: &Targets,
-    mut found: BTreeMap<PathBuf, FoundJob>,
-    passed_over: usize,
-    descriptors: Descriptors,
+    Walk { mut found, passed_over, descriptors, .. }: Walk,
     now: Now,
     out: &mut Vec<LifecycleEffect>,
 ) -> BTreeMap<PathBuf, FoundJob> {

@@ -9,13 +9,11 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use super::announced_jobs::AnnouncedJobs;
-use super::event::{LifecycleEffect, LifecycleTask};
+use super::effect::LifecycleEffect;
 use super::refused_requests::{refuse_all, refused_by};
 use crate::lanes::EventRecord;
 use crate::principal::Principal;
-use crate::request::{
-    AnnouncementReply, LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, SamplingRequest,
-};
+use crate::request::{LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, SamplingRequest};
 use crate::targets::{Now, Targets};
 
 /// Records the scheduler's facts of a tracked job in the data.
@@ -53,38 +51,33 @@ fn set_gpu_devices(
     {
         target.gpu_devices = devices;
         target.findings.forget();
-        out.push(LifecycleTask::OpenSources(key).into());
+        out.push(LifecycleEffect::OpenSources(key));
     }
 }
 
-/// Requests leases for the owner's requests at submission, as if the owner requested them now. A request of which nothing can be
-/// sampled yet is kept: the cgroup of another controller may follow. The announcement `reply` waits for the outcome of the last one.
+/// Returns the leases for the owner's requests at submission, as if the owner requested them now. A request
+/// of which nothing can be sampled yet is kept: the cgroup of another controller may follow.
+pub(super) fn leases(announced: &AnnouncedJobs, targets: &Targets, job_id: &Identifier) -> Vec<LeaseRequest> {
+    let owner_uid = targets.job(job_id).and_then(|target| target.owner_uid);
+    let (Some(announced), Some(uid)) = (announced.get(job_id), owner_uid) else { return Vec::new() };
+    // A request at submission has an ordinary user's rights, even if its owner is an administrator.
+    let principal = Principal { uid, administrator: false };
+    let lease = |SamplingRequest { level, metrics, duration_us }| {
+        let job_id = Some(job_id.clone());
+        LeaseRequest { principal, job_id, level, metrics, since_us: None, duration_us }
+    };
+    announced.sampling.iter().cloned().map(lease).collect()
+}
+
+/// Requests the leases for the owner's requests at submission.
 pub(super) fn request_leases(
-    announced: &mut AnnouncedJobs,
+    announced: &AnnouncedJobs,
     targets: &Targets,
     job_id: &Identifier,
-    mut reply: Option<AnnouncementReply>,
     out: &mut Vec<LifecycleEffect>,
 ) {
-    let owner_uid = targets.job(job_id).and_then(|target| target.owner_uid);
-    if let (Some(announced), Some(uid)) = (announced.get_mut(job_id), owner_uid) {
-        announced.outcome = None;
-        // A request at submission has an ordinary user's rights, even if its owner is an administrator.
-        let principal = Principal { uid, administrator: false };
-        let count = announced.sampling.len();
-        for (position, SamplingRequest { level, metrics, duration_us }) in
-            (1..).zip(announced.sampling.clone())
-        {
-            let key = Some(job_id.clone());
-            let request =
-                LeaseRequest { principal, job_id: key, level, metrics, since_us: None, duration_us };
-            let reply = if position == count { reply.take() } else { None };
-            out.push(LifecycleTask::RequestLease(request, job_id.clone(), reply).into());
-        }
-    }
-    if let Some(reply) = reply {
-        out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None)));
-    }
+    let leases = leases(announced, targets, job_id).into_iter();
+    out.extend(leases.map(|lease| LifecycleEffect::RequestLease(job_id.clone(), lease)));
 }
 
 /// Keeps the refused parts of the request at submission for a level.
@@ -114,29 +107,6 @@ pub(super) fn answered(
         target.refused.defer(level, Vec::new());
         refuse_requests(targets, job_id, refused, now, out);
     }
-}
-
-/// Adds the answer to one of the owner's requests to the outcome of all: the first refusal, else the first lease. Returns it if this was
-/// the last one.
-pub(super) fn merge(
-    announced: &mut AnnouncedJobs,
-    job_id: &Identifier,
-    result: Result<LeaseGrant, LeaseError>,
-    is_last: bool,
-) -> Option<Result<LeaseGrant, LeaseError>> {
-    let mut announced = announced.get_mut(job_id);
-    let former = announced.as_mut().and_then(|announced| announced.outcome.take());
-    let outcome = match (former, result) {
-        (Some(Err(error)), _) | (_, Err(error)) => Err(error),
-        (Some(Ok(first)), Ok(_)) | (None, Ok(first)) => Ok(first),
-    };
-    if is_last {
-        return Some(outcome);
-    }
-    if let Some(announced) = announced {
-        announced.outcome = Some(outcome);
-    }
-    None
 }
 
 /// Refuses requests that could not be granted until the end of a job.

@@ -3,6 +3,7 @@
 //! plan that was not in force.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,14 +11,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{JobHandle, Labels};
+use polymeter_proto::series::{Identifier, JobHandle, Labels};
 use polymeter_proto::step_level::StepLevel;
 
+use super::random::Random;
+use crate::admission::{Descriptors, ReadTimes};
 use crate::cgroups::{Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId};
+use crate::lifecycle::{FoundJob, OwnerHint};
 use crate::request::Availability;
 use crate::sources::{CustomSource, Opened, Outcome, Reading, Slot, Source, Unavailable};
-use crate::targets::{LEVELS, SessionIds, SourceChanges, SourceOwner, TargetKey, TrackedTarget};
+use crate::supervisor::{Edge, JobPurpose, LookedUp};
+use crate::targets::{
+    LEVELS, Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep,
+};
+
+/// The owners of jobs.
+pub(super) const USERS: [u32; 3] = [7, 8, 9];
 
 /// A source that counts the open instances.
 #[derive(Debug)]
@@ -53,10 +63,25 @@ impl CustomSource for CountedSource {
     }
 }
 
-/// The sampler and the data.
-#[derive(Debug, Default)]
+/// The jobs, the sampler and the data.
+#[derive(Debug)]
 pub(super) struct SimulatedEdge {
-    pub(super) ids: SessionIds,
+    pub(super) now: Now,
+    random: Random,
+    /// The numbers of the jobs that exist; those whose cgroups carry a SLUID have the number in their
+    /// processes' environment only.
+    pub(super) numbers: BTreeMap<PathBuf, Identifier>,
+    /// The steps and tasks of these jobs.
+    pub(super) steps: BTreeMap<PathBuf, BTreeMap<String, Step>>,
+    /// The jobs in which something has happened; true if a process or a cgroup has ended.
+    pub(super) exits: BTreeMap<Identifier, bool>,
+    /// The number of jobs that are left out.
+    pub(super) left_out: usize,
+    /// The jobs whose exits are watched: from the opening of their sources until their end has been handled.
+    watched: BTreeSet<Identifier>,
+    /// All jobs that were ever sampled.
+    pub(super) handles: BTreeMap<JobHandle, TargetKey>,
+    ids: SessionIds,
     /// Metrics that no file contains.
     pub(super) missing: BTreeSet<&'static str>,
     /// The refresh interval that hardware states from now on, by the first word of the metrics' names.
@@ -68,40 +93,33 @@ pub(super) struct SimulatedEdge {
     open: Arc<AtomicUsize>,
     /// The period of each metric according to the data.
     recorded: BTreeMap<(Option<JobHandle>, Option<StepLevel>, String), Period>,
-    /// The jobs that have had their final sample.
-    finals: BTreeSet<JobHandle>,
+    /// The job that was read out of schedule last.
+    last_read: Option<JobHandle>,
     ended: BTreeSet<JobHandle>,
 }
 
 impl SimulatedEdge {
-    /// Opens the sources that a target wants.
-    pub(super) fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) {
-        if let Some(handle) = target.handle() {
-            assert!(!self.finals.contains(&handle), "sources of {key:?} are opened after its final sample");
+    /// Creates an edge without jobs, sources and data.
+    pub(super) fn new(random: Random, now: Now) -> Self {
+        Self {
+            now,
+            random,
+            numbers: BTreeMap::new(),
+            steps: BTreeMap::new(),
+            exits: BTreeMap::new(),
+            left_out: 0,
+            watched: BTreeSet::new(),
+            handles: BTreeMap::new(),
+            ids: SessionIds::default(),
+            missing: BTreeSet::new(),
+            refresh_intervals: BTreeMap::new(),
+            sampled: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            open: Arc::default(),
+            recorded: BTreeMap::new(),
+            last_read: None,
+            ended: BTreeSet::new(),
         }
-        let wanted = target.sources.wanted(target.definitions(), None, is_anew);
-        let first_perf_group = target.sources.next_perf_group();
-        let (opened, unavailable) = self.open(first_perf_group, &wanted.definitions);
-        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
-        let changes = target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable);
-        self.apply(changes);
-    }
-
-    /// Opens metrics of a target for trial.
-    pub(super) fn probe(
-        &self,
-        target: &TrackedTarget,
-        definitions: &[Definition],
-    ) -> BTreeMap<String, Availability> {
-        let (opened, unavailable) = self.open(target.sources.next_perf_group(), definitions);
-        let slots = opened.iter().flat_map(|opened| {
-            let refresh_interval = opened.source.refresh_interval().get();
-            let from = Availability::From { source: opened.name.clone(), read_ns: 4_000.0, refresh_interval };
-            opened.source.slots().iter().map(move |slot| (slot.definition.name(), from.clone()))
-        });
-        let missing = unavailable.into_iter();
-        let missing = missing.map(|missing| (missing.definition.name(), Availability::No(missing.reason)));
-        slots.chain(missing).collect()
     }
 
     /// Opens one source for all metrics whose names begin with the same word.
@@ -133,75 +151,18 @@ impl SimulatedEdge {
         (opened.collect(), unavailable)
     }
 
-    /// Updates the sources of a target's steps. Returns true if any was opened or closed.
-    pub(super) fn update_steps(
-        &mut self,
-        key: &TargetKey,
-        target: &mut TrackedTarget,
-        mut present: BTreeMap<String, Step>,
-    ) -> bool {
-        if !target.plan.wants_steps() {
-            present.clear();
-        }
-        let mut stale = target.sources.retain_steps(&present);
-        let mut opened = Vec::new();
-        for (name, step) in present {
-            let definitions = target.plan.step_definitions(step.level);
-            if !target.sources.needs_step(&name, &definitions)
-                || target.sources.admit_step(&name) == StepAdmission::Refused
-            {
-                continue;
+    /// Returns the number in the environment of a job's processes. There may be none yet, and users may
+    /// change it.
+    fn number_of(&mut self, found: &FoundJob) -> Option<Identifier> {
+        assert!(found.captured.is_sluid, "{found:?} is named by its number");
+        match self.random.below(10) {
+            0..=4 => None,
+            5 => {
+                let sampled = self.handles.iter().filter(|(handle, _)| !self.ended.contains(handle));
+                let jobs: Vec<Identifier> = sampled.filter_map(|(_, key)| key.clone()).collect();
+                (!jobs.is_empty()).then(|| self.random.choose(&jobs).clone())
             }
-            let step = Arc::new(step);
-            let wanted = target.sources.wanted_of_step(&name, &definitions, &mut stale);
-            let (of_step, unavailable) = self.open(wanted.first_perf_group, &wanted.definitions);
-            let of_step: Vec<Opened> = of_step
-                .into_iter()
-                .map(|opened| Opened {
-                    name: format!("{name}/{}", opened.name),
-                    step: Some(Arc::clone(&step)),
-                    ..opened
-                })
-                .collect();
-            target.sources.add_step(step, wanted, &of_step, unavailable);
-            opened.extend(of_step);
-        }
-        let is_changed = !opened.is_empty() || !stale.is_empty();
-        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
-        let changes = target.sources.commit_steps(&mut self.ids, owner, opened, stale);
-        self.apply(changes);
-        is_changed
-    }
-
-    fn apply(&mut self, changes: SourceChanges) {
-        changes.commands.into_iter().for_each(|command| self.command(command));
-        assert!(
-            changes.first_reading.iter().all(|id| self.sampled.contains_key(id)),
-            "a first reading of nothing"
-        );
-    }
-
-    /// Handles a command like the sampler.
-    pub(super) fn command(&mut self, command: Command) {
-        match command {
-            Command::Exchange { removed, added } => {
-                removed.into_iter().for_each(|id| self.remove(id));
-                for (id, source) in added {
-                    assert!(!self.removed.contains_key(&id), "{id:?} is used again before it was given back");
-                    self.sampled.insert(id, source);
-                }
-            }
-            Command::Remove(id) => self.remove(id),
-            Command::Regroup(id, _) => assert!(self.sampled.contains_key(&id), "{id:?} is not sampled"),
-            Command::Add(..)
-            | Command::ReadNow(_)
-            | Command::ReadJob(_)
-            | Command::RecordUserValue(_)
-            | Command::RecordEvent(_)
-            | Command::Confirm(_)
-            | Command::Flush
-            | Command::FlushForWatch
-            | Command::Stop => panic!("unexpected {command:?}"),
+            _ => self.numbers.get(&found.relative).cloned(),
         }
     }
 
@@ -219,23 +180,22 @@ impl SimulatedEdge {
         }
     }
 
-    /// Takes the final sample of a job.
-    pub(super) fn final_sample(&mut self, job: JobHandle) {
-        assert!(!self.ended.contains(&job), "a final sample after the end");
-        assert!(self.finals.insert(job), "{job:?} has a second final sample");
-    }
-
     /// Records an event in the data.
-    pub(super) fn record(&mut self, record: &EventRecord) {
+    fn record(&mut self, record: EventRecord) {
+        let job = record.job.map(|job| job.handle);
         if let Event::JobEnded { job, .. } = record.event {
-            assert!(self.finals.contains(&job), "{job:?} ended without a final sample");
+            assert_eq!(self.last_read, Some(job), "{job:?} ended without a final sample");
             assert!(self.ended.insert(job), "{job:?} ended twice");
             self.recorded.retain(|(of, ..), _| *of != Some(job));
+        } else if let Event::PlanChange(change) = &record.event {
+            self.record_plan_change(job, change);
         }
     }
 
     /// Records a change of the plan in the data.
-    pub(super) fn record_plan_change(&mut self, change: &PlanChange) {
+    fn record_plan_change(&mut self, job: Option<JobHandle>, change: &PlanChange) {
+        assert_eq!(job, change.job);
+        assert!(change.level.is_none() || job.is_some(), "the node has no steps: {change:?}");
         let key = (change.job, change.level, change.metric.as_str().to_owned());
         assert_eq!(self.recorded.get(&key).copied(), change.old, "{change:?}");
         assert_ne!(change.old, change.new, "a change that is none: {change:?}");
@@ -278,4 +238,153 @@ impl SimulatedEdge {
     pub(super) const fn ended(&self) -> &BTreeSet<JobHandle> {
         &self.ended
     }
+}
+
+impl Edge for SimulatedEdge {
+    fn now(&self) -> Now {
+        self.now
+    }
+
+    fn ids(&mut self) -> &mut SessionIds {
+        &mut self.ids
+    }
+
+    fn read_times(&self) -> ReadTimes {
+        ReadTimes::new()
+    }
+
+    fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) -> SourceChanges {
+        if let Some(handle) = target.handle() {
+            assert!(!self.ended.contains(&handle), "sources of {key:?} are opened after its end");
+            let known = self.handles.entry(handle).or_insert_with(|| key.clone());
+            assert_eq!(known, key, "a handle has a second meaning");
+        }
+        let wanted = target.sources.wanted(target.definitions(), None, is_anew);
+        let first_perf_group = target.sources.next_perf_group();
+        let (opened, unavailable) = self.open(first_perf_group, &wanted.definitions);
+        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
+        target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
+    }
+
+    fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability> {
+        let (opened, unavailable) = self.open(target.sources.next_perf_group(), definitions);
+        let slots = opened.iter().flat_map(|opened| {
+            let refresh_interval = opened.source.refresh_interval().get();
+            let from = Availability::From { source: opened.name.clone(), read_ns: 4_000.0, refresh_interval };
+            opened.source.slots().iter().map(move |slot| (slot.definition.name(), from.clone()))
+        });
+        let missing = unavailable.into_iter();
+        let missing = missing.map(|missing| (missing.definition.name(), Availability::No(missing.reason)));
+        slots.chain(missing).collect()
+    }
+
+    fn steps_of(&self, target: &TrackedTarget) -> BTreeMap<String, Step> {
+        let present = target.found_at.as_ref().and_then(|path| self.steps.get(path));
+        present.cloned().unwrap_or_default()
+    }
+
+    fn admits_step(&self, _: &TargetKey, target: &mut TrackedTarget, name: &str) -> bool {
+        target.sources.admit_step(name) != StepAdmission::Refused
+    }
+
+    fn open_step(
+        &self,
+        _: &TrackedTarget,
+        step: &Arc<Step>,
+        wanted: &WantedOfStep,
+        _: usize,
+    ) -> (Vec<Opened>, Vec<Unavailable>) {
+        let (mut opened, unavailable) = self.open(wanted.first_perf_group, &wanted.definitions);
+        for opened in &mut opened {
+            opened.name = format!("{}/{}", step.name, opened.name);
+            opened.step = Some(Arc::clone(step));
+        }
+        (opened, unavailable)
+    }
+
+    fn scan_cgroups(&self, _: &TargetKey, _: &mut TrackedTarget) -> bool {
+        false
+    }
+
+    fn watch_exits(&mut self, key: &TargetKey, _: &TrackedTarget) -> bool {
+        self.watched.extend(key.clone());
+        self.random.percent(10)
+    }
+
+    fn unwatch_exits(&mut self, job_id: &Identifier) {
+        self.watched.remove(job_id);
+    }
+
+    /// Returns the exits that are laid out, and others at any time. Those in jobs that are not watched are
+    /// not seen.
+    fn exits(&mut self) -> BTreeMap<Identifier, bool> {
+        let mut exits = std::mem::take(&mut self.exits);
+        if self.random.percent(5) {
+            exits.insert(job_name(&mut self.random), true);
+        }
+        exits.retain(|job, _| self.watched.contains(job));
+        exits
+    }
+
+    fn identify(
+        &mut self,
+        found: FoundJob,
+        needs_number: bool,
+        _: Option<Identifier>,
+    ) -> Option<LookedUp<JobPurpose>> {
+        let number = if needs_number { self.number_of(&found) } else { None };
+        Some(LookedUp { purpose: JobPurpose::Discover(found, number), uid: None, name: None })
+    }
+
+    fn look_up_owner(
+        &mut self,
+        key: TargetKey,
+        target: &TrackedTarget,
+        _: OwnerHint,
+    ) -> Option<LookedUp<JobPurpose>> {
+        let uid = self.random.percent(50).then_some(USERS[0]);
+        let purpose = JobPurpose::Complete(key, target.handle().unwrap());
+        Some(LookedUp { purpose, uid, name: None })
+    }
+
+    /// Handles a command like the sampler.
+    async fn command(&mut self, command: Command) {
+        match command {
+            Command::Exchange { removed, added } => {
+                removed.into_iter().for_each(|id| self.remove(id));
+                for (id, source) in added {
+                    assert!(!self.removed.contains_key(&id), "{id:?} is used again before it was given back");
+                    self.sampled.insert(id, source);
+                }
+            }
+            Command::Remove(id) => self.remove(id),
+            Command::Regroup(id, _) => assert!(self.sampled.contains_key(&id), "{id:?} is not sampled"),
+            Command::ReadNow(ids) => {
+                assert!(ids.iter().all(|id| self.sampled.contains_key(id)), "a first reading of nothing");
+            }
+            Command::ReadJob(job) => {
+                assert!(self.handles.contains_key(&job), "{job:?} is unknown");
+                assert!(!self.ended.contains(&job), "{job:?} is read after its end");
+                self.last_read = Some(job);
+            }
+            Command::RecordEvent(record) => self.record(*record),
+            Command::Add(..)
+            | Command::RecordUserValue(_)
+            | Command::Confirm(_)
+            | Command::Flush
+            | Command::FlushForWatch
+            | Command::Stop => panic!("unexpected {command:?}"),
+        }
+    }
+
+    fn count(&self, _: &Targets) {}
+
+    fn count_left_out(&mut self, jobs: usize, _: Descriptors) {
+        self.left_out = jobs;
+    }
+}
+
+/// Returns one of the numbers of jobs.
+pub(super) fn job_name(random: &mut Random) -> Identifier {
+    Identifier::try_from(random.below(9).to_string()).unwrap()
 }

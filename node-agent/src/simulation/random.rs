@@ -16,6 +16,11 @@ impl Random {
         mixed
     }
 
+    /// Returns another sequence, which continues independently.
+    pub(super) fn split(&mut self) -> Self {
+        Self(self.next())
+    }
+
     /// Returns a number from 0 to before `end`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end

@@ -1,253 +1,167 @@
 //! The dispatcher: passes events to the state machines, and applies their effects at the edge.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use polymeter_proto::ledger::Event;
-use polymeter_proto::series::{Identifier, Kind, MetricDescriptor, Number, Unit};
+use polymeter_proto::ledger::{Cause, Event};
+use polymeter_proto::series::Identifier;
 use tracing::{info, warn};
 
-use super::edge::{Edge, now};
-use super::owner_lookups::{LookedUp, NAME_SERVICE, OwnerLookups, Purpose, User};
-use crate::admission::{Admission, AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason};
-use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
-use crate::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
-use crate::request::{AccessError, AnnotateError, JobSpec, PushSpec, StartSpec};
-use crate::sources::Source;
-use crate::targets::{Access, SourceChanges, TargetKey, Targets, USER_SUPPLIED};
-
-/// An event of either state machine.
-#[derive(Debug)]
-pub(super) enum AnyEvent {
-    Admission(AdmissionEvent),
-    Lifecycle(LifecycleEvent),
-}
-
-/// An effect of either state machine.
-#[derive(Debug)]
-enum AnyEffect {
-    Admission(AdmissionEffect),
-    Lifecycle(LifecycleEffect),
-}
+use super::edge::Edge;
+use super::owner_lookups::{JobPurpose, LookedUp};
+use crate::admission::{Admission, ChangedPlan};
+use crate::config::Limits;
+use crate::lanes::{Command, EventRecord};
+use crate::lifecycle::{Lifecycle, LifecycleEffect, Walk, look_up_owners, reopen};
+use crate::plan::Plan;
+use crate::targets::{SourceChanges, TargetKey, Targets};
 
 /// The state machines, and the edge.
 #[derive(Debug)]
-pub(super) struct Dispatcher {
-    pub(super) targets: Targets,
-    pub(super) admission: Admission,
-    pub(super) lifecycle: Lifecycle,
-    pub(super) edge: Edge,
-    pub(super) owner_lookups: OwnerLookups,
-    effects: VecDeque<AnyEffect>,
+pub(crate) struct Dispatcher<E> {
+    pub(crate) targets: Targets,
+    pub(crate) admission: Admission,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) edge: E,
 }
 
-impl Dispatcher {
-    pub(super) fn new(targets: Targets, admission: Admission, lifecycle: Lifecycle, edge: Edge) -> Self {
-        let (owner_lookups, effects) = (OwnerLookups::new(NAME_SERVICE), VecDeque::new());
-        Self { targets, admission, lifecycle, edge, owner_lookups, effects }
+impl<E: Edge> Dispatcher<E> {
+    /// Starts tracking the node.
+    pub(crate) async fn start(&mut self) {
+        let mut effects = Vec::new();
+        self.lifecycle.start(&mut self.targets, &mut effects);
+        self.apply(effects).await;
     }
 
-    /// Handles an event of admission, and applies all resulting effects.
-    pub(super) async fn admission(&mut self, event: AdmissionEvent) {
-        self.dispatch(AnyEvent::Admission(event));
-        self.apply_all().await;
+    /// Continues with the jobs that discovery has found.
+    pub(crate) async fn walked(&mut self, walk: Walk) {
+        let mut effects = Vec::new();
+        self.lifecycle.walked(&mut self.targets, walk, self.edge.now(), &mut effects);
+        self.apply(effects).await;
     }
 
-    /// Handles an event of the life cycle, and applies all resulting effects.
-    pub(super) async fn lifecycle(&mut self, event: LifecycleEvent) {
-        self.dispatch(AnyEvent::Lifecycle(event));
-        self.apply_all().await;
+    /// Opens all files of a target anew.
+    pub(crate) async fn files_changed(&mut self, key: &TargetKey) {
+        let mut effects = Vec::new();
+        reopen(&mut self.targets, key, &mut effects);
+        self.apply(effects).await;
     }
 
-    /// Reads the jobs of which a part has ended, and rescans them.
-    pub(super) async fn handle_exits(&mut self) {
-        self.effects.push_back(AnyEffect::Lifecycle(LifecycleTask::HandleExits.into()));
-        self.apply_all().await;
+    /// Looks up unknown owners.
+    pub(crate) async fn owners_wanted(&mut self) {
+        let mut effects = Vec::new();
+        look_up_owners(&mut self.targets, self.edge.now(), &mut effects);
+        self.apply(effects).await;
     }
 
-    /// Passes an event to its state machine. The resulting effects precede those that wait, because they belong to the
-    /// effect that caused the event.
-    fn dispatch(&mut self, event: AnyEvent) {
-        match event {
-            AnyEvent::Admission(event) => {
-                let mut effects = Vec::new();
-                self.admission.handle(&mut self.targets, event, now(), &mut effects);
-                let effects = effects.into_iter().rev().map(AnyEffect::Admission);
-                effects.for_each(|effect| self.effects.push_front(effect));
+    /// Continues with a job after a look-up that no request waits for.
+    pub(crate) async fn job_looked_up(&mut self, looked_up: LookedUp<JobPurpose>) {
+        let effects = self.looked_up(looked_up);
+        self.apply(effects).await;
+    }
+
+    fn looked_up(&mut self, LookedUp { purpose, uid, name }: LookedUp<JobPurpose>) -> Vec<LifecycleEffect> {
+        let (targets, mut effects) = (&mut self.targets, Vec::new());
+        match purpose {
+            JobPurpose::Discover(found, number) => {
+                self.lifecycle.identified(targets, found, number, uid, self.edge.now(), &mut effects);
             }
-            AnyEvent::Lifecycle(event) => {
-                let mut effects = Vec::new();
-                self.lifecycle.handle(&mut self.targets, event, now(), &mut effects);
-                let effects = effects.into_iter().rev().map(AnyEffect::Lifecycle);
-                effects.for_each(|effect| self.effects.push_front(effect));
+            JobPurpose::Complete(key, job) => {
+                self.lifecycle.owner_looked_up(targets, &key, job, uid, name, &mut effects);
             }
         }
+        effects
     }
 
-    async fn apply_all(&mut self) {
-        while let Some(effect) = self.effects.pop_front() {
-            let event = match effect {
-                AnyEffect::Admission(effect) => self.apply_admission(effect).await,
-                AnyEffect::Lifecycle(effect) => self.apply_lifecycle(effect).await,
-            };
-            if let Some(event) = event {
-                self.dispatch(event);
+    /// Applies effects in order. Those that result from one precede those that wait.
+    pub(super) async fn apply(&mut self, effects: Vec<LifecycleEffect>) {
+        let mut waiting = VecDeque::from(effects);
+        while let Some(effect) = waiting.pop_front() {
+            for next in self.apply_one(effect).await.into_iter().rev() {
+                waiting.push_front(next);
             }
         }
         self.edge.count(&self.targets);
     }
 
-    /// Applies an effect of admission. Returns the resulting event. An answer is dropped if the requester does not wait
-    /// any more.
-    async fn apply_admission(&mut self, effect: AdmissionEffect) -> Option<AnyEvent> {
+    /// Applies one effect, and returns those that result from it.
+    async fn apply_one(&mut self, effect: LifecycleEffect) -> Vec<LifecycleEffect> {
         match effect {
-            AdmissionEffect::OpenSources(key, reason) => {
-                self.open_sources(&key, false).await;
-                return Some(AnyEvent::Admission(AdmissionEvent::SourcesOpened(key, reason)));
+            LifecycleEffect::OpenSources(key) => {
+                self.open_sources(&key, true).await;
+                self.record_plan(&key, None).await;
             }
-            AdmissionEffect::UpdateSteps(key) => drop(self.update_steps(&key).await),
-            AdmissionEffect::Probe(key, definitions, counts_steps) => {
-                let target = self.targets.get(&key);
-                let found = target.map(|target| self.edge.probe(target, &definitions)).unwrap_or_default();
-                let step_counts = target.filter(|_| counts_steps).map(Edge::step_counts);
-                return Some(AnyEvent::Admission(AdmissionEvent::Probed(key, found, step_counts)));
+            LifecycleEffect::Rescan(key) => self.rescan(&key).await,
+            LifecycleEffect::HandleExits => self.handle_exits().await,
+            LifecycleEffect::Identify { found, needs_number, owner } => {
+                let identified = self.edge.identify(found, needs_number, owner);
+                return identified.map(|looked_up| self.looked_up(looked_up)).unwrap_or_default();
             }
-            AdmissionEffect::RecordPlanChange(job, change) => {
-                self.edge.record(EventRecord { job, event: Event::PlanChange(change) }).await;
+            LifecycleEffect::LookUpOwner(key, hint) => {
+                let Some(target) = self.targets.get(&key) else { return Vec::new() };
+                let found = self.edge.look_up_owner(key, target, hint);
+                return found.map(|looked_up| self.looked_up(looked_up)).unwrap_or_default();
             }
-            AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => drop(reply.send(answer)),
-            AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, level, reply), result) => {
-                let event = LifecycleEvent::SubmissionAnswered { job_id, level, result, reply };
-                return Some(AnyEvent::Lifecycle(event));
+            LifecycleEffect::RequestLease(job_id, request) => {
+                return self.request_lease(&job_id, request).await.1;
             }
-            AdmissionEffect::AnswerReset(reply, answer) => drop(reply.send(answer)),
-            AdmissionEffect::AnswerMetrics(reply, answer) => drop(reply.send(answer)),
-            AdmissionEffect::LogGoverned(message) => info!("{message}"),
-        }
-        None
-    }
-
-    /// Applies an effect of the life cycle of jobs. Returns the resulting event.
-    async fn apply_lifecycle(&mut self, effect: LifecycleEffect) -> Option<AnyEvent> {
-        match effect {
-            LifecycleEffect::Task(task) => return self.apply_task(task).await,
-            LifecycleEffect::CloseSources(target) => {
+            LifecycleEffect::ReadJob(job) => self.edge.command(Command::ReadJob(job)).await,
+            LifecycleEffect::End(job_id, target, at_us) => {
+                self.edge.unwatch_exits(&job_id);
+                let Some(job) = target.job.clone() else { return Vec::new() };
+                self.edge.command(Command::ReadJob(job.handle)).await;
                 for command in target.sources.close() {
                     self.edge.command(command).await;
                 }
+                let event = Event::JobEnded { job: job.handle, at_us };
+                self.record(EventRecord { job: Some(job), event }).await;
             }
-            LifecycleEffect::ReadJob(job) | LifecycleEffect::FinalSample(job) => {
-                self.edge.command(Command::ReadJob(job)).await;
-            }
-            LifecycleEffect::Record(record) => self.edge.record(record).await,
-            LifecycleEffect::UnwatchExits(job_id) => self.edge.unwatch_exits(&job_id),
-            LifecycleEffect::UpdateSteps(key) => {
-                let is_changed = self.update_steps(&key).await;
-                return is_changed.then_some(AnyEvent::Admission(AdmissionEvent::StepsUpdated(key)));
-            }
-            LifecycleEffect::AnswerRegistration(reply, registered) => {
-                let answer = registered.map(|job_id| {
-                    let target = self.targets.job(&job_id);
-                    target.map(|target| target.sources.unavailable().to_vec()).unwrap_or_default()
-                });
-                if answer.is_ok() {
-                    self.edge.after_first_reading(|| drop(reply.send(answer))).await;
-                } else {
-                    drop(reply.send(answer));
-                }
-            }
-            LifecycleEffect::AnswerUnregistration(reply, answer) => {
-                reply.send(answer).ok();
-            }
-            LifecycleEffect::AnswerAnnouncement(reply, answer) => drop(reply.send(answer)),
-            LifecycleEffect::AnswerEnd(reply) => {
-                reply.send(()).ok();
-            }
+            LifecycleEffect::Record(record) => self.record(record).await,
             LifecycleEffect::ReportLeftOut(jobs, descriptors) => self.edge.count_left_out(jobs, descriptors),
             LifecycleEffect::LogInfo(message) => info!("{message}"),
             LifecycleEffect::LogWarning(message) => warn!("{message}"),
         }
-        None
+        Vec::new()
     }
 
-    /// Runs a task of the life cycle of jobs. Returns the resulting event.
-    async fn apply_task(&mut self, task: LifecycleTask) -> Option<AnyEvent> {
-        let event = match task {
-            LifecycleTask::OpenSources(key) => {
-                self.open_sources(&key, true).await;
-                let event = AdmissionEvent::SourcesOpened(key, OpenReason::Files);
-                return Some(AnyEvent::Admission(event));
-            }
-            LifecycleTask::WatchExits(key) => {
-                let target = self.targets.get(&key)?;
-                let is_missed = self.edge.watch_exits(&key, target);
-                LifecycleEvent::ExitsWatched(key, is_missed)
-            }
-            LifecycleTask::ScanCgroups(key) => {
-                let target = self.targets.get_mut(&key)?;
-                let is_incomplete = self.edge.scan_cgroups(&key, target);
-                is_incomplete.then_some(LifecycleEvent::RescanIncomplete(key))?
-            }
-            LifecycleTask::HandleExits => {
-                self.read_exits().await;
-                if !self.lifecycle.has_pending_rescans() {
-                    return None;
-                }
-                self.effects.push_front(AnyEffect::Lifecycle(LifecycleTask::HandleExits.into()));
-                LifecycleEvent::NextRescan
-            }
-            LifecycleTask::IdentifyJob { found, needs_number, owner } => {
-                let number = needs_number.then(|| self.edge.job_number(&found.cgroups)).flatten();
-                let user = User { name: owner, ..User::default() };
-                let looked_up = self.owner_lookups.start(user, Purpose::Discover(found, number))?;
-                self.looked_up(looked_up)
-            }
-            LifecycleTask::LookUpOwner(key, hint) => {
-                let target = self.targets.get(&key)?;
-                let (user, job) = (self.edge.owner(target, hint), target.handle()?);
-                let looked_up = self.owner_lookups.start(user, Purpose::Complete(key, job))?;
-                self.looked_up(looked_up)
-            }
-            LifecycleTask::RequestLease(request, job_id, reply) => {
-                let origin = LeaseOrigin::Submission(job_id, request.level, reply);
-                let read_times = self.edge.shared.stats_cache.read_times();
-                let event = AdmissionEvent::LeaseRequested(request, origin, read_times);
-                return Some(AnyEvent::Admission(event));
-            }
-        };
-        Some(AnyEvent::Lifecycle(event))
+    /// Records an event in the data, behind the samples so far.
+    pub(super) async fn record(&mut self, record: EventRecord) {
+        self.edge.command(Command::RecordEvent(Box::new(record))).await;
     }
 
-    /// Looks a user up, at once or beside the loop, and handles the resulting event.
-    pub(super) async fn look_up(&mut self, user: User, purpose: Purpose) {
-        if let Some(looked_up) = self.owner_lookups.start(user, purpose) {
-            self.handle_looked_up(looked_up).await;
+    /// Reads the jobs of which a part has ended, and rescans them.
+    pub(crate) async fn handle_exits(&mut self) {
+        loop {
+            self.read_exits().await;
+            let Some((key, is_unread)) = self.lifecycle.next_rescan() else { return };
+            let job = self.targets.get(&key).filter(|_| is_unread).and_then(|target| target.handle());
+            if let Some(job) = job {
+                self.edge.command(Command::ReadJob(job)).await;
+            }
+            self.rescan(&key).await;
         }
     }
 
-    /// Handles the event that results from a look-up.
-    pub(super) async fn handle_looked_up(&mut self, looked_up: LookedUp) {
-        let event = self.looked_up(looked_up);
-        self.lifecycle(event).await;
+    /// Rescans the jobs that exceeded their rescan budget.
+    pub(crate) async fn rescan_missed(&mut self) {
+        let targets = self.targets.iter_mut();
+        let missed = targets.filter_map(|(key, target)| target.rescans.take_missed().then(|| key.clone()));
+        for key in missed.collect::<Vec<_>>() {
+            self.rescan(&key).await;
+        }
     }
 
-    /// Returns the event that results from a look-up.
-    fn looked_up(&self, LookedUp { purpose, uid, name }: LookedUp) -> LifecycleEvent {
-        match purpose {
-            Purpose::Discover(found, number) => {
-                LifecycleEvent::JobDiscovered { found, number, owner_uid: uid }
-            }
-            Purpose::Register(spec, reply) => {
-                let (target, descriptors) = (self.edge.registered_target(&spec), self.edge.descriptors());
-                let spec = JobSpec { owner_uid: uid, ..*spec };
-                LifecycleEvent::JobRegistered(Box::new(Registration { spec, target, descriptors, reply }))
-            }
-            Purpose::Announce(spec, reply) => {
-                let spec = Box::new(StartSpec { owner_uid: uid, ..*spec });
-                LifecycleEvent::JobAnnounced { spec, owner_name: name, reply }
-            }
-            Purpose::Complete(key, job) => LifecycleEvent::OwnerLookedUp { key, job, uid, name },
+    /// Watches the current processes and cgroups of a job, and samples its current cgroups, steps and tasks.
+    async fn rescan(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let is_missed = self.edge.watch_exits(key, target);
+        target.owner_search.note_event();
+        if let Some(job) = target.handle().filter(|_| is_missed) {
+            self.edge.command(Command::ReadJob(job)).await;
         }
+        if self.edge.scan_cgroups(key, target) {
+            target.rescans.note_missed();
+        }
+        self.find_steps(key).await;
     }
 
     /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening the files of
@@ -258,9 +172,57 @@ impl Dispatcher {
         if exits.is_empty() {
             return;
         }
-        for job in self.lifecycle.exits_seen(&mut self.targets, exits, now()) {
+        for job in self.lifecycle.exits_seen(&mut self.targets, exits, self.edge.now()) {
             self.edge.command(Command::ReadJob(job)).await;
         }
+    }
+
+    /// Puts another cluster's name, other limits and another standing plan in force.
+    pub(crate) async fn reload(&mut self, cluster: Option<Identifier>, limits: Limits, standing: Plan) {
+        let changed = self.admission.reload(&mut self.targets, limits, &standing);
+        self.lifecycle.reload(cluster, standing);
+        self.follow_plans(changed).await;
+    }
+
+    /// Compares the CPU time of sampling, in percent of a CPU, with the budgets, and slows leases or restores
+    /// their speed.
+    pub(crate) async fn govern(&mut self, used_percent: f64) {
+        let read_times = self.edge.read_times();
+        if let Some((changed, message)) = self.admission.govern(&mut self.targets, used_percent, &read_times)
+        {
+            info!("{message}");
+            self.follow_plans([changed]).await;
+        }
+    }
+
+    /// Ends the leases that have expired.
+    pub(crate) async fn expire(&mut self) {
+        let expired = Admission::expire(&mut self.targets, self.edge.now());
+        self.follow_plans(expired).await;
+    }
+
+    /// Takes over the refresh intervals that the hardware of sources has stated since these were opened.
+    pub(crate) async fn take_intervals(&mut self) {
+        let keys = self.targets.keys_where(|target| target.sources.has_new_intervals());
+        self.follow_plans(keys.into_iter().map(|key| ChangedPlan { key, has_steps: false, cause: None }))
+            .await;
+    }
+
+    /// Makes the sources of targets and the data follow their plans.
+    pub(crate) async fn follow_plans(&mut self, changed: impl IntoIterator<Item = ChangedPlan>) {
+        for ChangedPlan { key, has_steps, cause } in changed {
+            self.update_sources(&key, has_steps).await;
+            self.record_plan(&key, cause).await;
+        }
+    }
+
+    /// Opens, regroups and closes the sources of a target for its plan, with `has_steps` those of its steps
+    /// and tasks, too.
+    pub(super) async fn update_sources(&mut self, key: &TargetKey, has_steps: bool) {
+        if has_steps {
+            self.update_steps(key).await;
+        }
+        self.open_sources(key, false).await;
     }
 
     /// Updates the sources of a target to its plan. A job's new sources are read at once: the first reading does not
@@ -280,46 +242,15 @@ impl Dispatcher {
         if !changes.first_reading.is_empty() {
             self.edge.command(Command::ReadNow(changes.first_reading)).await;
         }
+        self.edge.count(&self.targets);
     }
 
-    /// Records a user's value in the data, dated now.
-    pub(super) async fn push(&mut self, spec: PushSpec) -> Result<(), AnnotateError> {
-        let now = now();
-        self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
-        let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        target.user_events.take_value(now.monotonic_ns)?;
-        let source = self.user_source(&spec.job_id).await.ok_or(AccessError::Unknown)?;
-        let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        let series = (spec.metric.as_str().to_owned(), spec.labels.clone());
-        let descriptor = MetricDescriptor {
-            name: spec.metric,
-            unit: Unit::Labelled,
-            kind: Kind::Gauge,
-            number: Number::Float,
-        };
-        let Ok(name) = Identifier::try_from(USER_SUPPLIED) else { return Err(AccessError::Unknown.into()) };
-        let (job, ids, series_ids) =
-            (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
-        let assign = || ids.shape_of(job, name, series_ids, descriptor, &spec.labels);
-        let shape = target.user_events.shape(series, assign)?;
-        let value = UserValue { source, shape, time_us: now.realtime_us, bits: spec.value.to_bits() };
-        self.edge.command(Command::RecordUserValue(Box::new(value))).await;
-        Ok(())
-    }
-
-    /// Returns the source that counts users' values of a target; it is created for the first value.
-    async fn user_source(&mut self, key: &TargetKey) -> Option<SourceId> {
-        let target = self.targets.get_mut(key)?;
-        if let Some(id) = target.user_events.source {
-            return Some(id);
+    /// Records the changes of the plan of a target in the data.
+    pub(super) async fn record_plan(&mut self, key: &TargetKey, cause: Option<Cause>) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let (changes, job) = (target.plan_changes(cause, self.edge.now()), target.job.clone());
+        for change in changes {
+            self.record(EventRecord { job: job.clone(), event: Event::PlanChange(change) }).await;
         }
-        let source_key =
-            SourceKey { job: target.job.clone(), name: Identifier::try_from(USER_SUPPLIED).ok()? };
-        let id = self.edge.ids.sources.assign(key);
-        target.user_events.source = Some(id);
-        target.sources.add_unread(USER_SUPPLIED, id);
-        let active = ActiveSource::new(Arc::new(source_key), Source::user_supplied(), Vec::new());
-        self.edge.command(Command::Add(id, Box::new(active))).await;
-        Some(id)
     }
 }

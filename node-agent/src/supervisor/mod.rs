@@ -1,6 +1,6 @@
-//! The supervisor: one loop that turns I/O into events for the state machines of [`crate::admission`] and
-//! [`crate::lifecycle`], and applies their effects. Everything slow happens here, so that the sampler never waits for a file
-//! to open or a perf event to close.
+//! The supervisor: one loop that calls the state machines of [`crate::admission`] and [`crate::lifecycle`]
+//! with the results of I/O, and applies their effects. Requests of users read top to bottom in [`requests`].
+//! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
 mod calibrator;
 mod cpu_meter;
@@ -11,11 +11,18 @@ mod owner_lookups;
 mod placement;
 mod probe;
 mod processes;
+mod requests;
 mod run;
 mod step_sources;
 mod view;
 mod wait;
 
+#[cfg(test)]
+pub(crate) use dispatcher::Dispatcher;
+#[cfg(test)]
+pub(crate) use edge::Edge;
 pub(crate) use edge::Shared;
+#[cfg(test)]
+pub(crate) use owner_lookups::{JobPurpose, LookedUp};
 pub(crate) use run::Supervisor;
 pub(crate) use wait::waitable;

@@ -4,11 +4,12 @@ use polymeter_service::clock;
 use tracing::{info, warn};
 
 use super::dispatcher::Dispatcher;
+use super::edge::{Edge, NodeEdge};
 use crate::lanes::{Notice, SourceId};
 use crate::targets::{TrackedTarget, describe};
 
 /// Handles the sampler's notices. Returns true if a source has ended, so that jobs may have ended.
-pub(super) fn handle(core: &mut Dispatcher) -> bool {
+pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> bool {
     let mut is_gone = false;
     while let Some(notice) = core.edge.shared.channels.next_notice() {
         match notice {
@@ -55,13 +56,13 @@ pub(super) fn handle(core: &mut Dispatcher) -> bool {
 }
 
 /// Returns the target of a source, if it is still tracked.
-fn target_of(core: &mut Dispatcher, id: SourceId) -> Option<&mut TrackedTarget> {
+fn target_of(core: &mut Dispatcher<NodeEdge>, id: SourceId) -> Option<&mut TrackedTarget> {
     let key = core.edge.ids.sources.target(id)?;
     core.targets.get_mut(key)
 }
 
 /// Schedules the sources of a target to be opened anew, because one of them has changed or ended.
-fn reopen_later(core: &mut Dispatcher, id: SourceId, is_ended: bool) {
+fn reopen_later(core: &mut Dispatcher<NodeEdge>, id: SourceId, is_ended: bool) {
     let Some(target) = target_of(core, id) else { return };
     // The processes of a job without a cgroup do not reappear, and their numbers may be reused.
     if is_ended && target.cgroups().is_some() {

@@ -34,23 +34,35 @@ pub(super) struct User {
 
 /// The purpose of a look-up.
 #[derive(Debug)]
-pub(super) enum Purpose {
-    /// To track a job that discovery has found; with its number, if that was needed.
-    Discover(FoundJob, Option<Identifier>),
+pub(crate) enum Purpose {
+    Job(JobPurpose),
     /// To track a job that is registered.
     Register(Box<JobSpec>, RegistrationReply),
     /// To keep the announcement of a job.
     Announce(Box<StartSpec>, AnnouncementReply),
+}
+
+/// The purpose of a look-up that no request waits for.
+#[derive(Debug)]
+pub(crate) enum JobPurpose {
+    /// To track a job that discovery has found; with its number, if that was needed.
+    Discover(FoundJob, Option<Identifier>),
     /// To complete the owner of a tracked job.
     Complete(TargetKey, JobHandle),
+}
+
+impl From<JobPurpose> for Purpose {
+    fn from(purpose: JobPurpose) -> Self {
+        Self::Job(purpose)
+    }
 }
 
 impl Purpose {
     /// Returns what must not be looked up twice at a time.
     fn subject(&self) -> Option<Subject> {
         match self {
-            Self::Discover(found, _) => Some(Subject::Found(found.relative.clone())),
-            Self::Complete(_, job) => Some(Subject::Tracked(*job)),
+            Self::Job(JobPurpose::Discover(found, _)) => Some(Subject::Found(found.relative.clone())),
+            Self::Job(JobPurpose::Complete(_, job)) => Some(Subject::Tracked(*job)),
             Self::Register(..) | Self::Announce(..) => None,
         }
     }
@@ -65,18 +77,18 @@ enum Subject {
 
 /// The result of a look-up.
 #[derive(Debug)]
-pub(super) struct LookedUp {
-    pub(super) purpose: Purpose,
+pub(crate) struct LookedUp<P> {
+    pub(crate) purpose: P,
     /// The numeric id, if it is known.
-    pub(super) uid: Option<u32>,
+    pub(crate) uid: Option<u32>,
     /// The name that was wanted, if it was found.
-    pub(super) name: Option<Identifier>,
+    pub(crate) name: Option<Identifier>,
 }
 
 /// The look-ups under way.
 #[derive(Debug)]
 pub(super) struct OwnerLookups {
-    running: JoinSet<LookedUp>,
+    running: JoinSet<LookedUp<Purpose>>,
     subjects: BTreeSet<Subject>,
     /// A permit for each further thread.
     threads: Arc<Semaphore>,
@@ -92,10 +104,11 @@ impl OwnerLookups {
 
     /// Looks a user up. Returns the result if the name service is not needed, or if all threads are busy; otherwise
     /// [`Self::next`] returns it. A job that is being looked up is not looked up again.
-    pub(super) fn start(&mut self, user: User, purpose: Purpose) -> Option<LookedUp> {
+    pub(super) fn start<P: Into<Purpose>>(&mut self, user: User, purpose: P) -> Option<LookedUp<P>> {
         let is_complete = if user.uid.is_some() { !user.wants_name } else { user.name.is_none() };
         let thread = if is_complete { None } else { Arc::clone(&self.threads).try_acquire_owned().ok() };
         let Some(thread) = thread else { return Some(LookedUp { purpose, uid: user.uid, name: None }) };
+        let purpose = purpose.into();
         if purpose.subject().is_none_or(|subject| self.subjects.insert(subject)) {
             self.running.spawn(look_up(user, purpose, thread, self.patience));
         }
@@ -103,7 +116,7 @@ impl OwnerLookups {
     }
 
     /// Returns the next result; none if no look-up is under way.
-    pub(super) async fn next(&mut self) -> Option<LookedUp> {
+    pub(super) async fn next(&mut self) -> Option<LookedUp<Purpose>> {
         let looked_up = self.running.join_next().await?.ok()?;
         if let Some(subject) = looked_up.purpose.subject() {
             self.subjects.remove(&subject);
@@ -112,7 +125,12 @@ impl OwnerLookups {
     }
 }
 
-async fn look_up(user: User, purpose: Purpose, thread: OwnedSemaphorePermit, patience: Duration) -> LookedUp {
+async fn look_up(
+    user: User,
+    purpose: Purpose,
+    thread: OwnedSemaphorePermit,
+    patience: Duration,
+) -> LookedUp<Purpose> {
     let given = user.uid;
     let asked = spawn_blocking(move || {
         // A thread that hangs keeps its permit.
@@ -139,8 +157,8 @@ mod tests {
         User { uid: None, name: Identifier::try_from(name).ok(), wants_name: true }
     }
 
-    fn complete(job: u32) -> Purpose {
-        Purpose::Complete(None, JobHandle(job))
+    fn complete(job: u32) -> JobPurpose {
+        JobPurpose::Complete(None, JobHandle(job))
     }
 
     #[tokio::test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use polymeter_proto::ledger::{Event, Mark};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Interval;
@@ -13,21 +12,21 @@ use tracing::warn;
 
 use super::cpu_meter::CpuMeter;
 use super::dispatcher::Dispatcher;
-use super::edge::{Edge, Search, Shared, now};
-use super::owner_lookups::{Purpose, User};
+use super::edge::{Edge, NodeEdge, Search, Shared, now};
+use super::owner_lookups::{JobPurpose, Purpose, User};
 use super::placement::Placement;
 use super::wait::{every, readable, until, waitable};
 use super::{calibrator, notices, processes, view};
-use crate::admission::{Admission, AdmissionEvent, ExerciseTimes, LeaseOrigin};
+use crate::admission::{Admission, ExerciseTimes};
 use crate::cgroups::Mounts;
 use crate::config::AgentConfig;
 use crate::file_pages::{self, Release};
-use crate::lanes::{Command, EventRecord};
+use crate::lanes::Command;
+use crate::lifecycle::Lifecycle;
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
-use crate::lifecycle::{Lifecycle, LifecycleEvent};
 use crate::plan::Plan;
-use crate::request::{AccessError, AnnotateError, MarkSpec, SupervisorRequest};
+use crate::request::SupervisorRequest;
 use crate::rights::Rights;
 use crate::sources::{Target, follow_created_cgroups};
 use crate::targets::{Access, Targets, TrackedTarget};
@@ -46,7 +45,7 @@ const NUMBERS_NS: u64 = 20_000_000;
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: AgentConfig,
-    core: Dispatcher,
+    core: Dispatcher<NodeEdge>,
     cpu_meter: CpuMeter,
     release: Release,
     placement: Placement,
@@ -76,12 +75,12 @@ impl Supervisor {
         let placement = Placement::new(Arc::clone(&shared.channels));
         let node = Target::Node(Arc::clone(&shared.counters));
         let lifecycle = Lifecycle::new(config.cluster.clone(), standing_plan(&config), node, now());
-        let core = Dispatcher::new(
-            Targets::new(config.job_visibility),
-            Admission::new(config.limits.clone()),
+        let core = Dispatcher {
+            targets: Targets::new(config.job_visibility),
+            admission: Admission::new(config.limits.clone()),
             lifecycle,
-            Edge::new(&config, mounts, cpus, shared),
-        );
+            edge: NodeEdge::new(&config, mounts, cpus, shared),
+        };
         Self { config, core, cpu_meter: CpuMeter::default(), release: Release::default(), placement, rights }
     }
 
@@ -97,9 +96,8 @@ impl Supervisor {
         requests: mpsc::Receiver<SupervisorRequest>,
         notices: AsyncFd<OwnedFd>,
     ) {
-        self.core.lifecycle(LifecycleEvent::Started).await;
-        let descriptors = self.core.edge.descriptors();
-        self.core.lifecycle(LifecycleEvent::NodeSampled(descriptors)).await;
+        self.core.start().await;
+        self.core.lifecycle.node_sampled(self.core.edge.descriptors());
         self.find_jobs(Search::Walk).await;
         self.work(requests, notices).await;
         if let Some(watcher) = self.exit_watcher() {
@@ -136,7 +134,7 @@ impl Supervisor {
                         self.find_jobs(Search::Walk).await;
                     }
                 }
-                () = until(expiry_ns) => self.core.admission(AdmissionEvent::LeasesExpired).await,
+                () = until(expiry_ns) => self.core.expire().await,
                 () = until(numbers_ns) => self.look_for_numbers().await,
                 () = readable(waits.cgroups.as_ref()) => {
                     if self.core.edge.discovery.changed() {
@@ -144,8 +142,8 @@ impl Supervisor {
                         self.find_jobs(Search::Walk).await;
                     }
                 }
-                Some(looked_up) = self.core.owner_lookups.next() => {
-                    let is_discovered = matches!(looked_up.purpose, Purpose::Discover(..));
+                Some(looked_up) = self.core.edge.owner_lookups.next() => {
+                    let is_discovered = matches!(looked_up.purpose, Purpose::Job(JobPurpose::Discover(..)));
                     self.core.handle_looked_up(looked_up).await;
                     if is_discovered {
                         // Its cgroups may have changed during the look-up.
@@ -165,9 +163,7 @@ impl Supervisor {
                         warn!(%error, "cannot measure the speed of this machine; read costs are estimated from defaults");
                     }
                 }
-                Some(times) = calibrations.recv() => {
-                    self.core.admission(AdmissionEvent::Calibrated(times)).await;
-                }
+                Some(times) = calibrations.recv() => self.core.admission.calibrate(times),
                 () = until(self.placement.next_ns()) => self.placement.adjust(),
                 _ = waits.flush_for_watch.tick(), if self.core.edge.shared.tap.is_watched() => {
                     self.core.edge.command(Command::FlushForWatch).await;
@@ -198,8 +194,8 @@ impl Supervisor {
     async fn find_jobs(&mut self, search: Search) {
         let Dispatcher { edge, targets, lifecycle, .. } = &mut self.core;
         let has_room = |found, descriptors| lifecycle.has_room(targets, found, descriptors);
-        let walked = edge.find_jobs(search, targets, has_room);
-        self.core.lifecycle(walked).await;
+        let walk = edge.find_jobs(search, targets, has_room);
+        self.core.walked(walk).await;
     }
 
     /// Returns the time of the next attempt to determine jobs' numbers.
@@ -220,27 +216,24 @@ impl Supervisor {
     async fn rescan(&mut self) {
         follow_created_cgroups();
         self.find_jobs(Search::Rescan).await;
-        for key in Edge::changed_targets(&mut self.core.targets) {
-            self.core.lifecycle(LifecycleEvent::FilesChanged(key)).await;
+        for key in NodeEdge::changed_targets(&mut self.core.targets) {
+            self.core.files_changed(&key).await;
         }
-        for key in self.core.targets.keys_where(|target| target.sources.has_new_intervals()) {
-            self.core.admission(AdmissionEvent::IntervalsStated(key)).await;
-        }
+        self.core.take_intervals().await;
         processes::find(&mut self.core);
         self.core.handle_exits().await;
-        self.core.lifecycle(LifecycleEvent::MissedRescans).await;
+        self.core.rescan_missed().await;
         for key in self.core.targets.keys_where(TrackedTarget::may_have_steps) {
             self.core.find_steps(&key).await;
         }
-        self.core.lifecycle(LifecycleEvent::OwnersWanted).await;
+        self.core.owners_wanted().await;
     }
 
     /// Compares the cost of sampling with the budgets, if there are leases.
     async fn measure_cpu(&mut self) {
         let Some(used_percent) = self.cpu_meter.measure() else { return };
         if Admission::next_expiry_ns(&self.core.targets).is_some() {
-            let read_times = self.core.edge.shared.stats_cache.read_times();
-            self.core.admission(AdmissionEvent::CpuMeasured(used_percent, read_times)).await;
+            self.core.govern(used_percent).await;
         }
     }
 
@@ -266,9 +259,7 @@ impl Supervisor {
         self.config = config;
         self.rights.send_replace(Rights::of(&self.config));
         let standing = standing_plan(&self.config);
-        let (limits, cluster) = (self.config.limits.clone(), self.config.cluster.clone());
-        self.core.lifecycle(LifecycleEvent::ConfigReloaded(cluster, standing.clone())).await;
-        self.core.admission(AdmissionEvent::ConfigReloaded(limits, standing)).await;
+        self.core.reload(self.config.cluster.clone(), self.config.limits.clone(), standing).await;
         self.find_jobs(Search::Walk).await;
     }
 
@@ -291,26 +282,21 @@ impl Supervisor {
                 self.core.edge.command(Command::Flush).await;
                 reply.send(()).ok();
             }
-            SupervisorRequest::Mark(mark, reply) => drop(reply.send(self.mark(*mark).await)),
+            SupervisorRequest::Mark(mark, reply) => drop(reply.send(self.core.mark(*mark).await)),
             SupervisorRequest::Push(push, reply) => drop(reply.send(self.core.push(*push).await)),
-            SupervisorRequest::Set(request, reply) => {
-                let (origin, read_times) = (LeaseOrigin::Client(reply), shared.stats_cache.read_times());
-                self.core.admission(AdmissionEvent::LeaseRequested(*request, origin, read_times)).await;
-            }
+            SupervisorRequest::Set(request, reply) => drop(reply.send(self.core.set(*request).await)),
             SupervisorRequest::Reset(principal, key, level, reply) => {
-                self.core.admission(AdmissionEvent::LeasesReset(principal, key, level, reply)).await;
+                reply.send(self.core.reset(principal, &key, level).await).ok();
             }
             SupervisorRequest::Metrics(principal, key, reply) => {
-                let read_times = shared.stats_cache.read_times();
-                let event = AdmissionEvent::MetricsRequested(principal, key, reply, read_times);
-                self.core.admission(event).await;
+                drop(reply.send(self.core.metrics(principal, &key)));
             }
             SupervisorRequest::Register(spec, reply) => {
                 let user = User { uid: spec.owner_uid, name: spec.owner.clone(), wants_name: false };
                 self.core.look_up(user, Purpose::Register(spec, reply)).await;
             }
             SupervisorRequest::Unregister(job_id, reply) => {
-                self.core.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply)).await;
+                reply.send(self.core.unregister(job_id).await).ok();
             }
             SupervisorRequest::Start(spec, reply) => {
                 let wants_name =
@@ -319,28 +305,11 @@ impl Supervisor {
                 self.core.look_up(user, Purpose::Announce(spec, reply)).await;
             }
             SupervisorRequest::End(job_id, facts, reply) => {
-                self.core.lifecycle(LifecycleEvent::SchedulerEnded(job_id, facts, reply)).await;
+                self.core.scheduler_ended(&job_id, *facts).await;
+                reply.send(()).ok();
             }
             SupervisorRequest::Stop | SupervisorRequest::Reload(_) => {}
         }
-    }
-
-    /// Records a mark in the data, behind the samples so far.
-    async fn mark(&mut self, spec: MarkSpec) -> Result<(), AnnotateError> {
-        let now = now();
-        self.core.targets.access(spec.principal, &spec.job_id, Access::Change)?;
-        let target = self.core.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        target.user_events.take_mark(now.monotonic_ns)?;
-        let job = target.job.clone();
-        let mark = Mark {
-            at_us: now.realtime_us,
-            job: target.handle(),
-            name: spec.name,
-            kind: spec.kind,
-            by: spec.principal.name(),
-        };
-        self.core.edge.record(EventRecord { job, event: Event::Mark(mark) }).await;
-        Ok(())
     }
 }
 

@@ -1,19 +1,21 @@
 //! The sources of steps and tasks: opened when these begin or their plan changes, and closed when they end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::dispatcher::Dispatcher;
 use super::edge::Edge;
 use crate::targets::{SourceOwner, TargetKey};
 
-impl Dispatcher {
+impl<E: Edge> Dispatcher<E> {
     /// Opens the sources of a target's steps and tasks that are new, have an additional controller's directory, or have further
     /// metrics in the plan, and closes those of steps and tasks that are gone. Returns true if any was opened or closed.
     pub(super) async fn update_steps(&mut self, key: &TargetKey) -> bool {
         let Some(target) = self.targets.get_mut(key).filter(|target| target.may_have_steps()) else {
             return false;
         };
-        let present = Edge::steps_of(target);
+        let is_wanted = target.plan.wants_steps();
+        let present = if is_wanted { self.edge.steps_of(target) } else { BTreeMap::new() };
         let mut stale = target.sources.retain_steps(&present);
         let (mut opened, mut perf_descriptors) = (Vec::new(), 0);
         for (name, step) in present {
@@ -33,15 +35,15 @@ impl Dispatcher {
         let Some(target) = self.targets.get_mut(key) else { return false };
         let is_changed = !opened.is_empty() || !stale.is_empty();
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
-        let changes = target.sources.commit_steps(&mut self.edge.ids, owner, opened, stale);
+        let changes = target.sources.commit_steps(self.edge.ids(), owner, opened, stale);
         self.tell_sampler(changes).await;
         is_changed
     }
 
     /// Updates the sources of a target's steps and tasks, and records the changes of their plan in the data.
-    pub(super) async fn find_steps(&mut self, key: &TargetKey) {
+    pub(crate) async fn find_steps(&mut self, key: &TargetKey) {
         if self.update_steps(key).await {
-            self.admission(crate::admission::AdmissionEvent::StepsUpdated(key.clone())).await;
+            self.record_plan(key, None).await;
         }
     }
 }

@@ -232,6 +232,15 @@ impl TrackedTarget {
         chosen
     }
 
+    /// Returns those of some metrics whose availability and read time are unknown. perf events that are open
+    /// already are left alone.
+    pub(crate) fn unprobed(&mut self, mut wanted: Vec<Definition>, now_ns: u64) -> Vec<Definition> {
+        self.findings.forget_old(now_ns);
+        let found = self.findings.found();
+        wanted.retain(|metric| !self.sources.counts(metric) && !found.contains_key(&metric.name()));
+        wanted
+    }
+
     /// Returns true if a metric is sampled.
     pub(crate) fn samples(&self, name: &str) -> bool {
         let mut slots = self.sources.whole().flat_map(|(_, source)| &source.slots);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use polymeter_proto::series::{Identifier, JobDescriptor};
 
 use super::{Effects, Lifecycle, reopen};
-use crate::lifecycle::event::LifecycleTask;
+use crate::lifecycle::effect::LifecycleEffect;
 use crate::lifecycle::found_job::FoundJob;
 use crate::lifecycle::{job_ids, submissions};
 use crate::sources::Target;
@@ -14,7 +14,7 @@ use crate::targets::{Now, TargetKey, Targets, TrackedTarget};
 
 impl Lifecycle {
     /// Ends the jobs that are not found any more, and continues with the others.
-    pub(super) fn walked(
+    pub(super) fn compare(
         &mut self,
         targets: &mut Targets,
         found: BTreeMap<PathBuf, FoundJob>,
@@ -41,7 +41,7 @@ impl Lifecycle {
                 let uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
                 let owner = metadata.and_then(|metadata| metadata.owner.clone()).or(named_owner(&found));
                 let owner = owner.filter(|_| uid.is_none());
-                out.push(LifecycleTask::IdentifyJob { found, needs_number: job_id.is_none(), owner }.into());
+                out.push(LifecycleEffect::Identify { found, needs_number: job_id.is_none(), owner });
             }
         }
     }
@@ -66,23 +66,24 @@ impl Lifecycle {
             self.end(targets, &key, now, out);
             let (is_sluid, owner) = (found.captured.is_sluid, named_owner(&found));
             let needs_number = is_sluid && job_ids::known(&self.announced, &self.sluids, &found).is_none();
-            out.push(LifecycleTask::IdentifyJob { found, needs_number, owner }.into());
+            out.push(LifecycleEffect::Identify { found, needs_number, owner });
         } else if *cgroups != found.cgroups {
             // The scheduler creates and removes the cgroups of the controllers one after the other. A removal needs no
             // reopening.
             let has_grown = found.cgroups.directories().len() > cgroups.directories().len();
             *cgroups = found.cgroups;
             if has_grown {
-                reopen(targets, key.clone(), out);
-                out.push(LifecycleTask::WatchExits(key).into());
-                submissions::request_leases(&mut self.announced, targets, job_id, None, out);
-                out.push(LifecycleTask::HandleExits.into());
+                reopen(targets, &key, out);
+                out.push(LifecycleEffect::Rescan(key));
+                submissions::request_leases(&self.announced, targets, job_id, out);
+                out.push(LifecycleEffect::HandleExits);
             }
         }
     }
 
-    /// Tracks a job that was found and identified.
-    pub(super) fn identified(
+    /// Tracks a job that was found and identified: by its number in the environment of its processes, and by
+    /// its owner's numeric id from the name service, if these were needed and found.
+    pub(crate) fn identified(
         &mut self,
         targets: &mut Targets,
         found: FoundJob,
@@ -119,8 +120,8 @@ impl Lifecycle {
         let target = Target::Cgroups(found.cgroups);
         self.track(targets, descriptor, target, self.standing.clone(), Some(found.relative), out);
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
-        submissions::request_leases(&mut self.announced, targets, &job_id, None, out);
-        out.push(LifecycleTask::HandleExits.into());
+        submissions::request_leases(&self.announced, targets, &job_id, out);
+        out.push(LifecycleEffect::HandleExits);
     }
 }
 

@@ -5,19 +5,20 @@ mod discovered;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use polymeter_proto::ledger::Event;
+use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle};
+use polymeter_proto::step_level::StepLevel;
 
 use crate::admission::{Capacity, Descriptors};
 use crate::cgroups::JobCgroups;
-use crate::lanes::EventRecord;
 use crate::lifecycle::announced_jobs::AnnouncedJobs;
-use crate::lifecycle::event::{LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
-use crate::lifecycle::rescans::{self, PendingRescans};
+use crate::lifecycle::effect::LifecycleEffect;
+use crate::lifecycle::found_job::Walk;
+use crate::lifecycle::rescans::PendingRescans;
 use crate::lifecycle::sluids::Sluids;
 use crate::lifecycle::{owners, room, submissions};
 use crate::plan::Plan;
-use crate::request::{AnnouncementReply, RegisterError, StartSpec};
+use crate::request::{JobSpec, LeaseError, LeaseGrant, LeaseRequest, RegisterError, StartSpec};
 use crate::sources::Target;
 use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
 
@@ -27,7 +28,18 @@ const IDLE_NS: u64 = 5_000_000_000;
 
 type Effects = Vec<LifecycleEffect>;
 
-/// The state machine.
+/// The registration of a job.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    /// The job. Its owner's numeric id was looked up.
+    pub(crate) spec: JobSpec,
+    /// The cgroups or the process that it consists of.
+    pub(crate) target: Result<Target, RegisterError>,
+    /// The descriptors that jobs may need.
+    pub(crate) descriptors: Descriptors,
+}
+
+/// The state machine. Each event is a function that appends its effects to `out`, in order.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     cluster: Option<Identifier>,
@@ -58,73 +70,28 @@ impl Lifecycle {
         }
     }
 
-    /// Handles an event, and appends the resulting effects to `out`, in order.
-    pub(crate) fn handle(
-        &mut self,
-        targets: &mut Targets,
-        event: LifecycleEvent,
-        now: Now,
-        out: &mut Vec<LifecycleEffect>,
-    ) {
-        match event {
-            LifecycleEvent::Started => {
-                let plan = Plan { baseline: self.standing.baseline.clone(), ..Plan::default() };
-                targets.insert(None, TrackedTarget::new(None, self.node.clone(), plan, None));
-                out.push(LifecycleTask::OpenSources(None).into());
-            }
-            LifecycleEvent::NodeSampled(descriptors) => self.capacity = Capacity::new(descriptors.open),
-            LifecycleEvent::Walked { found, vanished, passed_over, descriptors } => {
-                let found = room::fit(&mut self.capacity, targets, found, passed_over, descriptors, now, out);
-                self.walked(targets, found, &vanished, now, out);
-            }
-            LifecycleEvent::JobDiscovered { found, number, owner_uid } => {
-                self.identified(targets, found, number, owner_uid, now, out);
-            }
-            LifecycleEvent::JobRegistered(registration) => {
-                self.register(targets, *registration, now, out);
-            }
-            LifecycleEvent::JobUnregistered(job_id, reply) => {
-                let is_known = targets.job(&job_id).is_some_and(|target| target.found_at.is_none());
-                if is_known {
-                    self.end(targets, &Some(job_id), now, out);
-                }
-                out.push(LifecycleEffect::AnswerUnregistration(reply, is_known));
-            }
-            LifecycleEvent::JobAnnounced { spec, owner_name, reply } => {
-                self.announce(targets, *spec, owner_name, reply, now, out);
-            }
-            LifecycleEvent::SchedulerEnded(job_id, facts, reply) => {
-                submissions::scheduler_ended(&mut self.announced, targets, &job_id, *facts, out);
-                out.push(LifecycleEffect::AnswerEnd(reply));
-            }
-            LifecycleEvent::NextRescan => self.pending_rescans.next(targets, out),
-            LifecycleEvent::MissedRescans => rescans::missed(targets, out),
-            LifecycleEvent::ExitsWatched(key, is_missed) => {
-                rescans::exits_watched(targets, key, is_missed, out);
-            }
-            LifecycleEvent::RescanIncomplete(key) => {
-                if let Some(target) = targets.get_mut(&key) {
-                    target.rescans.note_missed();
-                }
-            }
-            LifecycleEvent::OwnersWanted => owners::look_up(targets, now, out),
-            LifecycleEvent::OwnerLookedUp { key, job, uid, name } => {
-                if targets.get(&key).is_some_and(|target| target.handle() == Some(job)) {
-                    self.owner_looked_up(targets, &key, uid, name, out);
-                }
-            }
-            LifecycleEvent::SubmissionAnswered { job_id, level, result, reply } => {
-                submissions::answered(&mut self.announced, targets, &job_id, level, &result, now, out);
-                let outcome = submissions::merge(&mut self.announced, &job_id, result, reply.is_some());
-                if let (Some(outcome), Some(reply)) = (outcome, reply) {
-                    out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(Some(outcome))));
-                }
-            }
-            LifecycleEvent::FilesChanged(key) => reopen(targets, key, out),
-            LifecycleEvent::ConfigReloaded(cluster, standing) => {
-                (self.cluster, self.standing) = (cluster, standing);
-            }
-        }
+    /// Starts tracking the node.
+    pub(crate) fn start(&self, targets: &mut Targets, out: &mut Effects) {
+        let plan = Plan { baseline: self.standing.baseline.clone(), ..Plan::default() };
+        targets.insert(None, TrackedTarget::new(None, self.node.clone(), plan, None));
+        out.push(LifecycleEffect::OpenSources(None));
+    }
+
+    /// Takes the descriptors into account that are open when the node's sources are, and those of no job.
+    pub(crate) const fn node_sampled(&mut self, descriptors: Descriptors) {
+        self.capacity = Capacity::new(descriptors.open);
+    }
+
+    /// Puts another cluster's name and other standing layers of the plan in force, for jobs that begin later.
+    pub(crate) fn reload(&mut self, cluster: Option<Identifier>, standing: Plan) {
+        (self.cluster, self.standing) = (cluster, standing);
+    }
+
+    /// Compares the jobs that discovery has found with those that are tracked.
+    pub(crate) fn walked(&mut self, targets: &mut Targets, mut walk: Walk, now: Now, out: &mut Effects) {
+        let vanished = std::mem::take(&mut walk.vanished);
+        let found = room::fit(&mut self.capacity, targets, walk, now, out);
+        self.compare(targets, found, &vanished, now, out);
     }
 
     /// Queues the jobs in which something happened for a rescan; true if a process or a cgroup has ended. Returns those
@@ -138,9 +105,10 @@ impl Lifecycle {
         self.pending_rescans.exits_seen(targets, exits, now)
     }
 
-    /// Returns whether jobs are to be rescanned because something happened in them.
-    pub(crate) fn has_pending_rescans(&self) -> bool {
-        !self.pending_rescans.is_empty()
+    /// Returns the next job that is to be rescanned because something happened in it; true if it must be
+    /// read.
+    pub(crate) fn next_rescan(&mut self) -> Option<(TargetKey, bool)> {
+        self.pending_rescans.next()
     }
 
     /// Returns the cgroups of jobs whose numbers are unknown; true if the search for the number is to be given up.
@@ -175,76 +143,116 @@ impl Lifecycle {
         let key = Some(descriptor.job_id.clone());
         let job = self.handles.assign(descriptor);
         targets.insert(key.clone(), TrackedTarget::new(Some(job), target, plan, found_at));
-        out.push(LifecycleTask::OpenSources(key.clone()).into());
-        out.push(LifecycleTask::WatchExits(key).into());
+        out.push(LifecycleEffect::OpenSources(key.clone()));
+        out.push(LifecycleEffect::Rescan(key));
     }
 
     /// Tracks a job that is registered, if there is room.
-    fn register(&mut self, targets: &mut Targets, registration: Registration, now: Now, out: &mut Effects) {
-        let Registration { spec, target, descriptors, reply } = registration;
-        let job_id = spec.job_id.clone();
-        let admitted = if targets.job(&job_id).is_some() {
-            Err(RegisterError::Known)
-        } else if !Capacity::has_room_for(targets, spec.owner_uid, descriptors) {
-            Err(RegisterError::TooMany)
-        } else {
-            target
+    pub(crate) fn register(
+        &mut self,
+        targets: &mut Targets,
+        registration: Registration,
+        now: Now,
+        out: &mut Effects,
+    ) -> Result<(), RegisterError> {
+        let Registration { spec, target, descriptors } = registration;
+        if targets.job(&spec.job_id).is_some() {
+            return Err(RegisterError::Known);
+        }
+        if !Capacity::has_room_for(targets, spec.owner_uid, descriptors) {
+            return Err(RegisterError::TooMany);
+        }
+        let target = target?;
+        let descriptor = JobDescriptor {
+            job_id: spec.job_id,
+            cluster: spec.cluster.or(self.cluster.clone()),
+            owner_uid: spec.owner_uid,
+            owner: spec.owner,
+            started_us: now.realtime_us,
         };
-        let registered = admitted.map(|target| {
-            let descriptor = JobDescriptor {
-                job_id: spec.job_id,
-                cluster: spec.cluster.or(self.cluster.clone()),
-                owner_uid: spec.owner_uid,
-                owner: spec.owner,
-                started_us: now.realtime_us,
-            };
-            let plan = Plan { registration: spec.sampling, ..self.standing.clone() };
-            self.track(targets, descriptor, target, plan, None, out);
-            job_id
-        });
-        out.push(LifecycleEffect::AnswerRegistration(reply, registered));
+        let plan = Plan { registration: spec.sampling, ..self.standing.clone() };
+        self.track(targets, descriptor, target, plan, None, out);
+        Ok(())
     }
 
-    /// Keeps the scheduler's announcement of a job. If its cgroups exist already, its owner's request is granted or
-    /// refused.
-    fn announce(
+    /// Ends a registered job. Returns false if there is no such job.
+    pub(crate) fn unregister(
+        &mut self,
+        targets: &mut Targets,
+        job_id: Identifier,
+        now: Now,
+        out: &mut Effects,
+    ) -> bool {
+        let is_registered = targets.job(&job_id).is_some_and(|target| target.found_at.is_none());
+        if is_registered {
+            self.end(targets, &Some(job_id), now, out);
+        }
+        is_registered
+    }
+
+    /// Keeps the scheduler's announcement of a job, whose owner's numeric id was looked up. Returns the
+    /// leases that its owner requests, if its cgroups exist already; `owner_name` counts if the owner was
+    /// unknown.
+    pub(crate) fn announce(
         &mut self,
         targets: &mut Targets,
         spec: StartSpec,
         owner_name: Option<Identifier>,
-        reply: AnnouncementReply,
         now: Now,
         out: &mut Effects,
-    ) {
+    ) -> Result<Vec<LeaseRequest>, RegisterError> {
         let (job_id, owner_uid) = (spec.job_id.clone(), spec.owner_uid);
-        if let Err(error) = self.announced.announce(spec, now) {
-            out.push(LifecycleEffect::AnswerAnnouncement(reply, Err(error)));
-            return;
-        }
+        self.announced.announce(spec, now)?;
         if targets.job(&job_id).is_none() {
-            out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None)));
-            return;
+            return Ok(Vec::new());
         }
         if let Some(uid) = owner_uid {
             owners::set(targets, &Some(job_id.clone()), uid, owner_name, out);
         }
         self.announced.cgroups_came(&job_id);
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
-        submissions::request_leases(&mut self.announced, targets, &job_id, Some(reply), out);
+        Ok(submissions::leases(&self.announced, targets, &job_id))
     }
 
-    /// Sets the owner of a job after the look-up, and requests the lease that waited for it.
-    fn owner_looked_up(
+    /// Keeps what was refused of a lease that the owner of a job requested at submission.
+    pub(crate) fn submission_answered(
+        &mut self,
+        targets: &mut Targets,
+        job_id: &Identifier,
+        level: Option<StepLevel>,
+        result: &Result<LeaseGrant, LeaseError>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        submissions::answered(&mut self.announced, targets, job_id, level, result, now, out);
+    }
+
+    /// Records the end of a job that the scheduler reports.
+    pub(crate) fn scheduler_ended(
+        &mut self,
+        targets: &Targets,
+        job_id: &Identifier,
+        facts: JobFacts,
+        out: &mut Effects,
+    ) {
+        submissions::scheduler_ended(&mut self.announced, targets, job_id, facts, out);
+    }
+
+    /// Sets the owner of a job after the look-up, and requests the lease that waited for it. Another job may
+    /// have the id by now.
+    pub(crate) fn owner_looked_up(
         &mut self,
         targets: &mut Targets,
         key: &TargetKey,
+        job: JobHandle,
         uid: Option<u32>,
         name: Option<Identifier>,
         out: &mut Effects,
     ) {
-        if let (Some(uid), Some(job_id)) = (uid, key) {
+        let is_same = targets.get(key).is_some_and(|target| target.handle() == Some(job));
+        if let (true, Some(uid), Some(job_id)) = (is_same, uid, key) {
             owners::set(targets, key, uid, name, out);
-            submissions::request_leases(&mut self.announced, targets, job_id, None, out);
+            submissions::request_leases(&self.announced, targets, job_id, out);
         }
     }
 
@@ -254,20 +262,15 @@ impl Lifecycle {
         submissions::refuse_deferred(&mut self.announced, targets, job_id, now, out);
         let Some(target) = targets.remove(key) else { return };
         self.announced.cgroups_went(job_id, now);
-        out.push(LifecycleEffect::UnwatchExits(job_id.clone()));
-        let Some(job) = target.job.clone() else { return };
-        out.push(LifecycleEffect::FinalSample(job.handle));
-        out.push(LifecycleEffect::CloseSources(Box::new(target)));
-        let event = Event::JobEnded { job: job.handle, at_us: now.realtime_us };
-        out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
+        out.push(LifecycleEffect::End(job_id.clone(), Box::new(target), now.realtime_us));
     }
 }
 
 /// Opens all files of a target anew.
-fn reopen(targets: &mut Targets, key: TargetKey, out: &mut Effects) {
-    if let Some(target) = targets.get_mut(&key) {
+pub(crate) fn reopen(targets: &mut Targets, key: &TargetKey, out: &mut Effects) {
+    if let Some(target) = targets.get_mut(key) {
         target.sources.cancel_reopen();
         target.findings.forget();
-        out.push(LifecycleTask::OpenSources(key).into());
+        out.push(LifecycleEffect::OpenSources(key.clone()));
     }
 }

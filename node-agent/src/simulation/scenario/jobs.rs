@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
-use super::{Scenario, USERS};
+use super::{Scenario, USERS, done};
 use crate::cgroups::{Captured, JobCgroups, Step};
-use crate::lifecycle::{FoundJob, LifecycleEvent};
+use crate::lifecycle::{FoundJob, Walk};
 use crate::targets::{TargetKey, TrackedTarget};
 
 impl Scenario {
@@ -18,7 +18,7 @@ impl Scenario {
         let is_sluid = self.random.percent(40);
         let name = if is_sluid { sluid(&number) } else { number.clone() };
         let relative = PathBuf::from(format!("uid_{uid}/job_{name}"));
-        if self.numbers.iter().any(|(other, of_other)| *other != relative && *of_other == number) {
+        if self.core.edge.numbers.iter().any(|(other, of_other)| *other != relative && *of_other == number) {
             return;
         }
         self.inode += 1;
@@ -37,8 +37,8 @@ impl Scenario {
         };
         // A job that exists already is removed and created again.
         let found = FoundJob { captured, relative: relative.clone(), cgroups, directory_uid: Some(uid) };
-        self.steps.remove(&relative);
-        self.numbers.insert(relative.clone(), number);
+        self.core.edge.steps.remove(&relative);
+        self.core.edge.numbers.insert(relative.clone(), number);
         self.cgroups.insert(relative, found);
         self.walk();
     }
@@ -48,17 +48,17 @@ impl Scenario {
         if !paths.is_empty() {
             let path = self.random.choose(&paths).clone();
             self.cgroups.remove(&path);
-            self.numbers.remove(&path);
-            self.steps.remove(&path);
+            self.core.edge.numbers.remove(&path);
+            self.core.edge.steps.remove(&path);
         }
         self.walk();
     }
 
     pub(super) fn walk(&mut self) {
         let (found, descriptors) = (self.cgroups.clone(), self.descriptors());
-        let room = self.lifecycle.has_room(&self.targets, found.len(), descriptors);
-        self.lifecycle(LifecycleEvent::Walked { found, vanished: Vec::new(), passed_over: 0, descriptors });
-        assert!(!room || self.left_out == 0, "jobs are left out although there is room");
+        let room = self.core.lifecycle.has_room(&self.core.targets, found.len(), descriptors);
+        done(self.core.walked(Walk { found, vanished: Vec::new(), passed_over: 0, descriptors }));
+        assert!(!room || self.core.edge.left_out == 0, "jobs are left out although there is room");
         self.check_shares();
     }
 
@@ -66,8 +66,9 @@ impl Scenario {
     /// the same share.
     pub(super) fn check_shares(&self) {
         let waiting: Vec<JobCgroups> = self
+            .core
             .lifecycle
-            .unnumbered_jobs(self.now)
+            .unnumbered_jobs(self.core.edge.now)
             .map(|(cgroups, is_over)| {
                 assert!(!is_over, "the search for the number of {cgroups:?} does not end");
                 cgroups.clone()
@@ -76,7 +77,7 @@ impl Scenario {
         let mut shares: BTreeMap<Option<u32>, (usize, usize)> = BTreeMap::new();
         for found in self.cgroups.values() {
             let is_tracked =
-                self.targets.iter().any(|(_, target)| target.found_at.as_ref() == Some(&found.relative));
+                self.core.targets.iter().any(|(_, target)| target.found_at.as_ref() == Some(&found.relative));
             let is_waiting = waiting.contains(&found.cgroups);
             assert!(!(is_tracked && is_waiting), "the number of {found:?} is known and searched");
             let has_place = is_tracked || is_waiting;
@@ -84,7 +85,11 @@ impl Scenario {
             *tracked += usize::from(has_place);
             *left_out += usize::from(!has_place);
         }
-        assert_eq!(shares.values().map(|(_, left_out)| left_out).sum::<usize>(), self.left_out, "{shares:?}");
+        assert_eq!(
+            shares.values().map(|(_, left_out)| left_out).sum::<usize>(),
+            self.core.edge.left_out,
+            "{shares:?}"
+        );
         let most = shares.values().map(|(tracked, _)| *tracked).max().unwrap_or_default();
         assert!(
             shares.values().all(|(tracked, left_out)| *left_out == 0 || tracked + 1 >= most),
@@ -94,7 +99,9 @@ impl Scenario {
 
     /// Checks that a job that was found has its number as its id, or its SLUID if that cannot be resolved.
     pub(super) fn check_name(&self, key: &TargetKey, target: &TrackedTarget) {
-        let Some(number) = target.found_at.as_ref().and_then(|path| self.numbers.get(path)) else { return };
+        let Some(number) = target.found_at.as_ref().and_then(|path| self.core.edge.numbers.get(path)) else {
+            return;
+        };
         let is_sluid = target.found_at.as_ref().is_some_and(|path| self.cgroups[path].captured.is_sluid);
         let is_named = key.as_ref() == Some(number) || (is_sluid && *key == Some(sluid(number)));
         assert!(is_named, "job {number} is tracked as {key:?}");
@@ -102,21 +109,23 @@ impl Scenario {
 
     pub(super) fn exit(&mut self) {
         let exits = (0..1 + self.random.below(3)).map(|_| (self.name(), self.random.percent(50))).collect();
-        self.see_exits(exits);
-        self.rescan();
+        self.rescan(exits);
     }
 
     /// Begins or ends a step of a job.
     pub(super) fn change_steps(&mut self) {
-        let found =
-            self.targets.iter().filter_map(|(key, target)| Some((key.clone()?, target.found_at.clone()?)));
+        let found = self
+            .core
+            .targets
+            .iter()
+            .filter_map(|(key, target)| Some((key.clone()?, target.found_at.clone()?)));
         let found: Vec<(Identifier, PathBuf)> = found.collect();
         if found.is_empty() {
             return;
         }
         let (job_id, relative) = self.random.choose(&found).clone();
         let name = format!("step_{}", self.random.below(3));
-        let steps = self.steps.entry(relative.clone()).or_default();
+        let steps = self.core.edge.steps.entry(relative.clone()).or_default();
         let is_ended = steps.remove(&name).is_some();
         if !is_ended || self.random.percent(30) {
             // A step that returns at once has another cgroup.
@@ -127,26 +136,14 @@ impl Scenario {
             let labels = vec![("step".to_owned(), name.clone())];
             steps.insert(name.clone(), Step { level: StepLevel::Step, name, labels, cgroups });
         }
-        self.see_exits(BTreeMap::from([(job_id, is_ended)]));
-        self.rescan();
+        self.rescan(BTreeMap::from([(job_id, is_ended)]));
     }
 
-    /// Rescans the jobs in which something has happened.
-    pub(super) fn rescan(&mut self) {
-        while self.lifecycle.has_pending_rescans() {
-            self.lifecycle(LifecycleEvent::NextRescan);
-        }
-        self.lifecycle(LifecycleEvent::MissedRescans);
-    }
-
-    /// Returns the number in the environment of a job's processes. There may be none yet, and users may change it.
-    pub(super) fn number_of(&mut self, found: &FoundJob) -> Option<Identifier> {
-        assert!(found.captured.is_sluid, "{found:?} is named by its number");
-        match self.random.below(10) {
-            0..=4 => None,
-            5 => self.tracked_job(),
-            _ => self.numbers.get(&found.relative).cloned(),
-        }
+    /// Lets the agent see exits, and rescan the jobs in which they happened.
+    fn rescan(&mut self, exits: BTreeMap<Identifier, bool>) {
+        self.core.edge.exits = exits;
+        done(self.core.handle_exits());
+        done(self.core.rescan_missed());
     }
 }
 

@@ -1,28 +1,28 @@
 //! The events of a simulation, and the invariants after each.
 
-mod effects;
 mod jobs;
 mod requests;
 mod step_checks;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, JobHandle};
-use tokio::sync::oneshot;
+use polymeter_proto::series::Identifier;
 
-use crate::admission::{Admission, AdmissionEffect, AdmissionEvent, Descriptors, ReadTimes};
-use crate::cgroups::Step;
+use crate::admission::{Admission, Descriptors};
 use crate::config::{JobVisibility, Limits};
-use crate::lifecycle::{FoundJob, Lifecycle, LifecycleEffect, LifecycleEvent};
+use crate::lifecycle::{FoundJob, Lifecycle};
 use crate::plan::{Layer, Plan, Rule};
 use crate::principal::Principal;
-use crate::simulation::edge::SimulatedEdge;
+use crate::simulation::edge::{SimulatedEdge, USERS, job_name};
 use crate::simulation::random::Random;
 use crate::sources::Target;
-use crate::targets::{Now, TargetKey, Targets};
+use crate::supervisor::Dispatcher;
+use crate::targets::{Now, Targets};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const BASELINE: [(&str, &str); 3] = [("cpu.usage", "1s"), ("memory.current", "500ms"), ("node.load1", "5s")];
@@ -30,27 +30,13 @@ const BASELINE: [(&str, &str); 3] = [("cpu.usage", "1s"), ("memory.current", "50
 const STEP_METRIC: &str = "cpu.usage";
 const METRICS: [&str; 5] = ["cpu.usage", "cpu.user", "memory.current", "perf.page_faults", "cpu.*"];
 const PERIODS: [&str; 6] = ["1ms", "10ms", "100ms", "1s", "10s", "1min"];
-const USERS: [u32; 3] = [7, 8, 9];
 const ROOT: Principal = Principal { uid: 0, administrator: true };
 
-#[derive(Debug)]
-enum Effect {
-    Admission(AdmissionEffect),
-    Lifecycle(LifecycleEffect),
-}
-
-/// A channel whose answer must arrive exactly once.
-#[derive(Debug)]
-struct Awaited<T>(oneshot::Receiver<T>);
-
-impl<T> Awaited<T> {
-    fn new() -> (oneshot::Sender<T>, Self) {
-        let (reply, answer) = oneshot::channel();
-        (reply, Self(answer))
-    }
-
-    fn take(mut self) -> T {
-        self.0.try_recv().unwrap_or_else(|error| panic!("a request without an answer: {error}"))
+/// Runs a function of the dispatcher to its end, for which the simulated edge never waits.
+fn done<T>(running: impl Future<Output = T>) -> T {
+    match pin!(running).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("the simulated edge waits"),
     }
 }
 
@@ -58,24 +44,11 @@ impl<T> Awaited<T> {
 #[derive(Debug)]
 pub(super) struct Scenario {
     random: Random,
-    now: Now,
-    targets: Targets,
-    admission: Admission,
-    lifecycle: Lifecycle,
-    edge: SimulatedEdge,
-    effects: VecDeque<Effect>,
+    core: Dispatcher<SimulatedEdge>,
     /// The cgroups of jobs that exist.
     cgroups: BTreeMap<PathBuf, FoundJob>,
-    /// The numbers of these jobs; those whose cgroups carry a SLUID have the number in their processes' environment only.
-    numbers: BTreeMap<PathBuf, Identifier>,
-    /// The steps and tasks of these jobs.
-    steps: BTreeMap<PathBuf, BTreeMap<String, Step>>,
     inode: u64,
     descriptor_limit: usize,
-    left_out: usize,
-    handles: BTreeMap<JobHandle, TargetKey>,
-    /// The jobs whose exits are watched.
-    watched: BTreeSet<Identifier>,
     limits: Limits,
     standing: Plan,
     /// True if costs are measured, so that predictions change.
@@ -92,35 +65,30 @@ impl Scenario {
         let steps = step_layer(random.percent(70));
         let standing = Plan { baseline, steps, ..Plan::default() };
         let limits = Limits { job_cpu_percent: 1 + random.below(5), ..Limits::default() };
-        let mut edge = SimulatedEdge::default();
+        let now = Now { monotonic_ns: SECOND_NS, realtime_us: 1_700_000_000_000_000 };
+        let mut edge = SimulatedEdge::new(random.split(), now);
         if random.percent(30) {
             edge.missing.insert("perf.page_faults");
         }
-        let now = Now { monotonic_ns: SECOND_NS, realtime_us: 1_700_000_000_000_000 };
         let node = Target::Node(Arc::default());
         let mut scenario = Self {
             descriptor_limit: if random.percent(30) { 64 + 20 + 32 * 4 } else { 100_000 },
             is_governed: random.percent(50),
-            targets: Targets::new(JobVisibility::Own),
-            admission: Admission::new(limits.clone()),
-            lifecycle: Lifecycle::new(None, standing.clone(), node, now),
-            edge,
-            effects: VecDeque::new(),
+            core: Dispatcher {
+                targets: Targets::new(JobVisibility::Own),
+                admission: Admission::new(limits.clone()),
+                lifecycle: Lifecycle::new(None, standing.clone(), node, now),
+                edge,
+            },
             cgroups: BTreeMap::new(),
-            numbers: BTreeMap::new(),
-            steps: BTreeMap::new(),
             inode: 0,
-            left_out: 0,
-            handles: BTreeMap::new(),
-            watched: BTreeSet::new(),
             random,
-            now,
             limits,
             standing,
         };
-        scenario.lifecycle(LifecycleEvent::Started);
+        done(scenario.core.start());
         let descriptors = scenario.descriptors();
-        scenario.lifecycle(LifecycleEvent::NodeSampled(descriptors));
+        scenario.core.lifecycle.node_sampled(descriptors);
         scenario
     }
 
@@ -147,26 +115,27 @@ impl Scenario {
     /// Ends all jobs and leases, and checks that nothing is left.
     pub(super) fn end(mut self) {
         self.cgroups.clear();
-        self.numbers.clear();
-        self.steps.clear();
-        let registered = self.targets.keys_where(|target| target.job.is_some() && target.found_at.is_none());
+        self.core.edge.numbers.clear();
+        self.core.edge.steps.clear();
+        let registered =
+            self.core.targets.keys_where(|target| target.job.is_some() && target.found_at.is_none());
         for key in registered.into_iter().flatten() {
-            let (reply, answer) = Awaited::new();
-            self.lifecycle(LifecycleEvent::JobUnregistered(key, reply));
-            assert!(answer.take());
+            assert!(done(self.core.unregister(key)));
         }
         self.walk();
-        let (reply, answer) = Awaited::new();
-        self.admission(AdmissionEvent::LeasesReset(ROOT, None, None, reply));
-        assert!(answer.take().is_ok());
+        assert!(done(self.core.reset(ROOT, &None, None)).is_ok());
         self.check();
-        assert_eq!(self.targets.job_count(), 0);
-        assert_eq!(self.edge.ended().len(), self.handles.len(), "every tracked job has its final sample");
-        let node = self.targets.get(&None).unwrap();
+        assert_eq!(self.core.targets.job_count(), 0);
+        assert_eq!(
+            self.core.edge.ended().len(),
+            self.core.edge.handles.len(),
+            "every tracked job has its final sample"
+        );
+        let node = self.core.targets.get(&None).unwrap();
         assert!(node.plan.leases.is_empty());
-        self.edge.check_closed(node.sources.open().len());
+        self.core.edge.check_closed(node.sources.open().len());
         self.pass(6 * SECOND_NS);
-        self.lifecycle.is_idle(&self.targets, self.now);
+        self.core.lifecycle.is_idle(&self.core.targets, self.core.edge.now);
     }
 
     fn random_duration_ns(&mut self) -> u64 {
@@ -174,37 +143,39 @@ impl Scenario {
     }
 
     fn pass(&mut self, duration_ns: u64) {
-        self.now.monotonic_ns += duration_ns;
-        self.now.realtime_us += i64::try_from(duration_ns / 1_000).unwrap();
-        if Admission::next_expiry_ns(&self.targets).is_some_and(|at_ns| at_ns <= self.now.monotonic_ns) {
-            self.admission(AdmissionEvent::LeasesExpired);
+        self.core.edge.now.monotonic_ns += duration_ns;
+        self.core.edge.now.realtime_us += i64::try_from(duration_ns / 1_000).unwrap();
+        if Admission::next_expiry_ns(&self.core.targets)
+            .is_some_and(|at_ns| at_ns <= self.core.edge.now.monotonic_ns)
+        {
+            done(self.core.expire());
         }
         if self.random.percent(50) {
-            self.edge.give_back();
+            self.core.edge.give_back();
         }
-        let is_searching = self.lifecycle.unnumbered_jobs(self.now).next().is_some();
+        let is_searching = self.core.lifecycle.unnumbered_jobs(self.core.edge.now).next().is_some();
         if is_searching && self.random.percent(70) {
             self.walk();
         }
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { limit: self.descriptor_limit, open: 20 + 32 * self.targets.job_count() }
+        Descriptors { limit: self.descriptor_limit, open: 20 + 32 * self.core.targets.job_count() }
     }
 
     fn name(&mut self) -> Identifier {
-        Identifier::try_from(self.random.below(9).to_string()).unwrap()
+        job_name(&mut self.random)
     }
 
     fn tracked_job(&mut self) -> Option<Identifier> {
-        let jobs: Vec<Identifier> = self.targets.iter().filter_map(|(key, _)| key.clone()).collect();
+        let jobs: Vec<Identifier> = self.core.targets.iter().filter_map(|(key, _)| key.clone()).collect();
         (!jobs.is_empty()).then(|| self.random.choose(&jobs).clone())
     }
 
     fn measure_cpu(&mut self) {
         if self.is_governed {
             let used_percent = f64::from(u32::try_from(self.random.below(60)).unwrap());
-            self.admission(AdmissionEvent::CpuMeasured(used_percent, ReadTimes::new()));
+            done(self.core.govern(used_percent));
         }
     }
 
@@ -217,15 +188,14 @@ impl Scenario {
                 self.standing.baseline = Layer::new(rules);
                 self.standing.steps = step_layer(self.random.percent(70));
                 let (limits, standing) = (self.limits.clone(), self.standing.clone());
-                self.lifecycle(LifecycleEvent::ConfigReloaded(None, standing.clone()));
-                self.admission(AdmissionEvent::ConfigReloaded(limits, standing));
+                done(self.core.reload(None, limits, standing));
             }
             1 => {
                 let job = self.tracked_job();
-                self.lifecycle(LifecycleEvent::FilesChanged(job));
+                done(self.core.files_changed(&job));
             }
             2 => self.state_intervals(),
-            _ => self.lifecycle(LifecycleEvent::OwnersWanted),
+            _ => done(self.core.owners_wanted()),
         }
     }
 
@@ -235,28 +205,34 @@ impl Scenario {
         let interval: Option<Period> =
             self.random.percent(70).then(|| self.random.choose(&PERIODS).parse().unwrap());
         match interval {
-            Some(interval) => drop(self.edge.refresh_intervals.insert(word.to_owned(), interval)),
-            None => drop(self.edge.refresh_intervals.remove(word)),
+            Some(interval) => drop(self.core.edge.refresh_intervals.insert(word.to_owned(), interval)),
+            None => drop(self.core.edge.refresh_intervals.remove(word)),
         }
-        for (_, target) in self.targets.iter() {
+        for (_, target) in self.core.targets.iter() {
             let is_meant = |name: &str| name.split('/').next_back() == Some(word);
             let sources = target.sources.open().iter().filter(|(name, _)| is_meant(name));
             sources.for_each(|(_, source)| source.stated_interval.set(interval));
         }
-        for key in self.targets.keys_where(|target| target.sources.has_new_intervals()) {
-            self.admission(AdmissionEvent::IntervalsStated(key));
-        }
+        done(self.core.take_intervals());
     }
 
     /// Checks the invariants.
     fn check(&self) {
         let mut handles = BTreeSet::new();
-        for (key, target) in self.targets.iter() {
-            self.edge.check(target);
+        for (key, target) in self.core.targets.iter() {
+            self.core.edge.check(target);
             assert!(target.handle().is_none_or(|handle| handles.insert(handle)), "a handle of two jobs");
             assert!(target.plan.stretch == 0 || !target.plan.leases.is_empty(), "a stretch without leases");
             for lease in &target.plan.leases {
-                assert!(lease.ends_ns > self.now.monotonic_ns, "a lease of {key:?} has outlived its time");
+                assert!(
+                    lease.ends_ns > self.core.edge.now.monotonic_ns,
+                    "a lease of {key:?} has outlived its time"
+                );
+                let principal = lease.principal;
+                assert!(
+                    !principal.administrator || principal == ROOT,
+                    "{key:?}: {principal:?} is an ordinary user"
+                );
             }
             for (metric, in_force) in target.plan_in_force() {
                 let interval = target.sources.sampled()[&metric].iter().map(|(_, interval)| *interval).min();

@@ -9,10 +9,9 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use super::jobs::sluid;
-use super::{Awaited, METRICS, PERIODS, ROOT, Scenario, USERS};
-use crate::admission::{AdmissionEvent, LeaseOrigin, ReadTimes};
+use super::{METRICS, PERIODS, ROOT, Scenario, USERS, done};
 use crate::config::Limits;
-use crate::lifecycle::{LifecycleEvent, Registration};
+use crate::lifecycle::Registration;
 use crate::plan::{Layer, Lease, Plan};
 use crate::principal::Principal;
 use crate::request::{
@@ -42,11 +41,8 @@ impl Scenario {
         let request = self.random_request(job_id.clone());
         let (principal, key) = (request.principal, request.job_id.clone());
         let had_administrators = self.has_administrators();
-        let former = self.targets.get(&key).map(|target| target.plan.clone()).unwrap_or_default();
-        let (reply, answer) = Awaited::new();
-        let event = AdmissionEvent::LeaseRequested(request, LeaseOrigin::Client(reply), ReadTimes::new());
-        self.admission(event);
-        let result = answer.take();
+        let former = self.core.targets.get(&key).map(|target| target.plan.clone()).unwrap_or_default();
+        let result = done(self.core.set(request));
         if let Ok(granted) = &result
             && !principal.administrator
             && !had_administrators
@@ -60,12 +56,12 @@ impl Scenario {
     }
 
     fn predicted_percent(&self, key: &TargetKey, plan: &Plan) -> f64 {
-        let target = self.targets.get(key);
-        target.map_or(0.0, |target| self.admission.predicted(target, plan).cpu_percent)
+        let target = self.core.targets.get(key);
+        target.map_or(0.0, |target| self.core.admission.predicted(target, plan).cpu_percent)
     }
 
     fn has_administrators(&self) -> bool {
-        let mut leases = self.targets.iter().flat_map(|(_, target)| &target.plan.leases);
+        let mut leases = self.core.targets.iter().flat_map(|(_, target)| &target.plan.leases);
         leases.any(|lease| lease.principal.administrator)
     }
 
@@ -75,7 +71,7 @@ impl Scenario {
         let Limits { samples_per_second, job_cpu_percent, node_cpu_percent, .. } = &self.limits;
         assert!(granted.cost.samples_per_s <= float(*samples_per_second), "{granted:?}");
         assert!(granted.cost.cpu_percent <= float(*job_cpu_percent), "{granted:?}");
-        let others = self.targets.iter().filter(|(other, _)| *other != key);
+        let others = self.core.targets.iter().filter(|(other, _)| *other != key);
         let others: f64 = others.map(|(key, other)| self.predicted_percent(key, &other.plan)).sum();
         assert!(granted.cost.cpu_percent + others <= float(*node_cpu_percent), "{granted:?} and {others}");
     }
@@ -100,21 +96,17 @@ impl Scenario {
                 && level.is_none_or(|level| lease.level == Some(level))
         };
         let own = |target: &TrackedTarget| target.plan.leases.iter().filter(is_ended).count();
-        let expected = self.targets.get(&job_id).map(own);
-        let (reply, answer) = Awaited::new();
-        self.admission(AdmissionEvent::LeasesReset(principal, job_id.clone(), level, reply));
-        if let Ok(ended) = answer.take() {
+        let expected = self.core.targets.get(&job_id).map(own);
+        if let Ok(ended) = done(self.core.reset(principal, &job_id, level)) {
             assert_eq!(Some(ended), expected, "leases that ended");
-            assert_eq!(self.targets.get(&job_id).map(own), Some(0));
+            assert_eq!(self.core.targets.get(&job_id).map(own), Some(0));
         }
     }
 
     pub(super) fn announce_job(&mut self) {
         let job_id = self.name();
         if self.random.percent(30) {
-            let (reply, answer) = Awaited::new();
-            self.lifecycle(LifecycleEvent::SchedulerEnded(job_id, Box::default(), reply));
-            answer.take();
+            done(self.core.scheduler_ended(&job_id, JobFacts::default()));
             return;
         }
         let request = self.random_request(None);
@@ -136,21 +128,16 @@ impl Scenario {
             gpu_devices: None,
             details: JobDetails { gpus: Some(1), ..JobDetails::default() },
         };
-        let (reply, answer) = Awaited::new();
-        self.lifecycle(LifecycleEvent::JobAnnounced { spec: Box::new(spec), owner_name: None, reply });
-        assert!(answer.take().is_ok());
+        assert!(done(self.core.announce(spec, None)).is_ok());
     }
 
     pub(super) fn register_job(&mut self) {
         // The names differ from those that discovery finds, so that shares can be counted.
         let job_id = Identifier::try_from(format!("registered_{}", self.random.below(4))).unwrap();
-        let (reply, answer) = Awaited::new();
         if self.random.percent(40) {
-            self.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply));
-            answer.take();
+            done(self.core.unregister(job_id));
             return;
         }
-        drop((reply, answer));
         let spec = JobSpec {
             job_id: job_id.clone(),
             cluster: None,
@@ -160,12 +147,10 @@ impl Scenario {
             process: Some(1),
             sampling: Layer::default(),
         };
-        let was_tracked = self.targets.job(&job_id).is_some();
-        let (reply, answer) = Awaited::new();
+        let was_tracked = self.core.targets.job(&job_id).is_some();
         let (target, descriptors) = (Ok(Target::Processes(1)), self.descriptors());
-        let registration = Registration { spec, target, descriptors, reply };
-        self.lifecycle(LifecycleEvent::JobRegistered(Box::new(registration)));
-        assert_eq!(answer.take().is_ok(), self.targets.job(&job_id).is_some() && !was_tracked);
+        let registered = done(self.core.register(Registration { spec, target, descriptors }));
+        assert_eq!(registered.is_ok(), self.core.targets.job(&job_id).is_some() && !was_tracked);
     }
 
     /// Requests the metrics of a target, and compares the answer with its plan.
@@ -173,10 +158,8 @@ impl Scenario {
         let key = if self.random.percent(20) { None } else { self.tracked_job() };
         let uid = *self.random.choose(&USERS);
         let principal = if self.random.percent(30) { ROOT } else { Principal { uid, administrator: false } };
-        let (reply, answer) = Awaited::new();
-        let event = AdmissionEvent::MetricsRequested(principal, key.clone(), reply, ReadTimes::new());
-        self.admission(event);
-        let (answer, access) = (answer.take(), self.targets.access(principal, &key, Access::See));
+        let answer = self.core.metrics(principal, &key);
+        let access = self.core.targets.access(principal, &key, Access::See);
         assert_eq!(
             answer.as_ref().map(drop),
             access.as_ref().map(drop),
@@ -199,7 +182,7 @@ impl Scenario {
             "a sampled metric of {key:?} is not listed"
         );
         for metric in &metrics {
-            let is_missing = self.edge.missing.contains(metric.name.as_str());
+            let is_missing = self.core.edge.missing.contains(metric.name.as_str());
             assert_eq!(matches!(metric.availability, Availability::No(_)), is_missing, "{metric:?}");
         }
     }

@@ -14,9 +14,10 @@ impl Scenario {
         let plan = &target.plan;
         let available = |level: StepLevel| -> BTreeSet<String> {
             let names = plan.step_definitions(level).into_iter().map(|definition| definition.name());
-            names.filter(|name| !self.edge.missing.contains(name.as_str())).collect()
+            names.filter(|name| !self.core.edge.missing.contains(name.as_str())).collect()
         };
-        let present = target.found_at.as_ref().and_then(|path| self.steps.get(path)).into_iter().flatten();
+        let present =
+            target.found_at.as_ref().and_then(|path| self.core.edge.steps.get(path)).into_iter().flatten();
         let wanted = present.filter(|(_, step)| !available(step.level).is_empty());
         let wanted: BTreeMap<&String, &Step> = wanted.collect();
         let mut open: BTreeMap<&String, (&Step, BTreeSet<String>)> = BTreeMap::new();

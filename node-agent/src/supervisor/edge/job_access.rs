@@ -1,20 +1,18 @@
-//! The edge to jobs: their cgroups and processes, their ends, numbers and owners.
+//! The edge to jobs: their cgroups and processes, their numbers and owners.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use polymeter_proto::series::Identifier;
 use polymeter_service::clock;
 
-use super::Edge;
+use super::node::NodeEdge;
 use crate::admission::Descriptors;
 use crate::cgroups::JobCgroups;
-use crate::lifecycle::exit_events::ExitEvents;
-use crate::lifecycle::{LifecycleEvent, OwnerHint, identity};
+use crate::lifecycle::{OwnerHint, Walk, identity};
 use crate::request::{JobSpec, RegisterError};
 use crate::sources::Target;
 use crate::supervisor::owner_lookups::User;
-use crate::targets::{TargetKey, Targets, TrackedTarget};
+use crate::targets::{Targets, TrackedTarget};
 
 /// The way in which jobs are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,29 +23,7 @@ pub(in crate::supervisor) enum Search {
     Rescan,
 }
 
-impl Edge {
-    /// Watches the processes and cgroups of a job. Returns true if one has ended meanwhile.
-    pub(in crate::supervisor) fn watch_exits(&mut self, key: &TargetKey, target: &TrackedTarget) -> bool {
-        match (key, &mut self.exit_events, target.cgroups(), target.handle()) {
-            (Some(job_id), Some(exit_events), Some(cgroups), Some(handle)) => {
-                exit_events.watch(job_id, handle, cgroups)
-            }
-            _ => false,
-        }
-    }
-
-    /// Stops watching a job.
-    pub(in crate::supervisor) fn unwatch_exits(&mut self, job_id: &Identifier) {
-        if let Some(exit_events) = &mut self.exit_events {
-            exit_events.forget(job_id);
-        }
-    }
-
-    /// Returns the jobs in which something has happened; true if a process or a cgroup has ended.
-    pub(in crate::supervisor) fn exits(&mut self) -> BTreeMap<Identifier, bool> {
-        self.exit_events.as_mut().map(ExitEvents::drain).unwrap_or_default()
-    }
-
+impl NodeEdge {
     /// Finds the jobs that exist. `has_room` returns whether there is room for a number of jobs; if not, their owners are
     /// needed, too.
     pub(in crate::supervisor) fn find_jobs(
@@ -55,7 +31,7 @@ impl Edge {
         search: Search,
         targets: &Targets,
         has_room: impl Fn(usize, Descriptors) -> bool,
-    ) -> LifecycleEvent {
+    ) -> Walk {
         let (descriptors, now_ns) = (self.descriptors(), clock::monotonic_ns());
         let mut found = match search {
             Search::Walk => self.discovery.walk(now_ns),
@@ -72,11 +48,11 @@ impl Edge {
         };
         let vanished = targets.keys_where(has_vanished);
         let passed_over = self.discovery.passed_over();
-        LifecycleEvent::Walked { found, vanished, passed_over, descriptors }
+        Walk { found, vanished, passed_over, descriptors }
     }
 
     /// Returns the number of a job of Slurm, from its processes.
-    pub(in crate::supervisor) fn job_number(&self, cgroups: &JobCgroups) -> Option<Identifier> {
+    pub(super) fn job_number(&self, cgroups: &JobCgroups) -> Option<Identifier> {
         identity::job_number(&self.mounts.proc, cgroups)
     }
 
@@ -89,7 +65,7 @@ impl Edge {
     }
 
     /// Returns the owner of a job, as far as it is known without the name service.
-    pub(in crate::supervisor) fn owner(&self, target: &TrackedTarget, hint: OwnerHint) -> User {
+    pub(super) fn owner(&self, target: &TrackedTarget, hint: OwnerHint) -> User {
         let proc = &self.mounts.proc;
         let (uid, name) = match (hint, &target.target) {
             (OwnerHint::Name(name), _) => (None, Some(name)),

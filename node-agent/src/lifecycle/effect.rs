@@ -1,0 +1,56 @@
+//! The effects of jobs' life cycles.
+
+use polymeter_proto::series::{Identifier, JobHandle};
+
+use super::found_job::FoundJob;
+use crate::admission::Descriptors;
+use crate::lanes::EventRecord;
+use crate::request::LeaseRequest;
+use crate::targets::{TargetKey, TrackedTarget};
+
+/// The information by which the owner of a job is looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OwnerHint {
+    /// The owner's name.
+    Name(Identifier),
+    /// The processes of the job.
+    Processes,
+}
+
+/// An effect of the life cycle of jobs.
+#[derive(Debug)]
+pub(crate) enum LifecycleEffect {
+    /// Open all files of a target that is new or has changed.
+    OpenSources(TargetKey),
+    /// Watch the current processes and cgroups of a job, and sample its current cgroups, steps and tasks.
+    Rescan(TargetKey),
+    /// Read the jobs of which a part has ended meanwhile, and rescan them: opening a job's files takes about
+    /// as long as a scheduler takes to remove another job's cgroups.
+    HandleExits,
+    /// Determine the number of a job from its processes, and its owner's numeric id from the name service,
+    /// which may take a while. Then [`super::Lifecycle::identified`] continues.
+    Identify {
+        found: FoundJob,
+        /// True if the number is wanted.
+        needs_number: bool,
+        /// The owner's name, if the numeric id is wanted.
+        owner: Option<Identifier>,
+    },
+    /// Look up the owner of a job, which may take a while. Then [`super::Lifecycle::owner_looked_up`]
+    /// continues.
+    LookUpOwner(TargetKey, OwnerHint),
+    /// Request a lease that the owner of a job requested at submission. Then
+    /// [`super::Lifecycle::submission_answered`] continues.
+    RequestLease(Identifier, LeaseRequest),
+    /// Read all sources of a job out of schedule: a part of it has ended.
+    ReadJob(JobHandle),
+    /// Stop watching a job that is not tracked any more, read its sources for the last time, close them, and
+    /// record the end, dated in microseconds since the epoch.
+    End(Identifier, Box<TrackedTarget>, i64),
+    /// Record an event in the data.
+    Record(EventRecord),
+    /// Report the number of jobs that are left out.
+    ReportLeftOut(usize, Descriptors),
+    LogInfo(String),
+    LogWarning(String),
+}

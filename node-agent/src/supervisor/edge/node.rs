@@ -1,0 +1,343 @@
+//! The edge of an agent: the files of its node, the sampler and the name service.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::series::{Identifier, Labels};
+use polymeter_service::clock;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use super::Edge;
+use crate::admission::{Descriptors, ReadTimes};
+use crate::cgroups::{Mounts, SeenSteps, Step, StepAdmission, steps};
+use crate::config::AgentConfig;
+use crate::counters::Counters;
+use crate::delivery::tap::Tap;
+use crate::kernel;
+use crate::lanes::{Channels, Command};
+use crate::lifecycle::discovery::Discovery;
+use crate::lifecycle::exit_events::ExitEvents;
+use crate::lifecycle::{FoundJob, OwnerHint};
+use crate::request::Availability;
+use crate::sources::{
+    ExitedTasks, Finder, Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory,
+    SummedFileSource, Target, Unavailable, remove_resctrl_groups,
+};
+use crate::stats_cache::StatsCache;
+use crate::supervisor::owner_lookups::{JobPurpose, LookedUp, NAME_SERVICE, OwnerLookups, User};
+use crate::supervisor::probe::try_out;
+use crate::targets::{
+    Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, WantedOfStep, describe,
+};
+
+/// The time until a command is tried again if too many wait: the sampler takes them all at its next wake-up.
+const COMMAND_RETRY: Duration = Duration::from_millis(1);
+
+/// The longest wait for the first reading of a registered job.
+const FIRST_READING: Duration = Duration::from_secs(2);
+
+/// The parts of the agent that the supervisor shares with the sampler and the sender.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stats_cache: Arc<StatsCache>,
+    pub(crate) tap: Arc<Tap>,
+}
+
+/// The edge of an agent.
+#[derive(Debug)]
+pub(in crate::supervisor) struct NodeEdge {
+    pub(in crate::supervisor) shared: Shared,
+    pub(in crate::supervisor) discovery: Discovery,
+    pub(in crate::supervisor) exit_events: Option<ExitEvents>,
+    pub(in crate::supervisor) owner_lookups: OwnerLookups,
+    pub(in crate::supervisor) ids: SessionIds,
+    pub(super) mounts: Mounts,
+    cpus: Vec<usize>,
+    perf_fd_limit: usize,
+    busiest_processes: usize,
+    ebpf: bool,
+    exited: Arc<ExitedTasks>,
+    descriptor_limit: usize,
+}
+
+/// Returns the time on both clocks.
+pub(in crate::supervisor) fn now() -> Now {
+    Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::realtime_us() }
+}
+
+impl NodeEdge {
+    pub(in crate::supervisor) fn new(
+        config: &AgentConfig,
+        mounts: Mounts,
+        cpus: Vec<usize>,
+        shared: Shared,
+    ) -> Self {
+        let warn_of = |error: &std::io::Error| {
+            warn!(%error, "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded");
+        };
+        // Before any job is sampled, so that no RMID is missing.
+        remove_resctrl_groups(&mounts);
+        Self {
+            shared,
+            discovery: discovery(config, &mounts),
+            exit_events: ExitEvents::new().inspect_err(warn_of).ok(),
+            owner_lookups: OwnerLookups::new(NAME_SERVICE),
+            ids: SessionIds::default(),
+            mounts,
+            cpus,
+            perf_fd_limit: config.perf_fd_limit,
+            busiest_processes: config.busiest_processes,
+            ebpf: config.ebpf,
+            exited: Arc::default(),
+            descriptor_limit: kernel::descriptor_limit(),
+        }
+    }
+
+    /// Applies another configuration to the search for jobs.
+    pub(in crate::supervisor) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
+        self.perf_fd_limit = config.perf_fd_limit;
+        self.busiest_processes = config.busiest_processes;
+        self.ebpf = config.ebpf;
+        if has_other_jobs {
+            self.discovery = discovery(config, &self.mounts);
+        }
+    }
+
+    /// Returns the file descriptors of the process.
+    pub(in crate::supervisor) fn descriptors(&self) -> Descriptors {
+        Descriptors { limit: self.descriptor_limit, open: kernel::open_descriptors() }
+    }
+
+    /// Returns the number of descriptors that further perf events of a target may take.
+    fn perf_room(&self, target: &TrackedTarget) -> usize {
+        let of_job = self.perf_fd_limit.saturating_sub(target.sources.perf_descriptors());
+        of_job.min(self.descriptors().spare())
+    }
+
+    /// Returns a factory for further sources of a target.
+    fn factory<'a>(&'a self, target: &'a TrackedTarget) -> SourceFactory<'a> {
+        SourceFactory {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: self.perf_room(target),
+            first_perf_group: target.sources.next_perf_group(),
+            job: target.job.as_ref().map(|job| &job.descriptor.job_id),
+            step: None,
+            cpu_account: target.job.as_ref().map(|_| target.sources.cpu_account()),
+            gpu_devices: target.gpu_devices.as_deref(),
+            busiest: target.job.as_ref().map(|_| target.sources.busiest()),
+            busiest_processes: self.busiest_processes,
+            ebpf: self.ebpf,
+            gpu_clients: target.job.as_ref().map(|_| target.sources.gpu_clients()),
+            served_jobs: target.job.is_none().then(|| target.sources.served_jobs()),
+            exited: Some(&self.exited),
+        }
+    }
+
+    /// Returns the targets whose files must be opened anew now, because some were added or removed.
+    pub(in crate::supervisor) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
+        let now_ns = clock::monotonic_ns();
+        let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
+        let mut changed = Vec::new();
+        for (key, target) in targets.iter_mut() {
+            let is_awake = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
+            if target.sources.dormant().iter_mut().any(is_awake) {
+                target.sources.reopen_soon(now_ns);
+            }
+            if target.sources.take_reopen_due(now_ns) {
+                changed.push(key.clone());
+            }
+        }
+        changed
+    }
+
+    /// Calls `confirmed` when the sampler has taken the first readings of the new sources: the requester may
+    /// be holding the job's first process until then.
+    pub(in crate::supervisor) async fn after_first_reading(
+        &mut self,
+        confirmed: impl FnOnce() + Send + 'static,
+    ) {
+        let (reply, taken) = oneshot::channel();
+        self.command(Command::Confirm(reply)).await;
+        tokio::spawn(async move {
+            // A sampler that has ended does not answer, and takes no readings either.
+            tokio::time::timeout(FIRST_READING, taken).await.ok();
+            confirmed();
+        });
+    }
+}
+
+impl Edge for NodeEdge {
+    fn now(&self) -> Now {
+        now()
+    }
+
+    fn ids(&mut self) -> &mut SessionIds {
+        &mut self.ids
+    }
+
+    fn read_times(&self) -> ReadTimes {
+        self.shared.stats_cache.read_times()
+    }
+
+    fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) -> SourceChanges {
+        let (definitions, perf_cgroup) = (target.definitions(), target.perf_cgroup(&self.mounts));
+        let wanted = target.sources.wanted(definitions, perf_cgroup, is_anew);
+        let (opened, unavailable) = self.factory(target).open(&target.target, &wanted.definitions);
+        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
+        target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
+    }
+
+    fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability> {
+        let (opened, unavailable) = self.factory(target).open(&target.target, definitions);
+        try_out(definitions, opened, unavailable)
+    }
+
+    fn steps_of(&self, target: &TrackedTarget) -> BTreeMap<String, Step> {
+        target.cgroups().map(steps::find).unwrap_or_default()
+    }
+
+    fn admits_step(&self, key: &TargetKey, target: &mut TrackedTarget, name: &str) -> bool {
+        // Without descriptors it waits for the next rescan.
+        if self.descriptors().spare() == 0 {
+            return false;
+        }
+        let admission = target.sources.admit_step(name);
+        if admission == StepAdmission::Last {
+            let steps = SeenSteps::LIMIT;
+            warn!(
+                "cannot sample further steps and tasks of {}: the limit of {steps} is reached",
+                describe(key)
+            );
+        }
+        admission != StepAdmission::Refused
+    }
+
+    fn open_step(
+        &self,
+        target: &TrackedTarget,
+        step: &Arc<Step>,
+        wanted: &WantedOfStep,
+        perf_descriptors: usize,
+    ) -> (Vec<Opened>, Vec<Unavailable>) {
+        if Identifier::try_from(step.name.as_str()).is_err() || Labels::new(step.labels.clone()).is_err() {
+            return (Vec::new(), Vec::new());
+        }
+        let factory = SourceFactory {
+            perf_descriptors: self.perf_room(target).saturating_sub(perf_descriptors),
+            first_perf_group: wanted.first_perf_group,
+            step: Some(step),
+            cpu_account: None,
+            busiest: None,
+            gpu_clients: None,
+            ..self.factory(target)
+        };
+        let cgroups = Target::Cgroups(step.cgroups.clone());
+        factory.open(&cgroups, &wanted.definitions)
+    }
+
+    fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
+        if self.descriptors().spare() == 0 {
+            return false;
+        }
+        let mut is_incomplete = false;
+        let mut perf_room = self.perf_room(target);
+        for (name, finder) in target.sources.finders() {
+            let before = finder.perf_descriptors();
+            match (finder.scan(perf_room), &*finder) {
+                (ScanResult::All, _) => {}
+                (ScanResult::Some, _) => is_incomplete = true,
+                (ScanResult::TooMany, Finder::Cgroups(_)) => {
+                    let most = SummedFileSource::CGROUPS;
+                    warn!(
+                        "cannot sum {name} over all cgroups of {}: the limit of {most} is reached",
+                        describe(key)
+                    );
+                }
+                (ScanResult::TooMany, Finder::Processes(_)) => warn!(
+                    "cannot count the perf events of all processes of {}: the limit of descriptors is reached; raise \
+                     perf_fd_limit, or sample fewer events",
+                    describe(key)
+                ),
+            }
+            perf_room = perf_room.saturating_sub(finder.perf_descriptors().saturating_sub(before));
+        }
+        is_incomplete
+    }
+
+    fn watch_exits(&mut self, key: &TargetKey, target: &TrackedTarget) -> bool {
+        match (key, &mut self.exit_events, target.cgroups(), target.handle()) {
+            (Some(job_id), Some(exit_events), Some(cgroups), Some(handle)) => {
+                exit_events.watch(job_id, handle, cgroups)
+            }
+            _ => false,
+        }
+    }
+
+    fn unwatch_exits(&mut self, job_id: &Identifier) {
+        if let Some(exit_events) = &mut self.exit_events {
+            exit_events.forget(job_id);
+        }
+    }
+
+    fn exits(&mut self) -> BTreeMap<Identifier, bool> {
+        self.exit_events.as_mut().map(ExitEvents::drain).unwrap_or_default()
+    }
+
+    fn identify(
+        &mut self,
+        found: FoundJob,
+        needs_number: bool,
+        owner: Option<Identifier>,
+    ) -> Option<LookedUp<JobPurpose>> {
+        let number = needs_number.then(|| self.job_number(&found.cgroups)).flatten();
+        let user = User { name: owner, ..User::default() };
+        self.owner_lookups.start(user, JobPurpose::Discover(found, number))
+    }
+
+    fn look_up_owner(
+        &mut self,
+        key: TargetKey,
+        target: &TrackedTarget,
+        hint: OwnerHint,
+    ) -> Option<LookedUp<JobPurpose>> {
+        let (user, job) = (self.owner(target, hint), target.handle()?);
+        self.owner_lookups.start(user, JobPurpose::Complete(key, job))
+    }
+
+    async fn command(&mut self, command: Command) {
+        let mut command = command;
+        while let Err(refused) = self.shared.channels.command(command) {
+            command = refused;
+            tokio::time::sleep(COMMAND_RETRY).await;
+        }
+    }
+
+    fn count(&self, targets: &Targets) {
+        let counters = &self.shared.counters;
+        counters.jobs.store(targets.job_count() as u64, Relaxed);
+        counters.sources.store(self.ids.sources.len() as u64, Relaxed);
+    }
+
+    fn count_left_out(&mut self, jobs: usize, descriptors: Descriptors) {
+        let counters = &self.shared.counters;
+        counters.jobs_left_out.store(jobs as u64, Relaxed);
+        counters.descriptors.store(descriptors.open as u64, Relaxed);
+        counters.descriptor_limit.store(descriptors.limit as u64, Relaxed);
+    }
+}
+
+fn discovery(config: &AgentConfig, mounts: &Mounts) -> Discovery {
+    let (discovery, error) = Discovery::new(mounts.clone(), config.jobs.clone());
+    if let Some(error) = error {
+        let interval = config.rescan_interval;
+        warn!(%error, "cannot use inotify; new jobs are found only by the rescan every {interval}");
+    }
+    discovery
+}
