@@ -33,10 +33,7 @@ pub(super) enum InvalidFile {
     #[error("its name `{0}` is not valid")]
     Name(Text),
     #[error("its metric `{metric}` has the unknown unit `{unit}`")]
-    Unit {
-        metric: Text,
-        unit: Text,
-    },
+    Unit { metric: Text, unit: Text },
     #[error("its labels `{0}` are not valid")]
     Labels(Text),
     #[error("it has samples of another job, `{0}`")]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use polymeter_samples_file::{Rows, SamplesFile};
 use polymeter_service::clock::realtime_us;
 use polymeter_store::reader::Reader;
-use polymeter_store::{OpenOptions, Store, StoreError, StoreUrl};
+use polymeter_store::{OpenOptions, Store, StoreUrl};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
