@@ -7,8 +7,8 @@ use polymeter_store::reader::BucketRow;
 use crate::curve::{Curve, Interval};
 use polymeter_proto::units;
 
-/// Returns the increase of a counter between the last value of an interval and the first value of the next. A counter that
-/// decreased was restarted at 0.
+/// Returns the increase of a counter between the last value of an interval and the first value of the next. A
+/// counter that decreased was restarted at 0.
 fn gap(before: &BucketRow, next: &BucketRow) -> f64 {
     if next.first >= before.last { next.first - before.last } else { next.first }
 }
@@ -25,8 +25,9 @@ pub(crate) fn increase(buckets: &[BucketRow]) -> f64 {
     inside + between
 }
 
-/// Returns the increase of a counter per second in each interval, dated at its end. The first interval and the last are left
-/// out, since samples fill only a part of them, unless there are no others: then there is one rate over all `span_s` seconds.
+/// Returns the increase of a counter per second in each interval, dated at its end. The first interval and
+/// the last are left out, since samples fill only a part of them, unless there are no others: then there is
+/// one rate over all `span_s` seconds.
 pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(i64, f64)> {
     let rate = |(before, next): (&BucketRow, &BucketRow)| {
         let increase = before.increase + gap(before, next);
@@ -55,7 +56,8 @@ pub(crate) fn curve(buckets: &[BucketRow]) -> Curve {
     Curve::of_intervals(buckets.iter().map(interval))
 }
 
-/// Returns the begin of the first interval and the end of the last, as far as they lie in the time of the job.
+/// Returns the begin of the first interval and the end of the last, as far as they lie in the time of the
+/// job.
 pub(crate) fn ends_ns(buckets: &[BucketRow], length_ns: i64, job_ns: &Range<i64>) -> Option<(i64, i64)> {
     let (first, last) = buckets.first().zip(buckets.last())?;
     let whole = (first.time_ns, last.time_ns.saturating_add(length_ns));
@@ -64,8 +66,8 @@ pub(crate) fn ends_ns(buckets: &[BucketRow], length_ns: i64, job_ns: &Range<i64>
     Some(if inside.0 < inside.1 { inside } else { whole })
 }
 
-/// Returns the seconds between the first sample and the last. A rollup does not contain their times: they are estimated from the
-/// number of samples in the first and the last interval, and in the fullest.
+/// Returns the seconds between the first sample and the last. A rollup does not contain their times: they are
+/// estimated from the number of samples in the first and the last interval, and in the fullest.
 pub(crate) fn span_s(buckets: &[BucketRow], length_ns: i64) -> f64 {
     let [first, .., last] = buckets else {
         return buckets

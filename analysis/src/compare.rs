@@ -1,8 +1,9 @@
 //! The comparison of two jobs, or of two groups of jobs, by metric and phase. Pure.
 //!
-//! The value of a job is the mean over its nodes: of a gauge's values, or of a counter's rates. With two or more jobs on both sides,
-//! the interval of a difference is that of Welch's test over the jobs. With a single job on one side it is computed from parts
-//! of the jobs' time, and covers variation within the jobs, not between repetitions.
+//! The value of a job is the mean over its nodes: of a gauge's values, or of a counter's rates. With two or
+//! more jobs on both sides, the interval of a difference is that of Welch's test over the jobs. With a single
+//! job on one side it is computed from parts of the jobs' time, and covers variation within the jobs, not
+//! between repetitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,8 @@ pub enum Basis {
 pub struct Difference {
     /// The phase; none for the whole job.
     pub phase: Option<String>,
-    /// The metric with its labels; `elapsed` for the time from begin to end, `energy` for the energy on all nodes.
+    /// The metric with its labels; `elapsed` for the time from begin to end, `energy` for the energy on all
+    /// nodes.
     pub metric: String,
     /// The unit of the values.
     pub unit: String,
@@ -169,7 +171,8 @@ fn add_energy(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
     }
 }
 
-/// Returns the mean over nodes, of the intervals that `is_inside` selects by node and time; none without values.
+/// Returns the mean over nodes, of the intervals that `is_inside` selects by node and time; none without
+/// values.
 fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> Option<Quantity> {
     let mut of_nodes: Vec<Vec<Interval>> = Vec::new();
     for series in series {

@@ -87,12 +87,14 @@ impl Cumulative {
         self.points.iter().map(|(time_ns, _)| *time_ns)
     }
 
-    /// Returns the increase between two times as far as points cover it: before the first and after the last there is none.
+    /// Returns the increase between two times as far as points cover it: before the first and after the last
+    /// there is none.
     pub(crate) fn within(&self, span_ns: &Range<i64>) -> f64 {
         (self.at(span_ns.end) - self.at(span_ns.start)).max(0.0)
     }
 
-    /// Returns the increase over a time. The ends without points count like the rest; none if they are more than a fifth.
+    /// Returns the increase over a time. The ends without points count like the rest; none if they are more
+    /// than a fifth.
     pub(crate) fn increase(&self, span_ns: &Range<i64>) -> Option<f64> {
         let ((first_ns, _), (last_ns, _)) = self.points.first().copied().zip(self.points.last().copied())?;
         let length_s = units::seconds_between(span_ns.start, span_ns.end);
@@ -130,7 +132,8 @@ mod tests {
         let counter =
             Cumulative::of_samples(&[(10 * S, 100.0), (20 * S, 200.0), (30 * S, 50.0), (30 * S, 90.0)]);
         let of = |begin: i64, end: i64| counter.within(&(begin * S..end * S));
-        // The counter was restarted at 0 between 20 s and 30 s; the second sample of the same time is left out.
+        // The counter was restarted at 0 between 20 s and 30 s; the second sample of the same time is left
+        // out.
         assert_eq!((of(10, 20), of(12, 14), of(20, 30), of(25, 30)), (100.0, 20.0, 50.0, 25.0));
         assert_eq!((of(0, 100), of(0, 5), of(40, 50)), (150.0, 0.0, 0.0));
         assert_eq!(Cumulative::default().within(&(0..S)), 0.0);

@@ -84,7 +84,8 @@ impl Curve {
         &self.intervals
     }
 
-    /// Returns the times of the first and the last point, in nanoseconds since the epoch; none without points.
+    /// Returns the times of the first and the last point, in nanoseconds since the epoch; none without
+    /// points.
     pub fn ends_ns(&self) -> Option<(i64, i64)> {
         self.intervals.first().map(|first| (first.time_ns, self.end_ns))
     }

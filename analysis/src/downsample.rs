@@ -111,8 +111,8 @@ impl Extent {
     }
 }
 
-/// Computes the parts of one series, whose samples or intervals arrive in the order of their times. Parts without values are left out, so
-/// that gaps stay gaps.
+/// Computes the parts of one series, whose samples or intervals arrive in the order of their times. Parts
+/// without values are left out, so that gaps stay gaps.
 #[derive(Debug)]
 pub struct Downsampler {
     origin_ns: i64,
@@ -127,7 +127,8 @@ pub struct Downsampler {
 }
 
 impl Downsampler {
-    /// Returns the parts of `width_ns` from `origin_ns` on, still empty. Values before `origin_ns` only begin the rate of a counter.
+    /// Returns the parts of `width_ns` from `origin_ns` on, still empty. Values before `origin_ns` only begin
+    /// the rate of a counter.
     pub fn new(origin_ns: i64, width_ns: i64, rate_factor: Option<f64>, window_ns: i64) -> Self {
         let (width_ns, parts) = (width_ns.max(1), Vec::new());
         let increases = Increases::new(rate_factor.unwrap_or(1.0), window_ns);

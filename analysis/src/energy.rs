@@ -1,7 +1,8 @@
 //! The energy of a job, from the counters of its nodes. Pure.
 //!
-//! A counter measures a whole node. On a node that the job had alone the energy during the job is the job's. On a shared one it is
-//! divided at each time by CPU time: the job's share of what all processes of the node used, idle power included.
+//! A counter measures a whole node. On a node that the job had alone the energy during the job is the job's.
+//! On a shared one it is divided at each time by CPU time: the job's share of what all processes of the node
+//! used, idle power included.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +19,8 @@ struct Source {
     part: &'static str,
 }
 
-/// The energy or the power of a whole node, the most accurate first. Where one was sampled, no other one counts.
+/// The energy or the power of a whole node, the most accurate first. Where one was sampled, no other one
+/// counts.
 const WHOLE: [Source; 2] =
     [Source { metric: "node.cray.energy", part: "node" }, Source { metric: "node.ipmi.power", part: "node" }];
 
@@ -53,7 +55,8 @@ pub(crate) fn is_of_gpus(series: &SeriesReport) -> bool {
 /// The counters of one node, and the integrals of its powers, by metric; one for each device.
 pub(crate) type NodeCounters = BTreeMap<String, Vec<Cumulative>>;
 
-/// Returns the energy of a job on a node with these counters; `series` are those of the job there. None if it is unknown.
+/// Returns the energy of a job on a node with these counters; `series` are those of the job there. None if it
+/// is unknown.
 pub(crate) fn of_node(
     row: &JobNodeRow,
     counters: &NodeCounters,
@@ -96,7 +99,8 @@ fn total(counters: &[Cumulative]) -> Cumulative {
     shares(counters, |_| 1.0)
 }
 
-/// Returns the increases of several counters, each multiplied by the share of the CPU time of the node that the job used.
+/// Returns the increases of several counters, each multiplied by the share of the CPU time of the node that
+/// the job used.
 fn divided(counters: &[Cumulative], used: &[Cumulative], busy: &[&Cumulative]) -> Cumulative {
     shares(counters, |span_ns| {
         let used_s: f64 = used.iter().map(|counter| counter.within(span_ns)).sum();
@@ -159,7 +163,8 @@ mod tests {
         (START_S + second) * S
     }
 
-    /// Returns a counter with this increase per second, with a sample every 10 s from a minute before the start of the job on.
+    /// Returns a counter with this increase per second, with a sample every 10 s from a minute before the
+    /// start of the job on.
     fn counter(seconds: i64, per_second: impl Fn(i64) -> f64) -> Cumulative {
         let mut total = 1e6;
         let sample = |second: i64| {

@@ -135,7 +135,8 @@ fn summaries_of_samples(
     Ok(grouping.finish())
 }
 
-/// Summarises the intervals of a rollup of each series, in the order of `rows`; none for a series without samples.
+/// Summarises the intervals of a rollup of each series, in the order of `rows`; none for a series without
+/// samples.
 pub(crate) fn summaries_of_buckets(
     reader: &mut dyn Read,
     job: &JobRow,
@@ -156,7 +157,8 @@ pub(crate) fn summaries_of_buckets(
     Ok(grouping.finish())
 }
 
-/// Summaries of series, whose items arrive series by series. The items of one series are held in memory at a time.
+/// Summaries of series, whose items arrive series by series. The items of one series are held in memory at a
+/// time.
 struct Grouping<'a, T, F> {
     summarise: F,
     positions: HashMap<i64, (usize, &'a SeriesRow)>,
@@ -227,7 +229,8 @@ fn loss(row: LossRow, started_ns: i64) -> LossReport {
     LossReport { node, source, samples, reason, first_s, last_s, first_us, last_us }
 }
 
-/// Computes the resource usage from the series. For each quantity, the first metric of a list that was sampled counts.
+/// Computes the resource usage from the series. For each quantity, the first metric of a list that was
+/// sampled counts.
 fn usage(series: &[SeriesReport]) -> Usage {
     let sampled = |names: &[&str]| -> Vec<&SeriesReport> {
         let of_job = || series.iter().filter(|series| !series.is_of_step);

@@ -74,8 +74,8 @@ pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
     rows.into_iter().map(request).collect()
 }
 
-/// Returns each period of a metric on a node between two times, and for how long it was in force. Successive uses of the same
-/// period count together.
+/// Returns each period of a metric on a node between two times, and for how long it was in force. Successive
+/// uses of the same period count together.
 pub(crate) fn periods<'a>(
     changes: impl Iterator<Item = &'a PlanChangeRow>,
     started_ns: i64,

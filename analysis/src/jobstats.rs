@@ -1,6 +1,7 @@
 //! The summary that Jobstats stores in Slurm's AdminComment, for the programs that read it. Pure.
 //!
-//! Its form is `JS1:` and the Base64 form of gzip-compressed JSON. Jobstats writes `JS1:None` for a job without data.
+//! Its form is `JS1:` and the Base64 form of gzip-compressed JSON. Jobstats writes `JS1:None` for a job
+//! without data.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -45,7 +46,8 @@ struct Node<'a> {
     gpu_utilization: BTreeMap<&'a str, f64>,
 }
 
-/// Returns the summary. Only nodes with known CPU time, memory and cores are in it; without any it is `JS1:None`.
+/// Returns the summary. Only nodes with known CPU time, memory and cores are in it; without any it is
+/// `JS1:None`.
 ///
 /// # Errors
 /// Returns an error if the JSON cannot be written.

@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::advice::facts::Facts;
 use crate::model::{MemoryKind, Report};
 
-/// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical: those of the built-in
-/// rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
+/// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical:
+/// those of the built-in rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
 const LOW: (f64, f64) = (0.8, 0.65);
 
 /// The share of a limit above which a meter is a warning, and above which it is critical.

@@ -1,5 +1,5 @@
-//! Reading the series of a job's nodes, which belong to no job: energy, and the network and file systems of nodes that the job had
-//! alone.
+//! Reading the series of a job's nodes, which belong to no job: energy, and the network and file systems of
+//! nodes that the job had alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,21 +15,24 @@ use crate::model::{Report, SeriesReport};
 use crate::series::{Periods, Summary};
 use crate::traffic;
 
-/// The time before the start and after the end of the job whose samples are read, in nanoseconds: the samples of a node do not begin
-/// with a job.
+/// The time before the start and after the end of the job whose samples are read, in nanoseconds: the samples
+/// of a node do not begin with a job.
 const MARGIN_NS: i64 = 60 * 1_000_000_000;
 
 /// The number of values that are read: of more, a coarser rollup. Samples are taken to be a second apart.
 const VALUES_MAX: f64 = 1_000_000.0;
 
-/// The maximum number of nodes of a job whose report has the series of networks and file systems, and not just their totals.
+/// The maximum number of nodes of a job whose report has the series of networks and file systems, and not
+/// just their totals.
 const NODES_MAX: usize = 256;
 
-/// The beginnings of the names of network interfaces whose traffic is that of other interfaces, or stays on the node.
+/// The beginnings of the names of network interfaces whose traffic is that of other interfaces, or stays on
+/// the node.
 const VIRTUAL: [&str; 11] =
     ["lo", "bond", "br", "cni", "docker", "dummy", "flannel", "team", "tun", "veth", "virbr"];
 
-/// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it had alone.
+/// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it
+/// had alone.
 ///
 /// # Errors
 /// Returns an error if the store fails.
@@ -106,7 +109,8 @@ fn values(
     Ok(buckets.into_iter().map(|(id, buckets)| (id, Values::Buckets(buckets, rollup.length_ns()))).collect())
 }
 
-/// Returns the finest rollup of `series` series over a time that has few enough values; none if the samples have.
+/// Returns the finest rollup of `series` series over a time that has few enough values; none if the samples
+/// have.
 fn rollup(span_ns: &Range<i64>, series: usize) -> Option<Rollup> {
     let seconds = units::seconds_between(span_ns.start, span_ns.end) * units::to_f64(series as u64);
     let has_few = |length_ns: i64| seconds / units::seconds_between(0, length_ns) <= VALUES_MAX;

@@ -3,8 +3,8 @@
 /// The maximum number of nodes of a list; a longer list is unknown.
 const NODES_MAX: usize = 100_000;
 
-/// Returns the nodes on which a job was tracked and those of the scheduler's list on which it was not, sorted. The list is ignored
-/// if it cannot be read, or if the scheduler and the agents use different names.
+/// Returns the nodes on which a job was tracked and those of the scheduler's list on which it was not,
+/// sorted. The list is ignored if it cannot be read, or if the scheduler and the agents use different names.
 pub(crate) fn with_silent(tracked: &[String], list: Option<&str>) -> Vec<String> {
     let mut nodes = tracked.to_vec();
     let listed = list.and_then(expanded).unwrap_or_default();

@@ -30,8 +30,8 @@ pub fn window_ns(metric: &str) -> i64 {
     granularity_ns.saturating_mul(WINDOW_GRANULARITIES)
 }
 
-/// Computes the rates of a counter over windows of at least `window_ns`. If one exceeds `limit`, the counter is less accurate
-/// than its granularity says, and the windows are made longer.
+/// Computes the rates of a counter over windows of at least `window_ns`. If one exceeds `limit`, the counter
+/// is less accurate than its granularity says, and the windows are made longer.
 pub(crate) fn rates(values: &[(i64, f64)], window_ns: i64, limit: Option<f64>) -> Rates {
     let ends = values.first().zip(values.last());
     let span_ns = ends.map_or(0, |((first_ns, _), (last_ns, _))| last_ns.saturating_sub(*first_ns));
@@ -57,8 +57,8 @@ pub(crate) fn rates(values: &[(i64, f64)], window_ns: i64, limit: Option<f64>) -
     }
 }
 
-/// Computes, for each value, the rate over the shortest window of at least `window_ns` that ends there; none if the window
-/// would begin before the first value.
+/// Computes, for each value, the rate over the shortest window of at least `window_ns` that ends there; none
+/// if the window would begin before the first value.
 fn over(values: &[(i64, f64)], window_ns: i64, tolerance_ns: i64) -> Vec<(i64, f64)> {
     let length_min_ns = window_ns - tolerance_ns;
     let mut begins = values.iter().peekable();

@@ -18,7 +18,8 @@ const INTERVALS_MAX: u64 = 100_000;
 /// The maximum number of intervals of all series: of more, the coarsest rollup is read.
 const ALL_INTERVALS_MAX: u64 = 500_000;
 
-/// The metrics besides CPU time whose course over time a report needs, for the balance between nodes and between parts of the time.
+/// The metrics besides CPU time whose course over time a report needs, for the balance between nodes and
+/// between parts of the time.
 const MEMORY: [&str; 3] = ["memory.anon", "memory.shmem", "process.memory.resident"];
 
 /// The resolutions of a report; none stands for the samples.
@@ -36,8 +37,8 @@ impl Resolution {
         Self { course: coarser(self.course, left), others: coarser(self.others, left) }
     }
 
-    /// Describes the report that is computed from rollups; none if it is computed from samples. `wanted` is the resolution for the
-    /// size of the job.
+    /// Describes the report that is computed from rollups; none if it is computed from samples. `wanted` is
+    /// the resolution for the size of the job.
     pub(crate) fn note(self, wanted: Self) -> Option<String> {
         let note = note(self.others?, wanted.others == self.others);
         Some(match self.course {
@@ -58,8 +59,9 @@ pub(crate) fn has_course(row: &SeriesRow) -> bool {
         && row.labels.get("task").is_none()
 }
 
-/// Returns the resolutions for the report of a job with `samples` in `rows` that ran for `wall_ns`. If even the coarsest rollup that
-/// shows the course of the job has too many intervals, only the series that need it are read from it.
+/// Returns the resolutions for the report of a job with `samples` in `rows` that ran for `wall_ns`. If even
+/// the coarsest rollup that shows the course of the job has too many intervals, only the series that need it
+/// are read from it.
 pub(crate) fn resolution(samples: u64, rows: &[SeriesRow], wall_ns: i64) -> Resolution {
     let all = rollup(samples, rows.len(), wall_ns);
     let length_ns = all.map_or(i64::MAX, Rollup::length_ns);
@@ -72,8 +74,8 @@ pub(crate) fn resolution(samples: u64, rows: &[SeriesRow], wall_ns: i64) -> Reso
     Resolution { course: rollup(samples, series, wall_ns), others: Some(Rollup::Hour) }
 }
 
-/// Returns the rollup for the report of a job with `samples` in `series` that ran for `wall_ns`; none if the samples are read. It
-/// is the finest one with few enough intervals, or the coarsest one with enough.
+/// Returns the rollup for the report of a job with `samples` in `series` that ran for `wall_ns`; none if the
+/// samples are read. It is the finest one with few enough intervals, or the coarsest one with enough.
 fn rollup(samples: u64, series: usize, wall_ns: i64) -> Option<Rollup> {
     if samples <= SAMPLES_MAX {
         return None;
@@ -89,7 +91,8 @@ fn coarser(a: Option<Rollup>, b: Option<Rollup>) -> Option<Rollup> {
     a.into_iter().chain(b).max_by_key(|rollup| rollup.length_ns())
 }
 
-/// Describes the report that is computed from a rollup, since the job is large, or since retention removed its samples.
+/// Describes the report that is computed from a rollup, since the job is large, or since retention removed
+/// its samples.
 fn note(rollup: Rollup, is_large: bool) -> String {
     let length = units::duration_f64(units::seconds_between(0, rollup.length_ns()) * 1e9);
     let reason = if is_large {

@@ -93,7 +93,8 @@ fn cache(series: &[&SeriesReport]) -> Option<f64> {
     Some((file - shared.unwrap_or(0.0)).max(0.0))
 }
 
-/// Returns the peak of the sum of two gauges: at the same times if they were sampled together, else the sum of both peaks.
+/// Returns the peak of the sum of two gauges: at the same times if they were sampled together, else the sum
+/// of both peaks.
 fn peak_of_sum(one: &SeriesReport, other: &SeriesReport) -> Option<f64> {
     let (first, second) = (one.curve.intervals(), other.curve.intervals());
     let is_aligned = first.len() == second.len()
@@ -121,7 +122,8 @@ pub fn parts(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Opt
     sums.into_iter().map(|(sum, points)| (points > 0).then(|| sum / units::to_f64(points))).collect()
 }
 
-/// Returns the largest value of a curve in each of `count` equal parts of a time; none for a part without points.
+/// Returns the largest value of a curve in each of `count` equal parts of a time; none for a part without
+/// points.
 pub fn part_peaks(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Option<f64>> {
     let length_s = units::seconds_between(begin_ns, end_ns);
     let mut peaks: Vec<Option<f64>> = vec![None; count];

@@ -43,8 +43,8 @@ pub(crate) fn by_series(changes: &[PlanChangeRow]) -> ChangesOfSeries<'_> {
     sorted
 }
 
-/// Returns the periods of a series: of one of the whole job between the ends of the job, of one of a step or task, whose plan all
-/// steps or tasks of the job share, between its own.
+/// Returns the periods of a series: of one of the whole job between the ends of the job, of one of a step or
+/// task, whose plan all steps or tasks of the job share, between its own.
 pub(crate) fn periods(
     row: &SeriesRow,
     changes: &ChangesOfSeries<'_>,
@@ -66,8 +66,8 @@ pub(crate) fn periods(
 pub(crate) struct Summary {
     /// The number of samples.
     samples: u64,
-    /// The times of the first and the last sample, in nanoseconds since the epoch; of a rollup, the begin of the first
-    /// interval and the end of the last.
+    /// The times of the first and the last sample, in nanoseconds since the epoch; of a rollup, the begin of
+    /// the first interval and the end of the last.
     pub(crate) ends_ns: (i64, i64),
     /// The seconds between the first and the last sample.
     span_s: f64,
@@ -83,7 +83,8 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Summarises the samples of a series; none if there are none. The rates of a counter do not exceed `limit`.
+    /// Summarises the samples of a series; none if there are none. The rates of a counter do not exceed
+    /// `limit`.
     pub(crate) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
         let ((first_ns, first), (last_ns, _)) = values.first().copied().zip(values.last().copied())?;
         let rates = is_counter(row).then(|| counter_rates(&row.metric, values, limit, rate_unit(row).1));
@@ -104,8 +105,8 @@ impl Summary {
         })
     }
 
-    /// Summarises the intervals of `length_ns` of a series of a job that ran in `job_ns`; none if there are none. The rates of a
-    /// counter do not exceed `limit`.
+    /// Summarises the intervals of `length_ns` of a series of a job that ran in `job_ns`; none if there are
+    /// none. The rates of a counter do not exceed `limit`.
     pub(crate) fn of_buckets(
         row: &SeriesRow,
         buckets: &[BucketRow],
@@ -199,8 +200,8 @@ impl Summary {
     }
 }
 
-/// Returns the increase of a counter from its first value to the last. A counter that fell to half or less was restarted at 0, as
-/// when another agent continues; one that fell by less has not changed.
+/// Returns the increase of a counter from its first value to the last. A counter that fell to half or less
+/// was restarted at 0, as when another agent continues; one that fell by less has not changed.
 fn increase(values: &[(i64, f64)]) -> f64 {
     let Some((_, mut highest)) = values.first().copied() else { return 0.0 };
     let mut increase = 0.0;
@@ -225,8 +226,8 @@ fn rate_unit(row: &SeriesRow) -> (&'static str, f64) {
     units::rate_unit(&row.metric, &row.unit)
 }
 
-/// Returns the rates of a counter, multiplied by `factor`. A soft limit, the cores that the scheduler assigned, is ignored if
-/// the job exceeded it.
+/// Returns the rates of a counter, multiplied by `factor`. A soft limit, the cores that the scheduler
+/// assigned, is ignored if the job exceeded it.
 fn counter_rates(metric: &str, values: &[(i64, f64)], limit: Option<Limit>, factor: f64) -> Rates {
     let window_ns = rates::window_ns(metric);
     let mut rates = rates::rates(values, window_ns, limit.map(|limit| limit.rate));

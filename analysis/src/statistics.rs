@@ -24,8 +24,8 @@ fn student(degrees: f64) -> f64 {
     if degrees > to_f64(STUDENT.len() as u64) {
         return 1.96 + 2.4 / degrees;
     }
-    // Between two rows the lower one applies, which gives the wider interval. Degrees are computed: a whole number may be a little
-    // too small.
+    // Between two rows the lower one applies, which gives the wider interval. Degrees are computed: a whole
+    // number may be a little too small.
     let rows = (1..).zip(STUDENT).take_while(|(row, _)| f64::from(*row) <= degrees + 1e-9);
     rows.last().map_or(f64::INFINITY, |(_, t)| t)
 }
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn welch_does_not_ask_for_equal_variances() {
-        // The standard errors of the means are sqrt(1/3) and sqrt(100/3); the degrees of freedom are near those of the
-        // second, 2.04.
+        // The standard errors of the means are sqrt(1/3) and sqrt(100/3); the degrees of freedom are near
+        // those of the second, 2.04.
         let difference = Estimate::difference(&[11.0, 12.0, 13.0], &[0.0, 10.0, 20.0]);
         close(difference.mean, 2.0);
         close(difference.half, 4.303 * (101.0_f64 / 3.0).sqrt());

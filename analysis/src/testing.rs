@@ -61,7 +61,8 @@ pub(crate) fn labelled(series: SeriesReport, labels: &str) -> SeriesReport {
     SeriesReport { labels: labels.to_owned(), step, task, is_of_step: true, ..series }
 }
 
-/// Returns the report of a completed job of `minutes`, on the nodes of its series with `cores` on all of them.
+/// Returns the report of a completed job of `minutes`, on the nodes of its series with `cores` on all of
+/// them.
 pub(crate) fn report(minutes: u32, cores: u64, series: Vec<SeriesReport>) -> Report {
     let mut nodes: Vec<String> = series.iter().map(|series| series.node.clone()).collect();
     nodes.sort();

@@ -1,7 +1,7 @@
 //! The traffic of a job's nodes with networks and file systems. Pure.
 //!
-//! The counters are of the node. On a node that the job had alone their increase during the job is the job's; on a shared one it cannot be
-//! divided, and is left out.
+//! The counters are of the node. On a node that the job had alone their increase during the job is the job's;
+//! on a shared one it cannot be divided, and is left out.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,8 @@ pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: &BTreeMap<
         for row in rows.iter().filter(|row| !row.is_shared) {
             let span_ns =
                 row.started_ns.max(start_ns)..row.ended_ns.map_or(end_ns, |ended_ns| ended_ns.min(end_ns));
-            // A device or file system without values until the end was not there all the time: the others count.
+            // A device or file system without values until the end was not there all the time: the others
+            // count.
             let increase = |metric: &str| {
                 let counters = nodes.get(&row.node)?.get(metric)?.iter();
                 counters
@@ -111,7 +112,8 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
-    /// Returns a counter with this increase per second, from a minute before the start of the job to `until` seconds after it.
+    /// Returns a counter with this increase per second, from a minute before the start of the job to `until`
+    /// seconds after it.
     fn counter(per_second: f64, until: i64) -> Cumulative {
         let mut total = 5e9;
         let samples = (-6..=until / 10).map(|number| {

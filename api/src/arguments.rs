@@ -1,4 +1,5 @@
-//! The parameters of a request. They are declared as data, from which the parser and the document of the API follow.
+//! The parameters of a request. They are declared as data, from which the parser and the document of the API
+//! follow.
 
 use std::collections::BTreeMap;
 
@@ -38,12 +39,10 @@ pub(crate) struct Parameter {
 }
 
 impl Parameter {
-    /// A parameter of the query.
     pub(crate) const fn query(name: &'static str, kind: Kind, help: &'static str) -> Self {
         Self { name, kind, help, is_path: false }
     }
 
-    /// A parameter of the path.
     pub(crate) const fn path(name: &'static str, kind: Kind, help: &'static str) -> Self {
         Self { name, kind, help, is_path: true }
     }
@@ -62,7 +61,8 @@ enum Argument {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Arguments(BTreeMap<&'static str, Argument>);
 
-/// Refuses a query whose percent-encoding is malformed, or is no UTF-8: its values would be others than the client meant.
+/// Refuses a query whose percent-encoding is malformed, or is no UTF-8: its values would be others than the
+/// client meant.
 pub(crate) fn check_encoding(query: &str) -> Result<(), Problem> {
     let malformed = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
     let mut decoded = Vec::with_capacity(query.len());
@@ -121,7 +121,6 @@ impl Arguments {
         }
     }
 
-    /// Returns a text.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         if let Some(Argument::Text(text)) = self.0.get(name) { Some(text) } else { None }
     }
@@ -131,17 +130,14 @@ impl Arguments {
         self.text(name).map(str::to_owned)
     }
 
-    /// Returns an integer.
     pub(crate) fn integer(&self, name: &str) -> Option<i64> {
         if let Some(Argument::Integer(integer)) = self.0.get(name) { Some(*integer) } else { None }
     }
 
-    /// Returns integers.
     pub(crate) fn integers(&self, name: &str) -> Option<&[i64]> {
         if let Some(Argument::Integers(integers)) = self.0.get(name) { Some(integers) } else { None }
     }
 
-    /// Returns selectors.
     pub(crate) fn selectors(&self, name: &str) -> Option<&[Selector]> {
         if let Some(Argument::Selectors(selectors)) = self.0.get(name) { Some(selectors) } else { None }
     }

@@ -44,8 +44,8 @@ enum Claim {
 }
 
 impl Authenticator {
-    /// Returns the authentication that a configuration describes. Unknown users in it are logged, and trusted with
-    /// nothing.
+    /// Returns the authentication that a configuration describes. Unknown users in it are logged, and trusted
+    /// with nothing.
     pub(crate) fn new(config: &ApiConfig, links: &Links) -> Self {
         let mut proxy_uids = Vec::new();
         for proxy in &config.trusted_proxies {
@@ -76,7 +76,8 @@ impl Authenticator {
         }
     }
 
-    /// Returns true if the peer may connect at all: where other machines can, only proxies and this machine may.
+    /// Returns true if the peer may connect at all: where other machines can, only proxies and this machine
+    /// may.
     pub(crate) fn may_connect(&self, peer: Peer) -> bool {
         match peer {
             Peer::Unix(_) => true,

@@ -43,8 +43,8 @@ impl Failure {
 
 /// The writing end of a body. Writes wait while the client does not read.
 ///
-/// The thread waits by the means of the standard library: a reader of PostgreSQL passes its rows on within an event loop of its own, in which no
-/// other one can wait.
+/// The thread waits by the means of the standard library: a reader of PostgreSQL passes its rows on within an
+/// event loop of its own, in which no other one can wait.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     buffer: Vec<u8>,

@@ -117,7 +117,8 @@ pub(crate) fn json(text: impl Into<Body>) -> Response {
     response
 }
 
-/// Returns the next chunk of a body. An error ends the connection, so that the client notices that the answer is incomplete.
+/// Returns the next chunk of a body. An error ends the connection, so that the client notices that the answer
+/// is incomplete.
 async fn next_chunk(mut sending: Sending) -> Option<(Result<Bytes, std::io::Error>, Sending)> {
     if let Some(chunk) = sending.chunks.next().await {
         sending.permit.charge(chunk.len());

@@ -20,7 +20,6 @@ pub(crate) enum Method {
 /// The answer of an endpoint.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 
-/// An endpoint.
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
     /// The path, with its parameters in braces.

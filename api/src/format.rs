@@ -46,7 +46,8 @@ impl Format {
     }
 }
 
-/// Returns the one of `offered` that the client asks for: with the parameter `format`, else with the header `Accept`.
+/// Returns the one of `offered` that the client asks for: with the parameter `format`, else with the header
+/// `Accept`.
 pub(crate) fn negotiate(
     offered: &[Format],
     parameter: Option<&str>,

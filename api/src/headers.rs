@@ -3,8 +3,8 @@
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-/// The headers of every response, unless it is a file of the pages with its own: no answer may be interpreted as a page, framed, cached, or
-/// read by another origin.
+/// The headers of every response, unless it is a file of the pages with its own: no answer may be interpreted
+/// as a page, framed, cached, or read by another origin.
 const HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -1,8 +1,9 @@
 //! The names by which clients address the API.
 //!
-//! A site can let its own name resolve to an address of the user's machine or network (DNS rebinding), such as that of a forwarded port. To
-//! a browser, its pages and the API then have the same origin. Their requests have the site's name in `Host`, and are refused. An address
-//! or `localhost` does not come from the name service, so that no site can use it as its name.
+//! A site can let its own name resolve to an address of the user's machine or network (DNS rebinding), such
+//! as that of a forwarded port. To a browser, its pages and the API then have the same origin. Their requests
+//! have the site's name in `Host`, and are refused. An address or `localhost` does not come from the name
+//! service, so that no site can use it as its name.
 
 use std::net::IpAddr;
 
@@ -20,8 +21,8 @@ impl Hosts {
         Self(names.to_vec())
     }
 
-    /// Refuses a request that is addressed to another name. A trusted proxy may use any name unless names are configured. A request without
-    /// a name is no browser's.
+    /// Refuses a request that is addressed to another name. A trusted proxy may use any name unless names are
+    /// configured. A request without a name is no browser's.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap, is_proxy: bool) -> Result<(), Problem> {
         if is_proxy && self.0.is_empty() {
             return Ok(());

@@ -7,12 +7,13 @@
 //!                                                                 +--> live <-- committed frames <-- writers
 //! ```
 //!
-//! The API has a thread of its own with a low priority, and a bounded number of threads that read the store. Nothing is shared with
-//! the writers: the store is read through read-only connections of its own, in front of which the same guard stands as in front of
-//! reports ([`polymeter_store::reader::GuardedReader`]). Live values come from committed frames through a bounded queue, which drops
-//! rather than waits.
+//! The API has a thread of its own with a low priority, and a bounded number of threads that read the store.
+//! Nothing is shared with the writers: the store is read through read-only connections of its own, in front
+//! of which the same guard stands as in front of reports ([`polymeter_store::reader::GuardedReader`]). Live
+//! values come from committed frames through a bounded queue, which drops rather than waits.
 //!
-//! The invariant: every row that leaves the process has passed the guard, and every request costs bounded time and memory.
+//! The invariant: every row that leaves the process has passed the guard, and every request costs bounded
+//! time and memory.
 
 mod access;
 mod arguments;

@@ -66,17 +66,19 @@ pub(crate) const BEHIND_READ_PAUSE: Duration = Duration::from_millis(50);
 /// The time for which a stream gathers events while ingest is behind.
 pub(crate) const BEHIND_STREAM_PAUSE: Duration = Duration::from_millis(100);
 
-/// The age at which a connection to the store is not used again, so that a moved or restarted store is noticed.
+/// The age at which a connection to the store is not used again, so that a moved or restarted store is
+/// noticed.
 pub(crate) const READER_AGE_NS: u64 = 10_000_000_000;
 
-/// Principals whose use is remembered. Those without requests in progress and with full buckets are forgotten first.
+/// Principals whose use is remembered. Those without requests in progress and with full buckets are forgotten
+/// first.
 pub(crate) const PRINCIPALS: usize = 16 * 1024;
 
 /// Seconds of requests and of bytes that a principal may use at once.
 pub(crate) const BURST_S: f64 = 10.0;
 
-/// Failed authentications a second, of all clients together, after which the reason is not told. Successful ones do
-/// not count.
+/// Failed authentications a second, of all clients together, after which the reason is not told. Successful
+/// ones do not count.
 pub(crate) const FAILURES_PER_S: f64 = 20.0;
 
 /// Failed authentications a second of one client, after which its unknown tokens are not looked up.
@@ -85,7 +87,8 @@ pub(crate) const PEER_FAILURES_PER_S: f64 = 2.0;
 /// Clients whose failed authentications are remembered.
 pub(crate) const FAILING_PEERS: usize = 4096;
 
-/// The time for which an accepted token is not looked up again: the bound for a revocation through another collector.
+/// The time for which an accepted token is not looked up again: the bound for a revocation through another
+/// collector.
 pub(crate) const TOKEN_AGE_NS: u64 = 5_000_000_000;
 
 /// Accepted tokens that are remembered. The one that was looked up first is forgotten.
@@ -121,8 +124,8 @@ pub(crate) const CONTROL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Characters of a parameter that is a text.
 pub(crate) const TEXT_CHARACTERS: usize = 256;
 
-/// Jobs on a page, unless the request says otherwise, and at most. The store's own limit for remote readers is the
-/// same.
+/// Jobs on a page, unless the request says otherwise, and at most. The store's own limit for remote readers
+/// is the same.
 pub(crate) const PAGE_JOBS: i64 = 100;
 
 /// Agents on a page, unless the request says otherwise, and at most.
@@ -155,7 +158,8 @@ pub(crate) const STREAM_RATE: i64 = 20;
 /// Events that wait for a client: some minutes of commits.
 pub(crate) const STREAM_EVENTS: usize = 256;
 
-/// Bytes of events that wait for a client: with 256 streams at most 128 MiB. Streams that ask for the same share them.
+/// Bytes of events that wait for a client: with 256 streams at most 128 MiB. Streams that ask for the same
+/// share them.
 pub(crate) const STREAM_BYTES: usize = 512 * 1024;
 
 /// Points of one event, about 64 KiB.
@@ -167,11 +171,12 @@ pub(crate) const EVENT_SERIES: usize = 100;
 /// Seconds of a stream. The client connects again, and its rights are checked anew.
 pub(crate) const STREAM_SECONDS: i64 = 600;
 
-/// The interval at which a stream reads whether its job has ended, whether the user may still see it, and whether its token
-/// is valid.
+/// The interval at which a stream reads whether its job has ended, whether the user may still see it, and
+/// whether its token is valid.
 pub(crate) const STREAM_REFRESH: Duration = Duration::from_secs(30);
 
-/// The silence after which a stream sends a comment: proxies give up after a minute, and pages after 15 s (page/assets/site/live.js).
+/// The silence after which a stream sends a comment: proxies give up after a minute, and pages after 15 s
+/// (page/assets/site/live.js).
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The time for the last values of a job that has ended, which may still be on their way from the writers.

@@ -1,8 +1,10 @@
-//! The pace of reads: while ingest is behind, all reads together get a part of one core, so that they wait rather than samples.
+//! The pace of reads: while ingest is behind, all reads together get a part of one core, so that they wait
+//! rather than samples.
 //!
-//! A database server knows no priorities: its processes for readers compete with those for writers. So a read pauses between its rows and
-//! between its statements, as long as it has used more than its part. What a statement computes before its first row cannot be paced, but
-//! the next one waits accordingly longer: that of the same user for all of it, those of others for a short time.
+//! A database server knows no priorities: its processes for readers compete with those for writers. So a read
+//! pauses between its rows and between its statements, as long as it has used more than its part. What a
+//! statement computes before its first row cannot be paced, but the next one waits accordingly longer: that
+//! of the same user for all of it, those of others for a short time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -96,7 +98,8 @@ impl Turn<'_> {
         self.worked_ns < limits::BEHIND_READ_SLICE_NS || self.give_way()
     }
 
-    /// Pauses for as long as the work of all reads requires, or until ingest is no longer behind. Returns false if the read is cancelled.
+    /// Pauses for as long as the work of all reads requires, or until ingest is no longer behind. Returns
+    /// false if the read is cancelled.
     fn give_way(&mut self) -> bool {
         let mut worked = Duration::from_nanos(std::mem::take(&mut self.worked_ns));
         loop {
@@ -132,7 +135,8 @@ impl<R: Read> Read for PacedReader<'_, R> {
         let mut begun_ns = clock::monotonic_ns();
         let mut is_cancelled = false;
         reader.read(query, &mut |block| {
-            // The database has worked until the rows arrived. A client may be slow to take them, which is no work.
+            // The database has worked until the rows arrived. A client may be slow to take them, which is no
+            // work.
             let (arrived_ns, cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
             let flow = each(block);
             let used_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);

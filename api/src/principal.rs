@@ -20,7 +20,8 @@ impl Principal {
         Self { uid, scope: Scope::Admin }
     }
 
-    /// Returns the access to stored jobs. `of_user` returns that of a user with all rights, and may take long.
+    /// Returns the access to stored jobs. `of_user` returns that of a user with all rights, and may take
+    /// long.
     pub(crate) fn access(self, of_user: &AccessOf) -> Access {
         match self.scope {
             Scope::Read | Scope::Control => Access::Owner(self.uid),

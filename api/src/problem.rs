@@ -54,7 +54,6 @@ impl Problem {
         self
     }
 
-    /// Returns the status.
     #[cfg(test)]
     pub(crate) const fn status(&self) -> StatusCode {
         self.status
@@ -85,7 +84,6 @@ impl Problem {
         )
     }
 
-    /// Returns the response.
     pub(crate) fn into_response(self) -> Response {
         let mut response = Response::new(self.text().into());
         *response.status_mut() = self.status;

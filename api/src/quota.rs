@@ -1,4 +1,5 @@
-//! The use of the API by each principal: requests in progress, live streams, requests a second, bytes a second.
+//! The use of the API by each principal: requests in progress, live streams, requests a second, bytes a
+//! second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

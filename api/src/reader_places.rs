@@ -1,4 +1,5 @@
-//! The places of reads: as many as there are readers. One user gets all but one of them, so that another one does not wait for long reads.
+//! The places of reads: as many as there are readers. One user gets all but one of them, so that another one
+//! does not wait for long reads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

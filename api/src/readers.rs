@@ -219,8 +219,8 @@ async fn end_in_time(stop: Arc<ReadStop>, limit: Duration) {
     stop.cancel_later(true);
 }
 
-/// Returns the problem for an error of the store. Only administrators see its cause, which may contain the address of the
-/// database.
+/// Returns the problem for an error of the store. Only administrators see its cause, which may contain the
+/// address of the database.
 fn store_problem(error: &StoreError, access: Access) -> Problem {
     let cause = chain(error);
     warn!(error = %cause, "cannot read the store for a user of the API");

@@ -1,4 +1,5 @@
-//! Answers about running jobs that are expensive to compute, and may be some seconds old: many pages of a job share them.
+//! Answers about running jobs that are expensive to compute, and may be some seconds old: many pages of a job
+//! share them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +17,14 @@ struct Entry {
     text: Arc<str>,
 }
 
-/// The newest answers about running jobs. Whoever asks for one must have checked that the user may still see the job.
+/// The newest answers about running jobs. Whoever asks for one must have checked that the user may still see
+/// the job.
 #[derive(Debug, Default)]
 pub(crate) struct RecentAnswers(Mutex<VecDeque<Entry>>);
 
 impl RecentAnswers {
-    /// Returns the answer about a job to users with the same rights, unless it is too old. `now_ns` is the monotonic time.
+    /// Returns the answer about a job to users with the same rights, unless it is too old. `now_ns` is the
+    /// monotonic time.
     pub(crate) fn get(&self, access: Access, job_key: i64, now_ns: u64) -> Option<Arc<str>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| now_ns.saturating_sub(entry.computed_ns) < limits::RECENT_AGE_NS);

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 use crate::limits;
 use crate::problem::Problem;
 
-/// Answers a connection of a user who has too many, and closes it. What the client sends is discarded for a short
-/// time: a client that still writes would not read the answer otherwise.
+/// Answers a connection of a user who has too many, and closes it. What the client sends is discarded for a
+/// short time: a client that still writes would not read the answer otherwise.
 pub(crate) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let limit = limits::CONNECTIONS_PER_USER;
     let detail = format!("this user already has {limit} connections; close some of them, or try again later");

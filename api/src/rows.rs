@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::table::{Column, Table, Type, micros};
 
-/// Series.
 pub(crate) static SERIES: Table<SeriesRow> = Table {
     name: "series",
     columns: &[
@@ -43,7 +42,6 @@ pub(crate) fn level(row: &SeriesRow) -> Option<&'static str> {
     StepLevel::of_labels(|label| row.labels.get(label).is_some()).map(StepLevel::as_str)
 }
 
-/// Marks.
 pub(crate) static MARKS: Table<MarkRow> = Table {
     name: "marks",
     columns: &[
@@ -90,7 +88,6 @@ pub(crate) static PLAN_CHANGES: Table<PlanChangeRow> = Table {
     ],
 };
 
-/// Losses.
 pub(crate) static LOSSES: Table<LossRow> = Table {
     name: "losses",
     columns: &[

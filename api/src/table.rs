@@ -162,7 +162,8 @@ impl<T> Rows<'_, T> {
     }
 }
 
-/// Returns a field of CSV as in RFC 4180. Text that a spreadsheet would run as a formula is escaped as in the files of `polymeter export`.
+/// Returns a field of CSV as in RFC 4180. Text that a spreadsheet would run as a formula is escaped as in the
+/// files of `polymeter export`.
 pub(crate) fn csv_field(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),

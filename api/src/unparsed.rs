@@ -1,5 +1,5 @@
-//! Answers to requests that the HTTP library cannot parse, or whose head is too large. It answers them itself, with a status and nothing
-//! else; the client gets a problem as for every other error.
+//! Answers to requests that the HTTP library cannot parse, or whose head is too large. It answers them
+//! itself, with a status and nothing else; the client gets a problem as for every other error.
 
 use std::io;
 use std::pin::Pin;
@@ -29,7 +29,8 @@ impl<S> ProblemStream<S> {
 /// The length of the library's answer: a status line, the length 0 and the date.
 const OWN_BYTES: usize = 256;
 
-/// Returns the problem in place of an answer of the library; none for other bytes. Every other error has a type.
+/// Returns the problem in place of an answer of the library; none for other bytes. Every other error has a
+/// type.
 fn problem_for(bytes: &[u8]) -> Option<Problem> {
     let head = std::str::from_utf8(bytes.get(..bytes.len().min(OWN_BYTES))?).ok()?;
     let (status, rest) =

@@ -1,4 +1,5 @@
-//! Snapshot tests: texts are compared with files in `cli/tests/snapshots`. With POLYMETER_BLESS=1 the files are written instead.
+//! Snapshot tests: texts are compared with files in `cli/tests/snapshots`. With POLYMETER_BLESS=1 the files
+//! are written instead.
 
 /// Compares a text with the snapshot `name`.
 ///

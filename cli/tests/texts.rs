@@ -1,4 +1,5 @@
-//! Snapshots of the texts that users read: the help of every command, and messages of failures that need no daemon.
+//! Snapshots of the texts that users read: the help of every command, and messages of failures that need no
+//! daemon.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,12 +1,13 @@
-//! The detection of a backlog: a writer has not found its queue empty for some time, so that whatever else uses the processors and the
-//! database delays samples.
+//! The detection of a backlog: a writer has not found its queue empty for some time, so that whatever else
+//! uses the processors and the database delays samples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits;
 
-/// The monotonic time since which a writer has found several messages whenever it took one; 0 while there is one at most.
+/// The monotonic time since which a writer has found several messages whenever it took one; 0 while there is
+/// one at most.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriterBusy(Arc<AtomicU64>);
 
@@ -38,7 +39,8 @@ impl Backlog {
         self.0.get(number).cloned().unwrap_or_default()
     }
 
-    /// Returns true if a writer has not emptied its queue for so long that messages wait for it, and not only for a commit.
+    /// Returns true if a writer has not emptied its queue for so long that messages wait for it, and not only
+    /// for a commit.
     pub(crate) fn exists(&self, now_ns: u64) -> bool {
         self.0.iter().any(|writer| {
             let since_ns = writer.0.load(Ordering::Relaxed);

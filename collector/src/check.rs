@@ -59,7 +59,8 @@ fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
         .find_map(|path| access(&path, Access::READ_OK).err().map(|error| cannot_read(&path, &error, "go+r")))
 }
 
-/// Returns a message if this user cannot write to the store. A service manager may create its directory later, unless `connects`.
+/// Returns a message if this user cannot write to the store. A service manager may create its directory
+/// later, unless `connects`.
 fn store_fault(store: &StoreUrl, connects: bool) -> Option<String> {
     let Some(path) = store.file() else {
         let error = store.probe().err().or_else(|| schema_fault(store))?;

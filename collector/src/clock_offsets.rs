@@ -23,7 +23,8 @@ struct Measured {
 }
 
 impl ClockOffsets {
-    /// Returns the agents that must be asked now, and records that they are. Sessions that are not in `agents` are forgotten.
+    /// Returns the agents that must be asked now, and records that they are. Sessions that are not in
+    /// `agents` are forgotten.
     pub(crate) fn due(&self, agents: Vec<JobNode>, now: Duration) -> Vec<JobNode> {
         let mut measured = self.lock();
         let sessions: HashSet<SessionId> = agents.iter().map(|agent| agent.session).collect();
@@ -58,8 +59,9 @@ impl ClockOffsets {
     }
 }
 
-/// Returns the offset of a clock that showed `node_us` at some time between a request and its answer. That time is unknown: the middle is
-/// wrong by half of the time between both at most. The monotonic clock measures it, since the other one may have been set meanwhile.
+/// Returns the offset of a clock that showed `node_us` at some time between a request and its answer. That
+/// time is unknown: the middle is wrong by half of the time between both at most. The monotonic clock
+/// measures it, since the other one may have been set meanwhile.
 pub(crate) fn offset_between(sent: Now, received: Now, node_us: i64) -> ClockOffset {
     let way_us = received.since_start.saturating_sub(sent.since_start).as_micros();
     let way_us = i64::try_from(way_us).unwrap_or(i64::MAX);
@@ -96,7 +98,8 @@ mod tests {
     #[test]
     fn the_true_offset_lies_within_the_error() {
         let sent = at(1_700_000_000_000_000, 5_000_000);
-        // The node's clock is ahead by 3 s. The request takes 1 ms to the node, and its answer 9 ms; or the other way round.
+        // The node's clock is ahead by 3 s. The request takes 1 ms to the node, and its answer 9 ms; or the
+        // other way round.
         for (to_us, from_us) in [(MS, 9 * MS), (9 * MS, MS), (5 * MS, 5 * MS), (0, 10 * MS), (10 * MS, 0)] {
             for true_us in [3_000_000, -3_000_000, 0] {
                 let received =

@@ -31,8 +31,8 @@ use crate::thread::spawn;
 use crate::waker::Waker;
 use crate::writer::{Totals, Writer, WriterLinks};
 
-/// A running collector, until [`Collector::stop`]. If it is dropped instead, its threads commit what they have and end, but nothing
-/// waits for them.
+/// A running collector, until [`Collector::stop`]. If it is dropped instead, its threads commit what they
+/// have and end, but nothing waits for them.
 #[derive(Debug)]
 pub struct Collector {
     endpoint: String,
@@ -191,8 +191,8 @@ impl Collector {
     }
 
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,
-    /// `session_timeout`, `[clock]` and `[retention]`. Sinks reopen their outputs. Returns the other keys with changed
-    /// values, which require a restart.
+    /// `session_timeout`, `[clock]` and `[retention]`. Sinks reopen their outputs. Returns the other keys
+    /// with changed values, which require a restart.
     pub fn reload(&self, config: &CollectorConfig) -> Vec<&'static str> {
         self.settings.set(config);
         if let Some(retention) = config.retention {

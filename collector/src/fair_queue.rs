@@ -48,7 +48,6 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The queue.
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
     peers: HashMap<Peer, PeerQueue>,

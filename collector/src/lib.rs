@@ -1,4 +1,5 @@
-//! Polymeter's collector: receives frames from agents, stores every sample once, and acknowledges after the commit.
+//! Polymeter's collector: receives frames from agents, stores every sample once, and acknowledges after the
+//! commit.
 //!
 //! ```text
 //! agents --ROUTER--> receiver --queues--> writers (ingest, gather, commit) --> store

@@ -9,8 +9,8 @@ pub const SOCKET_MESSAGES_IN: i32 = 32;
 /// Messages to one agent that ZeroMQ queues.
 pub const SOCKET_MESSAGES_OUT: i32 = 256;
 
-/// Connections that wait to be accepted: after a power failure all nodes connect at once, and with a short backlog
-/// thousands of them would retry for minutes. The kernel limits it to net.core.somaxconn.
+/// Connections that wait to be accepted: after a power failure all nodes connect at once, and with a short
+/// backlog thousands of them would retry for minutes. The kernel limits it to net.core.somaxconn.
 pub const BACKLOG: i32 = 4096;
 
 /// Bytes that wait for one writer. 64 MiB are seconds of a large cluster; more data should rather wait in the
@@ -80,8 +80,8 @@ pub const COMMIT_FRAMES: usize = 8 * 1024;
 /// The shortest time for which frames wait for others while a client watches live values.
 pub const LIVE_COMMIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The multiple of the last transaction's duration for which frames wait at least while a client watches: transactions then take a
-/// twentieth of the time at most.
+/// The multiple of the last transaction's duration for which frames wait at least while a client watches:
+/// transactions then take a twentieth of the time at most.
 pub const LIVE_COMMIT_DURATIONS: u32 = 20;
 
 /// Sessions that one writer keeps. A removed session is looked up in the store when it sends again.
@@ -108,8 +108,8 @@ pub const DICTIONARIES_PER_FRAME: u32 = 3;
 /// up to a minute before they retry.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The silence after which the HTTP API no longer calls an agent connected, in microseconds: two and a half of the intervals at which
-/// an agent sends at least.
+/// The silence after which the HTTP API no longer calls an agent connected, in microseconds: two and a half
+/// of the intervals at which an agent sends at least.
 pub const AGENT_SILENCE_US: i64 = 75_000_000;
 
 /// The longest interval between two checks for silent sessions.
@@ -151,7 +151,8 @@ pub const STORE_MISSING: Duration = Duration::from_secs(5);
 /// acknowledged.
 pub const SHUTDOWN_COMMIT: Duration = Duration::from_secs(10);
 
-/// The silence after which a stopping collector considers its socket drained, and the longest time it waits for that.
+/// The silence after which a stopping collector considers its socket drained, and the longest time it waits
+/// for that.
 pub const SHUTDOWN_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// The time for the last acknowledgements to leave a stopping collector.
@@ -189,11 +190,12 @@ pub const EFFECT_DELAY_US: i64 = 250_000;
 /// The time for agents' answers after a request took effect.
 pub const ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time between two measurements of an agent's clock: clocks without a time service drift by some milliseconds in that time.
+/// The time between two measurements of an agent's clock: clocks without a time service drift by some
+/// milliseconds in that time.
 pub const CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time between two looks for agents whose clocks must be measured, and the agents that are asked at each: 60 a second, so that
-/// [`CLOCK_INTERVAL`] is kept with 3,600 agents, and is longer with more.
+/// The time between two looks for agents whose clocks must be measured, and the agents that are asked at
+/// each: 60 a second, so that [`CLOCK_INTERVAL`] is kept with 3,600 agents, and is longer with more.
 pub const CLOCK_TICK: Duration = Duration::from_secs(2);
 
 /// The number of agents for [`CLOCK_TICK`].
@@ -202,13 +204,15 @@ pub const CLOCK_REQUESTS: usize = 120;
 /// Answers of agents that wait for control, which takes them immediately. Further ones count as missing.
 pub const CONTROL_ANSWERS: usize = 1024;
 
-/// Requests from the HTTP API that wait for control, which takes them immediately. Further ones are refused as busy.
+/// Requests from the HTTP API that wait for control, which takes them immediately. Further ones are refused
+/// as busy.
 pub const CONTROL_API_REQUESTS: usize = 256;
 
 /// Bytes of all nodes' answers to one request. Beyond that, answers are shortened.
 pub const JOB_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// The delay after which a request takes effect if other collectors forward it: they find it after [`REQUESTS_POLL`].
+/// The delay after which a request takes effect if other collectors forward it: they find it after
+/// [`REQUESTS_POLL`].
 pub const SHARED_EFFECT_DELAY_US: i64 = 1_000_000;
 
 /// The interval at which collectors look for requests of others: a query of a small table.
@@ -226,10 +230,12 @@ pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that storing a request may take before it is sent: less than [`EFFECT_DELAY_US`].
 pub const STORE_PATIENCE: Duration = Duration::from_millis(150);
 
-/// The time for which a request is forwarded in any case, in microseconds: agents change their collector within that time.
+/// The time for which a request is forwarded in any case, in microseconds: agents change their collector
+/// within that time.
 pub const FORWARD_US: i64 = 30_000_000;
 
-/// The time for which stored requests about a job are expected, in microseconds: the longest lease is usually not longer.
+/// The time for which stored requests about a job are expected, in microseconds: the longest lease is usually
+/// not longer.
 pub const PENDING_US: i64 = 86_400 * 1_000_000;
 
 /// Requests that wait for a store that does not answer.
@@ -250,18 +256,20 @@ pub const AUTHORISED_AGENTS: usize = 64 * 1024;
 /// Faults of key files that are logged.
 pub const KEY_FAULTS: usize = 20;
 
-/// The interval at which the directory of authorised keys is checked while no agent connects, so that a removed key of a
-/// connected agent takes effect.
+/// The interval at which the directory of authorised keys is checked while no agent connects, so that a
+/// removed key of a connected agent takes effect.
 pub const KEYS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time after which a key file that was edited in place takes effect. Other changes take effect
 /// immediately.
 pub const KEYS_REREAD_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Failed handshakes, and authentication requests, that are handled before other work of the authentication thread.
+/// Failed handshakes, and authentication requests, that are handled before other work of the authentication
+/// thread.
 pub const AUTH_BURST: usize = 256;
 
-/// The time for which authentication waits until its socket is closed: longer than the last acknowledgements may take.
+/// The time for which authentication waits until its socket is closed: longer than the last acknowledgements
+/// may take.
 pub const AUTH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes of a request for the collector's own metrics. A scraper's has a few hundred.
@@ -273,15 +281,16 @@ pub const HTTP_CONNECTIONS: usize = 8;
 /// The timeout of one request and its answer, so that a silent client holds no connection.
 pub const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time after which an operation on the store counts as one that the store does not answer. Statements that register
-/// thousands of jobs at once take seconds.
+/// The time after which an operation on the store counts as one that the store does not answer. Statements
+/// that register thousands of jobs at once take seconds.
 pub const STORE_ANSWERS: Duration = Duration::from_secs(30);
 
 /// The maximum number of transactions that wait for one sink: a minute at the default commit interval.
 /// Further ones are dropped.
 pub const SINK_BATCHES: usize = 64;
 
-/// The maximum number of transactions that wait for remote_write, which reads from the store first after a restart.
+/// The maximum number of transactions that wait for remote_write, which reads from the store first after a
+/// restart.
 pub const REMOTE_WRITE_BATCHES: usize = 2048;
 
 /// The maximum number of rows that wait for one sink, about 32 MB. A single transaction may exceed it.
@@ -303,13 +312,15 @@ pub const READ_SESSIONS: usize = 16;
 /// Sessions of reading of one user at once, so that no user excludes others.
 pub const READ_SESSIONS_PER_USER: usize = 2;
 
-/// The time within which a client must send its next query: longer than a report computes between two queries.
+/// The time within which a client must send its next query: longer than a report computes between two
+/// queries.
 pub const READ_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The time without progress after which a client that does not read its rows is disconnected.
 pub const READ_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time for one query, after which its statement is cancelled. It holds a snapshot of the database, which keeps old rows.
+/// The time for one query, after which its statement is cancelled. It holds a snapshot of the database, which
+/// keeps old rows.
 pub const READ_QUERY_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The timeouts of a session of reading, which tests shorten.
@@ -329,13 +340,15 @@ impl Default for ReadTimeouts {
     }
 }
 
-/// The interval at which sessions of reading are checked: for queries that take too long, and for clients that are gone.
+/// The interval at which sessions of reading are checked: for queries that take too long, and for clients
+/// that are gone.
 pub const READ_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Bytes of queries that are read at once.
 pub const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-/// The interval at which the ends of jobs are searched for those whose command is due. Each search is a count of a small table.
+/// The interval at which the ends of jobs are searched for those whose command is due. Each search is a count
+/// of a small table.
 pub const JOB_END_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The interval at which the end of a command is noticed.
@@ -350,7 +363,8 @@ pub const JOB_END_ERROR_BYTES_READ: usize = 1024 * 1024;
 /// The time for gathering the report of one job. Its statement is cancelled then.
 pub const JOB_END_REPORT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The time for which an end stays claimed beyond the report and the command: the start and the reaping of a process on a busy machine.
+/// The time for which an end stays claimed beyond the report and the command: the start and the reaping of a
+/// process on a busy machine.
 pub const JOB_END_LEASE_MARGIN: Duration = Duration::from_secs(60);
 
 /// The delay after which a report is gathered again if the store failed.
@@ -368,5 +382,6 @@ pub const JOB_END_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// The interval of log messages about the same problem with a command, and their number for all problems.
 pub const JOB_END_LOG: (Duration, u32) = (Duration::from_secs(60), 20);
 
-/// The time with messages in its queue after which a writer counts as behind: longer than it takes to store what all agents flush at once.
+/// The time with messages in its queue after which a writer counts as behind: longer than it takes to store
+/// what all agents flush at once.
 pub(crate) const BACKLOG_NS: u64 = 300_000_000;

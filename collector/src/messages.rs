@@ -43,7 +43,8 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage {
     pub(crate) peer: Peer,
-    /// A copy: a short message of ZeroMQ holds the whole buffer of its connection, 18 KiB with 4.3, for as long as it exists.
+    /// A copy: a short message of ZeroMQ holds the whole buffer of its connection, 18 KiB with 4.3, for as
+    /// long as it exists.
     pub(crate) bytes: Box<[u8]>,
 }
 
@@ -60,7 +61,6 @@ pub(crate) struct AgentAnswer {
 /// A message to an agent.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// A message.
     Message(Peer, ToAgent),
     /// A refusal of a message of the peer, with the frame if it was one. The receiver decides if it is
     /// answered.

@@ -15,7 +15,8 @@ pub(crate) struct Settings {
     pub(crate) commit_rows: usize,
     /// The value of [`CollectorConfig::session_timeout`].
     pub(crate) session_timeout: Duration,
-    /// The value of [`CollectorConfig::clock`], with a greatest age that is not above the retention of samples.
+    /// The value of [`CollectorConfig::clock`], with a greatest age that is not above the retention of
+    /// samples.
     pub(crate) clock: TimeRange,
 }
 

@@ -1,5 +1,5 @@
-//! Signs of life for the service manager's watchdog, given while the receiver's loop runs. A store that does not answer is no
-//! reason to restart the collector.
+//! Signs of life for the service manager's watchdog, given while the receiver's loop runs. A store that does
+//! not answer is no reason to restart the collector.
 
 use polymeter_service::service_manager;
 use tokio::time::{Interval, MissedTickBehavior};

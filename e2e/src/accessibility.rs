@@ -1,4 +1,5 @@
-//! The accessibility of a page in the browser: its tree as screen readers get it, its computed colours, and its order of focus.
+//! The accessibility of a page in the browser: its tree as screen readers get it, its computed colours, and
+//! its order of focus.
 
 use serde_json::{Value, json};
 
@@ -52,7 +53,8 @@ impl Tree {
         self.of_role("heading").filter_map(level).collect()
     }
 
-    /// Returns what is wrong: controls without a name, levels of headings that are left out, and landmarks that are missing.
+    /// Returns what is wrong: controls without a name, levels of headings that are left out, and landmarks
+    /// that are missing.
     pub fn faults(&self) -> Vec<String> {
         let unnamed =
             self.0.iter().filter(|node| NAMED.contains(&role_of(node)) && name_of(node).trim().is_empty());
@@ -91,7 +93,8 @@ pub fn faults(browser: &mut Browser) -> Vec<String> {
     faults
 }
 
-/// Returns the faults of the charts: each must have a name, and tables with its figures, which are filled when they are opened.
+/// Returns the faults of the charts: each must have a name, and tables with its figures, which are filled
+/// when they are opened.
 pub fn chart_faults(browser: &mut Browser) -> Vec<String> {
     let found = browser.eval(
         "[...document.querySelectorAll('.plot')].map((plot) => { \
@@ -116,8 +119,8 @@ pub fn chart_faults(browser: &mut Browser) -> Vec<String> {
     faults
 }
 
-/// Moves the focus with the Tab key through the whole page. Returns the faults: an element without a visible focus, one that comes before its
-/// predecessor in the document, or a control that is not reached.
+/// Moves the focus with the Tab key through the whole page. Returns the faults: an element without a visible
+/// focus, one that comes before its predecessor in the document, or a control that is not reached.
 pub fn focus_faults(browser: &mut Browser) -> Vec<String> {
     browser.eval("(() => { document.activeElement?.blur(); scrollTo(0, 0); window.focusSteps = []; })()");
     let mut faults = Vec::new();

@@ -48,8 +48,8 @@ pub fn unique() -> String {
     format!("polymeter-e2e-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Runs `act` on a thread with another user's credentials, which its connections present. The kernel keeps credentials
-/// per thread; only the C library applies a change to the whole process.
+/// Runs `act` on a thread with another user's credentials, which its connections present. The kernel keeps
+/// credentials per thread; only the C library applies a change to the whole process.
 pub fn as_user<T: Send>((uid, gid): (u32, u32), act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -87,7 +87,8 @@ pub fn program(name: &str) -> Command {
     command
 }
 
-/// Returns a source that is newer than its program, according to the dependency file that Cargo writes beside it.
+/// Returns a source that is newer than its program, according to the dependency file that Cargo writes beside
+/// it.
 fn newer_source(program: &Path) -> Option<String> {
     let list = fs::read_to_string(program.with_extension("d")).ok()?;
     let built = fs::metadata(program).ok()?.modified().ok()?;

@@ -1,7 +1,8 @@
-//! Headless Chromium, driven through the DevTools protocol over a pipe: messages of JSON that end with a zero byte.
+//! Headless Chromium, driven through the DevTools protocol over a pipe: messages of JSON that end with a zero
+//! byte.
 //!
-//! The pipe needs neither a port nor a WebSocket, and thus no crate: `--remote-debugging-pipe` reads from descriptor 3 and writes
-//! to descriptor 4.
+//! The pipe needs neither a port nor a WebSocket, and thus no crate: `--remote-debugging-pipe` reads from
+//! descriptor 3 and writes to descriptor 4.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;

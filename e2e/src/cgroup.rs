@@ -152,14 +152,15 @@ impl Drop for Job {
     }
 }
 
-/// A single frozen thread of a process, until this value is dropped. It uses the version 1 freezer, which accepts single
-/// threads.
+/// A single frozen thread of a process, until this value is dropped. It uses the version 1 freezer, which
+/// accepts single threads.
 pub struct FrozenThread {
     directory: PathBuf,
 }
 
 impl FrozenThread {
-    /// Freezes the thread with this directory in /proc. Returns `None` if the machine has no version 1 freezer.
+    /// Freezes the thread with this directory in /proc. Returns `None` if the machine has no version 1
+    /// freezer.
     pub fn new(thread: &Path) -> Option<Self> {
         let directory = root("freezer")?.join(unique());
         fs::create_dir(&directory).ok()?;
@@ -200,7 +201,8 @@ pub fn processes(directory: &Path) -> Vec<String> {
     processes
 }
 
-/// Kills the processes in a cgroup, which only this test can have put there, and removes it with all cgroups below it.
+/// Kills the processes in a cgroup, which only this test can have put there, and removes it with all cgroups
+/// below it.
 pub fn remove(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -223,8 +223,8 @@ impl Agent {
     }
 }
 
-/// Runs `polymeter keygen`, which writes the key pair `NAME.key` and `NAME.pub` to the environment's directory. Returns
-/// whether it succeeded, and its output.
+/// Runs `polymeter keygen`, which writes the key pair `NAME.key` and `NAME.pub` to the environment's
+/// directory. Returns whether it succeeded, and its output.
 pub fn keygen(env: &TestEnvironment, name: &str) -> (bool, String) {
     let out = env.path("");
     let output =

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use crate::namespaces::Namespaces;
 
-/// Wraps `command` so that it sees a tmpfs of `size` mounted at `directory`, which must exist. The wrapper becomes the
-/// program and keeps its pid. The file system is visible to this program only, and is removed when it ends.
+/// Wraps `command` so that it sees a tmpfs of `size` mounted at `directory`, which must exist. The wrapper
+/// becomes the program and keeps its pid. The file system is visible to this program only, and is removed
+/// when it ends.
 pub fn with_tmpfs(directory: &Path, size: &str, command: &Command) -> Command {
     let script = "mount -t tmpfs -o \"size=$1\" tmpfs \"$2\" && shift 2 && exec \"$@\"";
     let mut within = Command::new("unshare");
@@ -14,7 +15,8 @@ pub fn with_tmpfs(directory: &Path, size: &str, command: &Command) -> Command {
     crate::basics::wrap(within, command)
 }
 
-/// A small file system that several programs share in a mount namespace of their own. It is removed when they have ended.
+/// A small file system that several programs share in a mount namespace of their own. It is removed when they
+/// have ended.
 pub struct SharedDisk {
     namespace: Namespaces,
     directory: PathBuf,

@@ -146,8 +146,8 @@ pub struct DiscoveredJob {
 }
 
 impl DiscoveredJob {
-    /// Starts the programs and waits until the agent has read `source` of the job. The collector listens at `listen`, or
-    /// at a socket in the environment.
+    /// Starts the programs and waits until the agent has read `source` of the job. The collector listens at
+    /// `listen`, or at a socket in the environment.
     pub fn start(listen: Option<&str>, baseline: &[(&str, &str)], source: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, listen.unwrap_or(&env.endpoint()));

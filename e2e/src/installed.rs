@@ -1,6 +1,6 @@
-//! A machine on which Polymeter is installed, for one test: `/etc`, `/run`, `/var/lib` and the network are private,
-//! so that the programs use their standard paths and ports, and it has no devices of this machine that need rights.
-//! The kernel removes everything when the test and its programs have ended.
+//! A machine on which Polymeter is installed, for one test: `/etc`, `/run`, `/var/lib` and the network are
+//! private, so that the programs use their standard paths and ports, and it has no devices of this machine
+//! that need rights. The kernel removes everything when the test and its programs have ended.
 
 use std::fs::{self, File};
 use std::io::Write;

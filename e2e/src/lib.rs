@@ -1,5 +1,5 @@
-//! Shared code of the end-to-end tests: real programs, real cgroups, workloads, and a reader of kernel files that is
-//! independent of the agent's.
+//! Shared code of the end-to-end tests: real programs, real cgroups, workloads, and a reader of kernel files
+//! that is independent of the agent's.
 
 #![allow(
     clippy::cast_possible_truncation,

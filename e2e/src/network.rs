@@ -1,5 +1,5 @@
-//! A private network for one test: two network namespaces and the link between them, which can be cut. The machine's own
-//! network is not affected, and the addresses are the same in every test.
+//! A private network for one test: two network namespaces and the link between them, which can be cut. The
+//! machine's own network is not affected, and the addresses are the same in every test.
 
 use std::process::Command;
 
@@ -18,7 +18,8 @@ pub enum LinkEnd {
     Far,
 }
 
-/// Two network namespaces and a link. The kernel removes them when the test and the programs in them have ended.
+/// Two network namespaces and a link. The kernel removes them when the test and the programs in them have
+/// ended.
 pub struct Network {
     near: Namespace,
     far: Namespace,

@@ -37,7 +37,8 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it with the configuration of the document, but without TLS. The password of each user is the name, backwards.
+    /// Starts it with the configuration of the document, but without TLS. The password of each user is the
+    /// name, backwards.
     pub fn start(env: &TestEnvironment, socket: &Path, users: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");

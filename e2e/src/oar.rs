@@ -1,5 +1,6 @@
-//! Job cgroups made by the script of a real OAR 2, run as OAR's server runs it. They are removed when the test ends.
-//! OAR's own `clean` is never run: it kills all processes of a user and deletes the user's files in /tmp.
+//! Job cgroups made by the script of a real OAR 2, run as OAR's server runs it. They are removed when the
+//! test ends. OAR's own `clean` is never run: it kills all processes of a user and deletes the user's files
+//! in /tmp.
 
 use std::fs;
 use std::io::Write;
@@ -10,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::cgroup;
 
-/// The environment variable with the path of OAR's `job_resource_manager_cgroups.pl`. `make test-oar` extracts the script
-/// from Debian's package.
+/// The environment variable with the path of OAR's `job_resource_manager_cgroups.pl`. `make test-oar`
+/// extracts the script from Debian's package.
 const SCRIPT: &str = "POLYMETER_OAR_SCRIPT";
 
 /// The hierarchies that the script uses by default, and `memory`, which an administrator may enable.
@@ -23,9 +24,9 @@ const MEMORY_ON: &str = "$Enable_mem_cg = \"YES\"";
 /// A user that exists on every Debian, with its uid.
 pub const USER: (&str, i64) = ("games", 5);
 
-/// A shell script that runs OAR's script in a private mount namespace. Besides cgroups, OAR's script changes links in
-/// /dev and requires a user `oar`: both exist in that namespace only. `oardodo` normally becomes root; here it runs its
-/// arguments, since the test runs as root.
+/// A shell script that runs OAR's script in a private mount namespace. Besides cgroups, OAR's script changes
+/// links in /dev and requires a user `oar`: both exist in that namespace only. `oardodo` normally becomes
+/// root; here it runs its arguments, since the test runs as root.
 const WITHIN: &str = r#"
 set -e
 directory=$1
@@ -69,8 +70,8 @@ impl Node {
         Self { directory: tempfile::tempdir().unwrap() }
     }
 
-    /// Creates the cgroups of a job with OAR's script and returns their paths. The memory controller is off, which is the
-    /// script's default, or on if `with_memory` is true.
+    /// Creates the cgroups of a job with OAR's script and returns their paths. The memory controller is off,
+    /// which is the script's default, or on if `with_memory` is true.
     pub fn start_job(&self, job: &str, with_memory: bool) -> Vec<PathBuf> {
         let directory = self.directory.path().join(job);
         fs::create_dir(&directory).unwrap();

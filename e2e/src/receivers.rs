@@ -1,5 +1,5 @@
-//! Real receivers of remote_write: Prometheus and VictoriaMetrics, which `make test-remote-write` extracts from
-//! Debian's packages.
+//! Real receivers of remote_write: Prometheus and VictoriaMetrics, which `make test-remote-write` extracts
+//! from Debian's packages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -106,8 +106,8 @@ impl Receiver {
         format!("http://127.0.0.1:{}/api/v1/write", self.port)
     }
 
-    /// Returns all samples of the series with a label: milliseconds since the epoch and values, by the labels of the
-    /// series. Marks of ends are left out.
+    /// Returns all samples of the series with a label: milliseconds since the epoch and values, by the labels
+    /// of the series. Marks of ends are left out.
     pub fn samples(&self, label: &str, value: &str) -> BTreeMap<Labels, Vec<(i64, f64)>> {
         let selector = format!("%7B{label}%3D%22{value}%22%7D");
         let mut all = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! A second, simple reader of the same kernel files: it opens each file anew, splits it into lines and words, and looks
-//! them up in a table that was written by hand from the kernel's documentation.
+//! A second, simple reader of the same kernel files: it opens each file anew, splits it into lines and words,
+//! and looks them up in a table that was written by hand from the kernel's documentation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,8 +90,8 @@ const FILES: &[File] = &[
     file("pids", "pids.events", &[("max", "pids.events.max", 1.0)]),
 ];
 
-/// Words of the version 1 memory.stat. The metric is `memory.local.WORD` for the word alone, and `memory.` with the second
-/// name for the word with the prefix `total_`.
+/// Words of the version 1 memory.stat. The metric is `memory.local.WORD` for the word alone, and `memory.`
+/// with the second name for the word with the prefix `total_`.
 const STAT: &[(&str, &str)] = &[
     ("rss", "anon"),
     ("cache", "file"),
@@ -116,7 +116,8 @@ const STAT: &[(&str, &str)] = &[
     ("pgpgout", "pgpgout"),
 ];
 
-/// All values of a job that kernel files contain, and the time of the reading in microseconds since the epoch.
+/// All values of a job that kernel files contain, and the time of the reading in microseconds since the
+/// epoch.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub begin_us: i64,
@@ -161,8 +162,8 @@ impl Snapshot {
     }
 }
 
-/// Asserts that each stored value of a counter lies between the kernel's values in the snapshot before it and the
-/// snapshot after it.
+/// Asserts that each stored value of a counter lies between the kernel's values in the snapshot before it and
+/// the snapshot after it.
 pub fn assert_between(samples: &BTreeMap<Key, Series>, snapshots: &[Snapshot]) {
     let mut compared = 0;
     for (key, series) in samples.iter().filter(|(_, series)| series.kind == "counter") {

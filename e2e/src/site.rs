@@ -20,7 +20,8 @@ pub fn api_config(socket: &Path) -> String {
     )
 }
 
-/// A TCP port of this machine whose connections lead to the API. The header with the user is that of the browser.
+/// A TCP port of this machine whose connections lead to the API. The header with the user is that of the
+/// browser.
 pub struct Proxy {
     address: SocketAddr,
 }

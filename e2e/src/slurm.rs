@@ -1,5 +1,6 @@
-//! A private Slurm cluster on the loopback interface: a controller, two nodes, MUNGE, and the prolog and epilog of
-//! `deploy/`. All its processes are ended and its cgroups removed when the test ends, also after a failure.
+//! A private Slurm cluster on the loopback interface: a controller, two nodes, MUNGE, and the prolog and
+//! epilog of `deploy/`. All its processes are ended and its cgroups removed when the test ends, also after a
+//! failure.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -36,7 +37,8 @@ pub fn missing() -> Option<String> {
     slurm.or_else(munge::missing).or_else(hierarchy)
 }
 
-/// Returns the configuration of a node's agent with tables of periods. Both nodes run on this machine, each with its own cgroups.
+/// Returns the configuration of a node's agent with tables of periods. Both nodes run on this machine, each
+/// with its own cgroups.
 pub fn agent_config(node: &str, collector: &str, periods: &str) -> String {
     format!(
         "node = \"{node}\"\ncollector = \"{collector}\"\nflush_interval = \"50ms\"\n\
@@ -54,8 +56,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster. Its prologs start an agent on each node with the configuration that `configure` returns for the
-    /// node's name and the path of the agent's socket. The controller reports the ends of jobs to the collector's socket.
+    /// Starts a cluster. Its prologs start an agent on each node with the configuration that `configure`
+    /// returns for the node's name and the path of the agent's socket. The controller reports the ends of
+    /// jobs to the collector's socket.
     pub fn start(collector: &Path, configure: impl Fn(&str, &Path) -> String) -> Self {
         let name = unique().replace('-', "");
         let nodes = ["a", "b"].map(|node| format!("{name}{node}"));
@@ -98,9 +101,10 @@ impl Cluster {
         self.path(&format!("run.{node}/agent.sock"))
     }
 
-    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file `disabled`, or that
-    /// of the node, exists, the script does nothing. Afterwards the prolog gives the agent as much CPU time as
-    /// [`Self::prioritise`] gives the jobs, and the epilog removes the job's cgroups that the site created.
+    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file
+    /// `disabled`, or that of the node, exists, the script does nothing. Afterwards the prolog gives the
+    /// agent as much CPU time as [`Self::prioritise`] gives the jobs, and the epilog removes the job's
+    /// cgroups that the site created.
     fn write_script(&self, name: &str) {
         let site = SITE_HIERARCHIES.into_iter().filter_map(cgroup::root);
         let site: Vec<String> = site.map(|root| root.display().to_string()).collect();
@@ -154,8 +158,8 @@ impl Cluster {
         if disabled { drop(File::create(file).unwrap()) } else { fs::remove_file(file).unwrap() }
     }
 
-    /// Gives the jobs and the daemons of this cluster nearly all of the CPU time that they want, whatever else runs on this
-    /// machine.
+    /// Gives the jobs and the daemons of this cluster nearly all of the CPU time that they want, whatever
+    /// else runs on this machine.
     pub fn prioritise(&self) {
         for (node, slurmd) in self.nodes.iter().zip(self.daemons.iter().skip(1)) {
             let directory = cgroup::root("cpu").unwrap().join(format!("slurm_{node}"));
@@ -170,7 +174,8 @@ impl Cluster {
         cgroup::root(hierarchy).unwrap().join(format!("slurm_{node}/uid_{uid}/job_{job}"))
     }
 
-    /// Creates cgroups of a job in further hierarchies and moves its processes there, as the scripts of a site may.
+    /// Creates cgroups of a job in further hierarchies and moves its processes there, as the scripts of a
+    /// site may.
     pub fn add_cgroups(&self, node: &str, uid: u32, job: &str, hierarchies: &[&str]) {
         let own = self.job_directory("cpuacct", node, uid, job);
         wait_until("the job's script runs", || !cgroup::processes(&own.join("step_batch")).is_empty());

@@ -20,8 +20,8 @@ pub fn program() -> PathBuf {
     crate::program("e2e-workload").get_program().into()
 }
 
-/// Executes the commands in the first argument, separated by `;`, or, without an argument, those on standard input.
-/// Prints its CPU time at the end.
+/// Executes the commands in the first argument, separated by `;`, or, without an argument, those on standard
+/// input. Prints its CPU time at the end.
 pub fn main() {
     let commands = std::env::args().nth(1);
     // Without huge pages, each page causes a page fault of its own.

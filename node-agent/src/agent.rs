@@ -125,7 +125,8 @@ impl Agent {
         self.ask(|reply| SupervisorRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
-    /// Takes the final sample of a registered job and stops tracking it. Returns false if there is no such job.
+    /// Takes the final sample of a registered job and stops tracking it. Returns false if there is no such
+    /// job.
     pub fn unregister(&self, job_id: Identifier) -> bool {
         self.ask(|reply| SupervisorRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
@@ -176,7 +177,8 @@ impl Agent {
         self.channels.full_event().notify();
     }
 
-    /// Stops sampling, sends the remaining samples, and waits for at most `patience` until they are acknowledged.
+    /// Stops sampling, sends the remaining samples, and waits for at most `patience` until they are
+    /// acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
         self.requests.blocking_send(SupervisorRequest::Stop).ok();
         // A thread that panicked has logged that already; the others must still be ended.
@@ -289,8 +291,8 @@ fn watch_exits(watcher: &ExitWatcher, channels: &Channels, priority: Option<u8>)
     watcher.run(|job| drop(channels.command(Command::ReadJob(job))));
 }
 
-/// Raises the calling thread's priority among ordinary threads: the cgroups that it reads are gone some milliseconds
-/// later.
+/// Raises the calling thread's priority among ordinary threads: the cgroups that it reads are gone some
+/// milliseconds later.
 fn raise_priority() {
     const NICE: i32 = -10;
     // Without the right to it, ends of jobs on a busy node may be noticed too late.

@@ -11,8 +11,8 @@ use polymeter_service::log;
 use crate::config::{self, AgentConfig, DEFAULT_PATH};
 use crate::detach;
 
-/// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and sends them to a
-/// collector.
+/// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and sends
+/// them to a collector.
 #[derive(Debug, Parser)]
 #[command(name = "polymeter-agent", version)]
 #[command(
@@ -40,7 +40,8 @@ pub struct AgentArguments {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Run in the background, in a session of its own; return when the agent is ready. It then logs to syslog.
+    /// Run in the background, in a session of its own; return when the agent is ready. It then logs to
+    /// syslog.
     #[arg(long)]
     pub detach: bool,
 
@@ -52,8 +53,8 @@ pub struct AgentArguments {
     #[arg(long)]
     exit_when_idle: bool,
 
-    /// The events to log: off, error, warn, info, debug or trace, also per module (info,polymeter_agent::delivery=debug);
-    /// overrides `log_level` and the variable POLYMETER_LOG.
+    /// The events to log: off, error, warn, info, debug or trace, also per module
+    /// (info,polymeter_agent::delivery=debug); overrides `log_level` and the variable POLYMETER_LOG.
     #[arg(long, value_name = "FILTER")]
     log: Option<log::Filter>,
 

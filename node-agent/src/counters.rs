@@ -97,7 +97,8 @@ impl CollectorState {
 }
 
 impl Counters {
-    /// Returns the number of samples that were read and dropped for lack of room: in the batch, or in the outbox.
+    /// Returns the number of samples that were read and dropped for lack of room: in the batch, or in the
+    /// outbox.
     pub fn all_dropped(&self) -> u64 {
         self.dropped.load(Relaxed) + self.outbox_dropped.load(Relaxed)
     }

@@ -1,8 +1,10 @@
-//! `--detach`: starts an agent that outlives the process that starts it. A job's prolog is such a process: its process
-//! group is killed when it returns, and its output is read until all descriptors of it are closed.
+//! `--detach`: starts an agent that outlives the process that starts it. A job's prolog is such a process:
+//! its process group is killed when it returns, and its output is read until all descriptors of it are
+//! closed.
 //!
-//! The program starts itself again and waits until that agent reports that it is ready. The agent makes itself
-//! independent before that; therefore it cannot be killed together with the prolog once the prolog has returned.
+//! The program starts itself again and waits until that agent reports that it is ready. The agent makes
+//! itself independent before that; therefore it cannot be killed together with the prolog once the prolog has
+//! returned.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -24,8 +26,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The last line that an agent writes to its stdout: it is ready.
 const READY: &[u8] = b"ready\n";
 
-/// Starts this program again with `arguments` and returns when it is ready as an agent. Until then it logs to this
-/// process's stderr.
+/// Starts this program again with `arguments` and returns when it is ready as an agent. Until then it logs to
+/// this process's stderr.
 ///
 /// # Errors
 /// Returns an error if it cannot be started, exits, or is not ready in time. Then no agent is left running.
@@ -76,8 +78,8 @@ fn wait_for(child: &mut Child) -> io::Result<()> {
     }
 }
 
-/// Makes this process independent of the one that started it: it gets a session of its own and leaves the job's
-/// cgroups.
+/// Makes this process independent of the one that started it: it gets a session of its own and leaves the
+/// job's cgroups.
 ///
 /// # Errors
 /// Returns an error if no new session can be created.
@@ -93,8 +95,8 @@ pub fn leave(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves this process into the root of every hierarchy, including named ones: a scheduler looks for a job's processes
-/// in all of them.
+/// Moves this process into the root of every hierarchy, including named ones: a scheduler looks for a job's
+/// processes in all of them.
 fn leave_cgroups(root: &Path) -> io::Result<()> {
     let mut failure = None;
     for place in all_roots(root)? {

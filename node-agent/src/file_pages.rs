@@ -1,6 +1,6 @@
-//! The pages of the program and of its libraries. Most of them are used only at the start and when sources are
-//! opened; the kernel keeps them mapped, so that they count as resident. Unmapped they stay in the page cache, from
-//! which a later use maps them again without I/O.
+//! The pages of the program and of its libraries. Most of them are used only at the start and when sources
+//! are opened; the kernel keeps them mapped, so that they count as resident. Unmapped they stay in the page
+//! cache, from which a later use maps them again without I/O.
 
 use std::fs;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use crate::kernel;
 /// The mappings that can be released; empty until [`note_mappings`] is called.
 static MAPPINGS: OnceLock<Vec<Range<usize>>> = OnceLock::new();
 
-/// Notes the mappings of the program and of the libraries that were loaded with it. To be called before other threads
-/// exist: a library that is loaded meanwhile would be mapped and then written to.
+/// Notes the mappings of the program and of the libraries that were loaded with it. To be called before other
+/// threads exist: a library that is loaded meanwhile would be mapped and then written to.
 pub fn note_mappings() {
     // Without the file, nothing is released.
     let text = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
@@ -26,8 +26,8 @@ pub(crate) fn release() {
     }
 }
 
-/// Returns the mappings in the text of smaps, proc_pid_smaps(5), whose pages are those of a file: private, not
-/// writable, and without pages that were written to before, as those with relocated addresses.
+/// Returns the mappings in the text of smaps, proc_pid_smaps(5), whose pages are those of a file: private,
+/// not writable, and without pages that were written to before, as those with relocated addresses.
 fn unwritten(smaps: &str) -> Vec<Range<usize>> {
     let mut mappings = Vec::new();
     let mut candidate = None;
@@ -42,8 +42,9 @@ fn unwritten(smaps: &str) -> Vec<Range<usize>> {
     mappings
 }
 
-/// Returns the mapping of a head line, `55d0c0000000-55d0c0100000 r-xp 00000000 fe:00 42 /usr/bin/polymeter-agent`,
-/// or `Some(None)` if it is writable, shared or of no file; `None` for other lines.
+/// Returns the mapping of a head line, `55d0c0000000-55d0c0100000 r-xp 00000000 fe:00 42
+/// /usr/bin/polymeter-agent`, or `Some(None)` if it is writable, shared or of no file; `None` for other
+/// lines.
 fn mapping(line: &str) -> Option<Option<Range<usize>>> {
     let mut words = line.split_ascii_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
@@ -54,11 +55,12 @@ fn mapping(line: &str) -> Option<Option<Range<usize>>> {
     Some((is_fixed && is_of_file).then_some(range))
 }
 
-/// The number of calls without a change after which pages are released: soon after sources were opened, and once more
-/// after the first calibration and connection.
+/// The number of calls without a change after which pages are released: soon after sources were opened, and
+/// once more after the first calibration and connection.
 const RELEASES: [u32; 2] = [1, 15];
 
-/// The decision when to release pages: once the number of open sources has changed, and stays the same for a while.
+/// The decision when to release pages: once the number of open sources has changed, and stays the same for a
+/// while.
 #[derive(Debug, Default)]
 pub(crate) struct Release {
     sources: Option<u64>,

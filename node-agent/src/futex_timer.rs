@@ -10,9 +10,9 @@ use rustix::thread::futex::{self, Flags};
 /// Every wake-up concerns every waiter: FUTEX_BITSET_MATCH_ANY of futex(2).
 const ANY: NonZeroU32 = NonZeroU32::MAX;
 
-/// A futex that one thread waits on. With `FUTEX_WAIT_BITSET` the timeout is a time of CLOCK_MONOTONIC, so that one system call
-/// serves the sleep and the notification, and no clock is read to compute the time left; polling a descriptor costs the kernel
-/// more at each wait.
+/// A futex that one thread waits on. With `FUTEX_WAIT_BITSET` the timeout is a time of CLOCK_MONOTONIC, so
+/// that one system call serves the sleep and the notification, and no clock is read to compute the time left;
+/// polling a descriptor costs the kernel more at each wait.
 #[derive(Debug, Default)]
 pub(crate) struct FutexTimer {
     /// 1 from a notification until the next wait.
@@ -28,8 +28,8 @@ impl FutexTimer {
         }
     }
 
-    /// Sleeps until the monotonic clock shows `deadline_ns`, or without a limit if it is none. Returns at once if it
-    /// was notified since the last wait; spurious wake-ups are possible.
+    /// Sleeps until the monotonic clock shows `deadline_ns`, or without a limit if it is none. Returns at
+    /// once if it was notified since the last wait; spurious wake-ups are possible.
     pub(crate) fn wait(&self, deadline_ns: Option<u64>) {
         let deadline = deadline_ns.map(Duration::from_nanos).and_then(|at| Timespec::try_from(at).ok());
         if self.notified.swap(0, Ordering::Acquire) == 0 {
@@ -58,8 +58,8 @@ mod tests {
                     wakes.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            // The first notification arrives before the wait, or during it; the second after the first has ended a
-            // wait.
+            // The first notification arrives before the wait, or during it; the second after the first has
+            // ended a wait.
             timer.notify();
             while wakes.load(Ordering::Relaxed) == 0 || !asleep.load(Ordering::Relaxed) {
                 std::thread::yield_now();

@@ -1,4 +1,5 @@
-//! The period of a metric in force: that of the plan, or the refresh interval of the hardware where that is longer. Pure.
+//! The period of a metric in force: that of the plan, or the refresh interval of the hardware where that is
+//! longer. Pure.
 
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
@@ -34,7 +35,8 @@ pub struct SlowSource {
 }
 
 impl InForce {
-    /// Returns the period in force of a metric whose sources have these refresh intervals: the shortest of all sources.
+    /// Returns the period in force of a metric whose sources have these refresh intervals: the shortest of
+    /// all sources.
     #[must_use]
     pub fn of_sources(mut self, sources: &[(&str, Option<Period>)]) -> Self {
         let planned = self.period;

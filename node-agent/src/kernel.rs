@@ -1,5 +1,5 @@
-//! Kernel settings for the process or a thread, and the system calls that no safe crate offers: apart from the perf
-//! events' descriptors and the device of IPMI, only this module uses `unsafe`.
+//! Kernel settings for the process or a thread, and the system calls that no safe crate offers: apart from
+//! the perf events' descriptors and the device of IPMI, only this module uses `unsafe`.
 
 use std::io;
 use std::ops::Range;
@@ -14,7 +14,8 @@ use crate::clock;
 /// Gives the calling thread the real-time policy `SCHED_FIFO` at `priority`, sched(7).
 ///
 /// # Errors
-/// Returns `EPERM` without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a real-time budget.
+/// Returns `EPERM` without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a
+/// real-time budget.
 pub fn set_fifo_priority(priority: u8) -> io::Result<()> {
     // SAFETY: `sched_param` is plain integers, for which zero is a value.
     #[expect(unsafe_code, reason = "no safe crate has sched_setscheduler")]
@@ -43,8 +44,8 @@ pub fn keep_memory_small() {
 pub(crate) fn release_file_pages(mapping: &Range<usize>) {
     let start = std::ptr::with_exposed_provenance_mut(mapping.start);
     #[expect(unsafe_code, reason = "the pages of the program itself belong to no object")]
-    // SAFETY: the mapping is private, is never writable, and lasts as long as the process, so that its contents do
-    // not change.
+    // SAFETY: the mapping is private, is never writable, and lasts as long as the process, so that its
+    // contents do not change.
     unsafe {
         libc::madvise(start, mapping.len(), libc::MADV_DONTNEED);
     }
@@ -68,7 +69,8 @@ pub(crate) fn descriptor_limit() -> usize {
 }
 
 /// Returns the number of descriptors that this process has open. From Linux 6.2 on that is the size of their
-/// directory. On older kernels they are counted at most every 200 ms, since that takes longer the more there are.
+/// directory. On older kernels they are counted at most every 200 ms, since that takes longer the more there
+/// are.
 pub(crate) fn open_descriptors() -> usize {
     const OPEN: &str = "/proc/self/fd";
     const COUNT_AGAIN_NS: u64 = 200_000_000;

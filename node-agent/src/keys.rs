@@ -29,8 +29,8 @@ pub enum CollectorKey {
 pub struct InvalidCollectorKey;
 
 impl CollectorKey {
-    /// Parses a path, if the text begins with a slash, or a key. `polymeter keygen` makes no key that begins with a
-    /// slash.
+    /// Parses a path, if the text begins with a slash, or a key. `polymeter keygen` makes no key that begins
+    /// with a slash.
     ///
     /// # Errors
     /// Returns an error if the text is neither.
@@ -66,8 +66,8 @@ impl AgentKeyFiles {
     /// Reads the keys.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read, is open to other users or contains no key, or if libzmq has no
-    /// encryption.
+    /// Returns an error if a file cannot be read, is open to other users or contains no key, or if libzmq has
+    /// no encryption.
     pub fn read(&self) -> Result<Keys, KeysError> {
         require_curve(zmq::has("curve"))?;
         let own = read_key_pair(&self.key)?;

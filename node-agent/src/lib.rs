@@ -1,9 +1,10 @@
-//! Polymeter's node agent: samples the metrics of every job, each at its own period, and pushes them to a collector.
+//! Polymeter's node agent: samples the metrics of every job, each at its own period, and pushes them to a
+//! collector.
 //!
-//! The stages, in the order of the data flow: [`sources`] read and parse, [`lanes`] read them at their deadlines and
-//! fill batches, [`delivery`] encodes them and keeps frames until they are acknowledged. Beside them the supervisor
-//! applies the decisions of state machines: the tracked jobs (life cycle), and the period of each of their metrics
-//! (admission, by the [`plan`]). [`Agent`] joins them all.
+//! The stages, in the order of the data flow: [`sources`] read and parse, [`lanes`] read them at their
+//! deadlines and fill batches, [`delivery`] encodes them and keeps frames until they are acknowledged. Beside
+//! them the supervisor applies the decisions of state machines: the tracked jobs (life cycle), and the period
+//! of each of their metrics (admission, by the [`plan`]). [`Agent`] joins them all.
 
 mod admission;
 mod agent;

@@ -142,7 +142,8 @@ fn run(arguments: &AgentArguments, mut config: AgentConfig) -> Result<(), Box<dy
     Ok(())
 }
 
-/// Starts the agent. If `waits_for_spool`, the previous agent may still be stopping, and the start waits for its spool.
+/// Starts the agent. If `waits_for_spool`, the previous agent may still be stopping, and the start waits for
+/// its spool.
 fn start(
     config: &AgentConfig,
     context: &zmq::Context,

@@ -7,8 +7,8 @@ use polymeter_proto::series::Identifier;
 pub struct Principal {
     /// The numeric id.
     pub uid: u32,
-    /// True for root, the agent's own user and the configured administrators: all requests are allowed, and no limit
-    /// applies.
+    /// True for root, the agent's own user and the configured administrators: all requests are allowed, and
+    /// no limit applies.
     pub administrator: bool,
 }
 

@@ -45,8 +45,8 @@ impl Rights {
         Ok(Principal { uid, administrator })
     }
 
-    /// Returns the principal of a request from another machine. It has no groups, and the agent's own user may be a
-    /// different one there.
+    /// Returns the principal of a request from another machine. It has no groups, and the agent's own user
+    /// may be a different one there.
     pub(crate) fn remote_principal(&self, uid: u32) -> Principal {
         Principal { uid, administrator: uid == 0 || self.administrators.contains(&uid) }
     }

@@ -23,8 +23,9 @@ pub struct SourceStats {
 }
 
 impl SourceStats {
-    /// Returns the statistics after the next report. The reads since the last report are half of the recent mean, so
-    /// that a file that becomes slow is noticed within a few seconds, and one slow read changes little.
+    /// Returns the statistics after the next report. The reads since the last report are half of the recent
+    /// mean, so that a file that becomes slow is noticed within a few seconds, and one slow read changes
+    /// little.
     fn updated(&self, report: &SourceReport) -> Self {
         let reads = report.cost.reads.saturating_sub(self.cost.reads);
         let took_ns = report.cost.total_ns.saturating_sub(self.cost.total_ns);
@@ -66,7 +67,8 @@ impl StatsCache {
         of_job.map(|((_, name), stats)| (name.clone(), *stats)).collect()
     }
 
-    /// Returns the recent mean time of a read, in nanoseconds, of all sources that were read, by job and source.
+    /// Returns the recent mean time of a read, in nanoseconds, of all sources that were read, by job and
+    /// source.
     pub fn read_times(&self) -> BTreeMap<Option<JobHandle>, BTreeMap<String, f64>> {
         let mut times: BTreeMap<_, BTreeMap<String, f64>> = BTreeMap::new();
         for ((job, name), stats) in lock(&self.reports).iter().filter(|(_, stats)| stats.recent_ns > 0.0) {

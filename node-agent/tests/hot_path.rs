@@ -1,5 +1,5 @@
-//! Tests that the sampler allocates nothing at a tick once its buffers have grown. The program has no other test,
-//! since the allocator counts the allocations of all its threads.
+//! Tests that the sampler allocates nothing at a tick once its buffers have grown. The program has no other
+//! test, since the allocator counts the allocations of all its threads.
 
 #![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
 
@@ -58,8 +58,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns a source of every line of vmstat on this machine: a file in several pieces, with close to two hundred
-/// values.
+/// Returns a source of every line of vmstat on this machine: a file in several pieces, with close to two
+/// hundred values.
 fn vmstat() -> TextFileSource {
     let mut wanted = Vec::new();
     for metric in catalogue::all() {
@@ -172,7 +172,8 @@ fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
     Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
 }
 
-/// The sampler reads two sources of the fast lane, one of which makes it miss deadlines, and a thread reads one of the slow lane.
+/// The sampler reads two sources of the fast lane, one of which makes it miss deadlines, and a thread reads
+/// one of the slow lane.
 fn both_lanes_take_no_memory() {
     let definition = catalogue::find("node.filesystem.size").unwrap();
     let slots = vec![Slot { definition, labels: Labels::default() }];

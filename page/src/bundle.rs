@@ -1,4 +1,5 @@
-//! One script of a page, which contains the modules that it imports: a browser asks for it once, not for each module. Pure.
+//! One script of a page, which contains the modules that it imports: a browser asks for it once, not for each
+//! module. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +19,8 @@ fn is_own_file(path: &str) -> bool {
 /// Modules by path, and the paths that they import.
 type Modules = BTreeMap<String, String>;
 
-/// Returns the paths that belong to a page's script, each after those that it imports, and the last one that of the page. Modules must not
-/// import themselves through others.
+/// Returns the paths that belong to a page's script, each after those that it imports, and the last one that
+/// of the page. Modules must not import themselves through others.
 fn order(entry: &str, modules: &Modules) -> Vec<String> {
     fn visit(path: &str, modules: &Modules, seen: &mut BTreeSet<String>, order: &mut Vec<String>) {
         let Some(text) = modules.get(path) else { return };

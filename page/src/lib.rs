@@ -1,7 +1,9 @@
-//! Style and scripts of pages: the page of a report, which is one file (`report`), and the pages that the collector serves (`site`).
+//! Style and scripts of pages: the page of a report, which is one file (`report`), and the pages that the
+//! collector serves (`site`).
 //!
-//! The library for charts, the colours and the code that draws are shared by all pages (`assets/uplot`, `assets/shared`). There is no build step:
-//! modules are served as they are, and concatenated for the page of a report. Pure.
+//! The library for charts, the colours and the code that draws are shared by all pages (`assets/uplot`,
+//! `assets/shared`). There is no build step: modules are served as they are, and concatenated for the page of
+//! a report. Pure.
 
 mod bundle;
 mod modules;
@@ -70,7 +72,8 @@ mod tests {
         assert!(!style.contains("url(") && !style.contains("@import"));
     }
 
-    /// Names of jobs, nodes, metrics and labels come from users: no part interprets text as markup or as a program.
+    /// Names of jobs, nodes, metrics and labels come from users: no part interprets text as markup or as a
+    /// program.
     #[test]
     fn scripts_never_interpret_text() {
         let script = report::script();

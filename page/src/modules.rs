@@ -1,6 +1,8 @@
-//! Modules of JavaScript: their imports, and their parts without `import` and `export`, for a script that is one text. Pure.
+//! Modules of JavaScript: their imports, and their parts without `import` and `export`, for a script that is
+//! one text. Pure.
 //!
-//! Modules have one form of import, `import NAMES from "./FILE.js";` on one line, so that the imports are known without a parser.
+//! Modules have one form of import, `import NAMES from "./FILE.js";` on one line, so that the imports are
+//! known without a parser.
 
 /// Returns the paths that a module imports, as it writes them.
 pub(crate) fn imports(module: &str) -> impl Iterator<Item = &str> {

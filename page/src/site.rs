@@ -1,8 +1,9 @@
 //! The pages that a server sends: documents, modules and a style, all in the binary.
 //!
-//! The documents have no data. Their scripts ask the HTTP API of the same server for it; each contains the modules of its page, which are
-//! served one by one, too. The path of everything else contains a digest of
-//! all of it, so that a browser keeps it until the program changes. All links are relative: the pages work below any path of a proxy.
+//! The documents have no data. Their scripts ask the HTTP API of the same server for it; each contains the
+//! modules of its page, which are served one by one, too. The path of everything else contains a digest of
+//! all of it, so that a browser keeps it until the program changes. All links are relative: the pages work
+//! below any path of a proxy.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,8 @@ pub struct File {
     pub is_immutable: bool,
 }
 
-/// The policy of the documents: only modules and styles of the same server apply, data comes only from there, and no text can become
-/// markup or a program.
+/// The policy of the documents: only modules and styles of the same server apply, data comes only from there,
+/// and no text can become markup or a program.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -146,8 +147,8 @@ fn all_modules(quantities: &str) -> BTreeMap<String, String> {
     modules
 }
 
-/// Writes a document, which lists the libraries that its script imports, so that they are loaded at once, and the module with the first
-/// requests.
+/// Writes a document, which lists the libraries that its script imports, so that they are loaded at once, and
+/// the module with the first requests.
 fn document(directory: &str, title: &str, entry: &str, modules: &BTreeMap<String, String>) -> String {
     let preloads: String = bundle::libraries(entry, modules)
         .iter()

@@ -187,15 +187,15 @@ pub struct JobDetailsUpdate {
     pub details: JobDetails,
 }
 
-/// The name of a job and the resources that its owner requested, which only its scheduler knows; each is optional. Later
-/// details add to earlier ones.
+/// The name of a job and the resources that its owner requested, which only its scheduler knows; each is
+/// optional. Later details add to earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobDetails {
     /// The name that its owner gave it.
     pub name: Option<Text>,
-    /// Its id as the scheduler prints it, where that differs from the job's id: `4009_1` for a task of an array, `4009+1`
-    /// for a component of a heterogeneous job.
+    /// Its id as the scheduler prints it, where that differs from the job's id: `4009_1` for a task of an
+    /// array, `4009+1` for a component of a heterogeneous job.
     pub display_id: Option<Identifier>,
     /// The time limit, in seconds.
     pub time_limit_s: Option<u64>,

@@ -72,5 +72,6 @@ pub const QUERY_METRICS: usize = 100;
 /// Bytes of a frame with rows, without its length. A job with the names of 16,000 nodes has half of it.
 pub const READ_FRAME_BYTES: usize = 1024 * 1024;
 
-/// Bytes that the content of a frame may claim: its integers count at their full width, eight times their encoded length.
+/// Bytes that the content of a frame may claim: its integers count at their full width, eight times their
+/// encoded length.
 pub const READ_FRAME_MEMORY_BYTES: usize = 8 * READ_FRAME_BYTES;

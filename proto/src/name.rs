@@ -115,8 +115,8 @@ impl Selector {
     }
 }
 
-/// Returns true if `pattern`, in which `*` stands for any text and `?` for one byte, matches `name`. Takes at most pattern
-/// length x name length steps, for any pattern.
+/// Returns true if `pattern`, in which `*` stands for any text and `?` for one byte, matches `name`. Takes at
+/// most pattern length x name length steps, for any pattern.
 pub fn matches_glob(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);

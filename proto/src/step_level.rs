@@ -32,7 +32,8 @@ impl StepLevel {
         }
     }
 
-    /// Returns the level of a series, given whether it has a label; none for a series of a whole job or of a node.
+    /// Returns the level of a series, given whether it has a label; none for a series of a whole job or of a
+    /// node.
     pub fn of_labels(has_label: impl Fn(&str) -> bool) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|level| has_label(level.as_str()))
     }

@@ -3,7 +3,8 @@
 /// The number of characters of a word of which one may differ from a similar word, beside one more.
 const CHARACTERS_PER_DIFFERENCE: usize = 3;
 
-/// The maximum length of a word with suggestions, in characters: the time of the search grows with its square.
+/// The maximum length of a word with suggestions, in characters: the time of the search grows with its
+/// square.
 const CHARACTERS_MAX: usize = 256;
 
 /// Returns the candidates similar to `word`, each once, the most similar first.

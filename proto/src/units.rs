@@ -40,7 +40,8 @@ fn seconds_f64(seconds: f64) -> String {
     }
 }
 
-/// Formats a length of time in the units of a clock: `1 h 30 min`, `2 d 3 h`; below a minute with three significant digits.
+/// Formats a length of time in the units of a clock: `1 h 30 min`, `2 d 3 h`; below a minute with three
+/// significant digits.
 pub fn elapsed(seconds: f64) -> String {
     if !(59.5..1e15).contains(&seconds) {
         return seconds_f64(seconds);
@@ -116,8 +117,8 @@ pub fn value(unit: &str, value: f64) -> String {
     }
 }
 
-/// Returns the unit of a counter's rate, and the factor from the increase per second to it. CPU time per second is `cores`, and energy per second
-/// is `watts`.
+/// Returns the unit of a counter's rate, and the factor from the increase per second to it. CPU time per
+/// second is `cores`, and energy per second is `watts`.
 pub fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
     match unit {
         "bytes" => ("bytes/s", 1.0),

@@ -1,7 +1,7 @@
 //! The tokens of the HTTP API: `polymeter_ID_SECRET`, both parts in hexadecimal digits.
 //!
-//! The command makes the secret and tells the collector only its digest: the secret passes no network before its use,
-//! and no store has it.
+//! The command makes the secret and tells the collector only its digest: the secret passes no network before
+//! its use, and no store has it.
 
 use std::fmt::{self, Write};
 use std::io;
@@ -13,7 +13,6 @@ use subtle::ConstantTimeEq;
 /// The prefix, by which programs that search for secrets recognise a token.
 const PREFIX: &str = "polymeter_";
 
-/// Bytes of an id.
 const ID_BYTES: usize = 8;
 
 /// Bytes of a secret: too many to be guessed.
@@ -78,7 +77,8 @@ impl Secret {
         digits(&Sha256::digest(self.0.as_bytes()))
     }
 
-    /// Returns true if the digest is that of the secret. The time does not depend on the place of a difference.
+    /// Returns true if the digest is that of the secret. The time does not depend on the place of a
+    /// difference.
     pub fn matches(&self, digest: &str) -> bool {
         self.digest().as_bytes().ct_eq(digest.as_bytes()).into()
     }

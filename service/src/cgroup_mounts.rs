@@ -84,8 +84,8 @@ pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(cgroups.map(|info| mount_path(root, info)).collect())
 }
 
-/// Returns the mounts. Points of mounts are names that users gave to directories: bytes that are no UTF-8 are replaced, and a line of
-/// another form is left out.
+/// Returns the mounts. Points of mounts are names that users gave to directories: bytes that are no UTF-8 are
+/// replaced, and a line of another form is left out.
 fn mount_infos(root: &Path) -> io::Result<Vec<MountInfo>> {
     let path = root.join("proc/self/mountinfo");
     let bytes = std::fs::read(&path)

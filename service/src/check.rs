@@ -51,8 +51,8 @@ pub fn become_user(name: &str) -> Result<(), BecomeUserError> {
     switch().map_err(|errno| BecomeUserError::Denied { name: name.to_owned(), errno })
 }
 
-/// Returns the fault of a directory in which this user must be able to create files. A directory that does not exist is
-/// not a fault: systemd creates a service's directories when it starts.
+/// Returns the fault of a directory in which this user must be able to create files. A directory that does
+/// not exist is not a fault: systemd creates a service's directories when it starts.
 pub fn directory_fault(key: &str, directory: &Path) -> Option<String> {
     fault(key, directory, Access::WRITE_OK | Access::EXEC_OK)
 }

@@ -20,8 +20,8 @@ pub fn monotonic_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Returns the time since the machine started, with the time in which it was suspended, in nanoseconds. The kernel dates the
-/// starts of processes by it.
+/// Returns the time since the machine started, with the time in which it was suspended, in nanoseconds. The
+/// kernel dates the starts of processes by it.
 pub fn boottime_ns() -> u64 {
     nanos(clock_gettime(ClockId::Boottime))
 }

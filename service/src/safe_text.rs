@@ -22,8 +22,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Escapes such characters in JSON, as `\u202e`, which a JSON reader decodes to the same characters. They occur in strings
-/// only; line ends occur between values only.
+/// Escapes such characters in JSON, as `\u202e`, which a JSON reader decodes to the same characters. They
+/// occur in strings only; line ends occur between values only.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escape = |character: char| {
         let units = &mut [0; 2];
@@ -32,8 +32,8 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character| (character != '\n' && is_invisible(character)).then(|| escape(character)))
 }
 
-/// Escapes a cell of a table for spreadsheets: an apostrophe is put in front of text that begins like a formula and is not a
-/// number.
+/// Escapes a cell of a table for spreadsheets: an apostrophe is put in front of text that begins like a
+/// formula and is not a number.
 pub fn spreadsheet_cell(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let safe = printable(text);

@@ -1,5 +1,5 @@
-//! The service manager: systemd's notifications, through the socket that `NOTIFY_SOCKET` names. Without that variable nothing
-//! is sent.
+//! The service manager: systemd's notifications, through the socket that `NOTIFY_SOCKET` names. Without that
+//! variable nothing is sent.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub fn alive() {
     notify(&[NotifyState::Watchdog]);
 }
 
-/// Returns the interval at which to call [`alive`]; none if the service manager has no watchdog for this process.
+/// Returns the interval at which to call [`alive`]; none if the service manager has no watchdog for this
+/// process.
 pub fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|timeout| timeout / SIGNS).filter(|interval| !interval.is_zero())
 }

@@ -3,8 +3,8 @@
 /// The end of the year 9999, in microseconds since the epoch.
 const LATEST_US: i64 = 253_402_300_799_999_999;
 
-/// Returns the microseconds since the epoch of a time: seconds since the epoch, or a date and time as in RFC 3339,
-/// whose seconds, fraction and offset may be missing. Without an offset it is in UTC.
+/// Returns the microseconds since the epoch of a time: seconds since the epoch, or a date and time as in RFC
+/// 3339, whose seconds, fraction and offset may be missing. Without an offset it is in UTC.
 pub fn time_us(text: &str) -> Option<i64> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let time_us = if is_number { seconds_us(text.parse().ok()?)? } else { date_time_us(text)? };

@@ -21,7 +21,8 @@ pub fn gid_of(name: &str) -> Option<u32> {
     Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
 }
 
-/// Returns the numeric ids of the groups of the user with the numeric id `uid`, with the primary one; empty for an unknown user.
+/// Returns the numeric ids of the groups of the user with the numeric id `uid`, with the primary one; empty
+/// for an unknown user.
 pub fn groups_of(uid: u32) -> Vec<u32> {
     let Ok(Some(user)) = User::from_uid(Uid::from_raw(uid)) else { return Vec::new() };
     let Ok(name) = CString::new(user.name) else { return Vec::new() };
@@ -29,8 +30,8 @@ pub fn groups_of(uid: u32) -> Vec<u32> {
     groups.into_iter().map(Gid::as_raw).collect()
 }
 
-/// Calls `act` on a thread with the rights of a user and its groups, and returns its result. Other threads keep theirs: the kernel has
-/// rights for each thread. Threads that `act` starts inherit the user's.
+/// Calls `act` on a thread with the rights of a user and its groups, and returns its result. Other threads
+/// keep theirs: the kernel has rights for each thread. Threads that `act` starts inherit the user's.
 ///
 /// # Errors
 /// Returns an error if this process may not become the user. A process of that user needs no right.

@@ -59,8 +59,8 @@ impl Administration {
     /// Connects. Nothing is created, and the schema is not migrated.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be reached, has no tables of Polymeter, or was made by another version of
-    /// the program.
+    /// Returns an error if the store cannot be reached, has no tables of Polymeter, or was made by another
+    /// version of the program.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         drop(Reader::open(url)?);
         let AdministrationSession { connection, removal, measure } = url.open_to_administer()?;
@@ -138,8 +138,8 @@ impl Administration {
         self.connection.select(select, &[]).context("read the kept jobs")
     }
 
-    /// Returns what is removed now, the finest level first. With `before_us`, samples before it are removed even if the policy
-    /// keeps them for longer.
+    /// Returns what is removed now, the finest level first. With `before_us`, samples before it are removed
+    /// even if the policy keeps them for longer.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -162,8 +162,8 @@ fn cutoffs(connection: &mut dyn Connection, before_us: Option<i64>) -> Result<Cu
     Ok(policy.with(Level::Samples, before_us.map(|before_us| before_us.div_euclid(HOUR_US) * HOUR_US)))
 }
 
-/// Removes what the policy does not keep, as the maintenance does, and passes each result to `each`. With `before_us`,
-/// samples before it are removed even if the policy keeps them for longer.
+/// Removes what the policy does not keep, as the maintenance does, and passes each result to `each`. With
+/// `before_us`, samples before it are removed even if the policy keeps them for longer.
 ///
 /// # Errors
 /// Returns an error if the store fails, if another program maintains it, or if this user may not remove rows.

@@ -72,8 +72,8 @@ impl TokenTable {
         select(&mut *self.0, uid, None)
     }
 
-    /// Stores a token, and deletes those that expired before `forget_us`. Returns false if its user already has
-    /// `limit` tokens that have not expired.
+    /// Stores a token, and deletes those that expired before `forget_us`. Returns false if its user already
+    /// has `limit` tokens that have not expired.
     ///
     /// # Errors
     /// Returns an error if the store fails, or has a token with this id.

@@ -53,8 +53,8 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Connects and disconnects, to test whether the database can be reached.
     fn probe(&self) -> Result<(), StoreError>;
 
-    /// Connects to administer the database: to keep jobs, and to see what is removed next. Nothing is created, and the
-    /// schema is not migrated. The caller checks its version.
+    /// Connects to administer the database: to keep jobs, and to see what is removed next. Nothing is
+    /// created, and the schema is not migrated. The caller checks its version.
     fn open_to_administer(&self) -> Result<AdministrationSession, StoreError>;
 
     /// Connects to maintain the database; returns none while another connection does.
@@ -63,7 +63,6 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
 
 /// A connection that was opened to administer a database.
 pub(crate) struct AdministrationSession {
-    /// The connection.
     pub(crate) connection: Box<dyn Connection>,
     /// The removal of old rows.
     pub(crate) removal: &'static Removal,
@@ -76,7 +75,6 @@ pub(crate) type Measure = Box<dyn Fn(&mut dyn Connection, i64) -> Result<Storage
 
 /// A connection that was opened to maintain a database. Its end releases the lock of the maintenance.
 pub(crate) struct MaintenanceSession {
-    /// The connection.
     pub(crate) connection: Box<dyn Connection>,
     /// Cancels the statement that the connection runs.
     pub(crate) cancel: Option<Cancel>,
@@ -102,7 +100,8 @@ pub(crate) struct Task {
 /// The part of the removal that differs between backends.
 #[derive(Debug)]
 pub(crate) struct Removal {
-    /// Returns the parts before the cutoffs that have more rows than those of kept jobs, in the order of their removal.
+    /// Returns the parts before the cutoffs that have more rows than those of kept jobs, in the order of
+    /// their removal.
     pub(crate) due: fn(&mut dyn Connection, &Cutoffs) -> Result<Vec<Part>, StoreError>,
     /// Completes the rollups of the parts that are removed next.
     pub(crate) prepare: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,
@@ -127,7 +126,6 @@ pub(crate) enum Removed {
 /// A connection that was opened to write.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// The connection.
     pub(crate) connection: Box<dyn Connection>,
     /// The identity of the database.
     pub(crate) origin: StoreOrigin,
@@ -137,7 +135,6 @@ pub(crate) struct Opened {
 
 /// A connection that was opened to read.
 pub(crate) struct OpenedToRead {
-    /// The connection.
     pub(crate) connection: Box<dyn Connection>,
     /// Cancels the statement that the connection runs.
     pub(crate) cancel: Cancel,
@@ -169,8 +166,8 @@ pub(crate) struct Dialect {
     pub(crate) is_one_of: fn(&[i64]) -> String,
     /// Writes a time, in microseconds since the epoch, as a constant.
     pub(crate) time: fn(i64) -> String,
-    /// Writes the source of the intervals of a relation of rollups that begin between two constants, the second of which is excluded. It
-    /// has at least those of the given series.
+    /// Writes the source of the intervals of a relation of rollups that begin between two constants, the
+    /// second of which is excluded. It has at least those of the given series.
     pub(crate) buckets: fn(&str, &str, &str, &IdRanges) -> String,
 }
 
@@ -199,8 +196,9 @@ pub(crate) trait Connection: fmt::Debug + Send {
     /// Runs a statement and returns its rows.
     fn query(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
 
-    /// Runs a statement for a reader, and passes each row to `each` until that returns [`ControlFlow::Break`]. The rows are
-    /// not held in memory. The error names the cause as precisely as possible.
+    /// Runs a statement for a reader, and passes each row to `each` until that returns
+    /// [`ControlFlow::Break`]. The rows are not held in memory. The error names the cause as precisely as
+    /// possible.
     fn read(
         &mut self,
         statement: &str,

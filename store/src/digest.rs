@@ -13,8 +13,8 @@ pub(crate) fn digest(text: &str) -> String {
     })
 }
 
-/// Returns the key by which the samples of a node are distributed, as the database's function `polymeter_node_key` does: the first 32
-/// bits of the digest of its name.
+/// Returns the key by which the samples of a node are distributed, as the database's function
+/// `polymeter_node_key` does: the first 32 bits of the digest of its name.
 pub(crate) fn node_key(node: &str) -> i32 {
     let digest: [u8; 32] = Sha256::digest(node.as_bytes()).into();
     let [first, second, third, fourth, ..] = digest;

@@ -1,7 +1,8 @@
 //! The queue of ends of jobs for which a collector has to run a command.
 //!
-//! A writer adds the end of a job in the transaction that stores it. A collector claims it for a limited time, and removes it after
-//! the command. So no end is lost with a collector, and of several collectors one runs the command.
+//! A writer adds the end of a job in the transaction that stores it. A collector claims it for a limited
+//! time, and removes it after the command. So no end is lost with a collector, and of several collectors one
+//! runs the command.
 
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
@@ -87,8 +88,8 @@ impl JobEndQueue {
         self.0.select_one("SELECT count(*) FROM job_end", &[]).context("count the ends of jobs")
     }
 
-    /// Claims at most `limit` ends that were stored `delay_us` ago, for `lease_us`. A job that runs again is removed from the
-    /// queue: its next end is added again.
+    /// Claims at most `limit` ends that were stored `delay_us` ago, for `lease_us`. A job that runs again is
+    /// removed from the queue: its next end is added again.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -177,8 +178,8 @@ impl JobEndQueue {
         self.0.commit().context(ACTION)
     }
 
-    /// Drops the oldest ends that are not claimed, except for `keep` of them, and those stored more than `age_us` ago. Returns
-    /// their number.
+    /// Drops the oldest ends that are not claimed, except for `keep` of them, and those stored more than
+    /// `age_us` ago. Returns their number.
     ///
     /// # Errors
     /// Returns an error if the store fails.

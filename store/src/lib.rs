@@ -1,9 +1,9 @@
 //! Polymeter's store, shared by the collector and the command: schema, migrations, writer and reader.
 //!
-//! SQLite is for one machine and for trials, PostgreSQL with or without TimescaleDB or Citus for a cluster. All stores
-//! have the same tables and columns, and run the same statements. A transaction stores frames together with
-//! the last sequence numbers of their sessions, so that a repeated frame is stored once, whichever collector
-//! receives it.
+//! SQLite is for one machine and for trials, PostgreSQL with or without TimescaleDB or Citus for a cluster.
+//! All stores have the same tables and columns, and run the same statements. A transaction stores frames
+//! together with the last sequence numbers of their sessions, so that a repeated frame is stored once,
+//! whichever collector receives it.
 //!
 //! ```text
 //! accepted frames -> writer (statements) -> backend.rs <- sqlite/, postgres/ <- selected in url.rs

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Cancels the statement that a connection runs; has no effect if it runs none. Returns within a second or so,
-/// also if the database does not answer.
+/// Cancels the statement that a connection runs; has no effect if it runs none. Returns within a second or
+/// so, also if the database does not answer.
 pub(crate) type Cancel = Box<dyn Fn() + Send + Sync>;
 
 /// The interval at which a running statement is cancelled until the maintenance ends: a statement may begin

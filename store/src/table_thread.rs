@@ -62,8 +62,9 @@ impl<T: 'static> TableThread<T> {
         self.tasks.try_send(Box::new(task)).is_ok()
     }
 
-    /// Runs `work` on the thread. Returns none if the store fails, of which the first failure is logged, if it takes too long, or if the thread has too much to
-    /// do. Work that takes too long may still be done later.
+    /// Runs `work` on the thread. Returns none if the store fails, of which the first failure is logged, if
+    /// it takes too long, or if the thread has too much to do. Work that takes too long may still be done
+    /// later.
     pub async fn run<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut T) -> Result<R, StoreError> + Send + 'static,
@@ -81,7 +82,8 @@ impl<T: 'static> TableThread<T> {
     }
 }
 
-/// Executes tasks until the last sender is gone. The connection is closed when it is idle, and after an error.
+/// Executes tasks until the last sender is gone. The connection is closed when it is idle, and after an
+/// error.
 fn work<T>(tables: &str, store: &StoreUrl, open: Open<T>, queue: &Receiver<Task<T>>) {
     let mut table: Option<T> = None;
     let mut is_failing = false;

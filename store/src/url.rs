@@ -74,8 +74,8 @@ impl StoreUrl {
         self.backend.probe()
     }
 
-    /// Starts the maintenance that the store needs besides the writers. It writes the policy for retention into the store;
-    /// without one, that of the store stays in force.
+    /// Starts the maintenance that the store needs besides the writers. It writes the policy for retention
+    /// into the store; without one, that of the store stays in force.
     ///
     /// # Errors
     /// Returns an error if the operating system refuses a thread.

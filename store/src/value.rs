@@ -7,7 +7,6 @@ use crate::bounds::{stored_count, stored_us};
 /// A parameter of a statement, or a field of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
-    /// NULL.
     Null,
     /// An integer of 64 bits.
     Integer(i64),
@@ -96,9 +95,7 @@ pub(crate) enum ColumnType {
     Real,
     /// A truth value.
     Bool,
-    /// A time.
     Time,
-    /// Text.
     Text,
     /// A JSON document.
     Json,
@@ -128,12 +125,10 @@ impl<'a> Batch<'a> {
         Self { columns, rows: rows.into_iter().map(Vec::from).collect() }
     }
 
-    /// Returns the columns.
     pub(crate) const fn columns(&self) -> &'static [Column] {
         self.columns
     }
 
-    /// Returns the rows.
     pub(crate) fn rows(&self) -> &[Vec<Value<'a>>] {
         &self.rows
     }

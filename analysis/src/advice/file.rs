@@ -51,8 +51,8 @@ impl RuleSet {
         enabled.filter_map(|(id, _)| self.compiled.get(id).cloned()).collect()
     }
 
-    /// Adds the rules of a file, which may change those of earlier files. Faults go to the reporter; if there are any, the set
-    /// must not be used.
+    /// Adds the rules of a file, which may change those of earlier files. Faults go to the reporter; if there
+    /// are any, the set must not be used.
     pub(super) fn add(&mut self, text: &str, reporter: &mut Reporter<'_>) {
         let mut root = reporter.root();
         let scheduler =

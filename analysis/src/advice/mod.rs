@@ -1,6 +1,7 @@
 //! Advice: rules whose conditions are tested on the facts about a job, and the findings that result.
 //!
-//! Rules are data: [`RULES`] is compiled in, and files of a site change thresholds, disable rules and add others.
+//! Rules are data: [`RULES`] is compiled in, and files of a site change thresholds, disable rules and add
+//! others.
 
 pub mod expression;
 pub mod facts;
@@ -46,8 +47,9 @@ impl Advice {
         Self::of(&built_in_set())
     }
 
-    /// Returns the built-in rules with the changes of the files `*.toml` in `directory`, in the order of their names. A file with
-    /// faults is ignored, and its faults are returned. A directory that does not exist has no files.
+    /// Returns the built-in rules with the changes of the files `*.toml` in `directory`, in the order of
+    /// their names. A file with faults is ignored, and its faults are returned. A directory that does not
+    /// exist has no files.
     pub fn load(directory: &Path) -> (Self, Faults) {
         let mut faults = Faults::default();
         let mut set = built_in_set();
@@ -65,8 +67,8 @@ impl Advice {
         (Self::of(&set), faults)
     }
 
-    /// Returns the built-in rules with the changes of one file, whose text is given; without them and with the faults if there are
-    /// any.
+    /// Returns the built-in rules with the changes of one file, whose text is given; without them and with
+    /// the faults if there are any.
     pub fn with_file(path: &Path, text: &str) -> (Self, Faults) {
         let (set, faults) = built_in_set().with(path, text);
         (Self::of(&set), faults)

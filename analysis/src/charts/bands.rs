@@ -13,8 +13,8 @@ const MARKS_MAX: usize = 200;
 /// The maximum length of a name in characters: it is shown in a chart.
 const NAME_MAX: usize = 120;
 
-/// Returns the phases as bands in the order of their begin, the longest ones if there are too many, and the number of the others.
-/// An open end is that of the job.
+/// Returns the phases as bands in the order of their begin, the longest ones if there are too many, and the
+/// number of the others. An open end is that of the job.
 pub(super) fn of_phases(report: &Report, span: Span) -> (Vec<Band>, usize) {
     let length_s = span.length_s();
     let mut by_name: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();

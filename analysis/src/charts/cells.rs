@@ -56,8 +56,8 @@ impl NodeCells {
         Self { min: none(), mean: none(), max: none() }
     }
 
-    /// Returns the values of a series in `columns` parts of a time. A value holds until the next one, and a rate since the previous
-    /// one, unless the samples between are missing.
+    /// Returns the values of a series in `columns` parts of a time. A value holds until the next one, and a
+    /// rate since the previous one, unless the samples between are missing.
     pub(super) fn of(curve: &Curve, is_rate: bool, spacing_ns: i64, span: Span, columns: usize) -> Self {
         let mut cells = Self::empty(columns);
         let mut counts = vec![0_u64; columns];
@@ -105,7 +105,8 @@ impl NodeCells {
                 values.iter_mut().take(to).skip(from + 1).for_each(|cell| *cell = held);
             }
         }
-        // The first rate is that of the time since the first sample; the last value holds until the next sample would follow.
+        // The first rate is that of the time since the first sample; the last value holds until the next
+        // sample would follow.
         let edges = if is_rate {
             intervals
                 .first()
@@ -132,14 +133,16 @@ impl NodeCells {
         }
     }
 
-    /// Adds the values of another series, multiplied by `factor`. The extremes of a sum are unknown: they are its mean.
+    /// Adds the values of another series, multiplied by `factor`. The extremes of a sum are unknown: they are
+    /// its mean.
     pub(super) fn add_scaled(&mut self, other: &Self, factor: f64) {
         add(&mut self.mean, &other.mean, factor);
         self.min.clone_from(&self.mean);
         self.max.clone_from(&self.mean);
     }
 
-    /// Adds the values of another series, as if the extremes of both came together: bounds of those of the sum.
+    /// Adds the values of another series, as if the extremes of both came together: bounds of those of the
+    /// sum.
     pub(super) fn add_with_extremes(&mut self, other: &Self) {
         add(&mut self.min, &other.min, 1.0);
         add(&mut self.mean, &other.mean, 1.0);

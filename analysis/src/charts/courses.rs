@@ -14,7 +14,8 @@ use crate::downsample::Part;
 /// Parts without values are a gap if they are more than so many usual distances long.
 const GAP_DISTANCES: usize = 3;
 
-/// The distances on each side of one among which the usual distance is found: the period may change while a job runs.
+/// The distances on each side of one among which the usual distance is found: the period may change while a
+/// job runs.
 const AROUND: usize = 3;
 
 /// The nodes with the highest and with the lowest means that are listed, if there are more of them.
@@ -67,12 +68,13 @@ pub struct Course {
     pub rows: Vec<HeatRow>,
     /// The means of these rows.
     pub heat: Heat,
-    /// The nodes with the highest means over the time, and those with the lowest ones; empty if there are not more nodes.
+    /// The nodes with the highest means over the time, and those with the lowest ones; empty if there are not
+    /// more nodes.
     pub highest: Vec<NodeMean>,
     /// The nodes with the lowest means, the lowest first.
     pub lowest: Vec<NodeMean>,
-    /// The usual distance between the values of the most frequent series, in parts: more than 1 if the parts are shorter than its
-    /// period.
+    /// The usual distance between the values of the most frequent series, in parts: more than 1 if the parts
+    /// are shorter than its period.
     pub distance: usize,
 }
 
@@ -92,8 +94,9 @@ impl NodeSums {
         Self { grid, nodes, distance: None }
     }
 
-    /// Adds a series to the sum of a node, or subtracts it. A value holds until the next one, unless that is a gap, so that a series that
-    /// is sampled more rarely than there are parts has no gaps between its samples.
+    /// Adds a series to the sum of a node, or subtracts it. A value holds until the next one, unless that is
+    /// a gap, so that a series that is sampled more rarely than there are parts has no gaps between its
+    /// samples.
     pub fn add(&mut self, node: usize, parts: &[Part], is_subtracted: bool) {
         let (cells, distance) = cells_of(parts, self.grid);
         let Some(sum) = self.nodes.get_mut(node) else { return };
@@ -106,7 +109,8 @@ impl NodeSums {
         self.distance = Some(self.distance.map_or(distance, |shortest| shortest.min(distance)));
     }
 
-    /// Returns the course over the nodes with these names. With `is_mean` the mean of the series of a node counts, not their sum.
+    /// Returns the course over the nodes with these names. With `is_mean` the mean of the series of a node
+    /// counts, not their sum.
     pub fn finish(self, names: &[&str], is_mean: bool) -> Course {
         let finished = |mut node: NodeSum| {
             if let Some(minus) = &node.minus {

@@ -1,7 +1,8 @@
-//! The courses of a job's quantities over its time, for charts, heat maps and distributions. Pure, except for [`refine`].
+//! The courses of a job's quantities over its time, for charts, heat maps and distributions. Pure, except for
+//! [`refine`].
 //!
-//! The size is bounded, whatever the number of nodes and metrics: many nodes share rows of a heat map, and the more metrics
-//! there are the fewer parts of the time each of them has.
+//! The size is bounded, whatever the number of nodes and metrics: many nodes share rows of a heat map, and
+//! the more metrics there are the fewer parts of the time each of them has.
 
 mod bands;
 mod cells;
@@ -42,7 +43,8 @@ const MAIN_CELLS: usize = 30_000;
 const OTHER_POINTS: usize = 40_000;
 const OTHER_POINTS_RANGE: (usize, usize) = (60, 300);
 
-/// The cells of the heat maps of all other quantities together, and the limits of the parts of the time for one of them.
+/// The cells of the heat maps of all other quantities together, and the limits of the parts of the time for
+/// one of them.
 const OTHER_CELLS: usize = 120_000;
 const OTHER_PARTS_RANGE: (usize, usize) = (10, 120);
 

@@ -72,8 +72,8 @@ pub struct Extent {
     pub max: f64,
 }
 
-/// Values in equal parts of the time; NaN where nothing was sampled. Of several nodes they are the minimum, the median and the
-/// maximum over the nodes, of one node the minimum, the mean and the maximum in each part.
+/// Values in equal parts of the time; NaN where nothing was sampled. Of several nodes they are the minimum,
+/// the median and the maximum over the nodes, of one node the minimum, the mean and the maximum in each part.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lines {
     /// The lower values.
@@ -84,7 +84,8 @@ pub struct Lines {
     pub high: Vec<f64>,
 }
 
-/// The values of the rows of a heat map in equal parts of the time, row by row; NaN where nothing was sampled.
+/// The values of the rows of a heat map in equal parts of the time, row by row; NaN where nothing was
+/// sampled.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Heat {
     /// The number of parts of the time.
@@ -113,7 +114,8 @@ pub struct Histogram {
     pub counts: Vec<u64>,
 }
 
-/// A phase as a band of time, in seconds since the start. Phases of the same name that overlap on several nodes are one band.
+/// A phase as a band of time, in seconds since the start. Phases of the same name that overlap on several
+/// nodes are one band.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Band {
     /// The name.

@@ -22,8 +22,8 @@ impl Main {
         self.id
     }
 
-    /// Returns the metrics whose sum the quantity is, and those that are subtracted, of the first choice that was sampled; none if the job
-    /// lacks the quantity.
+    /// Returns the metrics whose sum the quantity is, and those that are subtracted, of the first choice that
+    /// was sampled; none if the job lacks the quantity.
     pub fn metrics(
         &self,
         is_sampled: impl Fn(&str) -> bool,
@@ -191,7 +191,8 @@ pub(super) struct Quantity<'a> {
 }
 
 impl Quantity<'_> {
-    /// Returns the time between frequent samples, in nanoseconds: that of the node with the most frequent ones.
+    /// Returns the time between frequent samples, in nanoseconds: that of the node with the most frequent
+    /// ones.
     pub(super) fn resolution_ns(&self) -> i64 {
         let of_nodes = self.nodes.iter().filter(|node| !node.terms.is_empty());
         of_nodes.map(|node| node.spacing.short_ns).min().unwrap_or(1)
@@ -269,8 +270,8 @@ fn quantity<'a>(
     Quantity { unit, nodes: by_node, ..base }
 }
 
-/// Sorts the series by metric. The series of steps are contained in those of the job, and the series of tasks in those of their
-/// step: they count only for a metric without the former.
+/// Sorts the series by metric. The series of steps are contained in those of the job, and the series of tasks
+/// in those of their step: they count only for a metric without the former.
 fn by_metric<'a>(report: &'a Report, nodes: &[&str]) -> ByMetric<'a> {
     let positions: HashMap<&str, usize> =
         nodes.iter().enumerate().map(|(position, node)| (*node, position)).collect();
@@ -294,7 +295,8 @@ fn by_metric<'a>(report: &'a Report, nodes: &[&str]) -> ByMetric<'a> {
     by_metric
 }
 
-/// Returns the usual time between two points of a series: the lower quartile, and the median or the longest period that was in force.
+/// Returns the usual time between two points of a series: the lower quartile, and the median or the longest
+/// period that was in force.
 fn spacing_of(series: &SeriesReport) -> Spacing {
     let intervals = series.curve.intervals();
     let between = |(one, next): (&Interval, &Interval)| next.time_ns.saturating_sub(one.time_ns);

@@ -16,8 +16,8 @@ const INTERVALS_SUFFICIENT: u64 = 150;
 /// The maximum number of intervals that are read.
 const INTERVALS_MAX: u64 = 2_000_000;
 
-/// Reads the important quantities of a job in shorter intervals, if its report was computed from intervals that are too long for
-/// charts. The most important quantities are read if all of them are too many.
+/// Reads the important quantities of a job in shorter intervals, if its report was computed from intervals
+/// that are too long for charts. The most important quantities are read if all of them are too many.
 ///
 /// # Errors
 /// Returns an error if the store fails.
@@ -52,7 +52,8 @@ fn intervals(rollup: Rollup, length_ns: i64) -> u64 {
     u64::try_from(length_ns / rollup.length_ns()).unwrap_or_default()
 }
 
-/// Returns the coarsest rollup with enough intervals, if the present one has too few: a finer one that retention left.
+/// Returns the coarsest rollup with enough intervals, if the present one has too few: a finer one that
+/// retention left.
 fn sufficient(present_s: f64, left: Option<Rollup>, length_ns: i64) -> Option<Rollup> {
     let seconds = |rollup: &Rollup| polymeter_proto::units::seconds_between(0, rollup.length_ns());
     let mut rollups = Rollup::ALL;

@@ -13,7 +13,8 @@ pub struct Energy {
     pub joules: f64,
     /// The mean power over the time of the job, in watts.
     pub watts_mean: Option<f64>,
-    /// True if other jobs ran on one of the nodes, whose energy was divided by CPU time; false if it was measured.
+    /// True if other jobs ran on one of the nodes, whose energy was divided by CPU time; false if it was
+    /// measured.
     pub is_estimate: bool,
     /// The number of nodes where it is known.
     pub nodes: u64,

@@ -74,7 +74,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns the remedy for a scheduler; if it is unknown or has none, that for all schedulers, or else those of all.
+    /// Returns the remedy for a scheduler; if it is unknown or has none, that for all schedulers, or else
+    /// those of all.
     pub fn remedy(&self, scheduler: Option<Scheduler>) -> Option<String> {
         let own = scheduler.and_then(|scheduler| self.remedies.get(&scheduler));
         if let Some(found) = own.or_else(|| self.remedies.get(&Scheduler::Any)) {

@@ -54,7 +54,8 @@ pub struct Report {
     /// The energy over time, by node.
     #[serde(skip)]
     pub node_energy: BTreeMap<String, NodeEnergy>,
-    /// The traffic with networks and file systems, on the nodes that the job had alone; none where no counter of it was sampled.
+    /// The traffic with networks and file systems, on the nodes that the job had alone; none where no counter
+    /// of it was sampled.
     pub traffic: Vec<Traffic>,
     /// The findings, the most severe first.
     pub findings: Vec<Finding>,
@@ -67,8 +68,8 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// The tasks of steps that were sampled, sorted by step and name.
     pub tasks: Vec<TaskReport>,
-    /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they are computed
-    /// from samples.
+    /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they
+    /// are computed from samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollup_s: Option<f64>,
     /// The series, in the order of the store.
@@ -103,7 +104,8 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// The version of the JSON form of a report. It is raised when a field is removed or changes its meaning; new fields do not raise it.
+/// The version of the JSON form of a report. It is raised when a field is removed or changes its meaning; new
+/// fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The facts about a job that its scheduler reported.
@@ -316,8 +318,8 @@ impl Report {
     }
 }
 
-/// Returns true if the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the time before the command
-/// entered the cgroup.
+/// Returns true if the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the
+/// time before the command entered the cgroup.
 fn exceeds(total_s: f64, counted_s: f64) -> bool {
     const ROUNDING: f64 = 1.05;
     const BEFORE_ENTRY_S: f64 = 0.05;

@@ -30,10 +30,12 @@ pub struct SeriesReport {
     /// The unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<&'static str>,
-    /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two samples.
+    /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two
+    /// samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_s: Option<f64>,
-    /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
+    /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to
+    /// it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_clamped: bool,
     /// The number of samples.

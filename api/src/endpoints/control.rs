@@ -1,4 +1,5 @@
-//! The sampling plan of a running job, through the coordinator: same rights, limits and answers as the command.
+//! The sampling plan of a running job, through the coordinator: same rights, limits and answers as the
+//! command.
 
 use axum::response::Response;
 use polymeter_proto::control::{CollectorAnswer, invalid};

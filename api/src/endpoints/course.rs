@@ -1,5 +1,5 @@
-//! A quantity of a job over its nodes and its time: the sum of series on each node, as lines and as rows of a heat map. The answer is
-//! bounded, whatever the number of nodes.
+//! A quantity of a job over its nodes and its time: the sum of series on each node, as lines and as rows of a
+//! heat map. The answer is bounded, whatever the number of nodes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -237,8 +237,8 @@ impl Request {
     }
 }
 
-/// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those of the job, and series of tasks in those of
-/// their step: they count only for a metric without the former.
+/// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those
+/// of the job, and series of tasks in those of their step: they count only for a metric without the former.
 fn terms(rows: Vec<SeriesRow>, metrics: &Metrics) -> Vec<(SeriesRow, bool)> {
     let depth = |row: &SeriesRow| match level(row) {
         None => 0,
@@ -263,7 +263,8 @@ fn unit_of(row: &SeriesRow) -> &str {
     rate(row).map_or(row.unit.as_str(), |(unit, _)| unit)
 }
 
-/// Returns a length of the parts, at least that of `width_ns`, and a rollup from which not too many intervals are read.
+/// Returns a length of the parts, at least that of `width_ns`, and a rollup from which not too many intervals
+/// are read.
 fn bounded(
     width_ns: i64,
     left: Option<Rollup>,

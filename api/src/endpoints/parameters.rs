@@ -49,7 +49,6 @@ pub(super) const METRICS: Parameter = Parameter { name: "metrics", ..METRIC };
 /// The node of series.
 pub(super) const NODE: Parameter = Parameter::query("node", Kind::Text, "The name of a node.");
 
-/// The ids of series.
 pub(super) const SERIES_IDS: Parameter =
     Parameter::query("series", Kind::Integers, "Ids of series, separated by commas.");
 

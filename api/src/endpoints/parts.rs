@@ -44,7 +44,8 @@ pub(super) fn width_ns(span_ns: &Range<i64>, points: i64) -> i64 {
     (span_ns.end.saturating_sub(span_ns.start).saturating_add(points - 1) / points.max(1)).max(1000)
 }
 
-/// Returns the coarsest rollup that suffices for parts of a length; none for samples. `left` is the finest that has all of the job.
+/// Returns the coarsest rollup that suffices for parts of a length; none for samples. `left` is the finest
+/// that has all of the job.
 pub(super) fn rollup(width_ns: i64, left: Option<Rollup>) -> Option<Rollup> {
     let coarsest = Rollup::ALL.into_iter().rev().find(|rollup| rollup.length_ns() <= width_ns);
     coarsest.into_iter().chain(left).max_by_key(|rollup| rollup.length_ns())

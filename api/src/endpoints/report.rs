@@ -90,7 +90,8 @@ fn summary_of(mut report: Report) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// Empties the lists of a report that are long: their JSON form would take longer than the rest of the summary.
+/// Empties the lists of a report that are long: their JSON form would take longer than the rest of the
+/// summary.
 fn clear_long(report: &mut Report) {
     report.by_node.clear();
     report.steps.clear();

@@ -28,8 +28,8 @@ pub(super) fn is_selected(metric: &str, selectors: Option<&[Selector]>) -> bool 
     selectors.is_none_or(|selectors| selectors.iter().any(|selector| selector.matches(metric)))
 }
 
-/// Returns the series of a job, at least those that the selectors select. If these are names, no others are read: a job on many nodes has
-/// tens of thousands.
+/// Returns the series of a job, at least those that the selectors select. If these are names, no others are
+/// read: a job on many nodes has tens of thousands.
 pub(super) fn series_of_job(
     reader: &mut dyn Read,
     key: i64,

@@ -22,13 +22,11 @@ use crate::{limits, rows};
 pub(crate) struct FeedRequest {
     /// The store's key of the job.
     pub(crate) job_key: i64,
-    /// The series.
     pub(crate) filter: SeriesFilter,
     /// Points a second and series; none for all values as they are stored.
     pub(crate) per_second: Option<i64>,
 }
 
-/// A feed.
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) request: FeedRequest,

@@ -13,7 +13,8 @@ use crate::limits;
 pub(crate) enum Step {
     /// An event to send.
     Event(Bytes),
-    /// Events were not kept, since the client read too slowly. From now on they are kept again: what was missed must be sent anew.
+    /// Events were not kept, since the client read too slowly. From now on they are kept again: what was
+    /// missed must be sent anew.
     Missed(u64),
     /// The job may have ended, or a node was lost.
     Changed,

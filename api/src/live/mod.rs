@@ -4,8 +4,8 @@
 //! writer --commit--> queue --> LiveValues --> feed of a job --> mailbox of each stream --> client
 //! ```
 //!
-//! A feed is one selection of a job's series at one rate. Streams with the same selection share it, so that values are reduced and
-//! encoded once. Nothing here waits: a full mailbox counts what it misses.
+//! A feed is one selection of a job's series at one rate. Streams with the same selection share it, so that
+//! values are reduced and encoded once. Nothing here waits: a full mailbox counts what it misses.
 //!
 //! The invariant: the memory of a stream is bounded, and no stream delays another one, or a writer.
 

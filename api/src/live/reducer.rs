@@ -6,7 +6,8 @@ use polymeter_store::reader::SeriesRow;
 
 use crate::rows::rate;
 
-/// The part of the time between two points by which a sample may come early: samples are never taken exactly at their deadlines.
+/// The part of the time between two points by which a sample may come early: samples are never taken exactly
+/// at their deadlines.
 const TOLERANCE_PART: i64 = 4;
 
 /// The time without a further sample after which joined values are sent, in times between two points.
@@ -80,7 +81,8 @@ impl Reducer {
         if time_us < self.due_us.saturating_sub(self.width_us / TOLERANCE_PART) {
             return None;
         }
-        // Points lie on a grid, so that their number is bounded in spite of the tolerance, and no sample of this rate is left out.
+        // Points lie on a grid, so that their number is bounded in spite of the tolerance, and no sample of
+        // this rate is left out.
         let next_us = self.due_us.saturating_add(self.width_us);
         self.due_us = if time_us < next_us { next_us } else { time_us.saturating_add(self.width_us) };
         self.take()

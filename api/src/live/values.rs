@@ -65,7 +65,8 @@ impl LiveValues {
         state.mailboxes().for_each(Mailbox::stop);
     }
 
-    /// Begins a stream: from now on it gets the values of every commit. Returns none while the collector stops.
+    /// Begins a stream: from now on it gets the values of every commit. Returns none while the collector
+    /// stops.
     pub(crate) fn subscribe(&self, request: FeedRequest) -> Option<Subscription> {
         let mailbox = Arc::new(Mailbox::default());
         let mut state = self.state();
@@ -148,7 +149,8 @@ impl Subscription {
         self.mailbox.take_event()
     }
 
-    /// Records what the stream has read in the store and describes to its client: ids of series, periods and nodes.
+    /// Records what the stream has read in the store and describes to its client: ids of series, periods and
+    /// nodes.
     pub(crate) fn seed(&self, described: Vec<i64>, periods: Periods, nodes: Vec<String>) {
         let mut state = self.values.state();
         let mut feeds = state.jobs.get_mut(&self.request.job_key).into_iter().flatten();

@@ -63,8 +63,8 @@ impl TokenService {
         self.table.run(move |table| work(table, &known)).await
     }
 
-    /// Returns the principal of a token. `may_look_up` states whether the table may be read for a token that was not
-    /// found lately.
+    /// Returns the principal of a token. `may_look_up` states whether the table may be read for a token that
+    /// was not found lately.
     pub(crate) async fn verify(
         &self,
         token: &ApiToken,
@@ -126,8 +126,8 @@ impl Known {
         self.tokens().get(id).cloned()
     }
 
-    /// Records what the table has for an id. Called only by the thread, so that a look-up does not bring a revoked
-    /// token back.
+    /// Records what the table has for an id. Called only by the thread, so that a look-up does not bring a
+    /// revoked token back.
     fn update(&self, id: &str, found: Option<&StoredToken>) {
         let mut tokens = self.tokens();
         tokens.remove(id);

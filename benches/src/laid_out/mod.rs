@@ -94,7 +94,8 @@ impl LaidOut {
     /// Lets a process of this machine use an AMD GPU, which the node then has.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written, or if the process did not exist when the node was laid out.
+    /// Returns an error if a file cannot be written, or if the process did not exist when the node was laid
+    /// out.
     pub fn add_gpu_client(&self, pid: u32) -> io::Result<()> {
         clients::add(self.root(), pid)
     }

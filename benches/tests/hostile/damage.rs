@@ -25,7 +25,6 @@ pub(crate) enum Damage {
     Hexadecimal,
     /// A line of a megabyte.
     LongLine,
-    /// Many lines.
     ManyLines,
     /// More than any file of the kernel has.
     Huge,

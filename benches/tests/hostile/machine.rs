@@ -47,7 +47,6 @@ pub(crate) enum Subject {
     Processes,
 }
 
-/// A machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
     node: LaidOut,
@@ -162,8 +161,8 @@ impl Machine {
     }
 }
 
-/// Returns the directory of machines: in memory if there is room, since a file system on a disk takes ten times as
-/// long for files that replace those which were just removed.
+/// Returns the directory of machines: in memory if there is room, since a file system on a disk takes ten
+/// times as long for files that replace those which were just removed.
 fn directory() -> PathBuf {
     const ROOM_BYTES: u64 = 8 << 30;
     let memory = PathBuf::from("/dev/shm");

@@ -22,7 +22,8 @@ pub enum Failure {
     Unreachable(String),
     /// No agent runs there, or no collector is configured: exit status 3.
     NotRunning(String),
-    /// The command of `polymeter run` did not start: exit status 127 if its program was not found, else 126, as in a shell.
+    /// The command of `polymeter run` did not start: exit status 127 if its program was not found, else 126,
+    /// as in a shell.
     NotStarted {
         /// The cause.
         message: String,

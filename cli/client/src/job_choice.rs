@@ -1,5 +1,5 @@
-//! The choice of a job: by option, by the scheduler's environment, or by the cgroup in which the command runs; and
-//! of its steps or tasks in place of the job as a whole.
+//! The choice of a job: by option, by the scheduler's environment, or by the cgroup in which the command
+//! runs; and of its steps or tasks in place of the job as a whole.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,8 @@ impl JobChoice {
         !self.node
     }
 
-    /// Returns the id of the chosen job; none for the node. Without an option and a variable, the agent at `socket` determines it.
+    /// Returns the id of the chosen job; none for the node. Without an option and a variable, the agent at
+    /// `socket` determines it.
     pub fn id(&self, socket: &Path) -> Result<Option<String>, Failure> {
         if self.node {
             return Ok(None);

@@ -18,7 +18,8 @@ impl OwnCgroups {
         ProcessCGroups::from_buf_read(BufReader::new(file)).map(Self).map_err(io::Error::other)
     }
 
-    /// Returns the path below the root of a hierarchy: the one of a version 1 controller, or version 2 without a controller.
+    /// Returns the path below the root of a hierarchy: the one of a version 1 controller, or version 2
+    /// without a controller.
     pub fn path(&self, controller: Option<&str>) -> PathBuf {
         let in_hierarchy = self.0.0.iter().find(|cgroup| match controller {
             None => cgroup.hierarchy == 0,

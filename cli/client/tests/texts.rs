@@ -1,4 +1,5 @@
-//! Snapshots of the texts that differ from those of the full program: the help, and commands that the client lacks.
+//! Snapshots of the texts that differ from those of the full program: the help, and commands that the client
+//! lacks.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

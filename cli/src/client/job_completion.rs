@@ -1,5 +1,5 @@
-//! Completion of the ids of stored jobs, in the configured collector or the store of this directory: those of the user;
-//! for root those of all users.
+//! Completion of the ids of stored jobs, in the configured collector or the store of this directory: those of
+//! the user; for root those of all users.
 
 use std::ffi::OsStr;
 

@@ -18,12 +18,13 @@ const DEFAULT_FILE: &str = "polymeter.db";
 /// Options of a command that reads stored data.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct ReadSource {
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE. Default: the collector; without one, sqlite:polymeter.db.
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE. Default: the collector; without one,
+    /// sqlite:polymeter.db.
     #[arg(long, value_name = "STORE")]
     store: Option<StoreUrl>,
 
-    /// Read through this collector: tcp://HOST:PORT, or its socket. Default: POLYMETER_COLLECTOR, /etc/polymeter/client.toml, or
-    /// the collector of this machine.
+    /// Read through this collector: tcp://HOST:PORT, or its socket. Default: POLYMETER_COLLECTOR,
+    /// /etc/polymeter/client.toml, or the collector of this machine.
     #[arg(long, value_name = "COLLECTOR", conflicts_with = "store")]
     collector: Option<CollectorEndpoint>,
 
@@ -34,7 +35,6 @@ pub(crate) struct ReadSource {
 
 /// An open source.
 pub(crate) struct Source {
-    /// The reader.
     pub(crate) reader: Box<dyn Read>,
     /// Its address, without a password.
     pub(crate) name: String,
@@ -58,7 +58,6 @@ impl ReadSource {
         self.store.is_some() || self.collector.is_some() || self.munge_socket.is_some()
     }
 
-    /// Opens the source.
     pub(crate) fn open(&self) -> Result<Source, Failure> {
         if let Some(store) = &self.store {
             return Source::of_store(store);

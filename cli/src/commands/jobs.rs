@@ -1,4 +1,5 @@
-//! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on any node, or have ended.
+//! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on any node, or
+//! have ended.
 
 use polymeter_client::commands::jobs::print_tracked;
 use polymeter_client::connection::agent::AgentOptions;
@@ -27,8 +28,8 @@ pub(crate) struct JobsArguments {
 /// Options that choose stored jobs.
 #[derive(Debug, clap::Args)]
 struct StoredJobs {
-    /// List the jobs that run on any node, the one that started last first. Users see their own. Default if no agent runs here
-    /// and a collector is configured.
+    /// List the jobs that run on any node, the one that started last first. Users see their own. Default if
+    /// no agent runs here and a collector is configured.
     #[arg(long, group = "stored")]
     running: bool,
 
@@ -56,8 +57,8 @@ struct StoredJobs {
     #[arg(long, value_name = "NODE", requires = "stored")]
     node: Option<String>,
 
-    /// With --running or --ended: the jobs that ended at this time or later: YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or
-    /// 7d.
+    /// With --running or --ended: the jobs that ended at this time or later: YYYY-MM-DD or YYYY-MM-DDTHH:MM
+    /// in UTC, or an age such as 12h or 7d.
     #[arg(long, value_name = "TIME", requires = "stored")]
     since: Option<PointInTime>,
 

@@ -27,7 +27,8 @@ pub(crate) enum Command {
     Run(run::RunArguments),
     /// Report the resource usage of a stored job.
     Report(report::ReportArguments),
-    /// Export a job to a directory: samples, plan, losses, machine information and instructions to repeat the run.
+    /// Export a job to a directory: samples, plan, losses, machine information and instructions to repeat the
+    /// run.
     Bundle(bundle::BundleArguments),
     /// Write the samples of a stored job into a file: Parquet, CSV or JSON lines.
     Export(export::ExportArguments),
@@ -56,7 +57,6 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Executes the command.
     pub(crate) fn execute(self, program: &Program) -> Result<ExitCode, Failure> {
         match self {
             // The first group has exit statuses of its own.

@@ -23,15 +23,16 @@ use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArguments {
-    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
-    /// the last. Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
+    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs
+    /// with the same id the last. Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
     #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: Option<String>,
 
     #[command(flatten)]
     source: ReadSource,
 
-    /// Show everything: the first screen, all sections without limits, constant series, and the ledger by source.
+    /// Show everything: the first screen, all sections without limits, constant series, and the ledger by
+    /// source.
     #[arg(long)]
     all: bool,
 

@@ -139,7 +139,8 @@ impl JobReader {
         Ok(())
     }
 
-    /// Returns the plan of the first node of each metric, if it has changed. Without answers of nodes it stays as it was.
+    /// Returns the plan of the first node of each metric, if it has changed. Without answers of nodes it
+    /// stays as it was.
     fn changed_plan(&mut self) -> Option<PlanAnswer> {
         let request = Request::Plan(PlanRequest { job: Some(self.job.job_id.clone()) });
         let nodes = self.collector.ask(&request).ok()?.nodes;

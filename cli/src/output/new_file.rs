@@ -54,7 +54,8 @@ impl NewFile {
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let kind = error.kind();
     let message = error.to_string();
-    // tempfile adds the temporary name, which users do not know, and gives no access to the error of the system.
+    // tempfile adds the temporary name, which users do not know, and gives no access to the error of the
+    // system.
     let cause = message.split(" at path \"").next().unwrap_or_default();
     let remedy = if kind == ErrorKind::NotFound {
         "; create the directory, or name another"

@@ -47,7 +47,8 @@ impl Line {
     }
 }
 
-/// Writes lines, with characters that control a terminal escaped in their texts; with sequences for the styles if `has_colours`.
+/// Writes lines, with characters that control a terminal escaped in their texts; with sequences for the
+/// styles if `has_colours`.
 pub(crate) fn painted(lines: &[Line], has_colours: bool) -> String {
     let part = |(style, text): &(Style, String)| {
         let text = printable(text);

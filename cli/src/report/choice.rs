@@ -16,14 +16,13 @@ const SUGGESTIONS: usize = 3;
 /// A stored job.
 #[derive(Debug)]
 pub(crate) struct ChosenJob {
-    /// The job.
     pub(crate) job: JobRow,
     /// The step that the id names, as in `4009.batch`.
     pub(crate) step: Option<String>,
 }
 
-/// Returns the last of the jobs with the id `wanted`, in any form in which schedulers print it. If no id is wanted, returns the
-/// job in which the command runs, else the last job of the user.
+/// Returns the last of the jobs with the id `wanted`, in any form in which schedulers print it. If no id is
+/// wanted, returns the job in which the command runs, else the last job of the user.
 pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<ChosenJob, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let of_scheduler = if wanted.is_none() { scheduler_job() } else { None };
@@ -40,7 +39,8 @@ pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<Chosen
     }
 }
 
-/// Returns the user's job that started last. Root, and a user without a job in a store that shows all jobs, gets the last of all.
+/// Returns the user's job that started last. Root, and a user without a job in a store that shows all jobs,
+/// gets the last of all.
 fn last_job(source: &mut Source) -> Result<Option<JobRow>, StoreError> {
     let uid = rustix::process::geteuid();
     if !uid.is_root() {
@@ -53,8 +53,8 @@ fn last_job(source: &mut Source) -> Result<Option<JobRow>, StoreError> {
     source.reader.last_job(None)
 }
 
-/// Returns the job with an id: its own, the one that the scheduler prints (`4009_1`, `4009+1`), or either with a step
-/// (`4009.batch`).
+/// Returns the job with an id: its own, the one that the scheduler prints (`4009_1`, `4009+1`), or either
+/// with a step (`4009.batch`).
 fn find(reader: &mut dyn Read, wanted: &str) -> Result<Option<ChosenJob>, StoreError> {
     if let Some(job) = find_job(reader, wanted)? {
         return Ok(Some(ChosenJob { job, step: None }));

@@ -54,7 +54,6 @@ impl AuthorisedKeys {
         format!("{}{key}", self.token)
     }
 
-    /// Replaces the authorised keys.
     pub(super) fn replace(&self, nodes: NodesByKey) {
         *self.nodes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(nodes);
     }

@@ -18,7 +18,6 @@ pub(crate) enum HandshakeFailure {
 }
 
 impl HandshakeFailure {
-    /// All failures.
     pub(crate) const ALL: [Self; 5] =
         [Self::UnknownKey, Self::Mechanism, Self::CollectorKey, Self::Protocol, Self::Disconnected];
 

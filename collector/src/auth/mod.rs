@@ -1,4 +1,5 @@
-//! Authentication of agents: their CURVE keys are checked when they connect (ZAP), and again for each message.
+//! Authentication of agents: their CURVE keys are checked when they connect (ZAP), and again for each
+//! message.
 //!
 //! A separate thread answers libzmq's requests and reads the directory of authorised keys, so that the
 //! receiver never waits for a disk. If no handler answers, libzmq accepts every connection: therefore a

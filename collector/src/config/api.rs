@@ -64,7 +64,8 @@ impl RawApi {
 /// An address; none for `off`.
 struct Endpoint(Option<Listen>);
 
-/// Reports an address that other machines can reach, unless that is permitted and a proxy authenticates users.
+/// Reports an address that other machines can reach, unless that is permitted and a proxy authenticates
+/// users.
 fn check_remote(
     listen: &Listen,
     is_insecure: bool,

@@ -37,7 +37,8 @@ pub struct CollectorArguments {
     /// Let other machines connect without encryption and authentication.
     #[arg(long)]
     insecure: bool,
-    /// The configuration file, which the command line overrides [default: /etc/polymeter/collector.toml if it exists].
+    /// The configuration file, which the command line overrides [default: /etc/polymeter/collector.toml if it
+    /// exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Check the configuration, report all faults, and exit.
@@ -49,8 +50,8 @@ pub struct CollectorArguments {
     /// With --check: also connect to the store, and test whether it can be used.
     #[arg(long, requires = "check")]
     pub connect: bool,
-    /// The events to log: off, error, warn, info, debug or trace, also per module (info,polymeter_collector::writer=debug);
-    /// overrides `log_level` and the variable POLYMETER_LOG.
+    /// The events to log: off, error, warn, info, debug or trace, also per module
+    /// (info,polymeter_collector::writer=debug); overrides `log_level` and the variable POLYMETER_LOG.
     #[arg(long, value_name = "FILTER")]
     log: Option<log::Filter>,
     /// The form of log lines, text or json; overrides `log_format`.

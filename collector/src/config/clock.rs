@@ -41,8 +41,8 @@ impl RawClock {
     }
 }
 
-/// A duration in whole seconds, minutes, hours or days, from a second to [`limits::SAMPLE_DISTANCE_MAX`]: `90s`, `5min`,
-/// `12h`, `366d`.
+/// A duration in whole seconds, minutes, hours or days, from a second to [`limits::SAMPLE_DISTANCE_MAX`]:
+/// `90s`, `5min`, `12h`, `366d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CoarseDuration(pub(super) Duration);
 

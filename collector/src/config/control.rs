@@ -119,7 +119,6 @@ impl FromStr for AbsolutePath {
     }
 }
 
-/// The name of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UserName(String);
 

@@ -8,7 +8,8 @@ use polymeter_service::document::{Reporter, Section};
 use super::values::{absolute, duration_up_to};
 use crate::job_end::JobEndConfig;
 
-/// The maximum number of commands that run at the same time: each has a thread, a connection to the store, and a report in memory.
+/// The maximum number of commands that run at the same time: each has a thread, a connection to the store,
+/// and a report in memory.
 const CONCURRENT_MAX: u64 = 64;
 
 /// The maximum number of ends that wait.

@@ -1,4 +1,5 @@
-//! The requests that other collectors took: they are found in the store, and forwarded to the agents of this collector.
+//! The requests that other collectors took: they are found in the store, and forwarded to the agents of this
+//! collector.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ struct Forwarded {
 }
 
 impl JobRequests {
-    /// Looks for new requests of other collectors, and forwards them. Returns false if the store does not answer.
+    /// Looks for new requests of other collectors, and forwards them. Returns false if the store does not
+    /// answer.
     pub(super) async fn find_requests(self: &Arc<Self>) -> bool {
         loop {
             let found = self.lock().found;
@@ -83,7 +85,8 @@ impl JobRequests {
         }
     }
 
-    /// Sends the requests about a job that other collectors took before request `number`. The caller has the turn.
+    /// Sends the requests about a job that other collectors took before request `number`. The caller has the
+    /// turn.
     pub(super) async fn forward_earlier(self: &Arc<Self>, job: &Identifier, number: i64) {
         let found = self.lock().found;
         for stored in self.store.after(found).await.unwrap_or_default() {

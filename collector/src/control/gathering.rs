@@ -1,4 +1,5 @@
-//! The answers of all nodes of a job: those of this collector's agents, and those that other collectors store.
+//! The answers of all nodes of a job: those of this collector's agents, and those that other collectors
+//! store.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::limits;
 /// The answer of each node; none of those that did not answer in time.
 pub(super) type Gathering = Vec<Option<Value>>;
 
-/// Waits for the answers of the targets, at most for `patience`. `stored` is the number of the request, if other collectors know it.
+/// Waits for the answers of the targets, at most for `patience`. `stored` is the number of the request, if
+/// other collectors know it.
 pub(super) async fn gather(
     targets: &[Target],
     mut replies: Replies,

@@ -6,8 +6,8 @@
 //!                  +--> other collectors -> their agents -> store
 //! ```
 //!
-//! A request with a lasting effect is stored before it is sent: if this collector ends, another one completes it. Requests about a job
-//! are sent in the order of their numbers, by every collector.
+//! A request with a lasting effect is stored before it is sent: if this collector ends, another one completes
+//! it. Requests about a job are sent in the order of their numbers, by every collector.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -46,7 +46,8 @@ pub(super) struct State {
     /// A lock per job for requests that change its sampling. Without it, an agent could receive a late
     /// request after the next one.
     turns: HashMap<Identifier, Weak<AsyncMutex<()>>>,
-    /// The jobs with stored requests that agents may not have received, each with the time until which there may be some.
+    /// The jobs with stored requests that agents may not have received, each with the time until which there
+    /// may be some.
     pub(super) pending_jobs: HashMap<Identifier, i64>,
     /// The number of the last request of another collector that was found in the store.
     pub(super) found: i64,
@@ -184,7 +185,8 @@ impl JobRequests {
         }
     }
 
-    /// Sends a request to the agents of this collector, and returns their answers and those that other collectors store.
+    /// Sends a request to the agents of this collector, and returns their answers and those that other
+    /// collectors store.
     async fn send(
         &self,
         uid: u32,
@@ -208,7 +210,8 @@ impl JobRequests {
         turn
     }
 
-    /// Records that the store may have requests for agents that connect until a time, in microseconds since the epoch.
+    /// Records that the store may have requests for agents that connect until a time, in microseconds since
+    /// the epoch.
     pub(super) fn expect(&self, job: &Identifier, until_us: i64) {
         let mut state = self.lock();
         let until = state.pending_jobs.entry(job.clone()).or_insert(until_us);
@@ -293,8 +296,8 @@ pub(super) fn answer_row(node: &JobNode, answer: Option<String>, is_final: bool)
     AnswerRow { session: node.session, node: node.node.to_string(), answer, is_final }
 }
 
-/// Returns the rows of the final answers of this collector's agents. Their texts are not needed in the store. An agent that answered
-/// through another collector meanwhile has the same session.
+/// Returns the rows of the final answers of this collector's agents. Their texts are not needed in the store.
+/// An agent that answered through another collector meanwhile has the same session.
 fn final_answers(targets: &[Target], answers: &[Option<Value>]) -> Vec<AnswerRow> {
     let row = |(target, answer): (&Target, &Option<Value>)| {
         let is_given = answer.as_ref().is_some_and(is_final);
@@ -303,7 +306,8 @@ fn final_answers(targets: &[Target], answers: &[Option<Value>]) -> Vec<AnswerRow
     targets.iter().zip(answers).filter_map(row).collect()
 }
 
-/// Returns the time until which a request stays stored, once all answers that came in time are known; none if that does not change.
+/// Returns the time until which a request stays stored, once all answers that came in time are known; none if
+/// that does not change.
 fn expiry(request: &RoutedRequest, at_us: i64, until_us: Option<i64>) -> Option<i64> {
     let least_us = at_us.saturating_add(limits::FORWARD_US);
     (request.remote == Remote::GrantsLeases)

@@ -7,7 +7,8 @@
 //!                                             +------- answers --------+
 //! ```
 //!
-//! Requests about jobs are in the store (`request_store`), so that they reach the agents of all collectors, and survive this one.
+//! Requests about jobs are in the store (`request_store`), so that they reach the agents of all collectors,
+//! and survive this one.
 //!
 //! The kernel authenticates users of this machine, munged those of other machines. Control has its own
 //! thread, so that no request delays a sample.
@@ -169,7 +170,6 @@ pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 /// The parts of the HTTP API that control uses.
 #[derive(Debug)]
 pub(crate) struct ApiRequests {
-    /// The queue of its requests.
     pub(crate) queue: mpsc::Receiver<ControlRequest>,
     /// The tokens of the store.
     pub(crate) tokens: TokenService,
@@ -178,8 +178,8 @@ pub(crate) struct ApiRequests {
 }
 
 impl Control {
-    /// Starts the thread. Returns none if there is neither a listener, nor the HTTP API, nor another collector whose requests it could
-    /// forward.
+    /// Starts the thread. Returns none if there is neither a listener, nor the HTTP API, nor another
+    /// collector whose requests it could forward.
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,

@@ -1,5 +1,5 @@
-//! Final states and requested resources of jobs, from the scheduler's controller, since an epilog on a node does not know them. A
-//! writer stores them, because the agents no longer track the job by then.
+//! Final states and requested resources of jobs, from the scheduler's controller, since an epilog on a node
+//! does not know them. A writer stores them, because the agents no longer track the job by then.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 

@@ -1,4 +1,5 @@
-//! The rules for requests with a lasting effect, which agents that connect later still receive. Pure: no I/O and no clock.
+//! The rules for requests with a lasting effect, which agents that connect later still receive. Pure: no I/O
+//! and no clock.
 //!
 //! Requests are idempotent: an agent that receives one twice grants the same lease again, with the same end.
 
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use crate::limits;
 
-/// Returns those of the `earlier` requests about the same job that the request in `line` of user `uid` replaces.
+/// Returns those of the `earlier` requests about the same job that the request in `line` of user `uid`
+/// replaces.
 pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -> Replaced {
     let Ok(request) = RoutedRequest::parse(line.as_bytes()) else { return Replaced::default() };
     let earlier = earlier.iter().filter_map(|stored| {
@@ -28,7 +30,8 @@ pub(super) fn replaced(line: &str, uid: u32, earlier: &[StoredControlRequest]) -
                     replaced.numbers.push(stored.number);
                 }
             }
-            // It is kept as long as the leases that it ends, which a disconnected agent may still have. Root ends all leases.
+            // It is kept as long as the leases that it ends, which a disconnected agent may still have. Root
+            // ends all leases.
             Remote::EndsLeases => {
                 let is_level = request.level.is_none() || parsed.level == request.level;
                 if (uid == 0 || stored.request.uid == uid) && is_level {
@@ -46,8 +49,8 @@ pub(super) const fn is_lasting(remote: Remote) -> bool {
     matches!(remote, Remote::GrantsLeases | Remote::EndsLeases)
 }
 
-/// Returns the time after which a request has no effect, before an agent has answered, in microseconds since the epoch. In any case it
-/// is kept while collectors forward it.
+/// Returns the time after which a request has no effect, before an agent has answered, in microseconds since
+/// the epoch. In any case it is kept while collectors forward it.
 pub(super) fn first_expiry(request: &RoutedRequest, at_us: i64) -> i64 {
     let forwarded_us = at_us.saturating_add(limits::FORWARD_US);
     let requested = request.duration_us.filter(|_| request.remote == Remote::GrantsLeases);

@@ -18,8 +18,9 @@ pub(super) fn may(uid: u32, node: &JobNode) -> bool {
     may_control(uid, node.owner_uid)
 }
 
-/// Returns the refusal for a job without nodes to which a user may send requests. Another user's job is refused like an
-/// unknown one, with the same code, text and fields: otherwise the answer would reveal which ids are in use.
+/// Returns the refusal for a job without nodes to which a user may send requests. Another user's job is
+/// refused like an unknown one, with the same code, text and fields: otherwise the answer would reveal which
+/// ids are in use.
 pub(super) fn unknown_job(uid: u32, job: &Identifier) -> Refusal {
     let message = if uid == ROOT {
         format!("unknown job {job}: no agent connected to a collector tracks it")

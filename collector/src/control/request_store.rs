@@ -12,7 +12,6 @@ use polymeter_store::{
 use super::nonce::nonce;
 use super::pending_requests;
 
-/// The stored requests.
 #[derive(Debug, Clone)]
 pub(super) struct RequestStore {
     table: TableThread<ControlTable>,

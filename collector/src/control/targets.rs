@@ -1,4 +1,5 @@
-//! The nodes of a job with the ways to their agents: a connection to this collector, or another collector. Pure.
+//! The nodes of a job with the ways to their agents: a connection to this collector, or another collector.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +26,9 @@ impl Target {
     }
 }
 
-/// Returns the nodes to which user `uid` may send requests, sorted by name: those of the agents that this collector knows, and those
-/// that the store knows. An agent that has just moved may be both; the session that it has left does not answer.
+/// Returns the nodes to which user `uid` may send requests, sorted by name: those of the agents that this
+/// collector knows, and those that the store knows. An agent that has just moved may be both; the session
+/// that it has left does not answer.
 pub(super) fn targets(
     uid: u32,
     own: Vec<JobNode>,

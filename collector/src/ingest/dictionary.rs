@@ -239,7 +239,6 @@ impl Dictionary {
         learn(&mut self.series, id, series, same, Arc::new)
     }
 
-    /// Returns a job.
     pub(super) fn job(&self, handle: JobHandle) -> Result<Arc<JobRecord>, Fault> {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
     }

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 /// The number of ids that a vector may have unused, besides as many as it has in use.
 const UNUSED_MIN: usize = 16;
 
-/// The values of ids. An agent assigns its ids in order from 0, so that most are positions in a vector: that takes half the memory of a
-/// hash table. Ids that would leave most of the vector unused, as those of a later job of a long session, are in a hash table.
+/// The values of ids. An agent assigns its ids in order from 0, so that most are positions in a vector: that
+/// takes half the memory of a hash table. Ids that would leave most of the vector unused, as those of a later
+/// job of a long session, are in a hash table.
 #[derive(Debug)]
 pub(super) struct IdTable<V> {
     low: Vec<Option<V>>,

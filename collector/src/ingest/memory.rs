@@ -66,7 +66,8 @@ impl Ingest {
         true
     }
 
-    /// Removes sessions until the dictionaries are within their bounds. `sender` is the session of the last message.
+    /// Removes sessions until the dictionaries are within their bounds. `sender` is the session of the last
+    /// message.
     pub(super) fn bound_memory(&mut self, sender: SessionId) {
         let Some(state) = self.sessions.get(&sender) else { return };
         let (last_message, bytes, peer) = (state.last_message, state.dictionary.bytes(), state.peer.clone());

@@ -1,7 +1,8 @@
 //! A process of the command, from its start to its end.
 //!
-//! One loop serves its standard input and its standard error, and notices its end and its timeout. The process has a group of its
-//! own, which is killed at the end in any case. The process is reaped only after that, so that its number stays its own.
+//! One loop serves its standard input and its standard error, and notices its end and its timeout. The
+//! process has a group of its own, which is killed at the end in any case. The process is reaped only after
+//! that, so that its number stays its own.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;

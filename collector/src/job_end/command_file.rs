@@ -14,8 +14,8 @@ const WRITABLE: u32 = 0o022;
 /// The permission bit of a directory in which users can only remove their own files.
 const STICKY: u32 = 0o1000;
 
-/// Returns the reason for which `program` must not or cannot run; none if it can. Only root and the user `service_uid` may be able to
-/// change it; without a user, the owners are not checked.
+/// Returns the reason for which `program` must not or cannot run; none if it can. Only root and the user
+/// `service_uid` may be able to change it; without a user, the owners are not checked.
 pub fn fault(program: &Path, service_uid: Option<u32>) -> Option<String> {
     let shown = program.display();
     let canonical = match fs::canonicalize(program) {

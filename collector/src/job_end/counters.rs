@@ -32,7 +32,6 @@ impl RunResult {
     }
 }
 
-/// The counters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
     commands: Family<Label, Counter>,

@@ -4,8 +4,8 @@
 //! writers -- the end, in the transaction that stores it --> queue (a table) --> runner --> workers --> command
 //! ```
 //!
-//! Nothing here is shared with the writers: the runner and its workers have threads and connections of their own. A worker gathers
-//! the report as `polymeter report --json` does.
+//! Nothing here is shared with the writers: the runner and its workers have threads and connections of their
+//! own. A worker gathers the report as `polymeter report --json` does.
 
 mod child;
 mod command_file;

@@ -23,7 +23,8 @@ pub(super) struct Input {
     pub(super) json: Vec<u8>,
 }
 
-/// Gathers the input for a job; none if there is no such job. `connected` gets the means to cancel the statement that runs.
+/// Gathers the input for a job; none if there is no such job. `connected` gets the means to cancel the
+/// statement that runs.
 ///
 /// # Errors
 /// Returns an error if the store fails.

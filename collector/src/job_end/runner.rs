@@ -99,8 +99,9 @@ impl JobEndRunner {
         Ok(Self { thread, ended })
     }
 
-    /// Waits for the thread, which kills its commands after the request to shut down. Returns false if it panicked. A command that
-    /// cannot be killed, or a database that does not answer, is left until the end of the process.
+    /// Waits for the thread, which kills its commands after the request to shut down. Returns false if it
+    /// panicked. A command that cannot be killed, or a database that does not answer, is left until the end
+    /// of the process.
     pub(crate) fn stop(self) -> bool {
         if self.ended.recv_timeout(limits::JOB_END_STOP_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
             warn!(

@@ -1,4 +1,5 @@
-//! An HTTP server of the pages `/metrics`, `/health` and `/ready`. Requests are bounded in size, time and number.
+//! An HTTP server of the pages `/metrics`, `/health` and `/ready`. Requests are bounded in size, time and
+//! number.
 
 use std::io;
 use std::net::SocketAddr;

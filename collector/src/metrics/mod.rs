@@ -1,6 +1,7 @@
 //! The collector's own metrics, and the server of `/metrics`.
 //!
-//! To add a metric: create it from `prometheus_client`, keep a clone where it is counted, and call [`Metrics::register`].
+//! To add a metric: create it from `prometheus_client`, keep a clone where it is counted, and call
+//! [`Metrics::register`].
 
 mod http;
 mod page;

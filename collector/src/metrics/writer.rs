@@ -16,7 +16,6 @@ use super::store_calls::{AllStoreCalls, StoreCalls};
 const COMMIT_BOUNDS_S: [f64; 14] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0];
 
-/// The label `writer`.
 type WriterLabel = [(&'static str, u64); 1];
 
 /// The metrics of one writer. Counters are shared by all writers.

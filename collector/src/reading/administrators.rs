@@ -15,7 +15,8 @@ pub(crate) struct Administrators {
 }
 
 impl Administrators {
-    /// Looks up the names of users, and of groups with a leading `@`. An unknown name is logged, and grants nothing.
+    /// Looks up the names of users, and of groups with a leading `@`. An unknown name is logged, and grants
+    /// nothing.
     pub(crate) fn look_up(names: &[String]) -> Self {
         let mut administrators = Self::default();
         for name in names {

@@ -4,8 +4,9 @@
 //! control (listeners) -- an authenticated connection --> sessions -- a thread each --> guard --> store
 //! ```
 //!
-//! A session has its own thread and its own read-only connection to the store. Rows go from the database to the socket block
-//! by block: while the client does not read, the database waits. Nothing here is shared with the writers.
+//! A session has its own thread and its own read-only connection to the store. Rows go from the database to
+//! the socket block by block: while the client does not read, the database waits. Nothing here is shared with
+//! the writers.
 
 mod administrators;
 mod query_lines;

@@ -16,7 +16,6 @@ pub(super) enum NoLine {
     Closed,
     /// The client sent no complete line in time.
     TimedOut,
-    /// The line is too long.
     TooLong,
 }
 

@@ -55,7 +55,6 @@ impl From<NoLine> for SessionEnd {
     }
 }
 
-/// A session.
 #[derive(Debug)]
 pub(super) struct Session {
     permit: ReadPermit,
@@ -139,8 +138,8 @@ impl Session {
     }
 }
 
-/// Returns the message for an error of the store. Only administrators see its cause, which may contain the address of the
-/// database.
+/// Returns the message for an error of the store. Only administrators see its cause, which may contain the
+/// address of the database.
 fn store_message(error: &StoreError, access: Access) -> String {
     let cause = chain(error);
     warn!(error = %cause, "cannot read the store for a user");

@@ -159,7 +159,8 @@ impl Entry {
 }
 
 impl ReadPermit {
-    /// Records a handle of the session's connection. Returns false if the session must not begin, since the collector stops.
+    /// Records a handle of the session's connection. Returns false if the session must not begin, since the
+    /// collector stops.
     pub(super) fn connect(&self, stream: ClientStream) -> bool {
         self.update(|session| session.stream = Some(Arc::new(stream)));
         !self.shared.state().is_stopping

@@ -103,8 +103,8 @@ const LIVE: &str = "live";
 /// The name of remote_write among the sinks, in their counters.
 const REMOTE_WRITE: &str = "remote_write";
 
-/// Starts the sinks at `urls`, that of the `live` values, and remote_write with its settings and the store whose rows
-/// it gets, and registers their counters.
+/// Starts the sinks at `urls`, that of the `live` values, and remote_write with its settings and the store
+/// whose rows it gets, and registers their counters.
 ///
 /// # Errors
 /// Returns an error if a thread cannot be created.

@@ -8,7 +8,8 @@
 //!
 //! remote_write ([`remote_write`]) has a section of its own in the configuration, since it has many settings.
 //!
-//! To add a sink: write a file here that implements `Sink` of `sink.rs`, and add a line to `KINDS` in `registry.rs`.
+//! To add a sink: write a file here that implements `Sink` of `sink.rs`, and add a line to `KINDS` in
+//! `registry.rs`.
 
 mod fan_out;
 mod jsonl;

@@ -31,7 +31,6 @@ pub(super) struct SinkCounters {
     pub(super) queued_rows: Gauge,
 }
 
-/// The bounds of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueBounds {
     pub(super) batches: usize,
@@ -91,7 +90,6 @@ impl SinkQueue {
     }
 }
 
-/// The thread of a sink.
 #[derive(Debug)]
 pub(super) struct SinkThread {
     name: Arc<str>,

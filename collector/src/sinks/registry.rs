@@ -8,7 +8,6 @@ use polymeter_proto::text::Text;
 use super::jsonl::JsonLines;
 use super::sink::Sink;
 
-/// A kind of sink.
 struct SinkKind {
     /// The scheme of its URLs.
     scheme: &'static str,

@@ -6,8 +6,8 @@ use polymeter_store::accepted::{Accepted, SeriesRecord};
 
 /// A best-effort output of committed rows. It runs on its own thread, and may wait.
 ///
-/// An implementation must not panic: release builds abort on a panic, which stops the collector. An error costs only the
-/// rows of the call.
+/// An implementation must not panic: release builds abort on a panic, which stops the collector. An error
+/// costs only the rows of the call.
 pub(crate) trait Sink: Send {
     /// Writes rows. They are not offered again after an error.
     ///
@@ -58,7 +58,6 @@ impl AcceptedRows {
         Self { frames: Vec::new(), count: 0, lost_jobs }
     }
 
-    /// Returns the frames.
     pub(super) fn frames(&self) -> &[Accepted] {
         &self.frames
     }

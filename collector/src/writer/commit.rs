@@ -19,8 +19,8 @@ impl Writer {
         (!self.gathered.is_empty()).then(|| self.commit_interval().saturating_sub(waited()))
     }
 
-    /// Returns the time for which frames wait for others. It is shorter while a client watches live values, which it gets after their
-    /// commit, but commits take no more than a part of the time.
+    /// Returns the time for which frames wait for others. It is shorter while a client watches live values,
+    /// which it gets after their commit, but commits take no more than a part of the time.
     fn commit_interval(&self) -> Duration {
         let usual = self.settings.commit_interval;
         if !self.sinks.is_watched() {
@@ -106,8 +106,8 @@ impl Writer {
         self.sinks.offer(stored, self.clock.now().since_start);
     }
 
-    /// Stores a frame, else its content as a loss, else a loss without its source. Returns the one that was stored; none if the
-    /// store refuses all of them.
+    /// Stores a frame, else its content as a loss, else a loss without its source. Returns the one that was
+    /// stored; none if the store refuses all of them.
     fn commit_alone(&mut self, frame: Accepted) -> Result<Option<Accepted>, NotStored> {
         let as_loss = frame.as_loss(LossReason::StoreRefused);
         let unattributed = frame.as_unattributed_loss(LossReason::StoreRefused);

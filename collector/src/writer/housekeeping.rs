@@ -79,8 +79,9 @@ impl Writer {
         }
     }
 
-    /// Tries once to open a store whose connection was lost while no frames arrived. Nothing could be stored since, so that agents
-    /// look silent that are not: if the store is back, the next check for silent sessions is at `next_check`.
+    /// Tries once to open a store whose connection was lost while no frames arrived. Nothing could be stored
+    /// since, so that agents look silent that are not: if the store is back, the next check for silent
+    /// sessions is at `next_check`.
     fn reconnect_while_idle(&mut self, next_check: Duration) {
         match self.attempt(|_| Ok(())) {
             Ok(()) => {

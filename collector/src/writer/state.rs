@@ -28,9 +28,7 @@ pub(crate) struct WriterLinks {
     pub(crate) outgoing: OutgoingSender,
     /// The agents and their jobs.
     pub(crate) directory: AgentDirectory,
-    /// The log of skewed clocks.
     pub(crate) clock_skew: ClockSkewLog,
-    /// The writer's metrics.
     pub(crate) metrics: WriterMetrics,
     /// The queue of outcomes of jobs; none if another writer stores them.
     pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,

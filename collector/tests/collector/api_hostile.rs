@@ -125,7 +125,8 @@ fn status_at(host: &str, uid: u32, socket: &Path, request: &str, headers: &str) 
     response.status
 }
 
-/// A page of another site may have a name that leads to a forwarded port (DNS rebinding), or send requests to it.
+/// A page of another site may have a name that leads to a forwarded port (DNS rebinding), or send requests to
+/// it.
 fn pages_of_other_sites_reach_nothing(environment: &TestEnvironment) {
     let fixture = Fixture::with(environment, |config| {
         let api = config.api.as_mut().unwrap();

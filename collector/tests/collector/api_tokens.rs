@@ -1,5 +1,5 @@
-//! Tests of tokens of the HTTP API: users create, list and revoke their own, and a token has at most the rights of
-//! its user.
+//! Tests of tokens of the HTTP API: users create, list and revoke their own, and a token has at most the
+//! rights of its user.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;

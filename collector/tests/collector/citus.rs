@@ -1,5 +1,5 @@
-//! Tests of samples that Citus distributes, with stand-ins for its functions: they record their calls, and reject a sample whose key is not
-//! that of its node. All scenarios run on them, too.
+//! Tests of samples that Citus distributes, with stand-ins for its functions: they record their calls, and
+//! reject a sample whose key is not that of its node. All scenarios run on them, too.
 
 use polymeter_collector::{Collector, CollectorConfig, CollectorStartError};
 use polymeter_store::{ExtensionMode, StoreError};

@@ -1,4 +1,5 @@
-//! Tests of connections to PostgreSQL: TLS, passwords, connection poolers, standby servers, and the lock of the schema.
+//! Tests of connections to PostgreSQL: TLS, passwords, connection poolers, standby servers, and the lock of
+//! the schema.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -287,8 +288,8 @@ fn reads_from_a_standby_and_continues_on_it() {
     assert_eq!(counts(&mut reader, SeriesScope::Node("n1")), [30; 3]);
 }
 
-/// Asserts which servers readers and writers use for each `target_session_attrs`: of both, the standby first, and of each alone. The
-/// standby has 10 samples of each series, the primary 20.
+/// Asserts which servers readers and writers use for each `target_session_attrs`: of both, the standby first,
+/// and of each alone. The standby has 10 samples of each series, the primary 20.
 fn assert_servers_are_chosen_by_state(both: &str, standby: &str, primary: &str) {
     let stored = |servers: &str, attributes: &str| {
         let url = format!("{servers} target_session_attrs={attributes}");

@@ -54,8 +54,8 @@ fn send(agent: &mut Agent, begin_us: i64, seeds: std::ops::Range<i64>) {
     agent.wait_until_acknowledged();
 }
 
-/// Stores frames, damages the store with `fault`, and stores more. Returns the environment and the number of samples of
-/// the first half that are at the path afterwards. All samples of the second half must be there.
+/// Stores frames, damages the store with `fault`, and stores more. Returns the environment and the number of
+/// samples of the first half that are at the path afterwards. All samples of the second half must be there.
 fn damage_between_frames(fault: impl FnOnce(&Path)) -> (TestEnvironment, i64) {
     let environment = TestEnvironment::new(Kind::Sqlite);
     let (path, begin_us) = (path(&environment), now_us());

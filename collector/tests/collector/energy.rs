@@ -62,8 +62,8 @@ fn shape(id: u32, job: Option<&Arc<Job>>, columns: Vec<Column>) -> Arc<Shape> {
     Arc::new(Shape { id: ShapeId(id), job: job.cloned(), source, period: Period::SECOND, columns })
 }
 
-/// Sends the samples of a node with two packages of 100 W and 50 W, four busy cores, and a port that receives 1 MB/s; each of its jobs uses as many cores as given.
-/// The jobs run in the middle of the recording.
+/// Sends the samples of a node with two packages of 100 W and 50 W, four busy cores, and a port that receives
+/// 1 MB/s; each of its jobs uses as many cores as given. The jobs run in the middle of the recording.
 pub(crate) fn record(agent: &mut Agent, begin_us: i64, jobs: &[(&Arc<Job>, u64)]) {
     let of_node = shape(
         1,
@@ -176,7 +176,8 @@ fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
     let (first_us, last_us) = (started_us, begin_us + (END_S - 5) * SECOND_US);
     assert_eq!(received(&jobs[0]), Some((Some(595_000_000.0), first_us, last_us)));
     assert_eq!(received(&jobs[1]), None);
-    // The series of the nodes of another user's job, and those of the own nodes long before the job, are not readable.
+    // The series of the nodes of another user's job, and those of the own nodes long before the job, are not
+    // readable.
     assert!(report(environment, Access::Owner(BOB), &jobs[0]).energy.is_none());
     let mut reader = GuardedReader::new(environment.reader(), Access::Owner(BOB));
     let reader: &mut dyn Read = &mut reader;

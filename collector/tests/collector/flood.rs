@@ -29,8 +29,8 @@ const MAX_BYTES_AFTER: u64 = 64 * MIB;
 /// The number of bytes of the flood.
 const FLOOD_BYTES: u64 = 245_000_000;
 
-/// The time between two messages of the flood's second half. It makes the flood last longer than several commits, however
-/// fast the machine is.
+/// The time between two messages of the flood's second half. It makes the flood last longer than several
+/// commits, however fast the machine is.
 const INTERVAL: Duration = Duration::from_millis(3);
 
 /// Returns a dictionary that begins a session without frames.
@@ -59,7 +59,8 @@ fn dictionary(session: u64, first: u32) -> Vec<u8> {
     ToCollector::Dictionary { session: SessionId(session), entries }.encode()
 }
 
-/// Sends dictionaries of several sessions over one connection, `bytes` bytes in total: the first half at once.
+/// Sends dictionaries of several sessions over one connection, `bytes` bytes in total: the first half at
+/// once.
 fn flood(context: &zmq::Context, endpoint: &str, bytes: u64, sent: &AtomicU64) {
     let socket = context.socket(zmq::DEALER).unwrap();
     socket.set_linger(0).unwrap();

@@ -1,4 +1,5 @@
-//! Tests of the dashboards in `deploy/grafana`: each query runs as Grafana runs it, as a member of `polymeter_reader`.
+//! Tests of the dashboards in `deploy/grafana`: each query runs as Grafana runs it, as a member of
+//! `polymeter_reader`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -287,8 +288,8 @@ fn assert_measured(kind: Kind) {
     near(&of("user", "CPU efficiency", &context), 0.5);
     assert_eq!(of("cluster", "Jobs", &context).len(), 2);
     assert_eq!(of("job", "node", &context), [["n1"]]);
-    // A user whose name has quotes, tags and variables. Grafana itself replaces macros in values, which no quoting
-    // prevents.
+    // A user whose name has quotes, tags and variables. Grafana itself replaces macros in values, which no
+    // quoting prevents.
     context.variables.insert("user", vec![hostile.to_owned()]);
     near(&of("user", "Requested cores", &context)[..1], 4.0);
     assert_eq!(of("user", "Jobs", &context), [["1"]]);
@@ -360,7 +361,8 @@ fn assert_reads_are_bounded(kind: Kind) {
     assert_eq!(days, BTreeSet::from([day]), "samples are read at all");
 }
 
-/// The queries of variables read few of 100,000 jobs, and offer no value that Grafana would take for a macro: a panel fails with one.
+/// The queries of variables read few of 100,000 jobs, and offer no value that Grafana would take for a macro:
+/// a panel fails with one.
 fn menus_are_quick_and_harmless() {
     let mut environment = store_of_users(Kind::Postgres);
     let server = server(&mut environment);

@@ -39,7 +39,8 @@ struct Command {
 }
 
 impl Command {
-    /// Makes a command that appends the job's id to a log after it ran `script`, whose standard input is the report.
+    /// Makes a command that appends the job's id to a log after it ran `script`, whose standard input is the
+    /// report.
     fn new(script: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let command = Self { directory };

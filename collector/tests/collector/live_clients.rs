@@ -47,7 +47,8 @@ fn a_client_that_does_not_read_is_told_what_it_missed(environment: &mut TestEnvi
     // A client that reads gets all of them meanwhile.
     let mut reader = Client::open(0, &fixture.api, &target(key, ""));
     reader.next_of("series");
-    // The mailbox and the buffers of the socket hold about a MiB: 180,000 points are some seven times as much.
+    // The mailbox and the buffers of the socket hold about a MiB: 180,000 points are some seven times as
+    // much.
     let mut frames = 0;
     flood(&mut fixture, "the slow client has missed events", |_| {
         let (points, others) = reader.points(6000);

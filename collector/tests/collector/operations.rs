@@ -1,4 +1,5 @@
-//! Tests of the program with a PostgreSQL server: the check of a connection, passwords, and errors of the server in the log.
+//! Tests of the program with a PostgreSQL server: the check of a connection, passwords, and errors of the
+//! server in the log.
 
 use std::collections::BTreeSet;
 use std::fs;

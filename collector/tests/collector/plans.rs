@@ -1,4 +1,5 @@
-//! The plans of a reader's statements: none touches partitions or chunks outside the time of a job, or reads a whole table.
+//! The plans of a reader's statements: none touches partitions or chunks outside the time of a job, or reads
+//! a whole table.
 
 use std::collections::BTreeSet;
 
@@ -150,8 +151,8 @@ fn count_in_buckets(environment: &TestEnvironment, reader: &mut Reader, job: &Jo
         Ok::<_, StoreError>(())
     });
     read.unwrap();
-    // Samples that no rollup contains yet are read as well. TimescaleDB's planner knows their time, except for hours, which are
-    // computed from minutes.
+    // Samples that no rollup contains yet are read as well. TimescaleDB's planner knows their time, except
+    // for hours, which are computed from minutes.
     let plan = reader.take_plans().concat();
     let days = days_of_samples(environment, &plan);
     match environment.kind {

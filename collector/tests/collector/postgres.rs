@@ -211,7 +211,8 @@ fn a_node_that_returns_during_a_removal_keeps_its_series() {
     collector.stop().unwrap();
     let orphans = "SELECT count(*) FROM samples WHERE time > to_timestamp(0) AND NOT EXISTS (
         SELECT FROM series WHERE series.series_id = samples.series_id)";
-    // The samples of before the removal, which real retention would have removed first, are left without series.
+    // The samples of before the removal, which real retention would have removed first, are left without
+    // series.
     assert_eq!(server.query(orphans), server.query("SELECT (count(*) / 2)::text FROM samples"));
     assert_eq!(server.query("SELECT count(*) FROM series_block"), "1");
 }

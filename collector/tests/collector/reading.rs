@@ -1,4 +1,5 @@
-//! Tests of reading through the collector: users read their own jobs, and nothing that they do affects the writers.
+//! Tests of reading through the collector: users read their own jobs, and nothing that they do affects the
+//! writers.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Tests of the ends of sessions of reading: clients that send nothing, read nothing, take too long, or are killed. Each
-//! leaves neither a session nor a thread nor a connection to the database.
+//! Tests of the ends of sessions of reading: clients that send nothing, read nothing, take too long, or are
+//! killed. Each leaves neither a session nor a thread nor a connection to the database.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};

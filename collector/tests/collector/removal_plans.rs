@@ -1,5 +1,6 @@
-//! The plans of the statements that remove old rows from PostgreSQL: none reads a large table as a whole. The server records
-//! the plan of each statement as it runs. The plans of SQLite are tested in `store/src/sqlite/removal_tests.rs`.
+//! The plans of the statements that remove old rows from PostgreSQL: none reads a large table as a whole. The
+//! server records the plan of each statement as it runs. The plans of SQLite are tested in
+//! `store/src/sqlite/removal_tests.rs`.
 
 use std::time::Duration;
 
@@ -13,10 +14,12 @@ polymeter_test_harness::tests![postgres_removes_through_indexes, timescaledb_rem
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// A day after the chunks and partitions of all levels with the three weeks of jobs, of which one has 28 days.
+/// A day after the chunks and partitions of all levels with the three weeks of jobs, of which one has 28
+/// days.
 const CUTOFF_US: i64 = (1_767_225_600 + 60 * 86_400) * 1_000_000;
 
-/// The settings with which a server logs the plan of each statement, after the name of the program that runs it.
+/// The settings with which a server logs the plan of each statement, after the name of the program that runs
+/// it.
 const LOG_PLANS: &str = "session_preload_libraries = 'auto_explain'\nauto_explain.log_min_duration = 0\n\
     auto_explain.log_nested_statements = on\nlog_min_messages = log\nlog_line_prefix = 'from %a: '\n";
 
@@ -39,7 +42,8 @@ fn plans_since(log: &std::path::Path, begin: usize) -> Vec<String> {
 fn assert_no_large_table_is_scanned(kind: Kind) {
     let mut environment = TestEnvironment::new(kind);
     fill(&mut environment);
-    // The sessions have ended, and the statistics are those of an hour ago, as they are when the maintenance runs.
+    // The sessions have ended, and the statistics are those of an hour ago, as they are when the maintenance
+    // runs.
     environment.execute("UPDATE session SET ended = last_seen");
     environment.execute("VACUUM (ANALYZE)");
     let days = u32::try_from((now_us() - CUTOFF_US) / DAY_US).unwrap();

@@ -31,7 +31,6 @@ const DAY_US: i64 = 24 * HOUR_US;
 /// The days with samples, counted back from today. The first is in a month that ended more than a year ago.
 const DAYS: [i64; 7] = [430, 300, 200, 120, 60, 10, 1];
 
-/// The day of the job.
 const JOB_DAY: i64 = 200;
 
 /// The samples of a day: one every 10 s, for an hour.
@@ -40,7 +39,8 @@ const OF_DAY: i64 = 360;
 /// The series of a node, and those of a job.
 const SERIES: i64 = 3;
 
-/// Returns the beginning of the samples of a day: noon. A test that runs at midnight has the same days before and after.
+/// Returns the beginning of the samples of a day: noon. A test that runs at midnight has the same days before
+/// and after.
 fn begin_us(days_ago: i64) -> i64 {
     static TODAY: OnceLock<i64> = OnceLock::new();
     (TODAY.get_or_init(|| now_us() / DAY_US) - days_ago) * DAY_US + 12 * HOUR_US
@@ -115,7 +115,8 @@ fn of_days(environment: &TestEnvironment, level: Level) -> Vec<i64> {
     DAYS.into_iter().map(of_day).collect()
 }
 
-/// Returns the rows per day of a level of which all days before `cutoff` are gone, except for that of the job if it is kept.
+/// Returns the rows per day of a level of which all days before `cutoff` are gone, except for that of the job
+/// if it is kept.
 fn expected(level: Level, cutoff: Option<i64>, keeps_job: bool) -> Vec<i64> {
     let per_hour = match level {
         Level::Samples | Level::TenSeconds => OF_DAY,

@@ -1,6 +1,7 @@
-//! A year of retention in fast motion, with the default policy: samples for 90 days, summaries of a minute for a year, those of an
-//! hour for ever. The time of the test goes from a year ago to today: at each step the policy keeps rows as if it were that day,
-//! samples of the day arrive, and others of which an agent kept a spool.
+//! A year of retention in fast motion, with the default policy: samples for 90 days, summaries of a minute
+//! for a year, those of an hour for ever. The time of the test goes from a year ago to today: at each step
+//! the policy keeps rows as if it were that day, samples of the day arrive, and others of which an agent kept
+//! a spool.
 
 use std::time::Duration;
 

@@ -27,7 +27,8 @@ fn an_interrupted_computation_on_postgresql() {
     );
 }
 
-/// Stops the collector at different moments of a computation that `reset` lets begin anew: the views are right after each.
+/// Stops the collector at different moments of a computation that `reset` lets begin anew: the views are
+/// right after each.
 fn interrupt(kind: Kind, reset: &str) {
     let mut environment = TestEnvironment::new(kind);
     let begin_us = begin_us();
@@ -72,7 +73,8 @@ fn samples_of_claimed_buckets_are_late() {
     collector.stop().unwrap();
 }
 
-/// However many samples are in the tables, the view has the summaries of all samples, and reads no others than the job's.
+/// However many samples are in the tables, the view has the summaries of all samples, and reads no others
+/// than the job's.
 fn summaries_of_a_job_on_sqlite() {
     let mut environment = TestEnvironment::new(Kind::Sqlite);
     environment.collector().stop().unwrap();

@@ -111,7 +111,8 @@ fn samples(environment: &TestEnvironment) -> BTreeMap<i64, Vec<(i64, f64)>> {
     samples
 }
 
-/// Computes the buckets from the samples. The increase is the sum of the steps, where a step down is a restart from 0.
+/// Computes the buckets from the samples. The increase is the sum of the steps, where a step down is a
+/// restart from 0.
 fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap<Key, Bucket> {
     let mut buckets: BTreeMap<Key, Bucket> = BTreeMap::new();
     for (series, samples) in samples {

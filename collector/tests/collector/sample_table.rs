@@ -220,7 +220,8 @@ fn recent_samples_are_ordered_beside_writers() {
     assert_eq!(server.query(all), samples);
     let of_series = "SELECT count(*) FROM samples WHERE series_id = (SELECT min(series_id) FROM samples) AND time < now() - interval '1 h'";
     assert_eq!(server.query(of_series), "60");
-    // A batch or two for each period are left: the samples of 100 minutes lie in at most three, and around midnight in two chunks.
+    // A batch or two for each period are left: the samples of 100 minutes lie in at most three, and around
+    // midnight in two chunks.
     const PIECES: u64 = 4;
     let written = u64::try_from(seed).unwrap();
     assert!(

@@ -1,5 +1,5 @@
-//! Tests of the view of the energy of jobs: its figures, the rights of users, and reads that are bounded by the job's time. That they equal
-//! those of the report is tested in `energy.rs`.
+//! Tests of the view of the energy of jobs: its figures, the rights of users, and reads that are bounded by
+//! the job's time. That they equal those of the report is tested in `energy.rs`.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ fn energy_in_sql_on_timescaledb() {
     assert_energy(Kind::Timescale);
 }
 
-/// Adds the power of node n1 around job 20 of n3 in two days of a job that is long, and two packages of 100 W and four busy cores on
-/// node n2, of which job 41 uses one in its first hour, and job 42_7 three.
+/// Adds the power of node n1 around job 20 of n3 in two days of a job that is long, and two packages of 100 W
+/// and four busy cores on node n2, of which job 41 uses one in its first hour, and job 42_7 three.
 const ENERGY: &str = "
     INSERT INTO metric VALUES ('node.ipmi.power', 'watts', 'gauge'), ('node.energy.package', 'joules', 'counter'),
         ('node.energy.memory', 'joules', 'counter'), ('node.cpu.user', 'nanoseconds', 'counter'), ('gpu.energy', 'joules', 'counter');

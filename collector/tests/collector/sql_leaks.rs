@@ -1,5 +1,5 @@
-//! Tests that users of the database cannot learn of the jobs of others: through relations, functions, operators, plans and
-//! errors.
+//! Tests that users of the database cannot learn of the jobs of others: through relations, functions,
+//! operators, plans and errors.
 
 use crate::postgres::server;
 use crate::sql_roles::{VIEWS, store_of_users};
@@ -46,7 +46,8 @@ fn assert_nothing_leaks(kind: Kind) {
     );
 }
 
-/// Of all relations, in whichever schema, users can read the views, and change none. What they can read shows no job of others.
+/// Of all relations, in whichever schema, users can read the views, and change none. What they can read shows
+/// no job of others.
 fn assert_relations_are_hidden(server: &Server) {
     // Relations of extensions and of PostgreSQL itself have no samples; they are read, too.
     let of_store = "relkind IN ('r', 'p', 'v', 'm', 'f', 't', 'S')
@@ -88,8 +89,8 @@ fn assert_relations_are_hidden(server: &Server) {
     }
 }
 
-/// Functions with the rights of their owner find no objects of users, and only the roles may call them. Those that users may
-/// call show no job of others, whatever the arguments are.
+/// Functions with the rights of their owner find no objects of users, and only the roles may call them. Those
+/// that users may call show no job of others, whatever the arguments are.
 fn assert_functions_show_own_jobs_only(server: &Server) {
     let of_store = "pronamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
         AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')";
@@ -138,8 +139,8 @@ fn assert_functions_show_own_jobs_only(server: &Server) {
     }
 }
 
-/// Runs the statements that the query `statements` returns as alice, whether they fail or not. Returns those with rows that
-/// contain a name which belongs to others.
+/// Runs the statements that the query `statements` returns as alice, whether they fail or not. Returns those
+/// with rows that contain a name which belongs to others.
 fn foreign_rows(server: &Server, statements: &str) -> Vec<String> {
     // The server shows the statement that runs: the expression does not match itself.
     let block = format!(
@@ -167,8 +168,8 @@ fn foreign_rows(server: &Server, statements: &str) -> Vec<String> {
     text(&output).lines().filter(|line| line.contains("shown by")).map(str::to_owned).collect()
 }
 
-/// A function that tells its arguments, as cheap as can be, in conditions; and in an operator whose selectivity the planner
-/// estimates by calling it with the most common values.
+/// A function that tells its arguments, as cheap as can be, in conditions; and in an operator whose
+/// selectivity the planner estimates by calling it with the most common values.
 fn assert_functions_of_users_see_no_more(server: &Server) {
     let tell = "CREATE FUNCTION pg_temp.tell(text, text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS
             'BEGIN RAISE NOTICE ''told %'', $1; RETURN true; END';

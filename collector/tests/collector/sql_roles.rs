@@ -30,8 +30,8 @@ pub(crate) const VIEWS: [&str; 12] = [
     "energy_by_job",
 ];
 
-/// Adds to the jobs of the store one of bob with names that nobody else may see, two of alice that overlap on a node, and
-/// one without an owner.
+/// Adds to the jobs of the store one of bob with names that nobody else may see, two of alice that overlap on
+/// a node, and one without an owner.
 const MORE_JOBS: &str = "
     INSERT INTO metric VALUES ('user.hidden', 'B', 'gauge');
     INSERT INTO job (job_id, owner, account, started, ended)
@@ -116,8 +116,8 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
 
 fn assert_node_series_of_own_jobs(server: &Server) {
     let is = |user: &str, sql: &str, expected: &str| assert_result(server, user, sql, expected);
-    // The node's series while an own job ran there, and at no other time: four samples of each of twenty jobs on n1; on n2
-    // from 03:00 to 06:00, each once although two jobs overlap.
+    // The node's series while an own job ran there, and at no other time: four samples of each of twenty jobs
+    // on n1; on n2 from 03:00 to 06:00, each once although two jobs overlap.
     let of_nodes = |node: &str| {
         format!(
             "SELECT count(*), count(DISTINCT timestamp) FROM metrics WHERE metric_id = 'node.load1' AND device_id = '{node}'"

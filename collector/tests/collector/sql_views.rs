@@ -1,5 +1,5 @@
-//! Tests of the views and functions for users: names, columns and results as in Kwollect, and reads that are bounded by the
-//! job's time.
+//! Tests of the views and functions for users: names, columns and results as in Kwollect, and reads that are
+//! bounded by the job's time.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ polymeter_test_harness::tests![
     sqlite_has_the_same_views
 ];
 
-/// Creates forty jobs, one each day on node n1 at 06:00 for half an hour, with a sample each minute; every second is alice's,
-/// the others are bob's. The nodes n1 and n2 have a sample every ten minutes.
+/// Creates forty jobs, one each day on node n1 at 06:00 for half an hour, with a sample each minute; every
+/// second is alice's, the others are bob's. The nodes n1 and n2 have a sample every ten minutes.
 pub(crate) const JOBS: &str = "
     CREATE TEMP TABLE day AS SELECT number, date_trunc('day', now(), 'UTC') - make_interval(days => 41 - number) AS begin
     FROM generate_series(1, 40) AS number;
@@ -84,7 +84,8 @@ pub(crate) fn parts(server: &Server, kind: Kind) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Runs a statement as a user, and returns its output with the plans of all its statements, those of functions included.
+/// Runs a statement as a user, and returns its output with the plans of all its statements, those of
+/// functions included.
 pub(crate) fn run_with_plans(server: &Server, user: &str, statement: &str) -> (String, String) {
     let output = server.run_as(
         "postgres",
@@ -140,7 +141,8 @@ fn assert_reads_are_bounded(kind: Kind) {
         ("get_metrics(job_id => 20, nodes => 'n1.example.org', start_time => '2020-01-01')", "66"),
         ("available_metrics(params => '{\"job_id\": 20}')", "3"),
     ];
-    // The samples that the rollups lack are bounded by the job, too: on a server without continuous aggregates.
+    // The samples that the rollups lack are bounded by the job, too: on a server without continuous
+    // aggregates.
     let summaries =
         [("metrics_by_job_summary WHERE job_id = '20'", "65"), ("get_metrics(20, summary => true)", "65")];
     let summaries = if kind == Kind::Postgres { summaries.as_slice() } else { &[] };

@@ -119,7 +119,8 @@ fn samples_in_quarantine_are_removed_by_their_arrival(environment: &mut TestEnvi
     collector.stop().unwrap();
     let url = environment.url();
     let count = |environment: &TestEnvironment| environment.number("SELECT count(*) FROM samples_quarantine");
-    // The server may notice only after a while that the connection with the lock of the maintenance has ended.
+    // The server may notice only after a while that the connection with the lock of the maintenance has
+    // ended.
     let prune = || wait_until("the store is pruned", || prune(&url, None, |_, _| ()).is_ok());
     prune();
     assert_eq!(count(environment), 3, "a new store keeps all");

@@ -1,5 +1,6 @@
 //! Other inputs of the collector: key files, the directory of authorised agents, ZAP requests of libzmq, HTTP
-//! requests for the metrics, and the output of `unmunge`. All parsers read the same bytes, since each is fast.
+//! requests for the metrics, and the output of `unmunge`. All parsers read the same bytes, since each is
+//! fast.
 
 use std::path::PathBuf;
 

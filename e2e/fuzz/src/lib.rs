@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets. A body takes any bytes, and panics if they break a rule.
 //!
-//! `tests/corpora.rs` runs them on the corpora and on mutations of them; `instrumented/` has a program of libFuzzer
-//! for each.
+//! `tests/corpora.rs` runs them on the corpora and on mutations of them; `instrumented/` has a program of
+//! libFuzzer for each.
 
 #![allow(
     clippy::missing_panics_doc,

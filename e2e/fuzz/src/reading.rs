@@ -1,4 +1,5 @@
-//! Sessions of reading, in both directions: any line is a query or a refusal, any bytes are a frame or an error.
+//! Sessions of reading, in both directions: any line is a query or a refusal, any bytes are a frame or an
+//! error.
 
 use polymeter_proto::control::ReadRequest;
 use polymeter_proto::limits;

@@ -1,5 +1,5 @@
-//! Files of the spool of remote_write, possibly damaged by a disk: complete records are read, none is invented, and
-//! the requests in them are series or refused.
+//! Files of the spool of remote_write, possibly damaged by a disk: complete records are read, none is
+//! invented, and the requests in them are series or refused.
 
 use polymeter_collector::sinks::remote_write::fuzzing::{examine, file_of, read};
 

@@ -1,4 +1,5 @@
-//! The texts and records of the agent's sources other than kernel text files: the first byte of an input selects the parser.
+//! The texts and records of the agent's sources other than kernel text files: the first byte of an input
+//! selects the parser.
 
 use polymeter_agent::sources::fuzzing::PARSERS;
 

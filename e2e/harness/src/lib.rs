@@ -1,15 +1,16 @@
 //! A test program whose tests can be skipped at run time.
 //!
-//! Rust's own harness knows only two results, so that a test on a machine without a required feature would pass. With
-//! this harness such a test calls [`skip`], is reported as ignored, and is listed at the end. The list is also appended
-//! to the file that `POLYMETER_SKIPPED` names, from which `make test` prints the skipped tests of all programs.
-//! `POLYMETER_REQUIRE` lists features that the machine must have: a skip for lack of one of them is a failure.
+//! Rust's own harness knows only two results, so that a test on a machine without a required feature would
+//! pass. With this harness such a test calls [`skip`], is reported as ignored, and is listed at the end. The
+//! list is also appended to the file that `POLYMETER_SKIPPED` names, from which `make test` prints the
+//! skipped tests of all programs. `POLYMETER_REQUIRE` lists features that the machine must have: a skip for
+//! lack of one of them is a failure.
 //!
-//! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there. The test
-//! program is declared with `harness = false` and passes all lists to [`run`].
+//! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there.
+//! The test program is declared with `harness = false` and passes all lists to [`run`].
 //!
-//! A test that runs for longer than `POLYMETER_TEST_SECONDS` (900) has failed, and the others go on: one that waits for ever would
-//! otherwise stop them all without a word.
+//! A test that runs for longer than `POLYMETER_TEST_SECONDS` (900) has failed, and the others go on: one that
+//! waits for ever would otherwise stop them all without a word.
 
 #![allow(
     clippy::panic,
@@ -61,8 +62,8 @@ impl Test {
     }
 }
 
-/// Declares `TESTS`, the list of a file's test functions. A test marked `exclusive` runs while no other test is running, also
-/// of other programs of the same suite.
+/// Declares `TESTS`, the list of a file's test functions. A test marked `exclusive` runs while no other test
+/// is running, also of other programs of the same suite.
 #[macro_export]
 macro_rules! tests {
     (@one exclusive $name:ident) => { $crate::tests!(@one $name).exclusive() };
@@ -93,14 +94,15 @@ pub fn skip(need: &str, reason: &str) -> ! {
     resume_unwind(Box::new(Skipped(reason.to_owned())))
 }
 
-/// Runs the tests that the command line selects, one for each CPU at a time and the exclusive ones last, and prints the
-/// skipped ones.
+/// Runs the tests that the command line selects, one for each CPU at a time and the exclusive ones last, and
+/// prints the skipped ones.
 #[must_use]
 pub fn run(lists: &[&[Test]]) -> ExitCode {
     run_side_by_side(lists, 1)
 }
 
-/// Runs tests like [`run`], several for each CPU at a time: for tests that wait more than they compute, and depend on no time.
+/// Runs tests like [`run`], several for each CPU at a time: for tests that wait more than they compute, and
+/// depend on no time.
 #[must_use]
 pub fn run_side_by_side(lists: &[&[Test]], tests_per_cpu: usize) -> ExitCode {
     let (options, filters) = split_filters(std::env::args());
@@ -133,8 +135,8 @@ pub fn run_side_by_side(lists: &[&[Test]], tests_per_cpu: usize) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Separates the filters from the options of a command line: Rust's own harness accepts any number of filters,
-/// libtest-mimic one.
+/// Separates the filters from the options of a command line: Rust's own harness accepts any number of
+/// filters, libtest-mimic one.
 fn split_filters(arguments: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
     const WITH_VALUE: [&str; 5] = ["--test-threads", "--skip", "--logfile", "--format", "--color"];
     let (mut options, mut filters) = (Vec::new(), Vec::new());
@@ -170,11 +172,12 @@ fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
     })
 }
 
-/// The variable of the environment that names the lock of a suite whose programs run side by side. Each test holds it
-/// together with others, an exclusive one alone.
+/// The variable of the environment that names the lock of a suite whose programs run side by side. Each test
+/// holds it together with others, an exclusive one alone.
 pub const LOCK_VARIABLE: &str = "POLYMETER_TEST_LOCK";
 
-/// Waits for a test's turn, which lasts until the returned file is closed. Outside of a suite there is nothing to wait for.
+/// Waits for a test's turn, which lasts until the returned file is closed. Outside of a suite there is
+/// nothing to wait for.
 fn turn(exclusive: bool) -> io::Result<Option<File>> {
     let Some(path) = std::env::var_os(LOCK_VARIABLE) else { return Ok(None) };
     if !exclusive {
@@ -209,8 +212,9 @@ fn longest() -> Duration {
     })
 }
 
-/// Runs a test on a thread with the test's name, which panic messages show. Returns the reason if the test was skipped. A test that
-/// takes longer than `longest` has failed; its thread goes on until the program ends.
+/// Runs a test on a thread with the test's name, which panic messages show. Returns the reason if the test
+/// was skipped. A test that takes longer than `longest` has failed; its thread goes on until the program
+/// ends.
 fn outcome(test: Test, longest: Duration) -> Result<Option<String>, String> {
     // The channel closes when the thread ends, also by a panic.
     let (running, ended) = sync_channel::<()>(0);

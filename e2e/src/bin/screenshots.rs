@@ -1,7 +1,9 @@
-//! Draws the pictures of the pages in the documents: runs jobs on this machine, samples them for two minutes, and takes pictures of the
-//! pages in a headless Chromium. Requires root, cgroups of both versions and Chromium.
+//! Draws the pictures of the pages in the documents: runs jobs on this machine, samples them for two minutes,
+//! and takes pictures of the pages in a headless Chromium. Requires root, cgroups of both versions and
+//! Chromium.
 //!
-//! `cargo run --bin screenshots -- DIRECTORY [--all]`. With `--all` all pages, in both colour schemes and at two widths, for a review.
+//! `cargo run --bin screenshots -- DIRECTORY [--all]`. With `--all` all pages, in both colour schemes and at
+//! two widths, for a review.
 
 #![allow(
     clippy::indexing_slicing,

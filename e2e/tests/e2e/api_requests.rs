@@ -1,5 +1,5 @@
-//! Requests that schemathesis generates from the document of the HTTP API, to a real collector with a stored job, by
-//! a real token.
+//! Requests that schemathesis generates from the document of the HTTP API, to a real collector with a stored
+//! job, by a real token.
 
 use std::fs;
 use std::path::Path;
@@ -11,9 +11,10 @@ use polymeter_e2e::{Need, TestEnvironment, program, require, stored, tests, wait
 
 tests![generated_requests_have_answers_as_documented];
 
-/// The checks that cannot hold. Requests without credentials are refused here, but not on the Unix socket, of which the
-/// document tells. And some resources refuse combinations of valid parameters, which the document cannot express: an end
-/// before the begin, too many points of all series together, metrics of different units, neither a job nor nodes.
+/// The checks that cannot hold. Requests without credentials are refused here, but not on the Unix socket, of
+/// which the document tells. And some resources refuse combinations of valid parameters, which the document
+/// cannot express: an end before the begin, too many points of all series together, metrics of different
+/// units, neither a job nor nodes.
 const CHECKS: &str = r#"
 [checks]
 ignored_auth.enabled = false

@@ -1,4 +1,5 @@
-//! `polymeter bundle`: a bundle contains the stored data, and `polymeter bundle verify` reports modified files.
+//! `polymeter bundle`: a bundle contains the stored data, and `polymeter bundle verify` reports modified
+//! files.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -88,7 +89,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Time in microseconds since the epoch, job, node, metric, labels, and the bits of the value, so that NaN equals itself.
+/// Time in microseconds since the epoch, job, node, metric, labels, and the bits of the value, so that NaN
+/// equals itself.
 type Sample = (i64, Option<String>, String, String, String, u64);
 
 fn samples_of_file(path: &Path) -> Vec<Sample> {

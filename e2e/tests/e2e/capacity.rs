@@ -1,5 +1,5 @@
-//! Shortages: too few descriptors, more jobs than can be tracked, an absent collector; and jobs whose ids must be found
-//! out.
+//! Shortages: too few descriptors, more jobs than can be tracked, an absent collector; and jobs whose ids
+//! must be found out.
 
 use std::fs;
 use std::path::{Path, PathBuf};

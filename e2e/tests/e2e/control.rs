@@ -41,7 +41,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Starts a fixture with additional keys and tables in the agent's configuration, and registers the job for the owner.
+    /// Starts a fixture with additional keys and tables in the agent's configuration, and registers the job
+    /// for the owner.
     fn new(keys: &str, tables: &str) -> Self {
         let fixture = Self::unregistered(keys, tables);
         fixture.register(&json!({"uid": OWNER}));

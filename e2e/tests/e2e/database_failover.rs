@@ -1,5 +1,5 @@
-//! A primary database that dies and a standby that takes over. What the standby has not replicated, the agents send again, as far as they
-//! keep it; the rest is counted as lost.
+//! A primary database that dies and a standby that takes over. What the standby has not replicated, the
+//! agents send again, as far as they keep it; the rest is counted as lost.
 
 use std::fs;
 
@@ -86,7 +86,8 @@ impl Fixture {
         self.wait_for_frames(LOST_FRAMES);
     }
 
-    /// Ends the job and waits until everything is stored. Returns the numbers of samples that were taken, and that are lost.
+    /// Ends the job and waits until everything is stored. Returns the numbers of samples that were taken, and
+    /// that are lost.
     fn end_job(&mut self) -> (u64, u64) {
         self.job.take().unwrap().remove();
         wait_until("the store knows that the job has ended", || {

@@ -1,5 +1,5 @@
-//! Delivery from the agent to the database: each sample is stored once, even if programs are killed, restarted or
-//! attacked.
+//! Delivery from the agent to the database: each sample is stored once, even if programs are killed,
+//! restarted or attacked.
 
 use std::collections::HashSet;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! `polymeter doctor` on a machine that `polymeter setup` has configured: nothing is found there, then one fault at a time.
+//! `polymeter doctor` on a machine that `polymeter setup` has configured: nothing is found there, then one
+//! fault at a time.
 
 use std::path::Path;
 
@@ -156,7 +157,8 @@ fn doctor_finds_faults_of_the_machine() {
         "mount -t cgroup -o memory cgroup /sys/fs/cgroup/memory",
     );
 
-    // An agent without capabilities, on a kernel that permits perf events to nobody else, and on one that permits them to all.
+    // An agent without capabilities, on a kernel that permits perf events to nobody else, and on one that
+    // permits them to all.
     cluster.agent.take().unwrap().terminate();
     cluster
         .machine

@@ -283,7 +283,8 @@ fn fish_completes_commands_metrics_and_periods() {
     assert!(candidates("polymeter set cpu.usage=1m").contains("cpu.usage=1min"));
 }
 
-/// Returns what bash completes, given the line up to the cursor, its words as bash splits them, and the last part.
+/// Returns what bash completes, given the line up to the cursor, its words as bash splits them, and the last
+/// part.
 fn completed_by_bash(line: &str, words: &str, last: &str) -> String {
     let directory = programs();
     let script = format!(

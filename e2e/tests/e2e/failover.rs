@@ -1,5 +1,5 @@
-//! Agents that know several collectors of one store: they leave one that is killed or frozen, return to the first, and
-//! every sample is stored once.
+//! Agents that know several collectors of one store: they leave one that is killed or frozen, return to the
+//! first, and every sample is stored once.
 
 use std::fs;
 use std::process::Command;

@@ -66,7 +66,8 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
     let agent = agent_with_daily_reads(&env, &endpoint, &cgroups);
-    // For version 1 the exit watcher watches a process; for version 2 the kernel reports that the cgroup is empty.
+    // For version 1 the exit watcher watches a process; for version 2 the kernel reports that the cgroup is
+    // empty.
     for (id, controller) in [("one", "cpuacct"), ("two", cgroup::V2)] {
         let reads = || {
             let mut reader = env.reader();

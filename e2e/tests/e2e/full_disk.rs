@@ -83,8 +83,8 @@ fn full_disk_delays_data_and_loses_none() {
     assert!(log.lines().count() < 12, "{log}");
 }
 
-/// PostgreSQL with all its files, also the write-ahead log, on a file system that becomes full. A server that ends for want of
-/// space is started again when there is space.
+/// PostgreSQL with all its files, also the write-ahead log, on a file system that becomes full. A server that
+/// ends for want of space is started again when there is space.
 fn full_disk_of_the_server_delays_data_and_loses_none() {
     require(&NEEDS);
     let (mut env, cgroups) = (TestEnvironment::best_postgres(), TestCgroups::new());
@@ -137,7 +137,8 @@ fn assert_causes_are_logged_once(log: &str) {
     }
 }
 
-/// Returns the causes that the collector logged in each outage of its store. Each outage ends with a recovery.
+/// Returns the causes that the collector logged in each outage of its store. Each outage ends with a
+/// recovery.
 fn outages(log: &str) -> Vec<Vec<&str>> {
     let mut ended = Vec::new();
     let mut causes = Vec::new();

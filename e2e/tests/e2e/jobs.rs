@@ -1,4 +1,5 @@
-//! The reports of a scheduler's prolog and epilog, and their effect on the agent: `polymeter job start` and `job end`.
+//! The reports of a scheduler's prolog and epilog, and their effect on the agent: `polymeter job start` and
+//! `job end`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -110,8 +111,8 @@ fn status_and_stderr(output: &Output) -> String {
 fn concurrent_prologs_start_one_agent() {
     require(&NEEDS);
     let node = Node::new(&[("cpu.usage", "50ms")]);
-    // Each prolog runs in a job's cgroup, as OAR's prologue does, with a descriptor that its parent reads until end of
-    // file, as slurmd does.
+    // Each prolog runs in a job's cgroup, as OAR's prologue does, with a descriptor that its parent reads
+    // until end of file, as slurmd does.
     let prolog_cgroup = node.cgroups.job("prolog");
     let (mut end, inherited) = rustix::pipe::pipe().map(|(end, pipe)| (File::from(end), pipe)).unwrap();
     let enter: Vec<String> = prolog_cgroup

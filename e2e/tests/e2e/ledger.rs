@@ -1,5 +1,5 @@
-//! The ledger compared with the samples, in SQL: the outcome of each sample that was due is known, although programs are
-//! killed and stopped and buffers overflow.
+//! The ledger compared with the samples, in SQL: the outcome of each sample that was due is known, although
+//! programs are killed and stopped and buffers overflow.
 
 use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Plan, collector, collector_with};
@@ -12,7 +12,8 @@ use rustix::process::Signal;
 
 tests![ledger_balances_under_faults, ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents,];
 
-/// Asserts that the store has as many rows of each job and of the node as the ledger says, and that each line adds up.
+/// Asserts that the store has as many rows of each job and of the node as the ledger says, and that each line
+/// adds up.
 fn assert_balanced(store: &Connection) {
     let wrong = "SELECT count(*) FROM ledger_balance
          WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored + unknown OR unknown < 0";

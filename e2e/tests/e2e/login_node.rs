@@ -1,4 +1,5 @@
-//! Commands on a machine without an agent: jobs, values and samples of all nodes through the collector, and completions.
+//! Commands on a machine without an agent: jobs, values and samples of all nodes through the collector, and
+//! completions.
 
 use std::collections::BTreeSet;
 use std::process::Command;

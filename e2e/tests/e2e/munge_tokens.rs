@@ -51,7 +51,8 @@ impl Setting {
         (created["token"].as_str().unwrap().to_owned(), created["id"].as_str().unwrap().to_owned())
     }
 
-    /// Sends a request over TCP, where nothing but the token tells who asks. Returns the status and the answer.
+    /// Sends a request over TCP, where nothing but the token tells who asks. Returns the status and the
+    /// answer.
     fn ask(&self, token: Option<&str>, method: &str, target: &str, body: &str) -> (u16, Value) {
         let credentials =
             token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
@@ -76,7 +77,8 @@ impl Setting {
         self.get(token, "/api/v1/jobs").1["jobs"].as_array().unwrap().clone()
     }
 
-    /// Asserts that a token names a user within a scope, who is no administrator: not even root's connection counts.
+    /// Asserts that a token names a user within a scope, who is no administrator: not even root's connection
+    /// counts.
     fn assert_is(&self, token: &str, uid: u32, scope: &str) {
         let (status, user) = self.get(token, "/api/v1/whoami");
         assert_eq!(status, 200, "{user}");
@@ -144,7 +146,8 @@ fn a_token_that_munge_issued_opens_the_api_as_its_user() {
     setting.fixture.end();
 }
 
-/// Asserts that other users neither see nor end a token of the owner. The owner does, and then it opens nothing.
+/// Asserts that other users neither see nor end a token of the owner. The owner does, and then it opens
+/// nothing.
 fn assert_ends(setting: &Setting, token: &str, id: &str) {
     let (_, listed, _) = setting.command(OTHER_USER, &["list"]);
     assert!(!listed.to_string().contains(id), "{listed}");

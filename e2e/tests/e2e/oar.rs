@@ -24,7 +24,8 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/oar").join(name)
 }
 
-/// Runs a script of the first node as OAR does: within the job's cgroups, with the job's id and its user as arguments.
+/// Runs a script of the first node as OAR does: within the job's cgroups, with the job's id and its user as
+/// arguments.
 fn run(env: &TestEnvironment, name: &str, directories: &[PathBuf], arguments: [&str; 2]) {
     let enter: String = directories
         .iter()
@@ -119,8 +120,8 @@ impl Running {
     }
 }
 
-/// Runs two jobs of one user at once; only the second has the memory controller. The agent's configuration does not name
-/// OAR's cgroups.
+/// Runs two jobs of one user at once; only the second has the memory controller. The agent's configuration
+/// does not name OAR's cgroups.
 fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     require(&[Need::Root, Need::Cgroup1, Need::Mounts, Need::Oar]);
     let env = TestEnvironment::new();

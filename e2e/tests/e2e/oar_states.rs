@@ -1,5 +1,6 @@
-//! The final states of OAR's jobs: `deploy/oar/server_epilogue` with the output of Debian's oarstat 2.5.9, up to the words of the
-//! report. The texts are those that its oarstat prints for the records that OAR's server writes. `e2e/oar` runs a whole OAR.
+//! The final states of OAR's jobs: `deploy/oar/server_epilogue` with the output of Debian's oarstat 2.5.9, up
+//! to the words of the report. The texts are those that its oarstat prints for the records that OAR's server
+//! writes. `e2e/oar` runs a whole OAR.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +16,8 @@ tests![the_final_states_of_oars_jobs_are_reported, a_job_that_never_ends_is_not_
 /// An exit status and a signal.
 type Exit = (Option<i64>, Option<i64>);
 
-/// The output of oarstat for the job 71, and what becomes of it: the state, the exit status and the signal, and the words of the
-/// report.
+/// The output of oarstat for the job 71, and what becomes of it: the state, the exit status and the signal,
+/// and the words of the report.
 const CASES: [(&str, &str, Exit, &str); 7] = [
     ("completed", "COMPLETED", (Some(0), Some(0)), "completed, exit status 0"),
     ("failed", "FAILED", (Some(3), Some(0)), "failed, exit status 3"),

@@ -1,5 +1,5 @@
-//! The scripts of `deploy/pbs`, `deploy/flux` and `deploy/lsf`, run with the variables that these schedulers set. No server of
-//! them is part of the tests.
+//! The scripts of `deploy/pbs`, `deploy/flux` and `deploy/lsf`, run with the variables that these schedulers
+//! set. No server of them is part of the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The data about a job other than its samples: its owner, its outcome and the refused requests of its owner; and the
-//! names that are accepted.
+//! The data about a job other than its samples: its owner, its outcome and the refused requests of its owner;
+//! and the names that are accepted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,8 +27,8 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// A user that exists on every Debian, as whom the scheduler's controller runs.
 const SCHEDULER: (u32, &str) = (5, "games");
 
-/// An agent that discovers jobs by their cgroups, a collector with a control socket, and the command in a directory where
-/// ordinary users can run it.
+/// An agent that discovers jobs by their cgroups, a collector with a control socket, and the command in a
+/// directory where ordinary users can run it.
 struct Fixture {
     // Fields are dropped in this order: the daemons before the directory that they write to.
     agent: Agent,

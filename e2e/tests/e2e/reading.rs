@@ -1,4 +1,5 @@
-//! Reports through the collector: users read their own jobs, from this machine and with MUNGE, and root reads all.
+//! Reports through the collector: users read their own jobs, from this machine and with MUNGE, and root reads
+//! all.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Refresh intervals: shorter periods are granted at the interval at which the hardware updates its values, on a machine with
-//! laid-out sensors.
+//! Refresh intervals: shorter periods are granted at the interval at which the hardware updates its values,
+//! on a machine with laid-out sensors.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,8 @@ tests![
     the_command_states_why_a_period_is_longer_than_requested,
 ];
 
-/// Sensors of a driver that updates them every 200 ms, others without an interval, and the controller of a Cray node.
+/// Sensors of a driver that updates them every 200 ms, others without an interval, and the controller of a
+/// Cray node.
 const FILES: [(&str, &str); 9] = [
     ("proc/self/mountinfo", ""),
     ("proc/loadavg", "0.25 0.50 0.75 1/100 1\n"),
@@ -63,7 +64,8 @@ impl Machine {
         found.and_then(|line| line["tally"]["due"].as_u64()).unwrap_or_default()
     }
 
-    /// Returns the stored changes of a metric of the node: the new period in microseconds, the cause and the reason.
+    /// Returns the stored changes of a metric of the node: the new period in microseconds, the cause and the
+    /// reason.
     fn changes(&self, metric: &str) -> Vec<(Option<i64>, String, Option<String>)> {
         let store = Connection::open(self.env.path("store.db")).unwrap();
         let sql = "SELECT new_period_us, cause, reason FROM plan_change WHERE metric = ? ORDER BY time";

@@ -136,8 +136,8 @@ fn disconnected_agent_receives_pending_requests() {
     fixture.end();
 }
 
-/// Sends a request to the collector's TCP control listener and returns the answer. `credential` makes the message from
-/// the text to be signed.
+/// Sends a request to the collector's TCP control listener and returns the answer. `credential` makes the
+/// message from the text to be signed.
 fn ask_signed(address: &str, line: &str, credential: impl FnOnce(&str) -> String) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut read = BufReader::new(stream.try_clone().unwrap());

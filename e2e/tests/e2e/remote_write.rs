@@ -1,5 +1,5 @@
-//! remote_write to a real Prometheus and VictoriaMetrics: receiver and collector are killed, and afterwards the receiver
-//! has exactly the samples of the store.
+//! remote_write to a real Prometheus and VictoriaMetrics: receiver and collector are killed, and afterwards
+//! the receiver has exactly the samples of the store.
 
 use std::collections::BTreeMap;
 

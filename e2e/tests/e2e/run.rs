@@ -137,7 +137,8 @@ fn standard_streams_pass_through() {
     assert!(stderr.starts_with("härte ' \" word\njob run-"), "{stderr}");
 }
 
-/// A `polymeter run` that is killed when this value is dropped; its cgroups are removed with all processes in them.
+/// A `polymeter run` that is killed when this value is dropped; its cgroups are removed with all processes in
+/// them.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -286,8 +287,8 @@ fn process_tree_is_read_without_root() {
     assert_eq!(report["owner"], "uid 65534");
 }
 
-/// Asserts that the CPU time of a command with children is complete: perf must have counted from the first instruction
-/// on.
+/// Asserts that the CPU time of a command with children is complete: perf must have counted from the first
+/// instruction on.
 fn short_commands_are_counted_completely() {
     require(&[Need::Root]);
     let user = OrdinaryUser::new();
@@ -309,7 +310,8 @@ fn short_commands_are_counted_completely() {
     drop(user.directory);
 }
 
-/// Asserts that rates stay plausible: at a period of 1 ms, the kernel's ticks would show several times the existing CPUs.
+/// Asserts that rates stay plausible: at a period of 1 ms, the kernel's ticks would show several times the
+/// existing CPUs.
 fn no_rate_exceeds_the_number_of_cpus() {
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let work = format!("{} 'burn 200'", workload::program().display());

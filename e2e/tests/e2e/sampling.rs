@@ -53,8 +53,8 @@ fn values(env: impl Fn() -> TestEnvironment) {
     let job = cgroups.job("1");
     let mut workload = Workload::start();
     agent.wait_until_tracked("1", &SOURCES);
-    // Two processes, one in the job's cgroup and one in a step's: version 1 counts with and without the child cgroups
-    // differ.
+    // Two processes, one in the job's cgroup and one in a step's: version 1 counts with and without the child
+    // cgroups differ.
     let (step, mut other) = (job.step("step_0"), Workload::start());
     step.enter(workload.pid());
     job.enter(other.pid());
@@ -106,7 +106,8 @@ fn stored_now(env: &TestEnvironment, job: &str, metric: &str) -> f64 {
     newest(env, job, metric).1
 }
 
-/// Asserts that the stored values of a stopped job equal the values in the kernel's files, and that none is missing.
+/// Asserts that the stored values of a stopped job equal the values in the kernel's files, and that none is
+/// missing.
 fn assert_matches_stopped_job(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
     let mut wrong = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -152,7 +153,8 @@ fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key
         .collect()
 }
 
-/// The metrics whose deadlines are counted, each with a source of its own: name, period in microseconds, source.
+/// The metrics whose deadlines are counted, each with a source of its own: name, period in microseconds,
+/// source.
 const DEADLINE_METRICS: [(&str, i64, &str); 4] = [
     ("memory.events.max", 100, "v1/memory.failcnt"),
     ("memory.current", 1_000, "v1/memory.usage_in_bytes"),
@@ -174,7 +176,8 @@ fn every_deadline_is_stored_or_counted() {
         ("pids.current", "1s"),
     ];
     let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
-    // A registered job has its first and its last sample off the grid, and all its cgroups from the beginning.
+    // A registered job has its first and its last sample off the grid, and all its cgroups from the
+    // beginning.
     let answer = agent.ask(&json!({"verb": "register", "job": "1", "cgroups": job.directories}));
     assert_eq!(answer["answer"], "registered", "{answer}");
     pause(4_000);
@@ -197,8 +200,8 @@ fn every_deadline_is_stored_or_counted() {
     collector.terminate();
 }
 
-/// Asserts that every sample except the first and the last has a deadline of its own, and that the missed deadlines
-/// between these two were counted.
+/// Asserts that every sample except the first and the last has a deadline of its own, and that the missed
+/// deadlines between these two were counted.
 fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally) {
     /// The permitted difference between the grid, which is set once, and the wall clock, in microseconds.
     const SKEW_US: i64 = 20;
@@ -245,8 +248,8 @@ fn removed_job_does_not_disturb_others() {
     agent.wait_until_tracked("stays", sources);
     agent.wait_until_tracked("goes", sources);
     pause(300);
-    // The job is sampled every millisecond while its process is killed and its directories are removed one after the
-    // other.
+    // The job is sampled every millisecond while its process is killed and its directories are removed one
+    // after the other.
     goes.remove();
     let gone = stored::wait_for_end(&env, "goes");
     let gone_us = gone.ended_ns.unwrap() / 1000;
@@ -269,8 +272,8 @@ fn removed_job_does_not_disturb_others() {
     collector.terminate();
 }
 
-/// Asserts that the sampler moves between CPUs when all of them are busy, so that no CPU's programs are interrupted more
-/// than the others.
+/// Asserts that the sampler moves between CPUs when all of them are busy, so that no CPU's programs are
+/// interrupted more than the others.
 fn sampler_keeps_up_on_busy_cpus() {
     const FIFO: &str = "1";
     require(&[Need::Root]);

@@ -252,8 +252,8 @@ fn assert_refused(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str
     fixture.authorise("n1");
     let collector = fixture.collector(keys_of_collector, "");
     let mut agent = fixture.agent("n1", keys_of_agent);
-    // An agent that finds out first closes the connection, which the collector may not have read yet. It tries again after
-    // ever longer times: a new agent begins with the shortest.
+    // An agent that finds out first closes the connection, which the collector may not have read yet. It
+    // tries again after ever longer times: a new agent begins with the shortest.
     let mut tries = 1;
     wait_until("2 connections were refused", || {
         pause(100);

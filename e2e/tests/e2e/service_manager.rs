@@ -1,4 +1,5 @@
-//! The notifications to the service manager: readiness, reloads, signs of life, and the collector's pages of health.
+//! The notifications to the service manager: readiness, reloads, signs of life, and the collector's pages of
+//! health.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! The service user: key files that root accepts, and the access rights that `--check` tests for another user.
+//! The service user: key files that root accepts, and the access rights that `--check` tests for another
+//! user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

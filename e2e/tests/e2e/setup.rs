@@ -1,4 +1,5 @@
-//! `polymeter setup` on a machine without configuration: it shows a plan, executes it, and finds nothing to do then.
+//! `polymeter setup` on a machine without configuration: it shows a plan, executes it, and finds nothing to
+//! do then.
 
 use std::process::Output;
 

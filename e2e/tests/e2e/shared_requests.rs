@@ -98,8 +98,8 @@ impl Cluster {
         self.nodes.iter().all(|node| node.is("cpu.usage", period, cause))
     }
 
-    /// Returns the times at which each node changed the period of `cpu.usage` to `period_us`, in microseconds since the
-    /// epoch.
+    /// Returns the times at which each node changed the period of `cpu.usage` to `period_us`, in microseconds
+    /// since the epoch.
     fn changes(&self, period_us: i64) -> Vec<(String, i64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
@@ -108,7 +108,8 @@ impl Cluster {
         changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
     }
 
-    /// Asserts that each node has a lease with this period, that they end at one time, and that the period changed once on each.
+    /// Asserts that each node has a lease with this period, that they end at one time, and that the period
+    /// changed once on each.
     fn check_leases(&self, period: &str, period_us: i64) {
         let ends = self.nodes.each_ref().map(|node| {
             let (in_force, cause, until_us) = node.in_force("cpu.usage").unwrap();

@@ -100,7 +100,8 @@ fn clocks_of_agents_are_shown_with_their_error() {
 }
 
 fn a_thousand_agents_are_sorted_filtered_and_bounded() {
-    // The newest session of each node: three are silent, one has stopped, as has that of the job, and two have another version.
+    // The newest session of each node: three are silent, one has stopped, as has that of the job, and two
+    // have another version.
     let site = Ended::with("job", |store| {
         store
             .execute_batch(

@@ -1,4 +1,5 @@
-//! Open pages whose collector is killed or stopped: they say so, keep what they show, and go on when it is there again.
+//! Open pages whose collector is killed or stopped: they say so, keep what they show, and go on when it is
+//! there again.
 
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::{pause, tests};

@@ -1,5 +1,5 @@
-//! The collector's pages with the keyboard alone, in a wide and in a narrow window: from the list of jobs to a job, its charts, its periods, its node
-//! and the health of the measurement.
+//! The collector's pages with the keyboard alone, in a wide and in a narrow window: from the list of jobs to
+//! a job, its charts, its periods, its node and the health of the measurement.
 
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::tests;
@@ -14,7 +14,8 @@ const STEPS_MAX: usize = 200;
 
 const RANGE: &str = "document.querySelector('.range').textContent";
 
-/// Moves the focus with the Tab key to an element that a selector matches, which must then be visible in the window.
+/// Moves the focus with the Tab key to an element that a selector matches, which must then be visible in the
+/// window.
 fn tab_to(browser: &mut Browser, selector: &str) {
     for _ in 0..STEPS_MAX {
         browser.tab();

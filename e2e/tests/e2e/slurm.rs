@@ -1,5 +1,5 @@
-//! Jobs of a real Slurm, with the prolog and the epilog of `deploy/`: the first and the last sample of each job are
-//! stored, however the job ends, and so is the prolog's data.
+//! Jobs of a real Slurm, with the prolog and the epilog of `deploy/`: the first and the last sample of each
+//! job are stored, however the job ends, and so is the prolog's data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -65,8 +65,8 @@ impl Fixture {
         steps.map(|series| (series.labels.to_string(), series.node)).collect()
     }
 
-    /// Waits until a job is stored with this state, exit status and signal, as the controller reports them. The nodes'
-    /// epilogs do not know the state.
+    /// Waits until a job is stored with this state, exit status and signal, as the controller reports them.
+    /// The nodes' epilogs do not know the state.
     fn assert_outcome(&self, job: &str, state: &str, code: i64, signals: &[i64]) {
         wait_until(&format!("job {job} is stored as {state}"), || {
             stored::job(&mut self.env.reader(), job).is_some_and(|row| row.state.as_deref() == Some(state))
@@ -76,7 +76,8 @@ impl Fixture {
         assert!(row.exit_signal.is_some_and(|signal| signals.contains(&signal)), "job {job}: {row:?}");
     }
 
-    /// Asserts that the controller's scripts reported the name, Slurm's id and the requested resources of a job.
+    /// Asserts that the controller's scripts reported the name, Slurm's id and the requested resources of a
+    /// job.
     fn assert_details(&self, job: &str, display_id: Option<&str>, memory_mib: i64) {
         wait_until(&format!("the name of job {job} is stored"), || {
             stored::job(&mut self.env.reader(), job).is_some_and(|row| row.name.is_some())
@@ -103,10 +104,12 @@ impl Fixture {
         self.assert_outcome(job, "TIMEOUT", 0, &[15]);
     }
 
-    /// Asserts that an ended job has its first and its last sample on each of its nodes, and the prolog's data.
+    /// Asserts that an ended job has its first and its last sample on each of its nodes, and the prolog's
+    /// data.
     fn assert_complete(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
         let row = stored::wait_for_end(&self.env, job);
-        // A job has ended when its first node reports the end; the reports of the other nodes may follow later.
+        // A job has ended when its first node reports the end; the reports of the other nodes may follow
+        // later.
         let store = Connection::open(self.env.path("store.db")).unwrap();
         wait_until(&format!("job {job} has ended on {nodes} nodes"), || {
             let ended = "SELECT count(*) FROM job_node WHERE job_key = ?1 AND ended IS NOT NULL";
@@ -296,8 +299,8 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     assert_nothing_left(fixture);
 }
 
-/// Measures the time that a prolog takes, and the share of a job's CPU time that its last sample contains. The result is
-/// printed; nothing is asserted.
+/// Measures the time that a prolog takes, and the share of a job's CPU time that its last sample contains.
+/// The result is printed; nothing is asserted.
 fn prolog_cost_and_final_sample_coverage() {
     require(&[Need::Root, Need::SlurmExperiment, Need::Slurm]);
     let fixture = Fixture::new();

@@ -1,7 +1,8 @@
-//! The command at the end of a job under a real Slurm: `deploy/slurm/admin-comment.sh` writes the summary of Jobstats.
+//! The command at the end of a job under a real Slurm: `deploy/slurm/admin-comment.sh` writes the summary of
+//! Jobstats.
 //!
-//! The cluster has no slurmdbd, and sacctmgr of Debian's Slurm 22.05 would write the summary in lower case. So sacctmgr and sacct are
-//! stand-ins that keep comments in files; squeue and slurmctld are Slurm's.
+//! The cluster has no slurmdbd, and sacctmgr of Debian's Slurm 22.05 would write the summary in lower case.
+//! So sacctmgr and sacct are stand-ins that keep comments in files; squeue and slurmctld are Slurm's.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +33,8 @@ print(json.dumps(json.loads(gzip.decompress(base64.b64decode(c[4:])))))";
     serde_json::from_slice(&decoded.stdout).unwrap()
 }
 
-/// A stand-in for sacctmgr and sacct: `modify job where jobid=ID set AdminComment=TEXT`, and `-n -X -P -j ID -o AdminComment`.
+/// A stand-in for sacctmgr and sacct: `modify job where jobid=ID set AdminComment=TEXT`, and
+/// `-n -X -P -j ID -o AdminComment`.
 const ACCOUNTING: &str = "#!/bin/sh
 for word; do
     case $word in jobid=*) id=${word#jobid=} ;; AdminComment=*) printf '%s\\n' \"${word#AdminComment=}\" >\"DIRECTORY/comment.$id\" ;; esac
@@ -77,7 +79,8 @@ fn the_summary_of_each_job_is_in_slurms_comment() {
     let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
     let configure = |node: &str, _: &Path| agent_config(node, &endpoint, BASELINE);
     let cluster = Cluster::start(&socket, configure);
-    // The environment of the command has no SLURM_CONF, which Slurm needs where slurm.conf is not in /etc/slurm.
+    // The environment of the command has no SLURM_CONF, which Slurm needs where slurm.conf is not in
+    // /etc/slurm.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm/admin-comment.sh");
     let conf = cluster.path("slurm.conf");
     let (conf, script, accounting) = (conf.display(), script.display(), accounting.display());

@@ -1,5 +1,5 @@
-//! The findings about jobs with known faults, and about healthy ones, under a real Slurm. Two ordinary users and root read the
-//! reports through the collector.
+//! The findings about jobs with known faults, and about healthy ones, under a real Slurm. Two ordinary users
+//! and root read the reports through the collector.
 
 mod cases;
 
@@ -69,7 +69,8 @@ const SHORT: Lengths = Lengths { minute_ms: 1000.0, period: Some("200ms") };
 
 const FULL: Lengths = Lengths { minute_ms: 60_000.0, period: None };
 
-/// The maximum number of runs of a job: seconds stand for minutes here, and the programs of the machine take some of them.
+/// The maximum number of runs of a job: seconds stand for minutes here, and the programs of the machine take
+/// some of them.
 const ATTEMPTS: usize = 3;
 
 struct Fixture {
@@ -212,8 +213,9 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Returns the faults in the reports of jobs, which ran with these ids, and whether other programs of this machine kept the
-    /// jobs from the CPU. Jobs with faults are run again: a fault in a rule is in the report of each run.
+    /// Returns the faults in the reports of jobs, which ran with these ids, and whether other programs of
+    /// this machine kept the jobs from the CPU. Jobs with faults are run again: a fault in a rule is in the
+    /// report of each run.
     fn judge(&self, case: &Case, ids: &[String]) -> (Vec<String>, bool) {
         let (mut ids, mut attempt) = (ids.to_vec(), 1);
         loop {
@@ -253,7 +255,8 @@ impl Fixture {
         directives.filter_map(refusal).collect()
     }
 
-    /// Returns the faults in the reports of a job: none if the findings are the expected ones for all who may read it.
+    /// Returns the faults in the reports of a job: none if the findings are the expected ones for all who may
+    /// read it.
     fn faults(&self, case: &Case, id: &str) -> Vec<String> {
         let raw_id = self.cluster.of_job(id, "JobId");
         wait_until(&format!("the state of job {raw_id} is stored"), || {
@@ -318,11 +321,13 @@ fn rules_for_short_jobs() -> String {
     rules
 }
 
-/// Returns the packaged configuration for one of the nodes, which share this machine, with the CPU time of tasks.
+/// Returns the packaged configuration for one of the nodes, which share this machine, with the CPU time of
+/// tasks.
 fn agent_configuration(node: &str, collector: &str, period: Option<&str>) -> String {
     let (_, baseline) = AGENT.split_once("\n[baseline]\n").unwrap();
     let (baseline, _) = baseline.split_once("\n[steps]\n").unwrap();
-    // The metrics of the node and of the agent keep their periods: an agent exits when nothing waits for an acknowledgement.
+    // The metrics of the node and of the agent keep their periods: an agent exits when nothing waits for an
+    // acknowledgement.
     let is_of_job = |metric: &str| !metric.starts_with("\"node.") && !metric.starts_with("\"agent.");
     let line = |line: &str| match (line.split_once(" = "), period) {
         (Some((metric, _)), Some(period)) if is_of_job(metric) => format!("{metric} = \"{period}\"\n"),

@@ -1,5 +1,6 @@
-//! Two ordinary users of a real Slurm, each with her own browser: one is named by a proxy, the other one has a token. Each follows her job
-//! while it runs, changes its sampling, and reads its outcome; of the other job she sees nothing.
+//! Two ordinary users of a real Slurm, each with her own browser: one is named by a proxy, the other one has
+//! a token. Each follows her job while it runs, changes its sampling, and reads its outcome; of the other job
+//! she sees nothing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -154,7 +155,8 @@ fn follow(fixture: &Fixture, session: &mut Session) {
         )
     };
     browser.wait_until(&format!("{} > 0.01", last("cores")));
-    // With one sample a second the newest point of a gauge is a sample, of which a loaded course has six digits.
+    // With one sample a second the newest point of a gauge is a sample, of which a loaded course has six
+    // digits.
     let memory = browser.eval(&last("bytes")).as_f64().unwrap();
     let is_stored = || {
         let points = fixture.points(&session.id, "memory.current");
@@ -188,7 +190,8 @@ fn follow(fixture: &Fixture, session: &mut Session) {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// Asserts that the user sees nothing of another user's job: on the pages, at its address, and in each resource of the API.
+/// Asserts that the user sees nothing of another user's job: on the pages, at its address, and in each
+/// resource of the API.
 fn assert_hidden(fixture: &Fixture, session: &mut Session, (id, key, name): (&str, i64, &str)) {
     let node = &fixture.cluster.nodes[0];
     for page in ["", "status", &format!("node?name={node}")] {

@@ -1,5 +1,5 @@
-//! The spool, with real programs that are killed: the agent's next session delivers the spooled data, and each sample is
-//! stored once.
+//! The spool, with real programs that are killed: the agent's next session delivers the spooled data, and
+//! each sample is stored once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -96,7 +96,8 @@ fn spooled_data_survives_kills_and_is_stored_once() {
     // One statement, since the agent keeps sampling.
     let twice = "SELECT (SELECT count(*) FROM samples) - (SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples))";
     assert_eq!(number(&store, twice), 0);
-    // No sample that was taken is lost. The samples that a killed agent took after its last frame are unknown.
+    // No sample that was taken is lost. The samples that a killed agent took after its last frame are
+    // unknown.
     let lost = "SELECT count(*) FROM loss JOIN session USING (session_id) WHERE reason <> 'unknown' OR end_reason <> 'superseded'";
     assert_eq!(number(&store, lost), 0);
     agent.daemon.terminate();

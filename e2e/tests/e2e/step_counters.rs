@@ -111,7 +111,8 @@ fn processes_of_a_job_without_a_cgroup_for_perf_are_followed() {
     wait_until("it is counted", || !node.values(CLOCK, "").is_empty());
     first.execute("burn 200");
     wait_until("its CPU time", || node.last(CLOCK, "") >= BURNT_NS);
-    // A process that enters the job later, and ends. The events of the cgroup's own clock tell what both have used.
+    // A process that enters the job later, and ends. The events of the cgroup's own clock tell what both have
+    // used.
     let mut second = Workload::start();
     job.enter(second.pid());
     let before = node.last(CLOCK, "");

@@ -15,7 +15,8 @@ fn step_plan(fixture: &Fixture) -> Vec<[String; 4]> {
     lines.map(|line| ["metric", "level", "period", "cause"].map(|key| text(line, key))).collect()
 }
 
-/// Returns the times of the stored samples of a metric of the job with these labels, in microseconds since the epoch.
+/// Returns the times of the stored samples of a metric of the job with these labels, in microseconds since
+/// the epoch.
 fn times_us(fixture: &Fixture, metric: &str, labels: &str) -> Vec<i64> {
     let mut reader = fixture.env.reader();
     let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };

@@ -63,7 +63,8 @@ impl Terminal {
         self.script.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Presses a key, again if an earlier press came before the answer was shown, until it has had its effect.
+    /// Presses a key, again if an earlier press came before the answer was shown, until it has had its
+    /// effect.
     pub(crate) fn press_until(&mut self, key: &str, done: impl Fn() -> bool) {
         let mut polls = 0;
         wait_until(&format!("{key} has its effect"), || {

@@ -1,5 +1,5 @@
-//! Stores that cannot be read, each with an error of its own, and stores that can be read although the user may not write
-//! there.
+//! Stores that cannot be read, each with an error of its own, and stores that can be read although the user
+//! may not write there.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -1,5 +1,5 @@
-//! A real web server in front of the API, with the configuration of docs/how-to/api.md: who its users are, and that values arrive as they are
-//! committed.
+//! A real web server in front of the API, with the configuration of docs/how-to/api.md: who its users are,
+//! and that values arrive as they are committed.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! A simulated agent: a real delivery session and a sampler that generates samples. A sample's value is its id; an
-//! event's time is its id.
+//! A simulated agent: a real delivery session and a sampler that generates samples. A sample's value is its
+//! id; an event's time is its id.
 
 use std::collections::HashMap;
 use std::sync::Arc;

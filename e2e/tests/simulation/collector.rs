@@ -1,5 +1,5 @@
-//! A simulated collector: real ingests, and the work of a writer around them. All its state except the store is lost with
-//! it.
+//! A simulated collector: real ingests, and the work of a writer around them. All its state except the store
+//! is lost with it.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ impl Collector {
         Self { writers: (0..writers).map(|_| Writer::default()).collect(), file: None }
     }
 
-    /// Checks the store before each access, as the real one does: if its file was replaced, all remembered state is
-    /// dropped.
+    /// Checks the store before each access, as the real one does: if its file was replaced, all remembered
+    /// state is dropped.
     fn check(&mut self, store: &Store) -> bool {
         let is_same = *self.file.get_or_insert(store.file) == store.file;
         if !is_same {
@@ -107,8 +107,8 @@ impl Collector {
         writer
     }
 
-    /// Commits the first `frames` gathered by one writer, `times` times: a transaction of unknown outcome is repeated.
-    /// Returns the acknowledgements.
+    /// Commits the first `frames` gathered by one writer, `times` times: a transaction of unknown outcome is
+    /// repeated. Returns the acknowledgements.
     pub(crate) fn commit(
         &mut self,
         store: &mut Store,

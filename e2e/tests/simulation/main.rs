@@ -1,10 +1,13 @@
-//! The delivery protocol under random faults: the real [`DeliverySession`](polymeter_agent::delivery::session) of the
-//! agent and the real [`Ingest`](polymeter_collector::ingest) of the collector, with a simulated network, database and
-//! clock that a seed determines. Messages are lost, repeated, delayed, reordered and damaged; either side is restarted at
-//! any moment, also between the commit and the acknowledgement; the outbox overflows. Agents move between up to three
-//! collectors of one store, which stop for a while and then continue with what they had received.
+//! The delivery protocol under random faults: the real
+//! [`DeliverySession`](polymeter_agent::delivery::session) of the agent and the real
+//! [`Ingest`](polymeter_collector::ingest) of the collector, with a simulated network, database and clock
+//! that a seed determines. Messages are lost, repeated, delayed, reordered and damaged; either side is
+//! restarted at any moment, also between the commit and the acknowledgement; the outbox overflows. Agents
+//! move between up to three collectors of one store, which stop for a while and then continue with what they
+//! had received.
 //!
-//! The test prints a seed that fails. `POLYMETER_SEED=N` runs that seed alone, `POLYMETER_SEEDS=N` the seeds from 0 to N
+//! The test prints a seed that fails. `POLYMETER_SEED=N` runs that seed alone, `POLYMETER_SEEDS=N` the seeds
+//! from 0 to N
 //! - 1.
 
 #![allow(

@@ -36,7 +36,8 @@ pub(crate) struct Store {
     pub(crate) file: u64,
     /// The samples that were in the store before it was replaced, and the session of each.
     pub(crate) removed: HashMap<u64, SessionId>,
-    /// Sessions that existed when the store was replaced, and whether some of their samples were lost by then.
+    /// Sessions that existed when the store was replaced, and whether some of their samples were lost by
+    /// then.
     pub(crate) replaced: HashMap<SessionId, bool>,
 }
 

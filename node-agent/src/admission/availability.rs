@@ -6,7 +6,8 @@ use super::pricing::ReadTimes;
 use crate::request::{Availability, MetricView};
 use crate::targets::TrackedTarget;
 
-/// Returns the metrics of the catalogue with their availability for a target whose sources have these read times.
+/// Returns the metrics of the catalogue with their availability for a target whose sources have these read
+/// times.
 pub(crate) fn metrics_of(target: &TrackedTarget, read_times: &ReadTimes) -> Vec<MetricView> {
     let mut all: BTreeMap<String, Availability> = target.findings.found().clone();
     let missing = target.sources.unavailable().iter();

@@ -1,9 +1,9 @@
-//! Calibration: the slowness of the machine in the sampler's main work, which is to sleep, wake up and read a small
-//! file.
+//! Calibration: the slowness of the machine in the sampler's main work, which is to sleep, wake up and read a
+//! small file.
 //!
-//! The time of a read with warm caches predicts little of its time after a sleep: idle states, a hypervisor, other load
-//! and the clock frequency multiply it by two to five, and the factor changes from minute to minute. Therefore it is
-//! measured regularly, by exercises that the supervisor runs.
+//! The time of a read with warm caches predicts little of its time after a sleep: idle states, a hypervisor,
+//! other load and the clock frequency multiply it by two to five, and the factor changes from minute to
+//! minute. Therefore it is measured regularly, by exercises that the supervisor runs.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub(crate) struct Exercise {
     pub(crate) sleep: Duration,
     /// The number of reads in one round.
     pub(crate) reads: u32,
-    /// The CPU time of one sleep and read on the reference machine, in nanoseconds: the constants of the cost were
-    /// fitted to that machine.
+    /// The CPU time of one sleep and read on the reference machine, in nanoseconds: the constants of the cost
+    /// were fitted to that machine.
     reference_ns: f64,
 }
 
@@ -43,7 +43,8 @@ pub(crate) struct ExerciseTimes {
     pub(crate) long_ns: u64,
 }
 
-/// The smoothed CPU time of one sleep and read of each exercise, in nanoseconds; 0 before the first measurement.
+/// The smoothed CPU time of one sleep and read of each exercise, in nanoseconds; 0 before the first
+/// measurement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Calibration {
     short_ns: u64,

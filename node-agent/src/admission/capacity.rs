@@ -74,8 +74,8 @@ impl Capacity {
         (discovered + self.more(targets.job_count(), descriptors)).min(JOBS)
     }
 
-    /// Returns the found jobs for which there is no room, of those given with their owners; every owner has the same
-    /// share.
+    /// Returns the found jobs for which there is no room, of those given with their owners; every owner has
+    /// the same share.
     pub(crate) fn left_out(
         targets: &Targets,
         found: BTreeMap<PathBuf, CgroupOwner>,
@@ -88,8 +88,8 @@ impl Capacity {
         left_out(found.into_iter().map(candidate).collect(), room)
     }
 
-    /// Returns the message about jobs that are left out: at first, at intervals, and when there are none any more. The
-    /// second value is true for a warning.
+    /// Returns the message about jobs that are left out: at first, at intervals, and when there are none any
+    /// more. The second value is true for a warning.
     pub(crate) fn report(
         &mut self,
         jobs: usize,

@@ -9,10 +9,11 @@ use crate::request::Cost;
 
 /// The assumed time of an unmeasured read, in nanoseconds.
 const READ_NS: f64 = 5_000.0;
-/// The cost of a read beside its own time, in nanoseconds: finding its groups, taking the time, recording the row.
+/// The cost of a read beside its own time, in nanoseconds: finding its groups, taking the time, recording the
+/// row.
 const ROW_NS: f64 = 300.0;
-/// The cost of a wake-up and of cold caches beside the reads, in nanoseconds, by the period in microseconds: the longer
-/// the sleep, the more is cold.
+/// The cost of a wake-up and of cold caches beside the reads, in nanoseconds, by the period in microseconds:
+/// the longer the sleep, the more is cold.
 const WAKE_NS: [(f64, f64); 5] = [
     (100.0, 4_000.0),
     (1_000.0, 8_000.0),
@@ -20,8 +21,8 @@ const WAKE_NS: [(f64, f64); 5] = [
     (100_000.0, 45_000.0),
     (1_000_000.0, 120_000.0),
 ];
-/// The time of a read at a period, in microseconds, as a multiple of its time in a tight loop. The slowness of the
-/// machine multiplies the part above 1.
+/// The time of a read at a period, in microseconds, as a multiple of its time in a tight loop. The slowness
+/// of the machine multiplies the part above 1.
 const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
 /// The cost of a value from its text to the wire, in nanoseconds.
 const VALUE_NS: f64 = 40.0;
@@ -39,8 +40,8 @@ pub(super) enum ReadCost {
     Unknown,
 }
 
-/// The slowness of the machine: points of a curve, each a period in microseconds and the time as a multiple of the
-/// constants here.
+/// The slowness of the machine: points of a curve, each a period in microseconds and the time as a multiple
+/// of the constants here.
 pub(super) type Slowness = [(f64, f64); 2];
 
 /// The sum of the costs of sources.
@@ -94,8 +95,8 @@ fn micros(period: Period) -> f64 {
     f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX))
 }
 
-/// Returns the value at `at` of the curve through `points`, in order: linear on a logarithmic scale between them, and
-/// constant beyond its ends.
+/// Returns the value at `at` of the curve through `points`, in order: linear on a logarithmic scale between
+/// them, and constant beyond its ends.
 fn between(points: &[(f64, f64)], at: f64) -> f64 {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
     let at = at.clamp(first.0, last.0);

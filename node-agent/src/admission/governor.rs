@@ -1,5 +1,5 @@
-//! The governor: when sampling exceeds its CPU budget, it doubles the periods of leases, and halves them again when
-//! there is room. Pure: it takes the used CPU time, and returns the next step.
+//! The governor: when sampling exceeds its CPU budget, it doubles the periods of leases, and halves them
+//! again when there is room. Pure: it takes the used CPU time, and returns the next step.
 
 use crate::plan::MAX_STRETCH;
 
@@ -26,7 +26,8 @@ pub(super) struct Load {
     pub(super) baseline_percent: f64,
     /// The number of times that its leases were stretched.
     pub(super) stretch: u8,
-    /// True if an ordinary user has any of its leases: administrators' leases do not count against the job's budget.
+    /// True if an ordinary user has any of its leases: administrators' leases do not count against the job's
+    /// budget.
     pub(super) is_user: bool,
 }
 
@@ -72,8 +73,8 @@ impl Governor {
         }
     }
 
-    /// Returns the next step, if one is needed. There is one step at a time, so that its effect is measured before the
-    /// next.
+    /// Returns the next step, if one is needed. There is one step at a time, so that its effect is measured
+    /// before the next.
     pub(super) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
         let may_stretch = |load: &Load| load.stretch < MAX_STRETCH && load.percent > load.baseline_percent;
         let of_leases = |load: &Load| load.percent - load.baseline_percent;
@@ -147,8 +148,8 @@ mod tests {
         assert_eq!(governor.step(10.0, BUDGETS, &[load(9.0, 0, false)]), None);
     }
 
-    /// The governor settles within the budgets at any slowness of the machine, does not oscillate, and recovers when
-    /// the machine does.
+    /// The governor settles within the budgets at any slowness of the machine, does not oscillate, and
+    /// recovers when the machine does.
     #[test]
     fn settles_and_recovers() {
         for real in [0.5, 1.0, 3.0, 10.0] {

@@ -32,8 +32,8 @@ pub(crate) struct Granting {
 }
 
 impl Granting {
-    /// Returns the outcome of the lease, once the sources of its target are open. If none of it can be sampled,
-    /// restores the former leases.
+    /// Returns the outcome of the lease, once the sources of its target are open. If none of it can be
+    /// sampled, restores the former leases.
     pub(crate) fn finish(self, target: &mut TrackedTarget) -> Result<LeaseGrant, LeaseError> {
         let granted = match self.request.level {
             None => granted(target, &self.request, self.cost, self.until_us),
@@ -164,7 +164,8 @@ fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget)
     }
 }
 
-/// Refuses a plan of a target that exceeds a budget, and determines the period at which the lease would be granted.
+/// Refuses a plan of a target that exceeds a budget, and determines the period at which the lease would be
+/// granted.
 fn check_budgets(
     pricing: &Pricing,
     targets: &Targets,
@@ -181,7 +182,8 @@ fn check_budgets(
     let cost_now = cost(target, &target.plan);
     let cost = cost(target, plan);
     if cost.cpu_percent <= cost_now.cpu_percent {
-        // The budget was exceeded before, for example by an administrator; a plan that costs no more is allowed.
+        // The budget was exceeded before, for example by an administrator; a plan that costs no more is
+        // allowed.
         return Ok(());
     }
     // Doubles the period until it fits; at most some thirty steps from 100 µs to a day.
@@ -222,8 +224,8 @@ fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
     request.metrics.iter().flat_map(|(selector, _)| target.choose(request.level, selector)).collect()
 }
 
-/// Returns the plan of a target with the leases of a request added at the end. A repeated request replaces the former
-/// lease.
+/// Returns the plan of a target with the leases of a request added at the end. A repeated request replaces
+/// the former lease.
 fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
     let mut plan = target.plan.clone();
     for (selector, period) in &request.metrics {
@@ -256,8 +258,8 @@ fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us:
     }
 }
 
-/// Returns the outcome of a lease of steps or tasks. Where none is open, the lease holds for those that begin later: the metrics
-/// are those that the job as a whole has.
+/// Returns the outcome of a lease of steps or tasks. Where none is open, the lease holds for those that begin
+/// later: the metrics are those that the job as a whole has.
 fn granted_of_steps(
     target: &TrackedTarget,
     request: &LeaseRequest,

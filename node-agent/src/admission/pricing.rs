@@ -36,8 +36,8 @@ impl Pricing {
         self.sum(target, plan, read_times).cost(self.governor.slowness())
     }
 
-    /// Returns the parts of the cost. The time of a read comes from recent reads if the source is read at that period
-    /// already, else from the trial; perf events that are open already are not tried again.
+    /// Returns the parts of the cost. The time of a read comes from recent reads if the source is read at
+    /// that period already, else from the trial; perf events that are open already are not tried again.
     pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Sum {
         let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
@@ -132,7 +132,8 @@ fn add_steps(
     }
 }
 
-/// Converts a limit of the configuration, in percent of a CPU or samples per second, to a number for comparison.
+/// Converts a limit of the configuration, in percent of a CPU or samples per second, to a number for
+/// comparison.
 pub(super) fn budget(limit: u64) -> f64 {
     f64::from(u32::try_from(limit).unwrap_or(u32::MAX))
 }

@@ -1,10 +1,10 @@
-//! The shares of owners when there are more jobs than can be tracked: every owner has the same share, so that thousands
-//! of cgroups of one owner displace no other's. Pure.
+//! The shares of owners when there are more jobs than can be tracked: every owner has the same share, so that
+//! thousands of cgroups of one owner displace no other's. Pure.
 
 use std::collections::BTreeMap;
 
-/// Returns the number of jobs of each owner that fit into `room` if all owners have the same share. What an owner does
-/// not need is divided among the others.
+/// Returns the number of jobs of each owner that fit into `room` if all owners have the same share. What an
+/// owner does not need is divided among the others.
 pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -> BTreeMap<O, usize> {
     let mut by_need: Vec<(&O, usize)> = wanted.iter().map(|(owner, jobs)| (owner, *jobs)).collect();
     by_need.sort_by_key(|(_, jobs)| *jobs);
@@ -24,9 +24,7 @@ pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -
 pub(super) struct Candidate<O, J> {
     /// True if it is not tracked yet: a tracked job stays.
     pub(super) is_new: bool,
-    /// The job.
     pub(super) job: J,
-    /// The owner.
     pub(super) owner: O,
 }
 
@@ -62,8 +60,8 @@ mod tests {
 
     #[test]
     fn jobs_of_one_owner_take_no_place_of_another() {
-        // One owner has 6,500 jobs, of which as many are tracked as there is room for; another owner's job arrives
-        // later.
+        // One owner has 6,500 jobs, of which as many are tracked as there is room for; another owner's job
+        // arrives later.
         let left_out = left_out(candidates(&[(1, 6_500), (2, 1)], 4_096), 4_096);
         assert!(!left_out.contains(&6_500), "the honest job");
         assert_eq!(left_out.len(), 6_501 - 4_096);

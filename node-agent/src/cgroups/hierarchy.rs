@@ -13,7 +13,8 @@ pub struct JobCgroups {
     pub v2: Option<PathBuf>,
     /// The directories in the hierarchies of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// The inode of each directory that discovery found: a directory that was removed and created again has another.
+    /// The inode of each directory that discovery found: a directory that was removed and created again has
+    /// another.
     pub inodes: BTreeMap<PathBuf, u64>,
 }
 
@@ -44,7 +45,8 @@ impl JobCgroups {
         }
     }
 
-    /// True if one of these directories was created anew since `earlier`: the path belongs to another job now.
+    /// True if one of these directories was created anew since `earlier`: the path belongs to another job
+    /// now.
     pub fn replaces(&self, earlier: &Self) -> bool {
         self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
     }
@@ -69,8 +71,8 @@ impl JobCgroups {
         self.v1.get("perf_event").map(PathBuf::as_path).or(v2)
     }
 
-    /// Returns the directory in which the job's processes are searched: of a controller of version 1, since those of a
-    /// machine with both versions contain all processes, else of version 2.
+    /// Returns the directory in which the job's processes are searched: of a controller of version 1, since
+    /// those of a machine with both versions contain all processes, else of version 2.
     pub fn of_processes(&self) -> Option<&Path> {
         self.of_processes_v1().or(self.v2.as_deref())
     }

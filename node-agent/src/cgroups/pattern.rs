@@ -15,8 +15,8 @@ pub fn is_sluid(name: &str) -> bool {
     name.len() == SLUID_LENGTH && digits.bytes().all(|digit| SLUID_DIGITS.contains(&digit))
 }
 
-/// A relative path whose parts may have wildcards (`*`) and captures (`{job}`, `{number}`, `{sluid}`, `{uid}`,
-/// `{user}`).
+/// A relative path whose parts may have wildcards (`*`) and captures (`{job}`, `{number}`, `{sluid}`,
+/// `{uid}`, `{user}`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -77,16 +77,17 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns the captures of the name of a directory at `depth` (from 0); none if the pattern does not match it.
+    /// Returns the captures of the name of a directory at `depth` (from 0); none if the pattern does not
+    /// match it.
     pub fn matches_part(&self, depth: usize, name: &str, so_far: &Captured) -> Option<Captured> {
         let mut captured = so_far.clone();
         matches(self.parts.get(depth)?, name, &mut captured).then_some(captured)
     }
 }
 
-/// Matches literal text exactly; wildcards and captures match as little as possible, and a capture at least one
-/// character. Only a user's name matches as much as possible: it may contain the character that precedes the job's
-/// number.
+/// Matches literal text exactly; wildcards and captures match as little as possible, and a capture at least
+/// one character. Only a user's name matches as much as possible: it may contain the character that precedes
+/// the job's number.
 fn matches(tokens: &[Token], name: &str, captured: &mut Captured) -> bool {
     let Some((token, rest)) = tokens.split_first() else { return name.is_empty() };
     match token {

@@ -32,8 +32,8 @@ pub struct Step {
     pub cgroups: JobCgroups,
 }
 
-/// The names of the steps and tasks that a job has had so far: at most [`SeenSteps::LIMIT`], because each leaves its
-/// tallies and series behind until the job ends, and a user may run many steps.
+/// The names of the steps and tasks that a job has had so far: at most [`SeenSteps::LIMIT`], because each
+/// leaves its tallies and series behind until the job ends, and a user may run many steps.
 #[derive(Debug, Default)]
 pub struct SeenSteps(BTreeSet<String>);
 

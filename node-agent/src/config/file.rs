@@ -14,7 +14,8 @@ use super::values::{absolute, bytes, bytes_or_off, endpoint, order, path_or_off,
 const BUSIEST_PROCESSES_MAX: u64 = 64;
 
 impl AgentConfig {
-    /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of the example.
+    /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of
+    /// the example.
     pub fn standard() -> Self {
         // The test `example_is_valid_and_samples_metrics` proves that the fallback is never used.
         Self::default().with(Path::new("agent.toml"), EXAMPLE).unwrap_or_default()

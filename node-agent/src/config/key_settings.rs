@@ -5,8 +5,8 @@ use polymeter_service::document::{Reporter, Section};
 use super::values::absolute;
 use crate::keys::{AgentKeyFiles, CollectorKey};
 
-/// Takes `key` and `collector_key`: both or neither, since one alone encrypts nothing. Each of several `collectors` has
-/// the same key, or its own.
+/// Takes `key` and `collector_key`: both or neither, since one alone encrypts nothing. Each of several
+/// `collectors` has the same key, or its own.
 pub(super) fn take(
     root: &mut Section<'_>,
     collectors: usize,

@@ -41,13 +41,15 @@ pub struct AgentConfig {
     pub flush_interval: Period,
     /// The memory for frames that wait for an acknowledgement, in bytes.
     pub outbox_bytes: usize,
-    /// The memory for frames that were acknowledged, in bytes; 0 for none. A database may lack them after a failover.
+    /// The memory for frames that were acknowledged, in bytes; 0 for none. A database may lack them after a
+    /// failover.
     pub keep_acknowledged_bytes: usize,
     /// The directory for frames that exceed the outbox or outlive the agent; none for no spool.
     pub spool: Option<PathBuf>,
     /// The size of the spool, in bytes.
     pub spool_bytes: u64,
-    /// The `SCHED_FIFO` priority of the sampler and of the exit watcher; none for the ordinary scheduling policy.
+    /// The `SCHED_FIFO` priority of the sampler and of the exit watcher; none for the ordinary scheduling
+    /// policy.
     pub realtime_priority: Option<u8>,
     /// The baseline of every job, the node and the agent itself.
     pub baseline: Layer,
@@ -89,7 +91,8 @@ pub enum CollectorOrder {
     /// The order of the configuration; the addresses of one name in an order of the node's own.
     #[default]
     Listed,
-    /// An order of the node's own, so that the nodes share all collectors and, after a failure, those that are left.
+    /// An order of the node's own, so that the nodes share all collectors and, after a failure, those that
+    /// are left.
     Spread,
 }
 
@@ -177,8 +180,9 @@ impl Default for AgentConfig {
 }
 
 impl AgentConfig {
-    /// True if users' requests from the collector are answered. The collector states the requester and is trusted;
-    /// therefore by default only collectors that are known by their keys or run on this machine are answered.
+    /// True if users' requests from the collector are answered. The collector states the requester and is
+    /// trusted; therefore by default only collectors that are known by their keys or run on this machine are
+    /// answered.
     pub fn accepts_remote_control(&self) -> bool {
         let are_local = || self.collectors.iter().all(|collector| endpoint::is_local(collector));
         self.remote_control.unwrap_or_else(|| self.keys.is_some() || are_local())

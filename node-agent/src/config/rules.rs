@@ -50,7 +50,8 @@ pub(super) fn layer(
     Layer::new(rules)
 }
 
-/// Parses a rule for steps or tasks, of which only the files of cgroups are read, and the perf events that a rule names.
+/// Parses a rule for steps or tasks, of which only the files of cgroups are read, and the perf events that a
+/// rule names.
 pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let rule = rule(selector, period)?;
     let is_perf = |definition: &Definition| names_perf(&rule.selector) && definition.is_perf();
@@ -80,8 +81,8 @@ pub enum InvalidRule {
 /// Parses the rule that samples the metrics of `selector` at `period`, which may be `off`.
 ///
 /// # Errors
-/// Returns an error if the selector matches no metric of the catalogue, with the nearest name, or if the period is
-/// invalid.
+/// Returns an error if the selector matches no metric of the catalogue, with the nearest name, or if the
+/// period is invalid.
 pub fn rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let parsed: Selector = selector
         .parse()

@@ -1,5 +1,6 @@
-//! The quotas of clients: connections and streams at once, and CPU time in the long run. Requests of administrators are
-//! not throttled; those of a user wait until that user's quota allows them, and delay no other user.
+//! The quotas of clients: connections and streams at once, and CPU time in the long run. Requests of
+//! administrators are not throttled; those of a user wait until that user's quota allows them, and delay no
+//! other user.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

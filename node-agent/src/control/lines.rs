@@ -15,8 +15,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Reads one line. Returns none at the end of the stream.
 ///
 /// # Errors
-/// Returns an error if the stream fails. The inner error is the refusal of a line that is too long, too late or
-/// incomplete.
+/// Returns an error if the stream fails. The inner error is the refusal of a line that is too long, too late
+/// or incomplete.
 pub(super) async fn read_line(
     lines: &mut (impl AsyncBufRead + Unpin),
 ) -> io::Result<Result<Option<Vec<u8>>, Refusal>> {

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 /// The control socket and its lock.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The socket.
     pub(crate) socket: UnixListener,
-    /// The lock, held for as long as the socket is served: of two agents that start at once, the second finds it taken.
+    /// The lock, held for as long as the socket is served: of two agents that start at once, the second finds
+    /// it taken.
     pub(crate) lock: File,
 }
 
@@ -27,7 +27,8 @@ impl Listener {
         Ok((tokio::net::UnixListener::from_std(self.socket)?, self.lock))
     }
 
-    /// Opens the socket at `path`. Replaces a stale socket without a listener, which a killed agent leaves behind.
+    /// Opens the socket at `path`. Replaces a stale socket without a listener, which a killed agent leaves
+    /// behind.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             // The mode is independent of the starter's umask: no other user may create a socket there.

@@ -1,7 +1,8 @@
 //! The control socket: one JSON object per line in each direction, and one answer per request.
 //!
-//! The kernel identifies the client. Root, the agent's own user and the configured administrators may use every verb. Other
-//! users may see their own jobs, put marks and values into their data, and grant themselves leases.
+//! The kernel identifies the client. Root, the agent's own user and the configured administrators may use
+//! every verb. Other users may see their own jobs, put marks and values into their data, and grant themselves
+//! leases.
 
 mod client_quota;
 mod context;

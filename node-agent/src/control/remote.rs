@@ -1,7 +1,8 @@
-//! Requests that arrive through the collector, which has authenticated the user. They are executed as on the control socket.
+//! Requests that arrive through the collector, which has authenticated the user. They are executed as on the
+//! control socket.
 //!
-//! All agents of a job get the same time, so that they change together. A request that arrives late, because the node was
-//! cut off, takes effect at once, and its lease ends at the same time as on all nodes.
+//! All agents of a job get the same time, so that they change together. A request that arrives late, because
+//! the node was cut off, takes effect at once, and its lease ends at the same time as on all nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,12 @@ use crate::clock;
 use crate::delivery::remote_requests::{RemoteRequest, RemoteRequestReceiver};
 use crate::request::SupervisorRequest;
 
-/// The most requests in progress, including those that wait for their time. A collector sends one per active user.
+/// The most requests in progress, including those that wait for their time. A collector sends one per active
+/// user.
 const REQUESTS: usize = 16;
 
-/// The longest time until a request takes effect. Collectors use a fraction of a second; more means that the clocks differ.
+/// The longest time until a request takes effect. Collectors use a fraction of a second; more means that the
+/// clocks differ.
 const AHEAD_MAX_US: i64 = 10_000_000;
 
 /// Executes requests until the sender or the runtime ends. Refuses them if remote control is not `enabled`.

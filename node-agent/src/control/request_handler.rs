@@ -1,4 +1,5 @@
-//! The state of one principal's requests: the principal, the supervisor, and the refusals that depend on both.
+//! The state of one principal's requests: the principal, the supervisor, and the refusals that depend on
+//! both.
 
 use polymeter_proto::control::Refusal;
 use polymeter_proto::series::Identifier;
@@ -80,8 +81,8 @@ impl<'a> RequestHandler<'a> {
         })
     }
 
-    /// Returns the refusal of access. For a principal that must not see a job, it equals that for a job that does not
-    /// exist, in code, text and fields: only administrators can tell the one from the other.
+    /// Returns the refusal of access. For a principal that must not see a job, it equals that for a job that
+    /// does not exist, in code, text and fields: only administrators can tell the one from the other.
     pub(super) fn denied(&self, job: Option<&Identifier>, error: AccessError) -> Refusal {
         let job = job.map_or("", Identifier::as_str);
         let (code, message) = match error {

@@ -1,7 +1,7 @@
 //! The execution of `watch`: samples, line by line, as they are collected.
 //!
-//! Its CPU time is charged like that of any request. A client that watches more than its quota allows loses samples,
-//! and gets their number.
+//! Its CPU time is charged like that of any request. A client that watches more than its quota allows loses
+//! samples, and gets their number.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -8,7 +8,6 @@ use super::outage::DeliveryState;
 /// The interval at which names are looked up anew, in nanoseconds: collectors may have been added or removed.
 const LOOKUP_NS: u64 = 600_000_000_000;
 
-/// The choice of the collector.
 #[derive(Debug)]
 pub(crate) struct CollectorChoice {
     collectors: Collectors,
@@ -30,8 +29,8 @@ pub(crate) struct Moved {
 }
 
 impl CollectorChoice {
-    /// Chooses the first collector, and begins to look names up. `seed` differs among agents. Returns none if there
-    /// are no collectors.
+    /// Chooses the first collector, and begins to look names up. `seed` differs among agents. Returns none if
+    /// there are no collectors.
     pub(crate) fn new(
         collectors: Collectors,
         return_after_ns: Option<u64>,

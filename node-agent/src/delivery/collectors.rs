@@ -34,8 +34,9 @@ impl Collectors {
         self.configured.iter().any(|collector| name_and_port(&collector.endpoint).is_some())
     }
 
-    /// Returns the collectors in the order in which this node tries them. `addresses_of` returns the addresses of a
-    /// name, the preferred one first. A name with one address stays a name: libzmq looks it up before each connection.
+    /// Returns the collectors in the order in which this node tries them. `addresses_of` returns the
+    /// addresses of a name, the preferred one first. A name with one address stays a name: libzmq looks it up
+    /// before each connection.
     pub(crate) fn in_order(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>) -> Vec<CollectorAddress> {
         let mut all = Vec::new();
         for collector in &self.configured {

@@ -1,5 +1,5 @@
-//! The socket to the collector, encrypted if keys are configured. It is recreated after a refusal: libzmq reconnects
-//! after a network fault, but never after a refusal, and the keys may be corrected at any time.
+//! The socket to the collector, encrypted if keys are configured. It is recreated after a refusal: libzmq
+//! reconnects after a network fault, but never after a refusal, and the keys may be corrected at any time.
 
 use polymeter_proto::key::KeyPair;
 use polymeter_proto::series::SessionId;
@@ -30,7 +30,6 @@ const MECHANISM_MISMATCH: u32 = 0x1100_0002;
 /// The endpoint and the identity of a connection.
 #[derive(Debug)]
 pub(crate) struct Destination {
-    /// The collector.
     pub(crate) collector: CollectorAddress,
     /// The agent's own keys. The connection is encrypted if the collector has a key, too.
     pub(crate) own: Option<KeyPair>,
@@ -44,7 +43,8 @@ pub(crate) struct Connection {
     destination: Destination,
     socket: Socket,
     monitor: Socket,
-    /// Monitors of earlier sockets that are not closed yet: libzmq's own thread waits until their last event is read.
+    /// Monitors of earlier sockets that are not closed yet: libzmq's own thread waits until their last event
+    /// is read.
     closing_monitors: Vec<Socket>,
     /// The number of earlier sockets.
     generation: u64,
@@ -56,7 +56,6 @@ pub(crate) struct Connection {
     is_connected: bool,
 }
 
-/// An event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEvent {
     /// It was established.
@@ -67,7 +66,6 @@ pub(super) enum ConnectionEvent {
     Refused(RefusalCause),
 }
 
-/// The cause of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefusalCause {
     /// The collector does not know the agent's key.
@@ -195,8 +193,8 @@ impl Connection {
     }
 
     fn refused(&mut self, refused: RefusalCause, now_ns: u64) {
-        // The same refusal sometimes appears as a plain disconnect, if the peer closes the connection before the
-        // refusal is read.
+        // The same refusal sometimes appears as a plain disconnect, if the peer closes the connection before
+        // the refusal is read.
         let is_news = match self.logged {
             None => true,
             Some(logged) => logged != refused && refused != RefusalCause::Ended,

@@ -1,16 +1,19 @@
-//! The choice among several collectors: when to leave one that does not serve, and when to return to the first. Pure.
+//! The choice among several collectors: when to leave one that does not serve, and when to return to the
+//! first. Pure.
 //!
-//! A collector serves while it acknowledges frames, or while there is a connection and nothing waits. Each agent waits
-//! for a different time, so that the agents of a dead collector do not all move at once. After each round without a
-//! collector that serves, the waits are twice as long.
+//! A collector serves while it acknowledges frames, or while there is a connection and nothing waits. Each
+//! agent waits for a different time, so that the agents of a dead collector do not all move at once. After
+//! each round without a collector that serves, the waits are twice as long.
 
 use super::mix::mix;
 use super::outage::DeliveryState;
 
-/// The shortest wait without a connection before the agent moves, in nanoseconds: a restart of a collector takes less.
+/// The shortest wait without a connection before the agent moves, in nanoseconds: a restart of a collector
+/// takes less.
 const DISCONNECTED_NS: u64 = 5_000_000_000;
 
-/// The shortest wait for an acknowledgement before the agent moves, in nanoseconds. It exceeds the first resend delay.
+/// The shortest wait for an acknowledgement before the agent moves, in nanoseconds. It exceeds the first
+/// resend delay.
 const SILENT_NS: u64 = 10_000_000_000;
 
 /// The maximum number of times that the waits are doubled.
@@ -70,8 +73,8 @@ impl Failover {
         }
     }
 
-    /// Replaces the list of collectors. `current` is the number of the current one in it; if it is not in the list any
-    /// more, the agent tries the list from its beginning.
+    /// Replaces the list of collectors. `current` is the number of the current one in it; if it is not in the
+    /// list any more, the agent tries the list from its beginning.
     pub(crate) fn replace(&mut self, collectors: usize, current: Option<usize>, now_ns: u64) -> Option<Move> {
         self.collectors = collectors;
         (self.left, self.return_at_ns) = (None, None);
@@ -140,7 +143,8 @@ impl Failover {
         self.lengthened(shortest_ns, rounds)
     }
 
-    /// Returns a time that was doubled `times` times and lengthened by up to half of it, differently for each agent.
+    /// Returns a time that was doubled `times` times and lengthened by up to half of it, differently for each
+    /// agent.
     fn lengthened(&self, shortest_ns: u64, times: u32) -> u64 {
         let doubled_ns = shortest_ns.saturating_mul(1 << times.min(DOUBLINGS_MAX));
         doubled_ns.saturating_add(doubled_ns / 2 / WHOLE * self.jitter)
@@ -156,7 +160,8 @@ mod tests {
     const SILENT: DeliveryState = DeliveryState { connected: true, acknowledged: 1, waiting_bytes: 9 };
     const AWAY: DeliveryState = DeliveryState { connected: false, acknowledged: 1, waiting_bytes: 9 };
 
-    /// Returns the moves, each with its second, while `state` tells the state of each collector at each second.
+    /// Returns the moves, each with its second, while `state` tells the state of each collector at each
+    /// second.
     fn moves(
         failover: &mut Failover,
         seconds: std::ops::Range<u64>,

@@ -9,12 +9,12 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use super::loss_ledger::LossLedger;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// The most events of lost frames that one frame repeats. It is small, so that such a frame fits even if the outbox is
-/// nearly full.
+/// The most events of lost frames that one frame repeats. It is small, so that such a frame fits even if the
+/// outbox is nearly full.
 const AGAIN_IN_FRAME: usize = 16;
 
-/// The most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage. Beyond it the
-/// oldest are dropped and counted.
+/// The most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage.
+/// Beyond it the oldest are dropped and counted.
 const UNREPORTED_EVENTS: usize = 64 * 1024;
 
 /// The contents of a frame beside the samples of one flush.
@@ -51,8 +51,8 @@ impl FrameBuilder {
         }
     }
 
-    /// Returns the contents of frame `sequence` that accompany the samples of `flushed`. Returns none if there is
-    /// nothing to send and no frame `is_heartbeat_due` as a heartbeat.
+    /// Returns the contents of frame `sequence` that accompany the samples of `flushed`. Returns none if
+    /// there is nothing to send and no frame `is_heartbeat_due` as a heartbeat.
     pub(super) fn build(
         &mut self,
         flushed: &SampleBatch,
@@ -96,8 +96,8 @@ impl FrameBuilder {
         self.ledger.divided(first, last);
     }
 
-    /// Schedules `events` and the tallies of the lost `frames` for repetition. Returns the number of events that are
-    /// dropped because too many wait.
+    /// Schedules `events` and the tallies of the lost `frames` for repetition. Returns the number of events
+    /// that are dropped because too many wait.
     pub(super) fn lost(&mut self, frames: &[u64], events: Vec<EventRecord>) -> u64 {
         self.unreported.extend(events);
         self.ledger.lost(frames);

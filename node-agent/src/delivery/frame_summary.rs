@@ -12,14 +12,15 @@ use polymeter_proto::wire::message::Lost;
 
 use crate::lanes::EventRecord;
 
-/// The most sources in one note. With names of ordinary length its message stays far below the size limit of messages.
+/// The most sources in one note. With names of ordinary length its message stays far below the size limit of
+/// messages.
 const SOURCES: usize = 1024;
 
 /// The source under which a note counts the samples beyond [`SOURCES`].
 const OTHERS: &str = "others";
 
-/// The owner of samples: a job and a source. A shape is available anyway and cheaper than names, which are needed only
-/// if the frame is dropped.
+/// The owner of samples: a job and a source. A shape is available anyway and cheaper than names, which are
+/// needed only if the frame is dropped.
 #[derive(Debug, Clone)]
 enum Origin {
     Shape(Arc<Shape>),

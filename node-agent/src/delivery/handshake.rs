@@ -17,7 +17,8 @@ pub struct Unaccepted {
     pub remedy: String,
 }
 
-/// Tests if the collector at `endpoint` accepts an agent with these keys: its own, and the collector's public one. Nothing is sent.
+/// Tests if the collector at `endpoint` accepts an agent with these keys: its own, and the collector's public
+/// one. Nothing is sent.
 ///
 /// # Errors
 /// Returns the reason if it does not within `timeout_ms`.

@@ -1,5 +1,5 @@
-//! The ledger of tallies: the fate of the samples of every source since the session began, and the part of it that was
-//! reported to the collector. Pure.
+//! The ledger of tallies: the fate of the samples of every source since the session began, and the part of it
+//! that was reported to the collector. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl LossLedger {
         Self { tallies: BTreeMap::new(), reported_ns: now_ns }
     }
 
-    /// Takes the sampler's reports. Returns the tallies for frame `sequence`: those with new losses, of ended sources
-    /// and of lost frames at once, all changed ones every `REPORT_NS`.
+    /// Takes the sampler's reports. Returns the tallies for frame `sequence`: those with new losses, of ended
+    /// sources and of lost frames at once, all changed ones every `REPORT_NS`.
     pub(super) fn enter(&mut self, reports: &[SourceReport], sequence: u64, now_ns: u64) -> Vec<DueEntry> {
         for report in reports {
             let key = (report.key.job.as_ref().map(|job| job.handle), report.key.name.clone());

@@ -1,5 +1,5 @@
-//! Delivery, from batches to acknowledged frames: the outbox, the agent's side of the protocol, and the thread that
-//! owns the socket.
+//! Delivery, from batches to acknowledged frames: the outbox, the agent's side of the protocol, and the
+//! thread that owns the socket.
 
 mod collector_choice;
 pub(crate) mod collectors;

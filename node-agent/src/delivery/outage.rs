@@ -1,6 +1,7 @@
 //! Detection of outages: the collector is away, or acknowledges nothing. Pure.
 
-/// The time without a connection before an outage is logged, in nanoseconds: a restart of the collector takes less.
+/// The time without a connection before an outage is logged, in nanoseconds: a restart of the collector takes
+/// less.
 const GRACE_NS: u64 = 3_000_000_000;
 
 /// The time without an acknowledgement, despite a connection and waiting data, before an outage is logged, in

@@ -1,6 +1,6 @@
-//! The queues of control requests that arrive through the collector, from the sender to control, and of the answers on
-//! their way back. Neither side waits for the other: a request or an answer without room is dropped, and the collector
-//! reports that the node gave no answer.
+//! The queues of control requests that arrive through the collector, from the sender to control, and of the
+//! answers on their way back. Neither side waits for the other: a request or an answer without room is
+//! dropped, and the collector reports that the node gave no answer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::lanes::Channels;
 /// The capacity of the request queue. Control takes requests at once unless it is opening files.
 const REQUESTS: usize = 16;
 
-/// The capacity of the answer queue: the answers of all requests that wait or are in progress, and as many refusals.
+/// The capacity of the answer queue: the answers of all requests that wait or are in progress, and as many
+/// refusals.
 const ANSWERS: usize = 64;
 
 /// One request.

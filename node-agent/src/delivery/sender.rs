@@ -248,8 +248,8 @@ impl Sender {
             match ToAgent::decode(&bytes) {
                 Ok(ToAgent::Request { session, request, uid, at_us, line }) => {
                     if session == self.session {
-                        // If there is no room, the request is dropped, and the collector reports that the node gave no
-                        // answer.
+                        // If there is no room, the request is dropped, and the collector reports that the
+                        // node gave no answer.
                         self.remote_requests.offer(RemoteRequest { id: request, uid, at_us, line });
                     }
                 }

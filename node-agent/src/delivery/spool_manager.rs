@@ -1,6 +1,7 @@
-//! The spool manager: writes frames without room in memory to the disk, reads segments back when their turn comes, and
-//! sends what earlier processes of the agent have left, one session after the other. A disk fault stops nothing: it is
-//! logged, and frames that cannot be written are dropped and counted, as without a spool.
+//! The spool manager: writes frames without room in memory to the disk, reads segments back when their turn
+//! comes, and sends what earlier processes of the agent have left, one session after the other. A disk fault
+//! stops nothing: it is logged, and frames that cannot be written are dropped and counted, as without a
+//! spool.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -84,7 +85,6 @@ impl SpoolManager {
         self.earlier.take()
     }
 
-    /// Puts it back.
     pub(super) fn put_back(&mut self, earlier: Option<DeliverySession>) {
         self.earlier = earlier;
     }
@@ -94,8 +94,8 @@ impl SpoolManager {
         self.earlier.is_none() && self.waiting.is_empty()
     }
 
-    /// Writes the frames of `delivery` that are due, or all if the agent `ends`, removes segments that are not needed
-    /// any more, and starts the next earlier session.
+    /// Writes the frames of `delivery` that are due, or all if the agent `ends`, removes segments that are
+    /// not needed any more, and starts the next earlier session.
     pub(super) fn advance(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
         if self.spool.is_none() {
             return;
@@ -134,7 +134,8 @@ impl SpoolManager {
         }
     }
 
-    /// Returns the next earlier session of which anything is left. A session whose end cannot be read now keeps waiting.
+    /// Returns the next earlier session of which anything is left. A session whose end cannot be read now
+    /// keeps waiting.
     fn next_earlier(&mut self, now_ns: u64) -> Option<DeliverySession> {
         for _ in 0..self.waiting.len() {
             let (session, firsts) = self.waiting.pop_front()?;

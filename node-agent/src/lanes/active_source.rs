@@ -167,8 +167,8 @@ impl ActiveSource {
         };
     }
 
-    /// Reads the source, unless another group has done so at this tick. `now_ns` is the time, and becomes the time
-    /// after the read: one clock reading serves as the end of one window and the beginning of the next.
+    /// Reads the source, unless another group has done so at this tick. `now_ns` is the time, and becomes the
+    /// time after the read: one clock reading serves as the end of one window and the beginning of the next.
     pub(super) fn read(&mut self, buffer: &mut ReadBuffer, tick: Tick, now_ns: &mut u64) -> Outcome {
         if self.read_at_tick == tick.number {
             return self.outcome;
@@ -228,7 +228,8 @@ impl ActiveSource {
         Some(finished)
     }
 
-    /// Appends the values of one group to the batch with the number `batch_number`. Returns how many were present.
+    /// Appends the values of one group to the batch with the number `batch_number`. Returns how many were
+    /// present.
     pub(super) fn record(
         &mut self,
         group: usize,
@@ -284,7 +285,8 @@ impl ActiveSource {
         group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }
 
-    /// Returns the number of values of one group that were due at its last reading: those that its device has.
+    /// Returns the number of values of one group that were due at its last reading: those that its device
+    /// has.
     fn due(&self, group: &Group) -> u64 {
         let columns = group.columns();
         if !self.reading.has_lacking() {
@@ -293,7 +295,8 @@ impl ActiveSource {
         columns - group.slots.iter().filter(|slot| self.reading.is_lacking(**slot)).count() as u64
     }
 
-    /// Counts the samples of one group at one deadline, and `missed` deadlines before it. Returns these counts alone.
+    /// Counts the samples of one group at one deadline, and `missed` deadlines before it. Returns these
+    /// counts alone.
     pub(super) fn count(
         &mut self,
         group: usize,
@@ -339,8 +342,8 @@ impl ActiveSource {
         sum
     }
 
-    /// Records the time of a value of a group from the slow lane, on the monotonic clock. Returns false for a group of a former plan
-    /// whose series have a value with this time already.
+    /// Records the time of a value of a group from the slow lane, on the monotonic clock. Returns false for a
+    /// group of a former plan whose series have a value with this time already.
     pub(super) fn take_time(&mut self, group: usize, at_ns: u64) -> bool {
         let Some(taken) = self.groups.get(group) else { return false };
         let is_same = |(other, of_plan): (usize, &Group)| {

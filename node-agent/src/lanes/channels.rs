@@ -24,22 +24,22 @@ const BATCHES: usize = 4;
 /// The most commands that wait. Beyond that the supervisor waits, and the sampler never does.
 const COMMANDS: usize = 1024;
 
-/// The reports for which a batch has memory from the beginning, so that the first loss of a sample takes none. With more sources it
-/// grows by their first report.
+/// The reports for which a batch has memory from the beginning, so that the first loss of a sample takes
+/// none. With more sources it grows by their first report.
 const REPORTS: usize = 256;
 
 /// The most events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
 const EVENTS: usize = 4096;
 
-/// The most notices that wait. One that does not fit is sent again at the next read, or its source is closed by the
-/// sampler itself.
+/// The most notices that wait. One that does not fit is sent again at the next read, or its source is closed
+/// by the sampler itself.
 const NOTICES: usize = 4096;
 
 /// A command of the supervisor to the sampler.
 #[derive(Debug)]
 pub enum Command {
-    /// Sample this source, from the next deadline of each of its groups. A source with the same id is replaced, and its tally
-    /// continues.
+    /// Sample this source, from the next deadline of each of its groups. A source with the same id is
+    /// replaced, and its tally continues.
     Add(SourceId, Box<ActiveSource>),
     /// Stop sampling this source, and give it back.
     Remove(SourceId),
@@ -79,8 +79,8 @@ pub enum Notice {
     Gone(SourceId),
     /// The source cannot be read: it should be opened anew.
     Failed(SourceId, Errno),
-    /// Several consecutive reads have failed for this reason, which may be temporary: its samples are absent until a
-    /// read succeeds.
+    /// Several consecutive reads have failed for this reason, which may be temporary: its samples are absent
+    /// until a read succeeds.
     Failing(SourceId, Errno),
     /// A read in the slow lane lasts far beyond a deadline: its samples are missed until it returns.
     Hung(SourceId),
@@ -166,8 +166,8 @@ impl SampleBatch {
 #[derive(Debug)]
 pub struct Channels {
     commands: ArrayQueue<Command>,
-    /// The signal of finished reads. The sampler sleeps on its timer: until a deadline, a command, or the end of a read
-    /// of the slow lane.
+    /// The signal of finished reads. The sampler sleeps on its timer: until a deadline, a command, or the end
+    /// of a read of the slow lane.
     pub(super) finished: Arc<FinishedReads>,
     notices: ArrayQueue<Notice>,
     notices_event: EventFd,
@@ -212,7 +212,8 @@ impl Channels {
         Ok(())
     }
 
-    /// Announces that the sampler's thread has real-time priority, so that the kernel does not move it to an idle CPU.
+    /// Announces that the sampler's thread has real-time priority, so that the kernel does not move it to an
+    /// idle CPU.
     pub(crate) fn set_realtime_thread(&self, thread: Pid) {
         // Set once, by the thread itself.
         self.realtime_thread.set(thread).ok();

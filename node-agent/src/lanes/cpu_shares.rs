@@ -1,9 +1,9 @@
 //! The division of the agent's CPU time among its jobs. Pure: the caller reads the clocks.
 //!
-//! The CPU time since the last division, of all threads, is divided in proportion to the time that the reads of each job's
-//! sources took since then: the wake-ups, the encoding and the transmission are shared as the reads are. The rest belongs to
-//! the node: the reads of the node's own sources and of closed sources, and the time without any read. So the parts
-//! of the jobs and of the node add up to the agent's CPU time.
+//! The CPU time since the last division, of all threads, is divided in proportion to the time that the reads
+//! of each job's sources took since then: the wake-ups, the encoding and the transmission are shared as the
+//! reads are. The rest belongs to the node: the reads of the node's own sources and of closed sources, and
+//! the time without any read. So the parts of the jobs and of the node add up to the agent's CPU time.
 //!
 //! Nothing is counted for this at a read: the sampler knows the cost of all reads of each source.
 
@@ -36,7 +36,8 @@ impl CpuShares {
         self.at_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= INTERVAL_NS)
     }
 
-    /// Divides the CPU time since the last division, where `cpu_ns` is the CPU time of the agent. Does not allocate.
+    /// Divides the CPU time since the last division, where `cpu_ns` is the CPU time of the agent. Does not
+    /// allocate.
     pub(super) fn divide(&mut self, sources: &mut [Option<Box<ActiveSource>>], cpu_ns: u64, now_ns: u64) {
         let new_ns = cpu_ns.saturating_sub(self.divided_ns);
         let all_ns =

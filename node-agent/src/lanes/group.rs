@@ -1,4 +1,5 @@
-//! The parts of a source under sampling: its name, its groups of metrics, its cost, and values that users supply.
+//! The parts of a source under sampling: its name, its groups of metrics, its cost, and values that users
+//! supply.
 
 use std::sync::Arc;
 
@@ -69,7 +70,8 @@ impl Group {
         self.slots.len() as u64
     }
 
-    /// Returns the index of its shape in the batch with the number `batch_number`, and adds the shape if necessary.
+    /// Returns the index of its shape in the batch with the number `batch_number`, and adds the shape if
+    /// necessary.
     pub(crate) fn index_in(&mut self, batch: &mut Batch, batch_number: u64) -> ShapeIndex {
         let index = match self.in_batch {
             Some((number, index)) if number == batch_number => index,

@@ -1,5 +1,6 @@
-//! Lanes: sources are read at their deadlines, which lie on a grid. In the fast lane the sampler's thread reads; in the
-//! slow lane a thread of each source reads, on the sampler's request. Only the sampler records and counts.
+//! Lanes: sources are read at their deadlines, which lie on a grid. In the fast lane the sampler's thread
+//! reads; in the slow lane a thread of each source reads, on the sampler's request. Only the sampler records
+//! and counts.
 
 mod active_source;
 mod channels;

@@ -1,4 +1,5 @@
-//! Recording: rows go to the current batch, counts to the sum of all tallies, and notices about sources to the supervisor.
+//! Recording: rows go to the current batch, counts to the sum of all tallies, and notices about sources to
+//! the supervisor.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ impl Recorder {
         Self { channels, current, batch_number: 1 }
     }
 
-    /// Records the values of one group in the current batch, or in the next when that is full. Returns how many were present.
+    /// Records the values of one group in the current batch, or in the next when that is full. Returns how
+    /// many were present.
     pub(super) fn record(
         &mut self,
         source: &mut ActiveSource,
@@ -53,9 +55,9 @@ impl Recorder {
         source.record_user_value(value, &mut self.current.batch, self.batch_number)
     }
 
-    /// Adds counts of a source, which its tally has already, to the sum of all tallies. If some are of lost samples, the
-    /// batch gets a report of the source: so no sample is delivered without the losses before it, also if the agent is
-    /// killed later.
+    /// Adds counts of a source, which its tally has already, to the sum of all tallies. If some are of lost
+    /// samples, the batch gets a report of the source: so no sample is delivered without the losses before
+    /// it, also if the agent is killed later.
     pub(super) fn count(&mut self, source: &mut ActiveSource, counted: &Tally) {
         self.current.sum.add(counted);
         if counted.lost() > 0 {
@@ -102,12 +104,14 @@ impl Recorder {
         self.current.is_full_of_events()
     }
 
-    /// Hands the batch on, if there is anything in it. Returns false if it must stay, since all batches are with the sender.
+    /// Hands the batch on, if there is anything in it. Returns false if it must stay, since all batches are
+    /// with the sender.
     pub(super) fn flush(&mut self) -> bool {
         self.current.is_empty() || self.hand_over()
     }
 
-    /// Gives the batch to the sender and takes an empty one; returns false when there is none, and the batch stays.
+    /// Gives the batch to the sender and takes an empty one; returns false when there is none, and the batch
+    /// stays.
     fn hand_over(&mut self) -> bool {
         let Some(mut empty) = self.channels.take_empty() else { return false };
         empty.sum = self.current.sum;

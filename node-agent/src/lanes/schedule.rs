@@ -1,8 +1,9 @@
 //! The schedule of deadlines: pure arithmetic on a grid, without a clock.
 //!
-//! Time here is grid time: nanoseconds that advance with the monotonic clock, set to the wall clock once at the start.
-//! A deadline is a whole multiple of its period in grid time, so that all metrics of one period, on all nodes with
-//! synchronized clocks, are due together, and periods that divide one another share their wake-ups.
+//! Time here is grid time: nanoseconds that advance with the monotonic clock, set to the wall clock once at
+//! the start. A deadline is a whole multiple of its period in grid time, so that all metrics of one period,
+//! on all nodes with synchronized clocks, are due together, and periods that divide one another share their
+//! wake-ups.
 
 use polymeter_proto::period::Period;
 
@@ -36,7 +37,8 @@ pub struct Due<T> {
     pub deadline: u64,
     /// The time since the deadline, in nanoseconds.
     pub lateness_ns: u64,
-    /// The number of earlier deadlines that passed since the last call: they are missed, and never made up for.
+    /// The number of earlier deadlines that passed since the last call: they are missed, and never made up
+    /// for.
     pub missed: u64,
 }
 
@@ -71,7 +73,8 @@ impl<T: Copy + PartialEq> Schedule<T> {
         self.periods.iter().map(|of_period| of_period.next_ns).min()
     }
 
-    /// Appends to `due` all entries whose deadline is not after `now_ns`, and advances them to their next deadlines.
+    /// Appends to `due` all entries whose deadline is not after `now_ns`, and advances them to their next
+    /// deadlines.
     ///
     /// An entry appears at most once: of several passed deadlines only the last is kept.
     pub fn take_due(&mut self, now_ns: u64, due: &mut Vec<Due<T>>) {

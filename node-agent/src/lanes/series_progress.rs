@@ -1,15 +1,16 @@
 //! Counters that never decrease, even if their sources change.
 //!
-//! A series may be read from several sources in succession: cgroups of version 2 follow those of version 1, and a file
-//! or a perf event may be opened anew, after which the latter counts from 0. The last value of the series is kept, and
-//! the new source adds its counts from its first reading on. Within a source a value may be lower than the previous
-//! one, too:
+//! A series may be read from several sources in succession: cgroups of version 2 follow those of version 1,
+//! and a file or a perf event may be opened anew, after which the latter counts from 0. The last value of the
+//! series is kept, and the new source adds its counts from its first reading on. Within a source a value may
+//! be lower than the previous one, too:
 //!
-//! - By half or more: the counter began anew, like that of a network interface that was removed and added again. The
-//!   earlier count is kept.
-//! - To the beginning of the range of a counter of 32 bits, from its end: the counter wrapped around, and continues.
-//! - By less: the kernel has read several CPUs' counts one after the other. The value stays until the counter has
-//!   passed it.
+//! - By half or more: the counter began anew, like that of a network interface that was removed and added
+//!   again. The earlier count is kept.
+//! - To the beginning of the range of a counter of 32 bits, from its end: the counter wrapped around, and
+//!   continues.
+//! - By less: the kernel has read several CPUs' counts one after the other. The value stays until the counter
+//!   has passed it.
 //!
 //! A job that is tracked again is another job with series of its own, which begin with its cgroups.
 
@@ -22,8 +23,8 @@ use polymeter_proto::series::{Kind, Number};
 
 use crate::sources::{Reading, Slot};
 
-/// The last value of a series when its source was closed, for the next source of the series. Only the sampler's thread
-/// reads and writes it; the supervisor merely keeps it.
+/// The last value of a series when its source was closed, for the next source of the series. Only the
+/// sampler's thread reads and writes it; the supervisor merely keeps it.
 #[derive(Debug, Default)]
 pub struct SeriesProgress {
     /// The source of the last value, as a hash of its name; 0 before the first reading.
@@ -33,8 +34,8 @@ pub struct SeriesProgress {
     last: AtomicU64,
 }
 
-/// The counter of one slot of a source. Its values are the bits of integers, or of doubles that are not negative, which have the
-/// order of integers.
+/// The counter of one slot of a source. Its values are the bits of integers, or of doubles that are not
+/// negative, which have the order of integers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counter {
     slot: u32,
@@ -50,8 +51,8 @@ struct Counter {
     wraps_at: u64,
 }
 
-/// A counter wraps around between two readings if it advanced by less than this part of its range. A range of 32 bits in
-/// milliseconds takes 50 days.
+/// A counter wraps around between two readings if it advanced by less than this part of its range. A range of
+/// 32 bits in milliseconds takes 50 days.
 const WRAP_PART: u64 = 16;
 
 /// The counters of one source.
@@ -73,7 +74,8 @@ fn is_float(slot: &Slot) -> bool {
 }
 
 impl Counters {
-    /// Creates the counters among the slots of the source `origin`, each of which continues from the progress of its series.
+    /// Creates the counters among the slots of the source `origin`, each of which continues from the progress
+    /// of its series.
     pub(super) fn new(
         origin: &str,
         slots: &[Slot],
@@ -159,8 +161,8 @@ impl Counter {
         self.last
     }
 
-    /// Returns true if a lower value is one behind the end of the range, and not that of a counter that began anew: it is by a small
-    /// part of the range beyond the last one.
+    /// Returns true if a lower value is one behind the end of the range, and not that of a counter that began
+    /// anew: it is by a small part of the range beyond the last one.
     const fn has_wrapped(&self, value: u64) -> bool {
         match self.wraps_at.checked_sub(self.raw) {
             Some(rest) => rest.saturating_add(value) <= self.wraps_at / WRAP_PART,

@@ -1,14 +1,15 @@
 //! The deadlines of a source of the slow lane. Pure: the reading thread is elsewhere.
 //!
-//! A read is requested at a deadline and finishes some time later, or never. Meanwhile deadlines pass. Of the deadlines
-//! of a group only the last waits for the values; the others are missed, and counted when they pass. So each deadline
-//! of a source that hangs is counted, as for a delayed source of the fast lane.
+//! A read is requested at a deadline and finishes some time later, or never. Meanwhile deadlines pass. Of the
+//! deadlines of a group only the last waits for the values; the others are missed, and counted when they
+//! pass. So each deadline of a source that hangs is counted, as for a delayed source of the fast lane.
 
 use std::sync::Arc;
 
 use super::group::Group;
 
-/// The time after which a read under way is reported as hanging, if a deadline has passed meanwhile, in nanoseconds.
+/// The time after which a read under way is reported as hanging, if a deadline has passed meanwhile, in
+/// nanoseconds.
 const HUNG_NS: u64 = 1_000_000_000;
 
 /// A group that waits for the values of the read under way.
@@ -79,8 +80,8 @@ impl SlowReads {
         self.is_hung
     }
 
-    /// Records that a deadline of a group has passed. A reading out of schedule that the group waits for is that of the deadline, too: a
-    /// read gives each series one value.
+    /// Records that a deadline of a group has passed. A reading out of schedule that the group waits for is
+    /// that of the deadline, too: a read gives each series one value.
     pub(super) fn deadline(&mut self, group: usize, deadline: Deadline, now_ns: u64) -> Passed {
         let outlasted = match self.waiting.iter_mut().find(|waiting| waiting.group == group) {
             Some(waiting) => waiting.deadline.replace(deadline).is_some(),
@@ -96,7 +97,8 @@ impl SlowReads {
         Passed { missed: deadline.missed_before + u64::from(outlasted), must_request, is_newly_hung }
     }
 
-    /// Requests a reading of all of `groups` groups out of schedule. Returns true if a read must be requested.
+    /// Requests a reading of all of `groups` groups out of schedule. Returns true if a read must be
+    /// requested.
     pub(super) fn read_now(&mut self, groups: usize, now_ns: u64) -> bool {
         if self.is_busy() {
             self.is_wanted_again = groups > 0;
@@ -142,8 +144,8 @@ impl SlowReads {
 }
 
 impl Waiting {
-    /// Dates a value by the beginning of its read or, if the deadline has passed meanwhile, by the end: the exact time
-    /// within the read is unknown.
+    /// Dates a value by the beginning of its read or, if the deadline has passed meanwhile, by the end: the
+    /// exact time within the read is unknown.
     pub(super) fn dated(&self, began_ns: u64, ended_ns: u64) -> Dated {
         let Some(deadline) = self.deadline else { return Dated { at_ns: began_ns, lateness_ns: 0 } };
         let at_ns = if deadline.at_ns > began_ns { ended_ns } else { began_ns };

@@ -1,5 +1,5 @@
-//! The sampler's part of the slow lane: it requests reads, records the values of finished reads, and never waits for a
-//! read that hangs.
+//! The sampler's part of the slow lane: it requests reads, records the values of finished reads, and never
+//! waits for a read that hangs.
 
 use polymeter_proto::ledger::Event;
 
@@ -10,7 +10,8 @@ use super::recorder::{LATE_PART, Recorder};
 use super::slow::Deadline;
 use crate::clock;
 
-/// The longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues meanwhile.
+/// The longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues
+/// meanwhile.
 pub(super) const CLOSE_WITHIN_NS: u64 = 500_000_000;
 
 /// The sources of the slow lane among the sampler's.
@@ -51,8 +52,8 @@ impl SlowSources {
         self.closing.iter().map(|closing| closing.until_ns).chain(next_ns).min()
     }
 
-    /// Keeps a removed source until the read under way has finished. Returns the source if no read is under way, or if
-    /// it hangs.
+    /// Keeps a removed source until the read under way has finished. Returns the source if no read is under
+    /// way, or if it hangs.
     pub(super) fn close_later(
         &mut self,
         id: SourceId,
@@ -65,8 +66,8 @@ impl SlowSources {
         None
     }
 
-    /// Records the values of all finished reads. Returns the removed sources whose last read has finished or is given
-    /// up.
+    /// Records the values of all finished reads. Returns the removed sources whose last read has finished or
+    /// is given up.
     pub(super) fn collect(
         &mut self,
         sources: &mut [Option<Box<ActiveSource>>],

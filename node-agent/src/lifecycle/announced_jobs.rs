@@ -1,5 +1,5 @@
-//! Jobs that the scheduler has announced here. The scheduler's metadata is kept until the scheduler reports the end,
-//! because the cgroups appear later and disappear earlier. Pure.
+//! Jobs that the scheduler has announced here. The scheduler's metadata is kept until the scheduler reports
+//! the end, because the cgroups appear later and disappear earlier. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use crate::admission::JOBS;
 use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec};
 use crate::targets::Now;
 
-/// The time for which a job is kept after its cgroups disappeared, until the scheduler reports its end, in nanoseconds.
-/// Without an epilog the scheduler never does.
+/// The time for which a job is kept after its cgroups disappeared, until the scheduler reports its end, in
+/// nanoseconds. Without an epilog the scheduler never does.
 const AFTER_CGROUPS_NS: u64 = 60 * 1_000_000_000;
 
-/// The time for which a job without cgroups is kept, in nanoseconds: an allocation may last long before its first step.
+/// The time for which a job without cgroups is kept, in nanoseconds: an allocation may last long before its
+/// first step.
 const WITHOUT_CGROUPS_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
 
 /// The metadata of one job from the scheduler.
@@ -25,8 +26,8 @@ pub(super) struct JobMetadata {
     pub(super) cluster: Option<Identifier>,
     pub(super) owner_uid: Option<u32>,
     pub(super) owner: Option<Identifier>,
-    /// The start of the job according to the scheduler, in microseconds since the epoch. Cgroups that disappear and
-    /// reappear between the start and the end are those of the same job.
+    /// The start of the job according to the scheduler, in microseconds since the epoch. Cgroups that
+    /// disappear and reappear between the start and the end are those of the same job.
     pub(super) since_us: i64,
     pub(super) facts: JobFacts,
     pub(super) details: JobDetails,

@@ -1,5 +1,5 @@
-//! Watches of jobs' cgroups by inotify: subgroups that are created and removed, processes that enter, and the end of the
-//! last process of a cgroup of version 2.
+//! Watches of jobs' cgroups by inotify: subgroups that are created and removed, processes that enter, and the
+//! end of the last process of a cgroup of version 2.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,8 @@ const WATCHES: usize = 6 * 1024;
 /// The file of a cgroup of version 2 that states whether it has processes.
 pub(super) const EVENTS: &str = "cgroup.events";
 
-/// The files of a cgroup that a process enters by a write. Writes to other files, such as limits, are irrelevant.
+/// The files of a cgroup that a process enters by a write. Writes to other files, such as limits, are
+/// irrelevant.
 const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
 
 /// The object of a watch.
@@ -73,7 +74,8 @@ impl CgroupWatches {
         let (mut found, mut next) = (vec![top.to_owned()], 0);
         while let Some(directory) = found.get(next).cloned() {
             next += 1;
-            // The watch comes before the read: a cgroup that appears in between is seen twice rather than never.
+            // The watch comes before the read: a cgroup that appears in between is seen twice rather than
+            // never.
             self.watch(job, watched, Watched::Directory(directory.clone()));
             let room = DIRECTORIES.saturating_sub(found.len());
             found.extend(subdirectories(&directory).into_iter().take(room));

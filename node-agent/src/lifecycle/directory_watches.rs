@@ -10,22 +10,22 @@ use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 /// The bytes of events that are read at once.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// The events that report another set of directories. A directory's own end has an event, too, but not in cgroups.
+/// The events that report another set of directories. A directory's own end has an event, too, but not in
+/// cgroups.
 const MASK: WatchMask = WatchMask::CREATE
     .union(WatchMask::DELETE)
     .union(WatchMask::MOVE)
     .union(WatchMask::DELETE_SELF)
     .union(WatchMask::ONLYDIR);
 
-/// A directory that is watched.
 #[derive(Debug)]
 struct WatchedDirectory {
     watch: WatchDescriptor,
-    /// The inode that it had: a directory that was removed and created again under the same name is another one.
+    /// The inode that it had: a directory that was removed and created again under the same name is another
+    /// one.
     inode: u64,
 }
 
-/// The watches of directories.
 #[derive(Debug)]
 pub(super) struct DirectoryWatches {
     inotify: Option<Inotify>,
@@ -42,7 +42,8 @@ pub(super) struct DirectoryWatches {
 }
 
 impl DirectoryWatches {
-    /// Creates an instance without watches, for at most `limit` directories. Without inotify it reports nothing.
+    /// Creates an instance without watches, for at most `limit` directories. Without inotify it reports
+    /// nothing.
     pub(super) fn new(limit: usize) -> (Self, Option<io::Error>) {
         match Inotify::init() {
             Ok(inotify) => (Self::with(Some(inotify), limit), None),
@@ -80,7 +81,8 @@ impl DirectoryWatches {
         self.inotify = Some(Inotify::init().unwrap());
     }
 
-    /// Returns true if every directory of the last walk is watched, so that a change of any of them is reported.
+    /// Returns true if every directory of the last walk is watched, so that a change of any of them is
+    /// reported.
     pub(super) const fn are_complete(&self) -> bool {
         self.are_complete
     }
@@ -90,7 +92,8 @@ impl DirectoryWatches {
         self.are_complete = self.inotify.is_some();
     }
 
-    /// Watches a directory, unless it is watched already. A directory that cannot be watched leaves the watches incomplete.
+    /// Watches a directory, unless it is watched already. A directory that cannot be watched leaves the
+    /// watches incomplete.
     pub(super) fn add(&mut self, directory: &Path, inode: u64) {
         let Some(inotify) = &self.inotify else { return };
         let known = self.directories.get(directory);
@@ -105,7 +108,8 @@ impl DirectoryWatches {
         {
             self.additions += 1;
         }
-        // A directory that has disappeared meanwhile needs no watch; without a free watch the walks have to do.
+        // A directory that has disappeared meanwhile needs no watch; without a free watch the walks have to
+        // do.
         let Ok(watch) = inotify.watches().add(directory, MASK) else {
             self.are_complete = false;
             return;
@@ -129,8 +133,8 @@ impl DirectoryWatches {
         }
     }
 
-    /// Reads the events. Returns true if something has changed, or events were lost. Watches that may be those of removed
-    /// directories are ended, and the next walk adds them again.
+    /// Reads the events. Returns true if something has changed, or events were lost. Watches that may be
+    /// those of removed directories are ended, and the next walk adds them again.
     pub(super) fn drain(&mut self) -> bool {
         let Some(mut inotify) = self.inotify.take() else { return false };
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -166,7 +170,8 @@ impl DirectoryWatches {
             return true;
         }
         if mask.contains(EventMask::IGNORED) {
-            // The end of a watch is reported even if it was requested; otherwise the directory is gone, or its mount.
+            // The end of a watch is reported even if it was requested; otherwise the directory is gone, or
+            // its mount.
             let ended = self.paths.remove(watch);
             stale.extend(ended.iter().cloned());
             return ended.is_some();
@@ -190,7 +195,6 @@ impl DirectoryWatches {
         }
     }
 
-    /// Ends a watch.
     fn end(&mut self, watch: WatchDescriptor) {
         self.paths.remove(&watch);
         if let Some(inotify) = &self.inotify {

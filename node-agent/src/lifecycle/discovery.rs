@@ -1,5 +1,5 @@
-//! Discovery: finds the cgroups of jobs by a walk along the patterns; inotify triggers the next walk. While every directory is
-//! watched, a rescan repeats the walk only now and then.
+//! Discovery: finds the cgroups of jobs by a walk along the patterns; inotify triggers the next walk. While
+//! every directory is watched, a rescan repeats the walk only now and then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,8 +15,8 @@ use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 /// The most directories that are watched. Beyond that the rescan finds new jobs.
 const WATCHES: usize = 16 * 1024;
 
-/// The number of rescans of which one walks although no change was reported: a directory could be made without an event, as by
-/// a mount.
+/// The number of rescans of which one walks although no change was reported: a directory could be made
+/// without an event, as by a mount.
 const WALK_RESCANS: u32 = 10;
 
 /// The time after which a rescan walks although no change was reported, in nanoseconds.
@@ -98,14 +98,15 @@ impl Discovery {
         self.watches.drain()
     }
 
-    /// Returns the number of directories of jobs that the last walk has left out, because there are too many. A job may
-    /// have several.
+    /// Returns the number of directories of jobs that the last walk has left out, because there are too many.
+    /// A job may have several.
     pub(crate) const fn passed_over(&self) -> usize {
         self.passed_over
     }
 
-    /// Returns all jobs that exist, by their relative path, without a walk if the last one is still valid: every directory
-    /// is watched, and nothing has been reported. Walks at every `WALK_RESCANS`th call nevertheless.
+    /// Returns all jobs that exist, by their relative path, without a walk if the last one is still valid:
+    /// every directory is watched, and nothing has been reported. Walks at every `WALK_RESCANS`th call
+    /// nevertheless.
     pub(crate) fn rescan(&mut self, now_ns: u64) -> BTreeMap<PathBuf, FoundJob> {
         self.rescans += 1;
         let is_overdue =
@@ -116,8 +117,8 @@ impl Discovery {
         self.found.clone()
     }
 
-    /// Returns all jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
-    /// may appear.
+    /// Returns all jobs that exist now, by their relative path. Watches every directory in which a job or a
+    /// part of its path may appear.
     pub(crate) fn walk(&mut self, now_ns: u64) -> BTreeMap<PathBuf, FoundJob> {
         (self.rescans, self.walked_at_ns) = (0, now_ns);
         // A watch on a directory that was removed is forgotten before a directory of the same name is found.

@@ -11,7 +11,6 @@ use crate::targets::{TargetKey, TrackedTarget};
 /// The information by which the owner of a job is looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnerHint {
-    /// The owner's name.
     Name(Identifier),
     /// The processes of the job.
     Processes,

@@ -1,12 +1,13 @@
-//! Exit events: the ends of jobs' processes and cgroups, noticed while the cgroups still exist. A scheduler removes
-//! them some milliseconds later.
+//! Exit events: the ends of jobs' processes and cgroups, noticed while the cgroups still exist. A scheduler
+//! removes them some milliseconds later.
 //!
-//! Version 2 has a file that changes when the last process of a cgroup ends. Version 1 has none: a pidfd watches the
-//! first process of each of the job's cgroups, which is the leader of the step or task, and after its end the next
-//! process. Without either, the removal of a step's cgroup serves, because the job's own is removed after it.
+//! Version 2 has a file that changes when the last process of a cgroup ends. Version 1 has none: a pidfd
+//! watches the first process of each of the job's cgroups, which is the leader of the step or task, and after
+//! its end the next process. Without either, the removal of a step's cgroup serves, because the job's own is
+//! removed after it.
 //!
-//! The job is read when the supervisor handles these events, which may be too late. The exit watcher notices the same
-//! ends, and makes the sampler read the job at once.
+//! The job is read when the supervisor handles these events, which may be too late. The exit watcher notices
+//! the same ends, and makes the sampler read the job at once.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -101,8 +102,8 @@ impl ExitEvents {
         &self.exit_watcher
     }
 
-    /// Walks through a job's cgroups, and watches what is new. Returns true if something has ended meanwhile. `handle`
-    /// identifies the job to the exit watcher.
+    /// Walks through a job's cgroups, and watches what is new. Returns true if something has ended meanwhile.
+    /// `handle` identifies the job to the exit watcher.
     pub(crate) fn watch(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
         let mut watched_job = self.jobs.remove(job).unwrap_or_default();
         let former = std::mem::take(&mut watched_job.watched);
@@ -124,7 +125,8 @@ impl ExitEvents {
                 ended |= self.watch_process(job, handle, &mut watched_job, first) == Err(Errno::SRCH);
             }
         }
-        // Watches that the walk did not confirm are removed: the kernel does not report the removal of a cgroup.
+        // Watches that the walk did not confirm are removed: the kernel does not report the removal of a
+        // cgroup.
         for (watched, watch) in former {
             if watched_job.watched.get(&watched) != Some(&watch) {
                 self.cgroups.unwatch(watch);
@@ -141,8 +143,8 @@ impl ExitEvents {
         watched_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
     }
 
-    /// Returns the jobs in which something has happened since the last call; true if a part of the job has ended. All
-    /// of them should be rescanned.
+    /// Returns the jobs in which something has happened since the last call; true if a part of the job has
+    /// ended. All of them should be rescanned.
     pub(crate) fn drain(&mut self) -> BTreeMap<Identifier, bool> {
         let mut happened: BTreeMap<Identifier, bool> = BTreeMap::new();
         for _ in 0..ROUNDS {
@@ -168,7 +170,8 @@ impl ExitEvents {
         happened
     }
 
-    /// Returns the keys of the ready descriptors, without waiting; descriptors that were not returned stay ready.
+    /// Returns the keys of the ready descriptors, without waiting; descriptors that were not returned stay
+    /// ready.
     fn ready(&self) -> Vec<u64> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,9 +1,9 @@
-//! The exit watcher: notices at once that a process or a cgroup of a job has ended, on a thread with the sampler's
-//! priority, and makes the sampler read the job.
+//! The exit watcher: notices at once that a process or a cgroup of a job has ended, on a thread with the
+//! sampler's priority, and makes the sampler read the job.
 //!
-//! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes on the
-//! same CPU at the same moment. Of two ordinary threads either may run first, regardless of their nice values: under
-//! autogroups a nice value counts among the threads of one session, sched(7).
+//! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes
+//! on the same CPU at the same moment. Of two ordinary threads either may run first, regardless of their nice
+//! values: under autogroups a nice value counts among the threads of one session, sched(7).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,9 +18,9 @@ use crate::clock;
 use crate::event_fd::EventFd;
 use polymeter_service::token_bucket::TokenBucket;
 
-/// The limit of reads that it requests, over all jobs: per second in the long run, and in a burst. Ends in between
-/// share a read. All jobs of a node may end at once, and a user who may create cgroups of version 2 may empty them at
-/// will.
+/// The limit of reads that it requests, over all jobs: per second in the long run, and in a burst. Ends in
+/// between share a read. All jobs of a node may end at once, and a user who may create cgroups of version 2
+/// may empty them at will.
 const READS: (u32, u32) = (200, 1000);
 
 /// The most events that are fetched at once.
@@ -57,8 +57,8 @@ impl ExitWatcher {
         self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
     }
 
-    /// Waits for changes of a cgroup's `cgroup.events`, until the file is closed: the cgroup becomes populated or
-    /// empty, or is removed (cgroup-v2.rst).
+    /// Waits for changes of a cgroup's `cgroup.events`, until the file is closed: the cgroup becomes
+    /// populated or empty, or is removed (cgroup-v2.rst).
     ///
     /// # Errors
     /// Returns an error if the kernel has no memory for it, or if the file is not a cgroup's.

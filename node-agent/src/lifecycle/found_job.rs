@@ -46,7 +46,8 @@ impl FoundJob {
         self.captured.uid.is_some() || self.captured.user.is_some()
     }
 
-    /// Returns the owner according to its path, else that of its directory: a user who may create cgroups owns them.
+    /// Returns the owner according to its path, else that of its directory: a user who may create cgroups
+    /// owns them.
     pub(crate) fn owner(&self) -> CgroupOwner {
         if self.names_owner() {
             (self.captured.uid, self.captured.user.clone())

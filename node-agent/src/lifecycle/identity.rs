@@ -24,7 +24,8 @@ const ENVIRONMENT_BYTES: u64 = 128 * 1024;
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
 const DIGITS: usize = 10;
 
-/// Returns the user that owns all processes in a cgroup and below it, apart from root's; none if there are several.
+/// Returns the user that owns all processes in a cgroup and below it, apart from root's; none if there are
+/// several.
 pub(crate) fn owner_of_processes(proc: &Path, cgroup: &Path) -> Option<u32> {
     let mut owners = BTreeSet::new();
     let mut directories = vec![cgroup.to_owned()];

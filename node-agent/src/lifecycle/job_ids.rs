@@ -1,4 +1,5 @@
-//! The ids of found jobs: the name of the cgroup, or the id that the scheduler or a process gives for it. Pure.
+//! The ids of found jobs: the name of the cgroup, or the id that the scheduler or a process gives for it.
+//! Pure.
 
 use polymeter_proto::series::Identifier;
 

@@ -1,4 +1,5 @@
-//! Jobs in which something happened: those of which a part has ended are read at once, and all are rescanned. Pure.
+//! Jobs in which something happened: those of which a part has ended are read at once, and all are rescanned.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ use crate::targets::{Now, TargetKey, Targets};
 pub(super) struct PendingRescans(BTreeMap<TargetKey, bool>);
 
 impl PendingRescans {
-    /// Queues the jobs in which something happened; true if a process or a cgroup has ended. Returns those that must be
-    /// read at once.
+    /// Queues the jobs in which something happened; true if a process or a cgroup has ended. Returns those
+    /// that must be read at once.
     pub(super) fn exits_seen(
         &mut self,
         targets: &mut Targets,

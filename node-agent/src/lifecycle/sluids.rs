@@ -1,10 +1,10 @@
-//! Jobs whose cgroups carry a SLUID instead of a number, as Slurm creates them from 26.05 on, and the job ids that
-//! these stand for. Pure.
+//! Jobs whose cgroups carry a SLUID instead of a number, as Slurm creates them from 26.05 on, and the job ids
+//! that these stand for. Pure.
 //!
-//! The prolog announces the SLUID with the job id before the cgroups exist. Without a prolog, the job's processes have
-//! SLURM_JOB_ID in their environment. Users may change it in their own processes; therefore an id from there is not
-//! accepted if a job with that id is tracked already. If no process has it after `PATIENCE_NS`, the job is named by its
-//! SLUID.
+//! The prolog announces the SLUID with the job id before the cgroups exist. Without a prolog, the job's
+//! processes have SLURM_JOB_ID in their environment. Users may change it in their own processes; therefore an
+//! id from there is not accepted if a job with that id is tracked already. If no process has it after
+//! `PATIENCE_NS`, the job is named by its SLUID.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ use polymeter_proto::series::Identifier;
 use crate::cgroups::JobCgroups;
 use crate::targets::Now;
 
-/// The longest time without a process that has the job's number, in nanoseconds: a step starts right after its cgroups.
+/// The longest time without a process that has the job's number, in nanoseconds: a step starts right after
+/// its cgroups.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 /// A job whose number is unknown so far.
@@ -23,7 +24,6 @@ struct UnnumberedJob {
     until_ns: u64,
 }
 
-/// The meaning of a SLUID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SluidMeaning {
     /// The job with this id.

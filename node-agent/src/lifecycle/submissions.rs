@@ -1,5 +1,5 @@
-//! Information from schedulers and owners about jobs: facts for the data, and requests at submission, which become
-//! leases or are refused. Pure.
+//! Information from schedulers and owners about jobs: facts for the data, and requests at submission, which
+//! become leases or are refused. Pure.
 
 use std::sync::Arc;
 

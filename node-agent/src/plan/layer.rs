@@ -15,8 +15,8 @@ pub struct Rule {
     pub period: Option<Period>,
 }
 
-/// The rules of one origin. For each metric the most specific rule applies: its name before a glob, a glob with more
-/// letters before one with fewer, and of equal ones the last.
+/// The rules of one origin. For each metric the most specific rule applies: its name before a glob, a glob
+/// with more letters before one with fewer, and of equal ones the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layer {
     rules: Vec<Rule>,
@@ -59,8 +59,8 @@ pub(super) fn selects_of_steps(selector: &Selector, name: &str) -> bool {
     selector.matches(name) && (!is_of_perf(name) || names_perf(selector))
 }
 
-/// Returns true if a selector selects nothing but perf events. Only such a one selects those of steps and tasks: each takes
-/// descriptors on every CPU for every step.
+/// Returns true if a selector selects nothing but perf events. Only such a one selects those of steps and
+/// tasks: each takes descriptors on every CPU for every step.
 pub fn names_perf(selector: &Selector) -> bool {
     is_of_perf(selector.as_str())
 }

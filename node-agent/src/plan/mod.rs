@@ -32,8 +32,8 @@ pub struct Lease {
     pub principal: Principal,
     /// The time at which it ends, in microseconds since the epoch, for answers and data.
     pub until_us: i64,
-    /// The time at which it ends on the monotonic clock, in nanoseconds. This one decides, because the wall clock may
-    /// be set.
+    /// The time at which it ends on the monotonic clock, in nanoseconds. This one decides, because the wall
+    /// clock may be set.
     pub ends_ns: u64,
 }
 
@@ -88,7 +88,8 @@ impl Plan {
         self.period_at(None, name)
     }
 
-    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, and its layer.
+    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, and its
+    /// layer.
     pub fn period_at(&self, level: Option<StepLevel>, name: &str) -> Option<(Period, Cause)> {
         let (baseline, registration) = match level {
             None => (self.baseline.period(name), self.registration.period(name)),
@@ -100,8 +101,8 @@ impl Plan {
         baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
     }
 
-    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, with the reason, on hardware
-    /// without a refresh interval.
+    /// Returns the effective period of a metric of steps or tasks, or of the whole job or node, with the
+    /// reason, on hardware without a refresh interval.
     pub fn in_force(&self, level: Option<StepLevel>, name: &str) -> Option<InForce> {
         let (period, cause) = self.period_at(level, name)?;
         let lease = self.lease(level, name).filter(|_| cause == Cause::Lease);
@@ -127,7 +128,8 @@ impl Plan {
         fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
     }
 
-    /// Returns the metrics of one scope that are sampled of the whole job or node; whole families stand for their instances.
+    /// Returns the metrics of one scope that are sampled of the whole job or node; whole families stand for
+    /// their instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
         let rules = self.baseline.rules().iter().chain(self.registration.rules());
         let rules = rules.filter(|rule| rule.period.is_some());
@@ -151,7 +153,8 @@ impl Plan {
             .filter(|(name, _)| self.period_at(level, name).is_some())
             .map(|(_, definition)| definition)
             .collect();
-        // A metric with a line of its own in the catalogue precedes the family of which it could be an instance.
+        // A metric with a line of its own in the catalogue precedes the family of which it could be an
+        // instance.
         definitions.sort_by_key(Definition::is_family);
         definitions
     }

@@ -6,8 +6,8 @@ pub enum AccessError {
     /// No such job is tracked.
     #[error("unknown job, or not yours")]
     Unknown,
-    /// The principal may not see the job. The answer must not differ from that for an unknown job: otherwise it reveals
-    /// ids.
+    /// The principal may not see the job. The answer must not differ from that for an unknown job: otherwise
+    /// it reveals ids.
     #[error("unknown job, or not yours")]
     Hidden,
     /// The principal may see the job, or asks for the node, but may not do this.

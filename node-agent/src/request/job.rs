@@ -56,7 +56,8 @@ pub struct StartSpec {
     pub gpu_devices: Option<Arc<str>>,
 }
 
-/// A sampling request of a job's owner at submission. It becomes a lease of the owner, within the limits of leases.
+/// A sampling request of a job's owner at submission. It becomes a lease of the owner, within the limits of
+/// leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SamplingRequest {
     /// Steps or tasks of the job; none for the job as a whole.

@@ -1,4 +1,5 @@
-//! Requests to the supervisor of a running agent, from within the process or over the control socket, and their results.
+//! Requests to the supervisor of a running agent, from within the process or over the control socket, and
+//! their results.
 
 mod access;
 mod annotation;

@@ -22,16 +22,18 @@ pub enum SupervisorRequest {
     View(oneshot::Sender<View>),
     /// Tracks a job; the answer holds the unavailable metrics, with the reasons.
     Register(Box<JobSpec>, RegistrationReply),
-    /// Takes the last sample of a registered job and stops tracking it; the answer is false where there is no such job.
+    /// Takes the last sample of a registered job and stops tracking it; the answer is false where there is no
+    /// such job.
     Unregister(Identifier, oneshot::Sender<bool>),
-    /// Announces a job; the answer holds the result of its owner's sampling request, where its cgroups exist already.
+    /// Announces a job; the answer holds the result of its owner's sampling request, where its cgroups exist
+    /// already.
     Start(Box<StartSpec>, AnnouncementReply),
     /// Records the end of a job, with the scheduler's facts.
     End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
     /// Grants a lease.
     Set(Box<LeaseRequest>, LeaseReply),
-    /// Ends the principal's leases on a job, or all leases for an administrator; with a level those of steps or tasks only. The answer is
-    /// their number.
+    /// Ends the principal's leases on a job, or all leases for an administrator; with a level those of steps
+    /// or tasks only. The answer is their number.
     Reset(Principal, Option<Identifier>, Option<StepLevel>, ResetReply),
     /// Puts a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
@@ -41,7 +43,8 @@ pub enum SupervisorRequest {
     Metrics(Principal, Option<Identifier>, MetricsReply),
     /// Returns the state of one job or the node.
     ViewOne(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
-    /// Streams the samples of a job or the node from now on: metrics that match a selector, or all without any.
+    /// Streams the samples of a job or the node from now on: metrics that match a selector, or all without
+    /// any.
     Watch(Principal, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<WatchReceiver, AccessError>>),
     /// Sends the samples taken so far.
     Flush(oneshot::Sender<()>),

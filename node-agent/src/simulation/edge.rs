@@ -1,6 +1,6 @@
-//! The edge of the simulation: a sampler that keeps sources, and files that have some metrics and lack others. It
-//! checks what no state machine may do: use the id of a source that is being closed, close a source twice, or record a
-//! plan that was not in force.
+//! The edge of the simulation: a sampler that keeps sources, and files that have some metrics and lack
+//! others. It checks what no state machine may do: use the id of a source that is being closed, close a
+//! source twice, or record a plan that was not in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
-//! A simulation of jobs, users and a sampler around the state machines of admission and of jobs' life cycle: no root,
-//! no files, no clock. A seed determines the events; after each event all invariants are checked.
+//! A simulation of jobs, users and a sampler around the state machines of admission and of jobs' life cycle:
+//! no root, no files, no clock. A seed determines the events; after each event all invariants are checked.
 //!
-//! A seed that fails is printed. `POLYMETER_SEED=N` runs just that one, and `POLYMETER_SEEDS=N` the first N from 0.
+//! A seed that fails is printed. `POLYMETER_SEED=N` runs just that one, and `POLYMETER_SEEDS=N` the first N
+//! from 0.
 
 mod edge;
 mod random;

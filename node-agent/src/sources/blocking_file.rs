@@ -103,7 +103,8 @@ fn all_labels(
     Labels::new(labels)
 }
 
-/// Returns the file that states how often the hardware updates the values of the file at `path`, if there is one.
+/// Returns the file that states how often the hardware updates the values of the file at `path`, if there is
+/// one.
 fn stated_interval(file: &TextFile, path: &Path) -> Option<(PathBuf, RefreshUnit)> {
     let stated = file.refresh_file?;
     let path = path.with_file_name(stated.name);
@@ -177,7 +178,8 @@ impl CustomSource for DirectorySource {
         self.files.iter().any(|file| file.stated.is_some())
     }
 
-    /// Reads the refresh intervals. That of the source is the shortest of all files; none if one of them has none.
+    /// Reads the refresh intervals. That of the source is the shortest of all files; none if one of them has
+    /// none.
     fn prepare(&mut self) {
         let mut intervals: BTreeMap<&Path, Option<Period>> = BTreeMap::new();
         let of_files = self.files.iter().map(|file| {

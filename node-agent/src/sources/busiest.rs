@@ -1,7 +1,8 @@
-//! The kind of the busiest processes of a job, each with series of its own. Source: proc_pid_stat(5), proc_pid_io(5).
+//! The kind of the busiest processes of a job, each with series of its own. Source: proc_pid_stat(5),
+//! proc_pid_io(5).
 //!
-//! Which processes these are is decided by the supervisor, some times a minute ([`BusiestProcesses`]); a new one makes the
-//! job's sources be opened anew.
+//! Which processes these are is decided by the supervisor, some times a minute ([`BusiestProcesses`]); a new
+//! one makes the job's sources be opened anew.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -18,28 +18,31 @@ pub trait CustomSource: Send + fmt::Debug {
     /// In the fast lane it must not block, nor allocate.
     fn read(&mut self, reading: &mut Reading) -> Outcome;
 
-    /// Returns true if it holds state that cannot be read again, so that it stays open when other sources of its target
-    /// are opened anew.
+    /// Returns true if it holds state that cannot be read again, so that it stays open when other sources of
+    /// its target are opened anew.
     fn is_lasting(&self) -> bool {
         false
     }
 
-    /// Returns the longest time between two reads that loses no counts, in nanoseconds, as of a counter that wraps around; none if
-    /// any time is. In the slow lane its thread reads in between where the deadlines are further apart.
+    /// Returns the longest time between two reads that loses no counts, in nanoseconds, as of a counter that
+    /// wraps around; none if any time is. In the slow lane its thread reads in between where the deadlines
+    /// are further apart.
     fn longest_gap_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the time between two updates of its values by the hardware; none if each read may differ. Shorter periods are
-    /// granted at this interval, for all its values.
+    /// Returns the time between two updates of its values by the hardware; none if each read may differ.
+    /// Shorter periods are granted at this interval, for all its values.
     ///
-    /// It is asked when the source is opened and, in the slow lane, after [`Self::prepare`] and after each read, where the interval
-    /// of a device may become known. Until then it should return the shortest that is possible.
+    /// It is asked when the source is opened and, in the slow lane, after [`Self::prepare`] and after each
+    /// read, where the interval of a device may become known. Until then it should return the shortest that
+    /// is possible.
     fn refresh_interval(&self) -> Option<Period> {
         None
     }
 
-    /// Returns true if [`Self::prepare`] finds the refresh interval, so that the opening waits for it for a moment.
+    /// Returns true if [`Self::prepare`] finds the refresh interval, so that the opening waits for it for a
+    /// moment.
     fn needs_preparation(&self) -> bool {
         false
     }

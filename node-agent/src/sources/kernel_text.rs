@@ -25,7 +25,8 @@ impl FileError {
     }
 }
 
-/// Opens a file of the kernel for reading. It does not wait, whatever is in the file's place, as a FIFO would.
+/// Opens a file of the kernel for reading. It does not wait, whatever is in the file's place, as a FIFO
+/// would.
 ///
 /// # Errors
 /// Returns the error of open(2).
@@ -46,8 +47,8 @@ pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the text of a file. Names in it are those that users gave to files, processes and cgroups, and may be of any bytes: those
-/// that are no UTF-8 are replaced.
+/// Returns the text of a file. Names in it are those that users gave to files, processes and cgroups, and may
+/// be of any bytes: those that are no UTF-8 are replaced.
 ///
 /// # Errors
 /// Returns the errors of [`bytes`].
@@ -55,8 +56,8 @@ pub(super) fn text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes(path)?).into_owned())
 }
 
-/// Returns the whole lines of a text, without their ends. The kernel ends every line, so that the last one was cut off if it has no
-/// end.
+/// Returns the whole lines of a text, without their ends. The kernel ends every line, so that the last one
+/// was cut off if it has no end.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'))
 }

@@ -27,8 +27,8 @@ pub enum Lane {
     Slow,
 }
 
-/// A kind of sources: the code that opens and reads them. Its metrics are those of the catalogue that name it in
-/// their origins.
+/// A kind of sources: the code that opens and reads them. Its metrics are those of the catalogue that name it
+/// in their origins.
 pub trait SourceKind: Sync {
     /// Returns the name by which the catalogue's origins refer to it: `filesystem`.
     fn name(&self) -> &'static str;
@@ -36,12 +36,12 @@ pub trait SourceKind: Sync {
     /// Returns the lane in which its sources are read.
     fn lane(&self) -> Lane;
 
-    /// Returns the fields that it reads, by which the catalogue's origins address them; none for a kind whose origins
-    /// have addresses of their own form.
+    /// Returns the fields that it reads, by which the catalogue's origins address them; none for a kind whose
+    /// origins have addresses of their own form.
     fn fields(&self) -> Vec<&'static str>;
 
-    /// Opens the sources of the wanted metrics, and states the reason for each metric that is unavailable. It must not
-    /// block, in either lane.
+    /// Opens the sources of the wanted metrics, and states the reason for each metric that is unavailable. It
+    /// must not block, in either lane.
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>);
 }
 
@@ -177,8 +177,8 @@ pub struct SourceFactory<'a> {
 }
 
 impl<'a> SourceFactory<'a> {
-    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf events, and
-    /// without a job.
+    /// Returns a factory for sources that need nothing but files: without CPUs and descriptors for perf
+    /// events, and without a job.
     pub const fn of(mounts: &'a Mounts) -> Self {
         Self {
             mounts,

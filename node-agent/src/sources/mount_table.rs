@@ -42,8 +42,8 @@ pub(super) fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(line).collect()
 }
 
-/// Returns the mounts that are visible: the last mount on a directory hides earlier ones. Of several mounts of one device only
-/// the first is kept, since the others are bind mounts.
+/// Returns the mounts that are visible: the last mount on a directory hides earlier ones. Of several mounts
+/// of one device only the first is kept, since the others are bind mounts.
 pub(super) fn visible(mounts: Vec<Mount>) -> Vec<Mount> {
     let mut visible: Vec<Mount> = Vec::new();
     for mount in mounts {
@@ -80,7 +80,6 @@ pub(super) struct MountTable {
 }
 
 impl MountTable {
-    /// Opens the table.
     pub(super) fn open(path: &Path) -> Result<Self, FileError> {
         let file = kernel_text::open(path).map_err(FileError::of(path))?;
         let mut table = Self { path: path.to_owned(), file };
@@ -89,7 +88,8 @@ impl MountTable {
         Ok(table)
     }
 
-    /// Returns true if a file system was mounted or unmounted since the last call: the kernel signals that as an error.
+    /// Returns true if a file system was mounted or unmounted since the last call: the kernel signals that as
+    /// an error.
     pub(super) fn has_changed(&mut self) -> bool {
         let mut descriptors = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::PRI)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

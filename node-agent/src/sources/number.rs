@@ -46,8 +46,8 @@ fn integer_until(word: &[u8], end: char) -> Result<u64, NotANumber> {
 /// The number of digits that always fit into 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// Returns the integer that is the first word of `line`, found and read in one pass; none if [`parse`] must examine the
-/// word.
+/// Returns the integer that is the first word of `line`, found and read in one pass; none if [`parse`] must
+/// examine the word.
 pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     let begin = line.iter().position(|byte| *byte != b' ')?;
     let mut value = 0_u64;

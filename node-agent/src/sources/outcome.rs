@@ -11,7 +11,8 @@ pub enum Outcome {
     Changed,
     /// An expected end: the job has ended, or the device was removed.
     Gone,
-    /// The read failed for a reason that may be temporary: its values are absent, and the next deadline tries again.
+    /// The read failed for a reason that may be temporary: its values are absent, and the next deadline tries
+    /// again.
     Retry(Errno),
     /// The read failed, and would fail again: the source should be opened anew.
     Fault(Errno),
@@ -21,8 +22,8 @@ impl Outcome {
     /// Classifies the error of a read of a kernel file.
     pub fn of_error(errno: Errno) -> Self {
         match errno {
-            // ENODEV: the cgroup or device was removed (kernfs_get_active fails); ESRCH: the process has ended; ENXIO: the device
-            // was unplugged.
+            // ENODEV: the cgroup or device was removed (kernfs_get_active fails); ESRCH: the process has
+            // ended; ENXIO: the device was unplugged.
             Errno::NODEV | Errno::NOENT | Errno::SRCH | Errno::NXIO => Self::Gone,
             // The kernel was interrupted or short of memory; a device was busy, asleep, or slow to answer.
             Errno::INTR | Errno::AGAIN | Errno::NOMEM | Errno::BUSY | Errno::NODATA | Errno::TIMEDOUT => {

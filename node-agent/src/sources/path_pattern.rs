@@ -24,8 +24,8 @@ pub(super) struct Match {
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Returns the files below `directory` that match the path of `file`, sorted. A path without wildcards always matches:
-/// opening it determines why it cannot be read.
+/// Returns the files below `directory` that match the path of `file`, sorted. A path without wildcards always
+/// matches: opening it determines why it cannot be read.
 pub(super) fn matches(directory: &Path, file: &TextFile) -> Vec<Match> {
     if !file.path.contains('*') {
         let (path, relative) = (directory.join(file.path), file.path.to_owned());
@@ -63,8 +63,8 @@ fn expand(directory: &Path, pattern: &str) -> BTreeSet<String> {
     found
 }
 
-/// A watch of the files that match patterns: a source without slots, which reports a change when a device was added or
-/// removed.
+/// A watch of the files that match patterns: a source without slots, which reports a change when a device was
+/// added or removed.
 #[derive(Debug)]
 pub(super) struct PatternWatch {
     directory: PathBuf,

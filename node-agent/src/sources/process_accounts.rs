@@ -1,9 +1,10 @@
-//! The resources that a set of processes has used together: a sum that does not decrease when processes end. Pure.
+//! The resources that a set of processes has used together: a sum that does not decrease when processes end.
+//! Pure.
 //!
-//! The kernel adds the use of a process to its parent's account when the parent waits for it (`wait_task_zombie`,
-//! kernel/exit.c): CPU time and faults to separate fields such as `cutime`, and I/O to the parent's own. It does not if
-//! the parent ignores its children, has ended before, or is not in the set. Therefore the use of an ended process is
-//! kept here, less the growth of its parent's account.
+//! The kernel adds the use of a process to its parent's account when the parent waits for it
+//! (`wait_task_zombie`, kernel/exit.c): CPU time and faults to separate fields such as `cutime`, and I/O to
+//! the parent's own. It does not if the parent ignores its children, has ended before, or is not in the set.
+//! Therefore the use of an ended process is kept here, less the growth of its parent's account.
 
 use std::collections::BTreeMap;
 
@@ -76,8 +77,8 @@ impl Accounts {
         self.known.get(&pid).map(|known| &known.process)
     }
 
-    /// Takes a reading of all processes, parents before their children, and returns the use of all so far. A process
-    /// whose child has ended is read again by `reread`: only then its account is sure to be complete.
+    /// Takes a reading of all processes, parents before their children, and returns the use of all so far. A
+    /// process whose child has ended is read again by `reread`: only then its account is sure to be complete.
     pub(super) fn update(
         &mut self,
         found: BTreeMap<u32, Process>,
@@ -127,7 +128,8 @@ mod tests {
 
     use super::*;
 
-    /// A family of processes with the accounts that the kernel keeps: CPU time apart, as the first amount, and I/O, as the last.
+    /// A family of processes with the accounts that the kernel keeps: CPU time apart, as the first amount,
+    /// and I/O, as the last.
     #[derive(Debug, Default, Clone)]
     struct Family {
         alive: BTreeMap<u32, Process>,

@@ -13,7 +13,8 @@ pub(super) const TICK_NS: u64 = 10_000_000;
 pub(super) struct StatLine {
     /// The name, which has up to 15 bytes of any kind.
     pub(super) name: Vec<u8>,
-    /// The fields behind the name, from field 3 on; 0 for the state, which is a letter, and for negative numbers.
+    /// The fields behind the name, from field 3 on; 0 for the state, which is a letter, and for negative
+    /// numbers.
     fields: Vec<u64>,
 }
 
@@ -23,8 +24,9 @@ impl StatLine {
         Self::parse(&read_whole(&directory.join("stat")).ok()?)
     }
 
-    /// Parses a line; none of one that is cut off before the last field that every kernel has, or has other words than numbers. The
-    /// name in it may have spaces and parentheses; field 3 follows the last parenthesis.
+    /// Parses a line; none of one that is cut off before the last field that every kernel has, or has other
+    /// words than numbers. The name in it may have spaces and parentheses; field 3 follows the last
+    /// parenthesis.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let begin = line.iter().position(|byte| *byte == b'(')? + 1;
         let end = line.iter().rposition(|byte| *byte == b')')?;
@@ -48,7 +50,6 @@ impl StatLine {
         self.field(number).saturating_mul(TICK_NS)
     }
 
-    /// Returns its parent.
     pub(super) fn parent(&self) -> u32 {
         u32::try_from(self.field(4)).unwrap_or(0)
     }
@@ -90,8 +91,8 @@ const FIELDS_MIN: usize = 22;
 /// The bytes of a file of a process that are read at once: more than the longest line of `stat` has.
 const WHOLE_BYTES: usize = 1024;
 
-/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A reader
-/// that knows no size would begin with few bytes and ask for the end.
+/// Reads a file that the kernel writes as one record: a read that does not fill the buffer has all of it. A
+/// reader that knows no size would begin with few bytes and ask for the end.
 ///
 /// # Errors
 /// Returns an error if the process has ended, or may not be read.
@@ -208,8 +209,8 @@ fn of_stat(stat: &StatLine) -> (Process, Levels) {
     (Process { parent, started: stat.started(), total, waited }, levels)
 }
 
-/// Returns the counts of `/proc/PID/io`, which include those of awaited children without distinction; none if it has none. One that is
-/// missing stays as it was known.
+/// Returns the counts of `/proc/PID/io`, which include those of awaited children without distinction; none if
+/// it has none. One that is missing stays as it was known.
 fn io_amounts(io: &str, known: Option<&Amounts>) -> Option<Amounts> {
     let value = parse_io(io);
     let mut counts = Amounts::default();
@@ -267,7 +268,8 @@ fn amount(sums: &Amounts, index: usize) -> u64 {
     sums.0.get(index).copied().unwrap_or_default()
 }
 
-/// Checks what holds for any line of `stat` and any text of `io`, which follow each other with a zero between them.
+/// Checks what holds for any line of `stat` and any text of `io`, which follow each other with a zero between
+/// them.
 pub(super) fn check(data: &[u8]) {
     let mut files = data.split(|byte| *byte == 0);
     if let Some(stat) = files.next().and_then(StatLine::parse) {

@@ -50,7 +50,8 @@ impl SourceKind for ProcessesKind {
     }
 }
 
-/// The kind that sums over the processes of a job's cgroup the quantities that no file of the cgroup counts here.
+/// The kind that sums over the processes of a job's cgroup the quantities that no file of the cgroup counts
+/// here.
 pub(super) struct CgroupProcessesKind;
 
 impl SourceKind for CgroupProcessesKind {
@@ -71,7 +72,8 @@ impl SourceKind for CgroupProcessesKind {
     }
 }
 
-/// The kind of the I/O of a job's processes where the job has cgroups, none of which counts calls and their bytes.
+/// The kind of the I/O of a job's processes where the job has cgroups, none of which counts calls and their
+/// bytes.
 pub(super) struct ProcessIoKind;
 
 impl SourceKind for ProcessIoKind {

@@ -19,7 +19,8 @@ pub(super) enum ProcessList {
     Tree {
         /// The first process, until it was seen.
         root: Option<u32>,
-        /// The processes of the last list, with their times of start: they belong to the tree when their parent has ended, too.
+        /// The processes of the last list, with their times of start: they belong to the tree when their
+        /// parent has ended, too.
         known: BTreeMap<u32, u64>,
     },
 }

@@ -1,7 +1,7 @@
 //! The buffer for the text of kernel files.
 
-/// Memory for the text of one file at a time. One buffer serves all files that a thread reads, so that it stays in the
-/// nearest cache.
+/// Memory for the text of one file at a time. One buffer serves all files that a thread reads, so that it
+/// stays in the nearest cache.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,

@@ -1,8 +1,9 @@
 //! Reads that may block, each source on a thread of its own.
 //!
-//! The fast lane posts a request and continues; the thread reads and posts the result. Neither takes a lock, and the
-//! buffers of the values are passed back and forth, so that nothing is allocated. A read that hangs blocks only its
-//! thread: a source that is closed meanwhile leaves its thread behind, which ends when the read returns.
+//! The fast lane posts a request and continues; the thread reads and posts the result. Neither takes a lock,
+//! and the buffers of the values are passed back and forth, so that nothing is allocated. A read that hangs
+//! blocks only its thread: a source that is closed meanwhile leaves its thread behind, which ends when the
+//! read returns.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -20,15 +21,16 @@ use super::slot::Slot;
 use crate::clock;
 use crate::futex_timer::FutexTimer;
 
-/// The most reader threads of this process, including those that hang in a read of a closed source. A large node has some
-/// sixty sources, and twice as many while they are opened anew; each GPU of each job takes one more.
+/// The most reader threads of this process, including those that hang in a read of a closed source. A large
+/// node has some sixty sources, and twice as many while they are opened anew; each GPU of each job takes one
+/// more.
 pub const THREADS_MAX: usize = 256;
 
 /// The stack of a reader thread, in bytes. Device libraries need more than system calls.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that takes
-/// longer is taken over by the next rescan.
+/// The longest wait of an opening for the preparation of a source that states its refresh interval. One that
+/// takes longer is taken over by the next rescan.
 const PREPARATION: Duration = Duration::from_millis(20);
 
 /// The current number of reader threads.
@@ -99,8 +101,8 @@ struct Mailbox {
     is_closed: AtomicBool,
 }
 
-/// A source that is read by a thread of its own. When it is dropped, that thread closes it as soon as no read is under
-/// way.
+/// A source that is read by a thread of its own. When it is dropped, that thread closes it as soon as no read
+/// is under way.
 #[derive(Debug)]
 pub struct ThreadedSource {
     mailbox: Arc<Mailbox>,
@@ -213,14 +215,14 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
     }
 }
 
-/// The reads between those that are requested, of a source that would lose counts without them. Their values are not
-/// recorded.
+/// The reads between those that are requested, of a source that would lose counts without them. Their values
+/// are not recorded.
 #[derive(Debug)]
 struct ReadsBetween {
     /// The time between two reads, in nanoseconds; none if the source needs none.
     interval_ns: Option<u64>,
-    /// The time of the last read on the monotonic clock; none before the first requested one. A source without slots
-    /// begins with that of its start.
+    /// The time of the last read on the monotonic clock; none before the first requested one. A source
+    /// without slots begins with that of its start.
     last_ns: Option<u64>,
     /// The CPU time of the reads since the last requested one, in nanoseconds.
     cpu_ns: u64,
@@ -339,7 +341,8 @@ mod tests {
         }
     }
 
-    /// With 8 GPUs, 4 adapters and all sensors a node had more than 32 sources, so that those of the GPUs found no thread.
+    /// With 8 GPUs, 4 adapters and all sensors a node had more than 32 sources, so that those of the GPUs
+    /// found no thread.
     #[test]
     fn the_sources_of_a_large_node_can_be_opened_anew() {
         let source = || CountingSource { reads: Arc::default(), longest_gap_ns: None };

@@ -46,8 +46,8 @@ impl Reading {
         }
     }
 
-    /// Records that the device does not have the value of a slot now, so that none was due. Slots beyond the end are
-    /// ignored.
+    /// Records that the device does not have the value of a slot now, so that none was due. Slots beyond the
+    /// end are ignored.
     pub fn set_lacking(&mut self, slot: u32) {
         if let Some(is_lacking) = self.is_lacking.get_mut(slot as usize) {
             self.lacking += usize::from(!std::mem::replace(is_lacking, true));

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use polymeter_proto::catalogue::RefreshUnit;
 use polymeter_proto::period::Period;
 
-/// The refresh interval of an open source, if it has one. That of a device that is opened at the first read becomes known there,
-/// on the source's thread.
+/// The refresh interval of an open source, if it has one. That of a device that is opened at the first read
+/// becomes known there, on the source's thread.
 #[derive(Debug, Clone, Default)]
 pub struct RefreshInterval {
     /// The interval in microseconds; 0 for none.
@@ -23,7 +23,6 @@ impl RefreshInterval {
         refresh
     }
 
-    /// Sets the interval.
     pub(crate) fn set(&self, interval: Option<Period>) {
         self.micros.store(interval.map_or(0, Period::as_micros), Relaxed);
     }
@@ -34,8 +33,8 @@ impl RefreshInterval {
     }
 }
 
-/// Returns the interval that a text states; none if it has no positive number. Intervals beyond a period's range are none below
-/// and the longest period above.
+/// Returns the interval that a text states; none if it has no positive number. Intervals beyond a period's
+/// range are none below and the longest period above.
 pub(super) fn parse(text: &str, unit: RefreshUnit) -> Option<Period> {
     let number: u64 = text.split_ascii_whitespace().next()?.parse().ok().filter(|number| *number > 0)?;
     let micros = match unit {

@@ -10,7 +10,8 @@ use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
 use super::target::{Opened, Target};
 
-/// All kinds of sources, one line each. A metric with origins of several kinds comes from the first kind that has it.
+/// All kinds of sources, one line each. A metric with origins of several kinds comes from the first kind that
+/// has it.
 pub static KINDS: &[&dyn SourceKind] = &[
     &super::text_file_kind::TextFileKind,
     &super::blocking_file::BlockingFileKind,

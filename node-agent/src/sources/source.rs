@@ -11,8 +11,8 @@ use super::slot::Slot;
 use super::summed_file::SummedFileSource;
 use super::text_file::TextFileSource;
 
-/// An open source of any kind. The kinds with the shortest periods have variants, so that a read needs no dynamic
-/// dispatch.
+/// An open source of any kind. The kinds with the shortest periods have variants, so that a read needs no
+/// dynamic dispatch.
 #[derive(Debug)]
 pub enum Source {
     /// A kernel text file.
@@ -37,8 +37,8 @@ impl Source {
         }
     }
 
-    /// Reads it once; text is read into `buffer`. Missing values are absent in `reading`, which has a place for each
-    /// slot. A source of the slow lane is read by its thread only: here it has no values.
+    /// Reads it once; text is read into `buffer`. Missing values are absent in `reading`, which has a place
+    /// for each slot. A source of the slow lane is read by its thread only: here it has no values.
     pub fn read(&mut self, buffer: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
         match self {
             Self::TextFile(file) => file.read(buffer, reading),
@@ -52,8 +52,8 @@ impl Source {
         }
     }
 
-    /// Returns true if it holds state that cannot be read again, so that it is not opened anew: the counts of perf
-    /// events, and the use of ended processes and removed cgroups.
+    /// Returns true if it holds state that cannot be read again, so that it is not opened anew: the counts of
+    /// perf events, and the use of ended processes and removed cgroups.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::TextFile(_) => false,

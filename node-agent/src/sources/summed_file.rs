@@ -1,8 +1,9 @@
-//! Sums of a kernel file of version 1 that counts for its own cgroup alone: over a cgroup and all below it, including
-//! removed ones.
+//! Sums of a kernel file of version 1 that counts for its own cgroup alone: over a cgroup and all below it,
+//! including removed ones.
 //!
-//! `oom_kill` of `memory.oom_control` counts in the cgroup of the killed process, `memory.failcnt` in that of the
-//! limit, which with Slurm are a step and its tasks, and not the job (`memcg_memory_event`, mm/memcontrol.c).
+//! `oom_kill` of `memory.oom_control` counts in the cgroup of the killed process, `memory.failcnt` in that of
+//! the limit, which with Slurm are a step and its tasks, and not the job (`memcg_memory_event`,
+//! mm/memcontrol.c).
 //!
 //! The supervisor opens the files of new cgroups, and closes those of removed ones; the sampler only reads.
 
@@ -153,8 +154,8 @@ impl SummedFileSource {
         outcome
     }
 
-    /// A counter is the sum of all files; a gauge is the highest of them. Where one of them has no value, a sum without it would be
-    /// taken for a counter that began anew: it is absent.
+    /// A counter is the sum of all files; a gauge is the highest of them. Where one of them has no value, a
+    /// sum without it would be taken for a counter that began anew: it is absent.
     fn sum(&self, reading: &mut Reading) {
         reading.clear();
         for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&self.gone)) {

@@ -21,7 +21,8 @@ pub enum Target {
 /// An open source with its name.
 #[derive(Debug)]
 pub struct Opened {
-    /// The name: `v1/memory.stat`, `perf/0`, `processes`, `agent`. That of a step or task is preceded by the step's name.
+    /// The name: `v1/memory.stat`, `perf/0`, `processes`, `agent`. That of a step or task is preceded by the
+    /// step's name.
     pub name: String,
     /// The source.
     pub source: Source,

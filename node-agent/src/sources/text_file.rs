@@ -45,8 +45,8 @@ pub enum OpenError {
 }
 
 impl TextFileSource {
-    /// Opens `path`, reads it, and finds the `wanted` values. A file with varying lines may have none yet: it is
-    /// dormant, without slots, until a read reports a change.
+    /// Opens `path`, reads it, and finds the `wanted` values. A file with varying lines may have none yet: it
+    /// is dormant, without slots, until a read reports a change.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, is malformed, or has none of the wanted values.

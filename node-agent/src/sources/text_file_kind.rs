@@ -1,5 +1,5 @@
-//! The kind of kernel text files that do not block: each metric comes from the first of its files that this machine
-//! has.
+//! The kind of kernel text files that do not block: each metric comes from the first of its files that this
+//! machine has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,8 @@ impl SourceKind for TextFileKind {
                 candidates.push(Candidate::new(definition.clone()));
             }
         }
-        // Each round tries one more origin of the metrics that are still missing; no metric has more than a few.
+        // Each round tries one more origin of the metrics that are still missing; no metric has more than a
+        // few.
         while !candidates.is_empty() {
             candidates = search.round(candidates, opening);
         }
@@ -225,7 +226,8 @@ pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Vec<Match> {
     found
 }
 
-/// Adds a watch of the `/sys` wildcards of the wanted metrics, so that devices that are added later are found.
+/// Adds a watch of the `/sys` wildcards of the wanted metrics, so that devices that are added later are
+/// found.
 pub(super) fn watch_devices(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let origins = request.wanted.iter().flat_map(|definition| definition.metric.origins);
     let patterns = watched(origins.filter_map(|origin| match origin {
@@ -240,8 +242,8 @@ pub(super) fn watch_devices(request: &OpenRequest<'_>, opening: &mut Opening<'_>
     }
 }
 
-/// Returns the patterns that must be watched for new devices. A directory with dozens of wanted files is watched by itself and by
-/// one of the files, which may appear a little later.
+/// Returns the patterns that must be watched for new devices. A directory with dozens of wanted files is
+/// watched by itself and by one of the files, which may appear a little later.
 fn watched(paths: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str> {
     let mut patterns = BTreeSet::new();
     let mut directories = BTreeSet::new();
@@ -264,9 +266,9 @@ fn is_alternative(definition: &Definition) -> bool {
     definition.metric.origins.iter().any(|origin| origin.kind() != TEXT_FILE_KIND)
 }
 
-/// Returns true if any file of a metric with an alternative counts. On version 1 the files may exist but count nothing:
-/// they are trusted if any of them has counted something, and then all of them, since two origins side by side would
-/// count twice.
+/// Returns true if any file of a metric with an alternative counts. On version 1 the files may exist but
+/// count nothing: they are trusted if any of them has counted something, and then all of them, since two
+/// origins side by side would count twice.
 fn any_has_counted(request: &OpenRequest<'_>) -> bool {
     let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
         paths(request, file).iter().any(|found| {
@@ -306,7 +308,8 @@ fn all_of(file: &'static TextFile) -> Vec<Wanted> {
     metrics_of(TEXT_FILE_KIND).flat_map(of_metric).collect()
 }
 
-/// Returns the name of a file as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`, `sys/class/thermal/...`.
+/// Returns the name of a file as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`,
+/// `sys/class/thermal/...`.
 fn source_name(file: &TextFile, found: &Match) -> String {
     let hierarchy = match file.hierarchy {
         Hierarchy::V1(_) => "v1",

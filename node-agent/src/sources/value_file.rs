@@ -61,8 +61,9 @@ impl ValueFile {
         self.values.push(value);
     }
 
-    /// Reads the values; those whose text is no number of their scale are absent. Those that one of several devices
-    /// does not have are lacking: a link that is down has no speed, and a sensor need not count everything.
+    /// Reads the values; those whose text is no number of their scale are absent. Those that one of several
+    /// devices does not have are lacking: a link that is down has no speed, and a sensor need not count
+    /// everything.
     pub(super) fn read(&mut self, reading: &mut Reading) -> Result<(), Outcome> {
         let mut text = [0; TEXT_BYTES];
         match self.read_text(&mut text) {

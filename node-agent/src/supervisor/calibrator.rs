@@ -1,4 +1,5 @@
-//! The calibrator: runs the exercises in a thread that ends within a second, and sleeps nearly all of that time.
+//! The calibrator: runs the exercises in a thread that ends within a second, and sleeps nearly all of that
+//! time.
 
 use std::fs::File;
 use std::io;

@@ -12,8 +12,9 @@ pub(super) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Returns the percentage of a CPU since the last call; none for the first call. The calling thread is excluded:
-    /// its work is requests of users, which have a budget of their own and which slower leases do not reduce.
+    /// Returns the percentage of a CPU since the last call; none for the first call. The calling thread is
+    /// excluded: its work is requests of users, which have a budget of their own and which slower leases do
+    /// not reduce.
     pub(super) fn measure(&mut self) -> Option<f64> {
         let cpu_ns = clock::process_cpu_ns().saturating_sub(clock::thread_cpu_ns());
         let former = std::mem::replace(self, Self { at_ns: clock::monotonic_ns(), cpu_ns });

@@ -164,9 +164,9 @@ impl<E: Edge> Dispatcher<E> {
         self.find_steps(key).await;
     }
 
-    /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening the files of
-    /// one job takes about as long as a scheduler takes to remove the cgroups of another; therefore this is called
-    /// wherever files were opened.
+    /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening the
+    /// files of one job takes about as long as a scheduler takes to remove the cgroups of another; therefore
+    /// this is called wherever files were opened.
     pub(super) async fn read_exits(&mut self) {
         let exits = self.edge.exits();
         if exits.is_empty() {
@@ -225,8 +225,8 @@ impl<E: Edge> Dispatcher<E> {
         self.open_sources(key, false).await;
     }
 
-    /// Updates the sources of a target to its plan. A job's new sources are read at once: the first reading does not
-    /// wait for a deadline, even if the cgroups appear one after the other.
+    /// Updates the sources of a target to its plan. A job's new sources are read at once: the first reading
+    /// does not wait for a deadline, even if the cgroups appear one after the other.
     async fn open_sources(&mut self, key: &TargetKey, is_anew: bool) {
         let Some(target) = self.targets.get_mut(key) else { return };
         let changes = self.edge.open_sources(key, target, is_anew);

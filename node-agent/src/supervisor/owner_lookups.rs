@@ -17,8 +17,8 @@ use crate::targets::TargetKey;
 /// The longest wait for the name service. After that the user counts as unknown.
 pub(super) const NAME_SERVICE: Duration = Duration::from_secs(2);
 
-/// The most threads that ask the name service. Beyond that a user counts as unknown; unknown owners are looked up again
-/// later.
+/// The most threads that ask the name service. Beyond that a user counts as unknown; unknown owners are
+/// looked up again later.
 const THREADS: usize = 64;
 
 /// The user to be looked up.
@@ -102,8 +102,8 @@ impl OwnerLookups {
         Self { running: JoinSet::new(), subjects: BTreeSet::new(), threads, patience }
     }
 
-    /// Looks a user up. Returns the result if the name service is not needed, or if all threads are busy; otherwise
-    /// [`Self::next`] returns it. A job that is being looked up is not looked up again.
+    /// Looks a user up. Returns the result if the name service is not needed, or if all threads are busy;
+    /// otherwise [`Self::next`] returns it. A job that is being looked up is not looked up again.
     pub(super) fn start<P: Into<Purpose>>(&mut self, user: User, purpose: P) -> Option<LookedUp<P>> {
         let is_complete = if user.uid.is_some() { !user.wants_name } else { user.name.is_none() };
         let thread = if is_complete { None } else { Arc::clone(&self.threads).try_acquire_owned().ok() };

@@ -1,8 +1,8 @@
 //! The placement of the sampler's thread: on an idle CPU, or else on each CPU in turn for a moment.
 //!
 //! The kernel moves a thread of real-time priority only out of the way of another (`select_task_rq_rt`,
-//! kernel/sched/rt.c). A thread with a thousand wake-ups per second interrupts the same CPU each time, even while
-//! others are idle; in a parallel job that is always the same rank, and all others wait for it.
+//! kernel/sched/rt.c). A thread with a thousand wake-ups per second interrupts the same CPU each time, even
+//! while others are idle; in a parallel job that is always the same rank, and all others wait for it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,7 +54,8 @@ struct Ticks {
 }
 
 impl Placement {
-    /// Creates the placement of the sampler of `channels`. It acts only if the kernel leaves the thread on its CPU.
+    /// Creates the placement of the sampler of `channels`. It acts only if the kernel leaves the thread on
+    /// its CPU.
     pub(super) fn new(channels: Arc<Channels>) -> Self {
         let allowed = sched_getaffinity(None).map(|set| members(&set)).unwrap_or_default();
         // With a single CPU there is no choice, and no measurement.
@@ -127,8 +128,8 @@ impl Placement {
     }
 }
 
-/// Chooses the CPU for a thread that is at `placed`, given the idle part of each CPU: the same if it is free; else the
-/// one with the largest idle part, if that is free; else the next.
+/// Chooses the CPU for a thread that is at `placed`, given the idle part of each CPU: the same if it is free;
+/// else the one with the largest idle part, if that is free; else the next.
 fn choose(placed: Option<usize>, idle: &[(usize, f64)]) -> Option<usize> {
     let is_free = |(_, part): &&(usize, f64)| *part >= FREE;
     let here = idle.iter().find(|(cpu, _)| Some(*cpu) == placed).filter(is_free);
@@ -158,8 +159,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the run time of a thread of this process, in nanoseconds: the first word of its schedstat (sched-stats.rst);
-/// 0 if it is unavailable.
+/// Returns the run time of a thread of this process, in nanoseconds: the first word of its schedstat
+/// (sched-stats.rst); 0 if it is unavailable.
 fn ran_ns(thread: Pid) -> u64 {
     let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
     let text = fs::read_to_string(path).unwrap_or_default();

@@ -31,8 +31,8 @@ use crate::rights::Rights;
 use crate::sources::{Target, follow_created_cgroups};
 use crate::targets::{Access, Targets, TrackedTarget};
 
-/// The interval of measurements of the cost of sampling: long enough to average slow moments, and short enough to limit
-/// the load on jobs.
+/// The interval of measurements of the cost of sampling: long enough to average slow moments, and short
+/// enough to limit the load on jobs.
 const MEASURE_CPU: Duration = Duration::from_secs(2);
 
 /// The interval at which samples are handed on while a client watches them.
@@ -89,8 +89,8 @@ impl Supervisor {
         self.core.edge.exit_events.as_ref().map(ExitEvents::exit_watcher).cloned()
     }
 
-    /// Runs until asked to stop, and stops the sampler and the exit watcher. `notices` becomes readable when the
-    /// sampler has notices.
+    /// Runs until asked to stop, and stops the sampler and the exit watcher. `notices` becomes readable when
+    /// the sampler has notices.
     pub(crate) async fn run(
         mut self,
         requests: mpsc::Receiver<SupervisorRequest>,
@@ -244,8 +244,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns true if the agent is to exit when idle, has been idle for a while, and the collector has acknowledged
-    /// everything.
+    /// Returns true if the agent is to exit when idle, has been idle for a while, and the collector has
+    /// acknowledged everything.
     fn is_idle(&mut self) -> bool {
         let is_idle = self.core.lifecycle.is_idle(&self.core.targets, now());
         let outbox_bytes = self.core.edge.shared.counters.outbox_bytes.load(Relaxed);

@@ -8,8 +8,9 @@ use super::edge::Edge;
 use crate::targets::{SourceOwner, TargetKey};
 
 impl<E: Edge> Dispatcher<E> {
-    /// Opens the sources of a target's steps and tasks that are new, have an additional controller's directory, or have further
-    /// metrics in the plan, and closes those of steps and tasks that are gone. Returns true if any was opened or closed.
+    /// Opens the sources of a target's steps and tasks that are new, have an additional controller's
+    /// directory, or have further metrics in the plan, and closes those of steps and tasks that are gone.
+    /// Returns true if any was opened or closed.
     pub(super) async fn update_steps(&mut self, key: &TargetKey) -> bool {
         let Some(target) = self.targets.get_mut(key).filter(|target| target.may_have_steps()) else {
             return false;

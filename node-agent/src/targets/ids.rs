@@ -40,8 +40,8 @@ impl JobHandles {
 pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
 
 impl Ids {
-    /// Divides the slots of `source` into groups by their periods, which `period` returns for each metric. Slots
-    /// without a period are in no group.
+    /// Divides the slots of `source` into groups by their periods, which `period` returns for each metric.
+    /// Slots without a period are in no group.
     pub(crate) fn groups(
         &mut self,
         job: Option<&Arc<Job>>,

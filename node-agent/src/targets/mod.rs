@@ -1,5 +1,5 @@
-//! Targets: the tracked objects, which are the node and the jobs on it. Everything here is pure: it opens no file and
-//! reads no clock.
+//! Targets: the tracked objects, which are the node and the jobs on it. Everything here is pure: it opens no
+//! file and reads no clock.
 
 mod ids;
 mod key;

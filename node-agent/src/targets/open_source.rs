@@ -13,7 +13,6 @@ use crate::lanes::{Command, SourceId};
 use crate::plan::Plan;
 use crate::sources::{Finder, RefreshInterval, Slot, Source};
 
-/// The ids of a session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionIds {
     pub(crate) series: Ids,
@@ -57,7 +56,8 @@ impl OpenSource {
         Self { id, slots, step, is_lasting, below, opened_descriptors, stated_interval, refresh_interval }
     }
 
-    /// Returns the period of one of its metrics in a plan; not shorter than the refresh interval of its hardware.
+    /// Returns the period of one of its metrics in a plan; not shorter than the refresh interval of its
+    /// hardware.
     pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
         let planned = match &self.step {
             None => plan.period(name).map(|(period, _)| period),

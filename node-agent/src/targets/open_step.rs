@@ -13,8 +13,8 @@ pub(super) struct OpenStep {
     pub(super) step: Arc<Step>,
     /// The metrics for which its files were opened.
     pub(super) files: Vec<Definition>,
-    /// The perf events that were opened, or are unavailable. An event that is opened again counts from 0; therefore only new ones
-    /// are opened.
+    /// The perf events that were opened, or are unavailable. An event that is opened again counts from 0;
+    /// therefore only new ones are opened.
     pub(super) perf: Vec<Definition>,
     /// The number of groups opened so far, so that each has a name of its own.
     pub(super) perf_groups: usize,

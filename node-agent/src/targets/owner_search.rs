@@ -1,11 +1,12 @@
-//! The search for the unknown owner of a job: often after something has happened in the job, rarely otherwise. Pure.
+//! The search for the unknown owner of a job: often after something has happened in the job, rarely
+//! otherwise. Pure.
 
-/// The time after an event in which the job's processes are looked at again and again, in nanoseconds: a scheduler moves a process
-/// into the job first, and makes it the owner's a moment later.
+/// The time after an event in which the job's processes are looked at again and again, in nanoseconds: a
+/// scheduler moves a process into the job first, and makes it the owner's a moment later.
 const OFTEN_NS: u64 = 10_000_000_000;
 
-/// The time between two looks at the processes of a job in which nothing happens, in nanoseconds: another process in it may
-/// change its user.
+/// The time between two looks at the processes of a job in which nothing happens, in nanoseconds: another
+/// process in it may change its user.
 const RARELY_NS: u64 = 30_000_000_000;
 
 /// The time after which the name service is asked again for a name that it did not know, in nanoseconds.

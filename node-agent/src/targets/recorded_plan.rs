@@ -30,8 +30,8 @@ impl TrackedTarget {
         in_force.collect()
     }
 
-    /// Returns the changes since the plan was last recorded: new periods, and metrics that are not sampled any
-    /// more. Without `cause`, the cause is the layer whose period is in force.
+    /// Returns the changes since the plan was last recorded: new periods, and metrics that are not sampled
+    /// any more. Without `cause`, the cause is the layer whose period is in force.
     pub(crate) fn plan_changes(&mut self, cause: Option<Cause>, now: Now) -> Vec<PlanChange> {
         LEVELS.into_iter().flat_map(|level| self.plan_changes_at(level, cause, now)).collect()
     }

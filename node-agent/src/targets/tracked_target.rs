@@ -23,8 +23,9 @@ use polymeter_service::token_bucket::TokenBucket;
 /// The most refused requests at submission of one job that are kept, enough for any reader.
 const REFUSED_REQUESTS: usize = 64;
 
-/// The limit of rescans of one job because something happened in it: per second in the long run, and in a burst. The
-/// begin and the end of a step cause some ten. A job above the limit is rescanned together with all others.
+/// The limit of rescans of one job because something happened in it: per second in the long run, and in a
+/// burst. The begin and the end of a step cause some ten. A job above the limit is rescanned together with
+/// all others.
 const RESCANS: (u32, u32) = (20, 200);
 
 /// The longest validity of the findings of a trial, in nanoseconds: devices and events rarely change.
@@ -45,7 +46,6 @@ impl Findings {
         &self.found
     }
 
-    /// Adds findings.
     pub(crate) fn add(&mut self, mut found: BTreeMap<String, Availability>, now_ns: u64) {
         self.since_ns.get_or_insert(now_ns);
         self.found.append(&mut found);
@@ -79,17 +79,18 @@ impl Findings {
 pub(crate) struct RefusedRequests {
     /// Refused for good, and recorded in the data.
     recorded: Vec<RefusedRequest>,
-    /// Not granted yet, by level: the cgroup of another controller may follow, with which they can be granted.
+    /// Not granted yet, by level: the cgroup of another controller may follow, with which they can be
+    /// granted.
     deferred: BTreeMap<Option<StepLevel>, Vec<RefusedRequest>>,
 }
 
 impl RefusedRequests {
-    /// Returns all refused requests.
     pub(crate) fn all(&self) -> Vec<RefusedRequest> {
         self.recorded.iter().chain(self.deferred.values().flatten()).cloned().collect()
     }
 
-    /// Adds a request that is refused for good, unless it is known or there are too many. Returns true if it was added.
+    /// Adds a request that is refused for good, unless it is known or there are too many. Returns true if it
+    /// was added.
     pub(crate) fn add(&mut self, refused: &RefusedRequest) -> bool {
         let is_added = self.recorded.len() < REFUSED_REQUESTS && !self.recorded.contains(refused);
         if is_added {

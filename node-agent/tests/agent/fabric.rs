@@ -1,4 +1,5 @@
-//! Tests of the sources of networks on a simulated machine: InfiniBand, Omni-Path, Slingshot, Ethernet and LNet.
+//! Tests of the sources of networks on a simulated machine: InfiniBand, Omni-Path, Slingshot, Ethernet and
+//! LNet.
 
 use std::collections::BTreeMap;
 use std::fs;

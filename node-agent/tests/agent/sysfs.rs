@@ -174,7 +174,8 @@ fn zones_of_powercap_count_energy() {
     );
 }
 
-/// Waits until the sources of the slow lane have these refresh intervals. A thread reads them after the opening.
+/// Waits until the sources of the slow lane have these refresh intervals. A thread reads them after the
+/// opening.
 fn wait_for_intervals(opened: &[Opened], expected: &[(&str, Option<&str>)]) {
     let expected: BTreeMap<&str, Option<String>> =
         expected.iter().map(|(name, interval)| (*name, interval.map(str::to_owned))).collect();

@@ -1,4 +1,5 @@
-//! The waits of the processes of a job for a CPU, compared with those that the kernel counts for each process.
+//! The waits of the processes of a job for a CPU, compared with those that the kernel counts for each
+//! process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,8 @@ tests![
 
 const RUNQUEUE: &str = "runqueue.*";
 
-/// The CPU time for which each process computes, in nanoseconds. Processes on one CPU wait as long for each other.
+/// The CPU time for which each process computes, in nanoseconds. Processes on one CPU wait as long for each
+/// other.
 const WORK_NS: u64 = 300_000_000;
 
 /// What was counted: the time, the number, and the number up to each limit.
@@ -71,8 +73,8 @@ impl Workers {
     }
 }
 
-/// Checks what was counted against the sum of the kernel. A process waits a little before and after it compares, too;
-/// and what the first of its waits was in the queue of another CPU is unknown.
+/// Checks what was counted against the sum of the kernel. A process waits a little before and after it
+/// compares, too; and what the first of its waits was in the queue of another CPU is unknown.
 fn check(waits: &Waits, [time_ns, count]: [u64; 2]) {
     assert!(time_ns > WORK_NS / 10, "the processes did not wait for each other");
     let share = waits.time_ns as f64 / time_ns as f64;

@@ -29,7 +29,8 @@ pub struct Metric {
     granularity: Option<Period>,
     /// True for a perf event with a series for each CPU, instead of their sum.
     pub is_per_cpu: bool,
-    /// The value at which the kernel's counter begins at 0 again, in the unit of the metric; none for counters of 64 bits.
+    /// The value at which the kernel's counter begins at 0 again, in the unit of the metric; none for
+    /// counters of 64 bits.
     pub wraps_at: Option<u64>,
 }
 

@@ -143,8 +143,8 @@ mod tests {
                 Origin::Text { file, .. } => file.form == Form::Pairs || file.path == "diskstats",
                 Origin::Source(field) if field.kind == "agent" => field.field != "job_cpu_time",
                 Origin::Source(field) if field.kind == "taskstats" => field.field.ends_with("_delay"),
-                // Times of completed operations and waits are exact, as those of disks. Drivers of GPUs add the work
-                // that is under way.
+                // Times of completed operations and waits are exact, as those of disks. Drivers of GPUs add
+                // the work that is under way.
                 Origin::Source(field) => ["lustre", "nfs", "drm", "kfd", "ebpf"].contains(&field.kind),
             };
             let is_exact = metric.origins.iter().all(exact);

@@ -24,21 +24,22 @@ pub struct TextFile {
     /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is
     /// [`Form::Values`].
     pub is_blocking: bool,
-    /// True if one thread reads this blocking file of all devices, because there may be hundreds of them, and devices
-    /// are not watched for. Otherwise each directory has a thread.
+    /// True if one thread reads this blocking file of all devices, because there may be hundreds of them, and
+    /// devices are not watched for. Otherwise each directory has a thread.
     pub is_joined: bool,
     /// Labels whose values are the texts of other files of the same directory.
     pub label_files: &'static [LabelFile],
-    /// The file of the same directory that states how often the hardware updates the values of a blocking file. Shorter
-    /// periods are granted at that interval.
+    /// The file of the same directory that states how often the hardware updates the values of a blocking
+    /// file. Shorter periods are granted at that interval.
     pub refresh_file: Option<RefreshFile>,
-    /// The longest time between two reads of a blocking file that loses no counts, as of a counter whose driver adds up
-    /// a hardware counter at each read. Its thread reads in between where deadlines are further apart.
+    /// The longest time between two reads of a blocking file that loses no counts, as of a counter whose
+    /// driver adds up a hardware counter at each read. Its thread reads in between where deadlines are
+    /// further apart.
     pub longest_gap: Option<Period>,
 }
 
-/// A file that states how often hardware updates its values. The source's thread reads it once. A file that is missing
-/// or has no positive number limits nothing.
+/// A file that states how often hardware updates its values. The source's thread reads it once. A file that
+/// is missing or has no positive number limits nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefreshFile {
     /// The file's name.
@@ -56,8 +57,8 @@ pub enum RefreshUnit {
     Hertz,
 }
 
-/// Devices, by the beginning of their names. Drivers differ in the units of the same file, and in the files that they
-/// fill.
+/// Devices, by the beginning of their names. Drivers differ in the units of the same file, and in the files
+/// that they fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
     /// All of them.
@@ -78,8 +79,8 @@ impl Devices {
     }
 }
 
-/// A label whose value is the text of a file, as of the name of a chip. The file is read when its source is opened. The
-/// label is left out where the file is missing, empty, or no valid label.
+/// A label whose value is the text of a file, as of the name of a chip. The file is read when its source is
+/// opened. The label is left out where the file is missing, empty, or no valid label.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LabelFile {
     /// The label's key.
@@ -171,8 +172,8 @@ pub enum Scale {
     DecimalTimes(u32),
     /// A whole number that ends at this character or at the word's end: 4 in `4: ACTIVE`.
     Until(char),
-    /// A whole number with the time of its measurement behind an `@`: `1234@1700000000.250000000`. In blocking
-    /// files the value is absent while that time stays the same.
+    /// A whole number with the time of its measurement behind an `@`: `1234@1700000000.250000000`. In
+    /// blocking files the value is absent while that time stays the same.
     Timed,
     /// A whole number, possibly negative, divided by this: 1000 for thousandths of a degree. The value is a
     /// double.
@@ -265,8 +266,8 @@ impl TextFile {
         Self { longest_gap: Some(longest_gap), ..self }
     }
 
-    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's
-    /// path does not match it.
+    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where
+    /// the file's path does not match it.
     pub fn path_labels_of(&self, relative: &str) -> Option<Vec<(String, String)>> {
         let mut found = relative.split('/');
         let mut keys = self.path_labels.iter();
@@ -284,14 +285,15 @@ impl TextFile {
     }
 }
 
-/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and otherwise
-/// the text that the `*` stands for, if there is one.
+/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and
+/// otherwise the text that the `*` stands for, if there is one.
 pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a str>> {
     let Some((before, after)) = pattern.split_once('*') else {
         return (pattern == component).then_some(None);
     };
     let value = component.strip_prefix(before)?.strip_suffix(after)?;
-    // `hugetlb.2MB.rsvd.current` is no file of `hugetlb.*.current`, while the device `0000:00:1f.2` is one of `*`.
+    // `hugetlb.2MB.rsvd.current` is no file of `hugetlb.*.current`, while the device `0000:00:1f.2` is one of
+    // `*`.
     let is_other_file = pattern.contains('.') && value.contains('.');
     (!value.is_empty() && !is_other_file).then_some(Some(value))
 }

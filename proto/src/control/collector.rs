@@ -198,7 +198,8 @@ impl StateRequest {
     }
 }
 
-/// The fixed text in front of a signed request, so that a signature that was made for another purpose is not accepted.
+/// The fixed text in front of a signed request, so that a signature that was made for another purpose is not
+/// accepted.
 const CONTEXT: &str = "polymeter control 1";
 
 /// The greeting: the first line that the collector sends on a connection.

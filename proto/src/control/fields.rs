@@ -1,4 +1,5 @@
-//! Parsing of a request: one JSON object becomes the struct of its verb, and a refusal names the field at fault.
+//! Parsing of a request: one JSON object becomes the struct of its verb, and a refusal names the field at
+//! fault.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +40,6 @@ impl Fields {
         Ok(Self(fields))
     }
 
-    /// Takes the field `verb`.
     pub(super) fn take_verb(&mut self) -> Result<String, Refusal> {
         match self.0.remove("verb") {
             Some(Value::String(verb)) => Ok(verb),

@@ -1,5 +1,5 @@
-//! Requests about tokens of the HTTP API, which the collector executes itself. A user creates, sees and revokes the
-//! own tokens; root sees and revokes all.
+//! Requests about tokens of the HTTP API, which the collector executes itself. A user creates, sees and
+//! revokes the own tokens; root sees and revokes all.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Z85 (ZeroMQ's RFC 32): four bytes as five printable characters, none of which is a quote, a backslash or a space.
+//! Z85 (ZeroMQ's RFC 32): four bytes as five printable characters, none of which is a quote, a backslash or a
+//! space.
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;

@@ -1,7 +1,7 @@
 //! Frames: the binary form of rows.
 //!
-//! A frame is its length, four bytes in little-endian order, and its serialised content. A length is checked before memory
-//! is allocated.
+//! A frame is its length, four bytes in little-endian order, and its serialised content. A length is checked
+//! before memory is allocated.
 
 use serde::{Deserialize, Serialize};
 

@@ -49,7 +49,8 @@ pub struct JobFilter {
     /// The time before which the job must have started, in nanoseconds since the epoch; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<i64>,
-    /// The start, in nanoseconds since the epoch, and the key of the last job of the previous page; none for the first page.
+    /// The start, in nanoseconds since the epoch, and the key of the last job of the previous page; none for
+    /// the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<(i64, i64)>,
     /// The maximum number of jobs.

@@ -291,7 +291,8 @@ pub struct AgentRow {
     pub started_ns: i64,
     /// The time of the last frame by the clock of a collector, in nanoseconds since the epoch.
     pub last_seen_ns: i64,
-    /// The time of the newest sample by the clock of the node, in nanoseconds since the epoch; none before the first.
+    /// The time of the newest sample by the clock of the node, in nanoseconds since the epoch; none before
+    /// the first.
     pub last_sample_ns: Option<i64>,
     /// The end of the session, in nanoseconds since the epoch; none while it lasts.
     pub ended_ns: Option<i64>,

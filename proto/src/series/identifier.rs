@@ -52,8 +52,8 @@ pub(super) fn is_refused(c: char) -> bool {
     Unprintable::of(c).is_some() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&')
 }
 
-/// Makes a name from the wire valid, whatever the sender has put there: each character that is refused becomes
-/// `?`, so that neither the name nor its samples are lost.
+/// Makes a name from the wire valid, whatever the sender has put there: each character that is refused
+/// becomes `?`, so that neither the name nor its samples are lost.
 pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
     if check_text(&text, limit_bytes).is_ok() {
         return text;
@@ -68,8 +68,8 @@ pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
     if is_blank(&name) { "?".to_owned() } else { name }
 }
 
-/// The name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters, quotes, backslashes
-/// or mark-up.
+/// The name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters,
+/// quotes, backslashes or mark-up.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "String")]
 pub struct Identifier(String);

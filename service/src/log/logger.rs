@@ -32,8 +32,8 @@ struct Output {
 /// The output in force; none before [`init`].
 static OUTPUT: RwLock<Option<Output>> = RwLock::new(None);
 
-/// Starts logging for `program`. The filter is taken from `POLYMETER_LOG`, or else logs `info` and above. A second call
-/// changes nothing.
+/// Starts logging for `program`. The filter is taken from `POLYMETER_LOG`, or else logs `info` and above. A
+/// second call changes nothing.
 pub fn init(program: &'static str) {
     let filter = filter_of_environment();
     let usual = filter.as_ref().ok().and_then(Clone::clone).unwrap_or_default();

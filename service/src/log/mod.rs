@@ -1,7 +1,7 @@
 //! Logging: each event of `tracing` becomes one line on stderr, or one entry of the system's log.
 //!
-//! A message reads `cannot VERB OBJECT: CAUSE; REMEDY`. The macros' fields `error` and `remedy` are CAUSE and REMEDY;
-//! further fields (`job`, `node`, `source`, `path`, ...) follow in brackets:
+//! A message reads `cannot VERB OBJECT: CAUSE; REMEDY`. The macros' fields `error` and `remedy` are CAUSE and
+//! REMEDY; further fields (`job`, `node`, `source`, `path`, ...) follow in brackets:
 //!
 //! ```
 //! # let (error, path) = (std::io::Error::other("disk full"), std::path::Path::new("/s"));

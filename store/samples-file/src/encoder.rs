@@ -35,8 +35,8 @@ impl Encoder {
         Ok(Self { parts, thread, rows: Rows::default(), written: 0 })
     }
 
-    /// Adds a sample. Successive samples of a series must share its texts. Returns false if the file cannot be written: the
-    /// caller stops, and [`Encoder::finish`] returns the error.
+    /// Adds a sample. Successive samples of a series must share its texts. Returns false if the file cannot
+    /// be written: the caller stops, and [`Encoder::finish`] returns the error.
     #[must_use]
     pub fn add(&mut self, series: &Arc<SeriesTexts>, time_us: i64, value: f64) -> bool {
         self.rows.add(series, time_us, value);

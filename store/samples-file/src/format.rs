@@ -19,7 +19,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
     pub(crate) const ALL: [Self; 3] = [Self::Parquet, Self::Csv, Self::Jsonl];
 
     /// Returns the extension of its files.

@@ -1,6 +1,7 @@
 //! Files of samples: Parquet, CSV and JSON lines, with a row for each sample.
 //!
-//! Every format has the same columns. Times have the resolution of samples, microseconds. The series of a node have no job.
+//! Every format has the same columns. Times have the resolution of samples, microseconds. The series of a
+//! node have no job.
 //!
 //! Samples are read on the caller's thread, and encoded on another one, some hundred thousand rows at a time.
 

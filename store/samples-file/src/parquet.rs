@@ -30,7 +30,6 @@ pub(crate) const SCHEMA: &str = "message sample {
 /// The number of texts that are written at once.
 const TEXTS: usize = 1024;
 
-/// A writer of Parquet.
 pub(crate) struct ParquetWriter<W: Write + Send>(SerializedFileWriter<W>);
 
 impl<W: Write + Send> ParquetWriter<W> {

@@ -57,8 +57,8 @@ pub fn write_file(
     }
 }
 
-/// Adds the samples of `series`, which belong to `of`, within `span_ns` to a file, and counts them. `progress` learns the number of
-/// samples after each part.
+/// Adds the samples of `series`, which belong to `of`, within `span_ns` to a file, and counts them.
+/// `progress` learns the number of samples after each part.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read, or the file not be written.

@@ -14,7 +14,8 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// The microseconds of a day.
 const DAY_US: i64 = 86_400_000_000;
 
-/// The text of times: RFC 3339 in UTC with microseconds. Successive times often lie on the same day, whose text is kept.
+/// The text of times: RFC 3339 in UTC with microseconds. Successive times often lie on the same day, whose
+/// text is kept.
 #[derive(Debug, Default)]
 pub(crate) struct TimeText {
     day: Option<i64>,
@@ -54,11 +55,12 @@ fn digits<const N: usize>(mut number: u64) -> [u8; N] {
     digits
 }
 
-/// The magnitude below which whole numbers are written by [`write_whole`]: doubles are exact there, and have no exponent.
+/// The magnitude below which whole numbers are written by [`write_whole`]: doubles are exact there, and have
+/// no exponent.
 const WHOLE_BELOW: f64 = 1e15;
 
-/// Writes a value as text if it is a whole number. Returns false without writing anything if it is not. That takes a fraction of the
-/// time of the general form, and most values are whole.
+/// Writes a value as text if it is a whole number. Returns false without writing anything if it is not. That
+/// takes a fraction of the time of the general form, and most values are whole.
 pub(crate) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<bool> {
     if value.trunc() != value || value.abs() >= WHOLE_BELOW || (value == 0.0 && value.is_sign_negative()) {
         return Ok(false);
@@ -74,7 +76,8 @@ pub(crate) fn write_whole(output: &mut impl Write, value: f64) -> io::Result<boo
     Ok(true)
 }
 
-/// A writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an apostrophe.
+/// A writer of comma-separated values. A text that a spreadsheet would run as a formula is prefixed with an
+/// apostrophe.
 pub(crate) struct CsvWriter<W: Write> {
     output: BufWriter<W>,
     time: TimeText,

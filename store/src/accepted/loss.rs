@@ -57,8 +57,8 @@ pub enum LossReason {
     UnknownId,
     /// The store refuses their frame.
     StoreRefused,
-    /// They were acknowledged, but this store does not have them: it was lost or replaced since, it is a standby that took over before it
-    /// had them, or another store has them.
+    /// They were acknowledged, but this store does not have them: it was lost or replaced since, it is a
+    /// standby that took over before it had them, or another store has them.
     StoreReplaced,
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The id of a record in the store, once it is committed. A collector keeps one for each series of each node, for which the 16 bytes
-/// of a `OnceLock` are too many.
+/// The id of a record in the store, once it is committed. A collector keeps one for each series of each node,
+/// for which the 16 bytes of a `OnceLock` are too many.
 #[derive(Debug)]
 pub struct StoreId(AtomicI64);
 

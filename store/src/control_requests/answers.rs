@@ -18,8 +18,9 @@ const ANSWER: [Column; 5] = [
 ];
 
 impl ControlTable {
-    /// Returns those of the `sessions` to which this collector shall forward a request. One without a lasting effect is forwarded to the
-    /// sessions that were wanted, and by one collector only: by the first that claims them.
+    /// Returns those of the `sessions` to which this collector shall forward a request. One without a lasting
+    /// effect is forwarded to the sessions that were wanted, and by one collector only: by the first that
+    /// claims them.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -55,8 +56,8 @@ impl ControlTable {
         Ok(claimed)
     }
 
-    /// Stores answers at `now_us`, and keeps the request until `until_us`, the end of the granted leases, if that is later. Answers to a
-    /// request that was removed are dropped.
+    /// Stores answers at `now_us`, and keeps the request until `until_us`, the end of the granted leases, if
+    /// that is later. Answers to a request that was removed are dropped.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -101,7 +102,8 @@ impl ControlTable {
         connection.commit().context(ACTION)
     }
 
-    /// Returns the answers with a text, and the time until which the request is kept, in microseconds since the epoch.
+    /// Returns the answers with a text, and the time until which the request is kept, in microseconds since
+    /// the epoch.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -1,7 +1,8 @@
 //! The tables of users' requests to agents, which the collectors of a store share.
 //!
-//! A collector stores a request before it sends it, so that the request survives the collector. The other collectors find it by its
-//! number: numbers are assigned under a lock, in the order in which transactions commit. Each session has a row with its answer.
+//! A collector stores a request before it sends it, so that the request survives the collector. The other
+//! collectors find it by its number: numbers are assigned under a lock, in the order in which transactions
+//! commit. Each session has a row with its answer.
 
 mod answers;
 mod collectors;

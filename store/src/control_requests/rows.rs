@@ -57,7 +57,8 @@ pub struct Replaced {
 pub struct Taken {
     /// Its number.
     pub number: i64,
-    /// The time at which it takes effect, in microseconds since the epoch: after all earlier requests of the job.
+    /// The time at which it takes effect, in microseconds since the epoch: after all earlier requests of the
+    /// job.
     pub at_us: i64,
 }
 

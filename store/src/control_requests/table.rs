@@ -11,8 +11,8 @@ use crate::removal::requests;
 use crate::value::Value;
 use crate::{StoreError, StoreUrl};
 
-/// The number of stored requests that still have an effect, and the number of their bytes. Beyond that those that expire first are
-/// removed.
+/// The number of stored requests that still have an effect, and the number of their bytes. Beyond that those
+/// that expire first are removed.
 const REQUESTS_MAX: usize = 4096;
 
 /// The number of bytes for [`REQUESTS_MAX`].
@@ -43,7 +43,8 @@ impl ControlTable {
         Ok(Self { connection: url.open_to_administer()?.connection })
     }
 
-    /// Stores a request at `now_us`. `replaces` selects those of the lasting requests of the job, the oldest first, that it replaces.
+    /// Stores a request at `now_us`. `replaces` selects those of the lasting requests of the job, the oldest
+    /// first, that it replaces.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -83,7 +84,8 @@ impl ControlTable {
         Ok(taken)
     }
 
-    /// Returns the requests after `number` that have an effect at `now_us`, in their order: at most some hundreds.
+    /// Returns the requests after `number` that have an effect at `now_us`, in their order: at most some
+    /// hundreds.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -116,7 +118,8 @@ impl ControlTable {
         self.connection.select(&select, &parameters).context("read requests")
     }
 
-    /// Forgets the texts of a request's answers, since the user has them. Sets the time after which it has no effect, if there is a new one.
+    /// Forgets the texts of a request's answers, since the user has them. Sets the time after which it has no
+    /// effect, if there is a new one.
     ///
     /// # Errors
     /// Returns an error if the store fails.

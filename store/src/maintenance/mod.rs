@@ -36,7 +36,8 @@ pub struct Maintenance {
 type NewRetention = Arc<Mutex<Option<Retention>>>;
 
 impl Maintenance {
-    /// Starts the maintenance of a database. Without a policy for retention, that of the store stays in force.
+    /// Starts the maintenance of a database. Without a policy for retention, that of the store stays in
+    /// force.
     pub(crate) fn start(backend: Arc<dyn Backend>, retention: Option<Retention>) -> Result<Self, StoreError> {
         let stop = Arc::new(Stop::default());
         let ended = Ended(Arc::clone(&stop));
@@ -62,8 +63,8 @@ impl Maintenance {
         *self.retention.lock().unwrap_or_else(PoisonError::into_inner) = Some(retention);
     }
 
-    /// Ends the thread, and cancels the statement that it runs. A thread whose database does not answer is left
-    /// behind.
+    /// Ends the thread, and cancels the statement that it runs. A thread whose database does not answer is
+    /// left behind.
     ///
     /// # Errors
     /// Returns an error if the thread panicked.
@@ -134,7 +135,8 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
 
 /// Writes a new policy for retention into the store. Without it nothing is removed.
 ///
-/// The database may not answer for long: the policy is not locked meanwhile, so that [`Maintenance::set_retention`] never waits.
+/// The database may not answer for long: the policy is not locked meanwhile, so that
+/// [`Maintenance::set_retention`] never waits.
 fn write_retention(
     connection: &mut dyn Connection,
     new_retention: &Mutex<Option<Retention>>,

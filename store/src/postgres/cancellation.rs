@@ -12,7 +12,8 @@ use crate::error::chain;
 /// The maximum duration of the request for a cancellation.
 const CANCELLATION: Duration = Duration::from_secs(1);
 
-/// Cancels the statement of a connection. Without this, the server would continue to build an index, or to sort samples.
+/// Cancels the statement of a connection. Without this, the server would continue to build an index, or to
+/// sort samples.
 pub(super) fn cancel_statement(settings: &Settings, running: &CancelToken) {
     let cancelled = event_loop().map(|runtime| {
         runtime.block_on(async { tokio::time::timeout(CANCELLATION, cancel(settings, running)).await })

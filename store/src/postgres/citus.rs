@@ -1,9 +1,10 @@
 //! Citus: detection of its state, the distribution of samples by node, and columnar partitions.
 //!
-//! A COPY into a distributed table commits in two phases: the workers prepare, and the commit of the coordinator decides. The sequences of
-//! sessions, the ledger and all other tables are on the coordinator and change in the same transaction. So samples and
-//! sequence are stored together or not at all, also if a server ends between the phases: Citus completes prepared transactions by the
-//! record that the coordinator commits.
+//! A COPY into a distributed table commits in two phases: the workers prepare, and the commit of the
+//! coordinator decides. The sequences of sessions, the ledger and all other tables are on the coordinator and
+//! change in the same transaction. So samples and sequence are stored together or not at all, also if a
+//! server ends between the phases: Citus completes prepared transactions by the record that the coordinator
+//! commits.
 
 use std::collections::HashMap;
 
@@ -22,8 +23,8 @@ const ACTION: &str = "detect Citus";
 /// The statements that prepare the schema for the distribution.
 const SCHEMA: &str = include_str!("../../schema/postgres/citus.sql");
 
-/// Distributes the table, and gives the workers the function with which users select a node. Citus accepts no text of several statements
-/// that change a distributed table.
+/// Distributes the table, and gives the workers the function with which users select a node. Citus accepts no
+/// text of several statements that change a distributed table.
 const DISTRIBUTE: [&str; 2] = [
     "SELECT CAST(create_distributed_table('samples', 'node_key') AS text)",
     "SELECT CAST(create_distributed_function('polymeter_node_key(text)') AS text)",
@@ -52,7 +53,8 @@ impl Offer {
 /// Detects the state of Citus. Needs no privilege.
 ///
 /// # Errors
-/// Returns an error if the server is a worker, or does not load the extension that the database has: tables are empty there.
+/// Returns an error if the server is a worker, or does not load the extension that the database has: tables
+/// are empty there.
 pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     let row = client
         .query_one(
@@ -113,8 +115,8 @@ async fn detect_created(client: &Client, has_timescaledb: bool) -> Result<Offer,
     Ok(Offer { obstacle, is_distributed: row.get(3) })
 }
 
-/// Returns true if the table of samples becomes a distributed one: a new table where Citus is usable, and an existing one with partitions
-/// where it is required.
+/// Returns true if the table of samples becomes a distributed one: a new table where Citus is usable, and an
+/// existing one with partitions where it is required.
 ///
 /// # Errors
 /// Returns an error if Citus is required and cannot be used.
@@ -204,8 +206,8 @@ pub(super) fn chosen_table(
     Ok(Some(ChosenTable { table: SampleTable::Distributed, reason: reason.to_owned() }))
 }
 
-/// Configures the connection of a writer: it has one connection to each worker. Otherwise each shard of a commit has one of its own, which
-/// is prepared and flushed separately.
+/// Configures the connection of a writer: it has one connection to each worker. Otherwise each shard of a
+/// commit has one of its own, which is prepared and flushed separately.
 pub(super) async fn configure_writer(client: &Client) -> Result<(), StoreError> {
     let set = "SET citus.multi_shard_modify_mode = 'sequential'";
     client.batch_execute(set).await.context("configure the connection")
@@ -297,8 +299,9 @@ fn compress(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Replaces a partition by a columnar one with the same rows, in the order of their series: a query of one series skips the others, and
-/// equal values stand together. `alter_table_set_access_method` would keep the order of arrival. Writers of late samples wait.
+/// Replaces a partition by a columnar one with the same rows, in the order of their series: a query of one
+/// series skips the others, and equal values stand together. `alter_table_set_access_method` would keep the
+/// order of arrival. Writers of late samples wait.
 fn compress_partition(
     connection: &mut dyn Connection,
     partition: &str,

@@ -24,8 +24,9 @@ use crate::row::Row;
 use crate::value::{Batch, Column, Number, Value};
 use crate::{StoreError, limits};
 
-/// Begins a transaction in which rows are found through indexes. A planner without current statistics, or with
-/// a small table, otherwise reads whole tables, and a burst of new jobs makes them large before the next analysis.
+/// Begins a transaction in which rows are found through indexes. A planner without current statistics, or
+/// with a small table, otherwise reads whole tables, and a burst of new jobs makes them large before the next
+/// analysis.
 const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
 /// A connection to PostgreSQL, with its event loop.
@@ -40,7 +41,8 @@ pub(super) struct PostgresConnection {
     copy: Option<Statement>,
     /// The days, counted from the epoch, whose partitions exist.
     days: BTreeSet<i64>,
-    /// True if the collector computes the rollups itself, so that writers record late samples; none if that is not known yet.
+    /// True if the collector computes the rollups itself, so that writers record late samples; none if that
+    /// is not known yet.
     has_rollup_tables: Option<bool>,
 }
 
@@ -202,9 +204,9 @@ fn fields(rows: &[tokio_postgres::Row]) -> Result<Vec<Row>, DatabaseError> {
     rows.iter().map(|row| statement::row(row, &mut names)).collect()
 }
 
-/// Copies the samples of `frames` in PostgreSQL's binary format, in the order of their series and times: direct compression
-/// sorts them, which is a quarter of its work if they are in the order of arrival, and little if they are sorted. With `has_keys` the
-/// table has the keys of their nodes.
+/// Copies the samples of `frames` in PostgreSQL's binary format, in the order of their series and times:
+/// direct compression sorts them, which is a quarter of its work if they are in the order of arrival, and
+/// little if they are sorted. With `has_keys` the table has the keys of their nodes.
 async fn copy_samples(
     client: &Client,
     statement: &mut Option<Statement>,

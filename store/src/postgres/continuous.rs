@@ -35,8 +35,9 @@ pub(super) fn complete(connection: &mut dyn Connection, stop: &Stop) -> Result<(
 
 const REFRESHING: &str = "refresh the rollups";
 
-/// The aggregates, each computed from the one before, with the number of buckets that one transaction refreshes at least (half an
-/// hour of samples), and at most (a day, a week of hours). A transaction costs tens of milliseconds whatever it refreshes.
+/// The aggregates, each computed from the one before, with the number of buckets that one transaction
+/// refreshes at least (half an hour of samples), and at most (a day, a week of hours). A transaction costs
+/// tens of milliseconds whatever it refreshes.
 const AGGREGATES: [(&str, u64, u64); 3] =
     [("samples_10s", 180, 8640), ("samples_1min", 180, 1440), ("samples_1h", 168, 168)];
 
@@ -46,13 +47,14 @@ const BATCH_BYTES: u64 = 16 << 20;
 /// Returns the size of the largest day of samples.
 const DAY_BYTES: &str = "SELECT coalesce(max(total_bytes), 0)::int8 FROM chunks_detailed_size('samples')";
 
-/// Returns the range of all buckets of the aggregate `$1` that may change, as text: to those that are complete
-/// except for samples that are still on their way, which takes minutes.
+/// Returns the range of all buckets of the aggregate `$1` that may change, as text: to those that are
+/// complete except for samples that are still on their way, which takes minutes.
 const ALL: &str = "SELECT CAST(rollup.final_before AS text), CAST(now() - interval '5 min' AS text)
      FROM rollup WHERE relation = $1";
 
-/// Returns the range of the buckets of the aggregate `$1` that were completed since its last refresh, as text; no row if there are
-/// none. Before the first refresh that is all of them: a new store has rollups within minutes.
+/// Returns the range of the buckets of the aggregate `$1` that were completed since its last refresh, as
+/// text; no row if there are none. Before the first refresh that is all of them: a new store has rollups
+/// within minutes.
 const RECENT: &str = "SELECT CAST(CASE WHEN refreshed > '1970-01-01' THEN refreshed ELSE rollup.final_before END AS text), CAST(complete AS text)
      FROM timescaledb_information.continuous_aggregates
      JOIN rollup ON rollup.relation = view_name
@@ -62,10 +64,12 @@ const RECENT: &str = "SELECT CAST(CASE WHEN refreshed > '1970-01-01' THEN refres
      WHERE view_schema = current_schema() AND view_name = CAST($1 AS text)
          AND refreshed + CASE CAST($1 AS text) WHEN 'samples_10s' THEN interval '10 s' WHEN 'samples_1min' THEN interval '1 min' ELSE interval '1 h' END < complete";
 
-/// Refreshes the aggregates within the ranges that `range` returns. Each transaction refreshes a bounded number of buckets, the oldest
-/// first: a query adds the samples behind the refreshed range, and would miss a gap in it.
+/// Refreshes the aggregates within the ranges that `range` returns. Each transaction refreshes a bounded
+/// number of buckets, the oldest first: a query adds the samples behind the refreshed range, and would miss a
+/// gap in it.
 fn refresh(connection: &mut dyn Connection, stop: &Stop, range: &str) -> Result<(), StoreError> {
-    // Merging the many small batches of recent samples in their order costs more than to aggregate them by hash.
+    // Merging the many small batches of recent samples in their order costs more than to aggregate them by
+    // hash.
     set(connection, "timescaledb.enable_decompression_sorted_merge", "off").context(REFRESHING)?;
     let refreshes_stepwise: bool = connection
         .select_one(

@@ -32,7 +32,8 @@ pub(super) fn put_trailer(out: &mut BytesMut) {
     out.put_i16(TRAILER);
 }
 
-/// Appends a row of the table `samples`: three fields, each preceded by its length, and the key of the node where the table has it.
+/// Appends a row of the table `samples`: three fields, each preceded by its length, and the key of the node
+/// where the table has it.
 pub(super) fn put_sample(
     out: &mut BytesMut,
     time_us: i64,

@@ -22,7 +22,8 @@ const JOBS: &str = "SELECT job_key, lower, upper FROM kept_job
 pub(super) const IS_KEPT: &str = "EXISTS (SELECT FROM kept_series WHERE kept_series.series_id = row.series_id
      AND row.time >= kept_series.lower AND row.time <= kept_series.upper)";
 
-/// The same condition for rows of a distributed table: Citus accepts a local table only as a subquery, which it sends to the workers.
+/// The same condition for rows of a distributed table: Citus accepts a local table only as a subquery, which
+/// it sends to the workers.
 const IS_KEPT_BY_SHARD: &str =
     "EXISTS (SELECT FROM (SELECT * FROM kept_series OFFSET 0) AS kept WHERE kept.series_id = row.series_id
      AND row.time >= kept.lower AND row.time <= kept.upper)";
@@ -77,7 +78,8 @@ pub(super) fn forget(connection: &mut dyn Connection, part: &Part) -> Result<(),
     connection.execute(delete, &[part.level.relation().into(), Value::Time(part.begin_us)]).map(drop)
 }
 
-/// Selects the series of `jobs` in the time of a part: their own, and those of their nodes while they ran there.
+/// Selects the series of `jobs` in the time of a part: their own, and those of their nodes while they ran
+/// there.
 pub(super) fn select_series(
     connection: &mut dyn Connection,
     part: &Part,
@@ -105,8 +107,8 @@ pub(super) fn select_series(
     connection.execute("ANALYZE kept_series", &[]).map(drop)
 }
 
-/// Removes the rows of a part, except for those of its kept jobs, by the function `remove_all`. Returns the number of rows that
-/// stay.
+/// Removes the rows of a part, except for those of its kept jobs, by the function `remove_all`. Returns the
+/// number of rows that stay.
 pub(super) fn reduce(
     connection: &mut dyn Connection,
     part: &Part,

@@ -105,9 +105,9 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
     }))
 }
 
-/// Returns the reason for which this user cannot maintain the database; none if it can. Most tasks are for the owner of the
-/// tables: no privilege lets others refresh continuous aggregates, drop chunks or build indexes, and a procedure that commits
-/// cannot have the rights of its owner.
+/// Returns the reason for which this user cannot maintain the database; none if it can. Most tasks are for
+/// the owner of the tables: no privilege lets others refresh continuous aggregates, drop chunks or build
+/// indexes, and a procedure that commits cannot have the rights of its owner.
 fn obstacle(connection: &mut dyn Connection) -> Result<Option<String>, DatabaseError> {
     let select = "SELECT pg_has_role(relowner, 'USAGE'), current_user::text, pg_get_userbyid(relowner)::text
          FROM pg_class WHERE oid = 'samples'::regclass";

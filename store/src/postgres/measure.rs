@@ -8,7 +8,8 @@ use crate::retention::{Level, LevelSize, Storage, level_sizes};
 use super::sample_table::SampleTable;
 use super::{citus, parts, rollup_tables};
 
-/// Returns the space of the database. Sizes are from the catalogue, numbers of rows are those of the last analysis.
+/// Returns the space of the database. Sizes are from the catalogue, numbers of rows are those of the last
+/// analysis.
 pub(super) fn measure(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, StoreError> {
     measure_all(connection, now_us).context("measure the store")
 }

@@ -33,8 +33,8 @@ const AFTER_ROLLUPS: [&str; 6] = [
     include_str!("../../schema/postgres/roles.sql"),
 ];
 
-/// Creates the schema, or migrates it to the newest version. If several collectors start at the same time, one of them
-/// does it.
+/// Creates the schema, or migrates it to the newest version. If several collectors start at the same time,
+/// one of them does it.
 pub(super) async fn migrate(
     client: &mut Client,
     options: &OpenOptions,
@@ -97,8 +97,9 @@ async fn add_version(transaction: &Transaction<'_>, version: i32) -> Result<(), 
     transaction.execute("INSERT INTO store_version VALUES ($1)", &[&version]).await.map(drop)
 }
 
-/// Returns the identity of the database: the object id of a table, which differs in another database and for another table of that name,
-/// and the timeline of the log. A standby that took over has another timeline, and may lack the last transactions of its primary.
+/// Returns the identity of the database: the object id of a table, which differs in another database and for
+/// another table of that name, and the timeline of the log. A standby that took over has another timeline,
+/// and may lack the last transactions of its primary.
 async fn origin(client: &Client, is_new: bool) -> Result<StoreOrigin, Error> {
     let select = "SELECT 'session'::regclass::oid, left(pg_walfile_name(pg_current_wal_lsn()), 8)";
     let row = client.query_one(select, &[]).await?;

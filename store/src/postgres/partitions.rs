@@ -51,8 +51,8 @@ pub(super) const CREATE_AHEAD: Task =
 /// An index over a day of samples takes minutes to build, which `CONCURRENTLY` does beside the writers.
 pub(super) const CLOSE: Task = Task { name: "build the index of a partition", rounds: 60, run: close };
 
-/// The index on the time of an open partition knows pages only after they were summarised. Otherwise each read of the newest
-/// samples reads all pages since the last vacuum.
+/// The index on the time of an open partition knows pages only after they were summarised. Otherwise each
+/// read of the newest samples reads all pages since the last vacuum.
 pub(super) const SUMMARISE: Task =
     Task { name: "summarise the times of recent samples", rounds: 5, run: summarise };
 

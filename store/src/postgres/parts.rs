@@ -59,7 +59,8 @@ impl FromRow for Part {
     }
 }
 
-/// Returns the rows of the rollup of an hour before `before_us`, where it is a table; none if there are no such rows.
+/// Returns the rows of the rollup of an hour before `before_us`, where it is a table; none if there are no
+/// such rows.
 pub(super) fn rows_of_hours(
     connection: &mut dyn Connection,
     before_us: i64,

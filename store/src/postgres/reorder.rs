@@ -1,11 +1,11 @@
 //! The order of samples in a chunk that still grows.
 //!
 //! Direct compression leaves a batch per commit, with samples of all series: a query of one series
-//! decompresses all of them. The function `compress_chunk` would merge the batches, but locks out the writers of
-//! the chunk, for minutes. Therefore the maintenance rewrites the samples of a closed period of time in the
-//! order of their series: it deletes and inserts them in one transaction, beside the writers. Whole batches
-//! are deleted without decompression. Late samples of that time remain in batches of their own until the
-//! compression policy orders the whole chunk.
+//! decompresses all of them. The function `compress_chunk` would merge the batches, but locks out the writers
+//! of the chunk, for minutes. Therefore the maintenance rewrites the samples of a closed period of time in
+//! the order of their series: it deletes and inserts them in one transaction, beside the writers. Whole
+//! batches are deleted without decompression. Late samples of that time remain in batches of their own until
+//! the compression policy orders the whole chunk.
 
 use tracing::info;
 
@@ -22,8 +22,8 @@ const ACTION: &str = "order recent samples";
 /// The maximum number of samples that one transaction rewrites: some 10 s, and 300 MB of temporary space.
 const STEP_ROWS: i64 = 4_000_000;
 
-/// Returns the begin and the end of the next period, as text; no row if it is too short yet. Older samples are left to the
-/// compression policy. `$1` is the number of parts into which an hour is divided.
+/// Returns the begin and the end of the next period, as text; no row if it is too short yet. Older samples
+/// are left to the compression policy. `$1` is the number of parts into which an hour is divided.
 const PERIOD: &str = "SELECT CAST(begin_at AS text), CAST(end_at AS text)
      FROM (SELECT greatest(ordered_before, date_bin('1 h', now(), 'epoch') - interval '2 days') AS begin_at,
                now() - interval '10 min' AS complete_at FROM samples_order) AS state
@@ -64,8 +64,8 @@ fn next_period(connection: &mut dyn Connection) -> Result<Option<(String, String
     }
 }
 
-/// Returns the condition for the samples of a period. The times are from the server. As constants they select chunks and batches; as
-/// columns they would let the server decompress all samples.
+/// Returns the condition for the samples of a period. The times are from the server. As constants they select
+/// chunks and batches; as columns they would let the server decompress all samples.
 fn condition(begin: &str, end: &str) -> String {
     format!("time >= TIMESTAMPTZ '{begin}' AND time < TIMESTAMPTZ '{end}'")
 }

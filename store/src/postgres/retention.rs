@@ -1,8 +1,8 @@
 //! Retention in PostgreSQL: chunks and partitions are dropped as a whole.
 //!
-//! Where a part contains rows of kept jobs, these are copied, and written back in place of all rows, in the transaction
-//! that removes them. An interruption at any moment leaves all rows or those of the kept jobs. A partition is emptied
-//! rather than dropped, since that locks only the partition itself.
+//! Where a part contains rows of kept jobs, these are copied, and written back in place of all rows, in the
+//! transaction that removes them. An interruption at any moment leaves all rows or those of the kept jobs. A
+//! partition is emptied rather than dropped, since that locks only the partition itself.
 
 use crate::StoreError;
 use crate::backend::{Connection, Removal, Removed, Task};
@@ -29,7 +29,8 @@ const ACTION: &str = "drop old samples";
 /// The range of a table that one transaction removes row by row.
 const STEP_US: i64 = 7 * 86_400 * 1_000_000;
 
-/// Returns the parts before the cutoffs, except for those that were reduced to the rows of the kept jobs already.
+/// Returns the parts before the cutoffs, except for those that were reduced to the rows of the kept jobs
+/// already.
 fn due(connection: &mut dyn Connection, cutoffs: &Cutoffs) -> Result<Vec<Part>, StoreError> {
     let mut due: Vec<Part> = parts::list(connection).context(ACTION)?;
     due.retain(|part| cutoffs.include(part));
@@ -113,7 +114,8 @@ fn is_summarised(connection: &mut dyn Connection, part: &Part) -> Result<bool, D
     connection.select_one(select, &[next.relation().into(), Value::Time(part.end_us)])
 }
 
-/// Removes all rows of a part, whose name is from the catalogue. A partition remains if rows of kept jobs return to it.
+/// Removes all rows of a part, whose name is from the catalogue. A partition remains if rows of kept jobs
+/// return to it.
 fn drop_part(connection: &mut dyn Connection, part: &Part) -> Result<(), DatabaseError> {
     let name = part.name.as_deref().unwrap_or_default();
     match &part.kind {

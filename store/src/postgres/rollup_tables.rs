@@ -253,7 +253,8 @@ fn replace(
         connection.execute("SELECT polymeter_create_rollup_partitions($1)", &[Value::Time(part_us)])?;
     }
     connection.execute(&format!("DELETE FROM {table} WHERE time >= $1 AND time < $2"), &range)?;
-    // Where samples are distributed, each shard computes the buckets of its nodes: Citus cannot combine these aggregates.
+    // Where samples are distributed, each shard computes the buckets of its nodes: Citus cannot combine these
+    // aggregates.
     let is_distributed = *source == "samples" && citus::has_functions(connection)?;
     let key = if is_distributed { "node_key, " } else { "" };
     let insert = format!(

@@ -16,12 +16,13 @@ use crate::value::{Batch, ColumnType, Value};
 /// The dialect where rollups are tables and partitions.
 pub(super) static DIALECT: Dialect = PARTITIONS;
 
-/// The dialect where rollups are continuous aggregates: their views have the times that the planner needs, and a function takes it
-/// seconds.
+/// The dialect where rollups are continuous aggregates: their views have the times that the planner needs,
+/// and a function takes it seconds.
 pub(super) static CONTINUOUS_DIALECT: Dialect =
     Dialect { buckets: |relation, _, _, _| relation.to_owned(), ..PARTITIONS };
 
-/// The dialect where samples are distributed: a function takes the ids of the series, since conditions do not reach the shards.
+/// The dialect where samples are distributed: a function takes the ids of the series, since conditions do not
+/// reach the shards.
 pub(super) static CITUS_DIALECT: Dialect = Dialect {
     buckets: |relation, begin, end, series| {
         let ids: Vec<_> = series.ids().map(|id| id.to_string()).collect();

@@ -6,8 +6,8 @@ use super::connection::Selection;
 use crate::row::from_row;
 use crate::value::Value;
 
-/// Selects the newest session of each node that sent something after a time, with the node's own lines of the ledger
-/// and its losses since.
+/// Selects the newest session of each node that sent something after a time, with the node's own lines of the
+/// ledger and its losses since.
 pub(super) fn agents_since(since_ns: i64) -> Selection<'static, AgentRow> {
     // The conditions on the ledger are those of its unique index.
     let sum = |column: &str| {

@@ -167,8 +167,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Passes each row of a statement, whose columns are numbers and times, to `each` until that fails. The rows are not
-    /// held in memory. After an error of `each` the reader must be dropped.
+    /// Passes each row of a statement, whose columns are numbers and times, to `each` until that fails. The
+    /// rows are not held in memory. After an error of `each` the reader must be dropped.
     pub(super) fn stream<const N: usize, E: From<StoreError>>(
         &mut self,
         statement: &str,

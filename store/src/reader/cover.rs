@@ -1,15 +1,15 @@
 //! The choice of a few ranges of ids that contain all wanted ones. Pure.
 //!
-//! A range is read in the order of an index, or of compressed batches, and is compared many ids at a time. A list of ids makes the
-//! database compare row by row, or sort all samples of the job.
+//! A range is read in the order of an index, or of compressed batches, and is compared many ids at a time. A
+//! list of ids makes the database compare row by row, or sort all samples of the job.
 
 use polymeter_proto::read::IdRanges;
 
 /// The maximum number of ranges: each is a statement of its own.
 const RANGES_MAX: usize = 8;
 
-/// Returns ranges in ascending order that contain all wanted ids, and at most half as many others; none if that takes too many
-/// ranges.
+/// Returns ranges in ascending order that contain all wanted ids, and at most half as many others; none if
+/// that takes too many ranges.
 pub(super) fn cover(wanted: &IdRanges) -> Option<Vec<(i64, i64)>> {
     let ranges = wanted.ranges();
     let (first, last) = (ranges.first()?.0, ranges.last()?.1);

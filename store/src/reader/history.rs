@@ -33,8 +33,8 @@ impl Reader {
         self.collect(&marks_of(job_key))
     }
 
-    /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran, in the order of their
-    /// times.
+    /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran, in the
+    /// order of their times.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -42,7 +42,8 @@ impl Reader {
         self.collect(&losses_of(job_key))
     }
 
-    /// Returns the losses that were detected last, of all jobs and nodes, at most `limit`, in the order of their times.
+    /// Returns the losses that were detected last, of all jobs and nodes, at most `limit`, in the order of
+    /// their times.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -10,11 +10,12 @@ use crate::row::{FromRow, Row, TimeNs, from_row};
 use crate::value::Value;
 use crate::{DatabaseError, StoreError};
 
-/// The time by which samples may lie before the start and after the end of their job on a node, in nanoseconds. The agent
-/// stamps both with the same clock, which may be set meanwhile.
+/// The time by which samples may lie before the start and after the end of their job on a node, in
+/// nanoseconds. The agent stamps both with the same clock, which may be set meanwhile.
 const MARGIN_NS: i64 = 3600 * 1_000_000_000;
 
-/// The number of jobs that started last, and of the ids that sort next to an id, among which similar ids are searched.
+/// The number of jobs that started last, and of the ids that sort next to an id, among which similar ids are
+/// searched.
 const CANDIDATES: usize = 1000;
 
 /// The number of jobs of a user that started last, among which the user's similar ids are searched.
@@ -37,7 +38,8 @@ struct Node {
 from_row!(Node { job_key, node, is_lost, started_ns: TimeNs, ended_ns: TimeNs });
 
 impl Reader {
-    /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no such job.
+    /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no
+    /// such job.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -46,8 +48,8 @@ impl Reader {
         Ok(self.jobs(&filter)?.pop())
     }
 
-    /// Returns the jobs that `filter` selects, the one that started last first. The next page begins after the last of
-    /// them: [`JobFilter::before`].
+    /// Returns the jobs that `filter` selects, the one that started last first. The next page begins after
+    /// the last of them: [`JobFilter::before`].
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -89,8 +91,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns ids of jobs among which to search for one similar to `job_id`: those that sort next to it, and those of the
-    /// jobs that started last. Only jobs of `owner_uid` count, if it is given.
+    /// Returns ids of jobs among which to search for one similar to `job_id`: those that sort next to it, and
+    /// those of the jobs that started last. Only jobs of `owner_uid` count, if it is given.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -1,5 +1,5 @@
-//! Changes of the sampling plan as the store keeps them: events of one node, each with a set of changes, which nodes share. A set is read once,
-//! whatever the number of nodes.
+//! Changes of the sampling plan as the store keeps them: events of one node, each with a set of changes,
+//! which nodes share. A set is read once, whatever the number of nodes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -70,7 +70,8 @@ impl Reader {
         Ok(PlanChanges::new(events, members))
     }
 
-    /// Returns the members of sets. They are named, since a planner might look for the events of each member, which all jobs share.
+    /// Returns the members of sets. They are named, since a planner might look for the events of each member,
+    /// which all jobs share.
     fn members_of_sets(&mut self, sets: &[i64]) -> Result<Vec<Member>, StoreError> {
         if sets.is_empty() {
             return Ok(Vec::new());
@@ -93,7 +94,8 @@ impl PlanChanges {
         Self { events, sets }
     }
 
-    /// Returns the changes, sorted by time, node, level and metric; those of the whole job before those of its steps and tasks.
+    /// Returns the changes, sorted by time, node, level and metric; those of the whole job before those of
+    /// its steps and tasks.
     pub(super) fn rows(&self) -> impl Iterator<Item = PlanChangeRow> {
         let alike = self.events.chunk_by(|one, next| one.order() == next.order());
         alike.flat_map(|events| {

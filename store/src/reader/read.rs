@@ -42,8 +42,8 @@ impl From<SeriesScope<'_>> for SeriesOwner {
 
 /// A reader. `dyn Read` has a method for each query.
 pub trait Read {
-    /// Passes the rows of a query to `each` in blocks, until it breaks. They are not held in memory. After an error or a
-    /// break the reader must be dropped.
+    /// Passes the rows of a query to `each` in blocks, until it breaks. They are not held in memory. After an
+    /// error or a break the reader must be dropped.
     ///
     /// # Errors
     /// Returns an error if the store, or the connection to it, fails.
@@ -101,7 +101,8 @@ impl dyn Read + '_ {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no such job.
+    /// Returns the job that started last of those with the id `job_id`, or of all jobs; none if there is no
+    /// such job.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -152,7 +153,8 @@ impl dyn Read + '_ {
         self.collect(&Query::JobSeries { job_key, metrics })
     }
 
-    /// Returns the metrics of a job, or those of the job on one node, sorted by name and level, with the numbers of their series and nodes.
+    /// Returns the metrics of a job, or those of the job on one node, sorted by name and level, with the
+    /// numbers of their series and nodes.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -168,8 +170,9 @@ impl dyn Read + '_ {
         self.collect(&Query::JobNodes { job_key })
     }
 
-    /// Passes the samples of `series`, which belong to `of`, within `span_ns`, whose end is excluded, to `each`: sorted by the
-    /// ids of the series, then by time. They are not held in memory. After an error of `each` the reader must be dropped.
+    /// Passes the samples of `series`, which belong to `of`, within `span_ns`, whose end is excluded, to
+    /// `each`: sorted by the ids of the series, then by time. They are not held in memory. After an error of
+    /// `each` the reader must be dropped.
     ///
     /// # Errors
     /// Returns an error if the store or `each` fails.
@@ -184,9 +187,9 @@ impl dyn Read + '_ {
         self.stream(&Query::Samples { of: of.into(), series, span_ns: span_ns.clone() }, each)
     }
 
-    /// Passes the intervals of a rollup that contain samples of `series`, which belong to `of`, within `span_ns` to `each`:
-    /// sorted by the ids of the series, then by time. They are not held in memory. After an error of `each` the reader must
-    /// be dropped.
+    /// Passes the intervals of a rollup that contain samples of `series`, which belong to `of`, within
+    /// `span_ns` to `each`: sorted by the ids of the series, then by time. They are not held in memory. After
+    /// an error of `each` the reader must be dropped.
     ///
     /// # Errors
     /// Returns an error if the store or `each` fails.

@@ -31,8 +31,9 @@ const BUCKET: [Column; 9] = [
 ];
 
 impl Reader {
-    /// Passes the samples of `series` within `span_ns`, whose end is excluded, to `each`: sorted by the ids of the series,
-    /// then by time. They are not held in memory. After an error of `each` the reader must be dropped.
+    /// Passes the samples of `series` within `span_ns`, whose end is excluded, to `each`: sorted by the ids
+    /// of the series, then by time. They are not held in memory. After an error of `each` the reader must be
+    /// dropped.
     ///
     /// # Errors
     /// Returns an error if the store or `each` fails.
@@ -59,8 +60,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Passes the intervals of a rollup that contain samples of `series` within `span_ns` to `each`: sorted by the ids of the
-    /// series, then by time. They are not held in memory. After an error of `each` the reader must be dropped.
+    /// Passes the intervals of a rollup that contain samples of `series` within `span_ns` to `each`: sorted
+    /// by the ids of the series, then by time. They are not held in memory. After an error of `each` the
+    /// reader must be dropped.
     ///
     /// # Errors
     /// Returns an error if the store or `each` fails.
@@ -104,8 +106,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the samples of one series within `span_ns`, whose end is excluded, in the order of their times: nanoseconds
-    /// since the epoch, and values.
+    /// Returns the samples of one series within `span_ns`, whose end is excluded, in the order of their
+    /// times: nanoseconds since the epoch, and values.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -120,8 +122,8 @@ impl Reader {
         Ok(points)
     }
 
-    /// Returns the conditions for rows of `series` within `span_ns`, for a statement each. They are in the order of the ids, and may
-    /// select other series as well.
+    /// Returns the conditions for rows of `series` within `span_ns`, for a statement each. They are in the
+    /// order of the ids, and may select other series as well.
     fn conditions(&self, of: SeriesScope<'_>, series: &IdRanges, span_ns: &Range<i64>) -> Vec<String> {
         let (begin, end) = (self.bound(span_ns.start), self.bound(span_ns.end));
         let within = |(first, last): (i64, i64)| {
@@ -141,7 +143,8 @@ impl Reader {
         vec![format!("series_id {list} AND {}", within((*first, *last)))]
     }
 
-    /// Writes a bound of times as a constant. Times have a resolution of microseconds, so that both bounds are rounded up.
+    /// Writes a bound of times as a constant. Times have a resolution of microseconds, so that both bounds
+    /// are rounded up.
     fn bound(&self, time_ns: i64) -> String {
         let time_us = time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0);
         (self.dialect().time)(if time_us > LATEST_US { LATEST_US + 1 } else { stored_us(time_us) })

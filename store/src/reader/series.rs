@@ -17,8 +17,8 @@ impl Reader {
         Ok(self.shaped_series(scope, None)?.rows().collect())
     }
 
-    /// Returns the numbers of CPUs of a job's nodes, counted by their per-CPU series; no row for a node without such series. The
-    /// members of a shape are counted once: nodes of a kind share it.
+    /// Returns the numbers of CPUs of a job's nodes, counted by their per-CPU series; no row for a node
+    /// without such series. The members of a shape are counted once: nodes of a kind share it.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -38,8 +38,8 @@ impl Reader {
 }
 
 impl Reader {
-    /// Returns the times of a job on its nodes, sorted by node. Another job shares a node if it is among the last thousand that
-    /// started there before the job, or started later.
+    /// Returns the times of a job on its nodes, sorted by node. Another job shares a node if it is among the
+    /// last thousand that started there before the job, or started later.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -1,5 +1,5 @@
-//! Series as the store keeps them: blocks of series of one node, each with a shape, whose members nodes of a kind share. Shapes are read
-//! once, whatever the number of nodes.
+//! Series as the store keeps them: blocks of series of one node, each with a shape, whose members nodes of a
+//! kind share. Shapes are read once, whatever the number of nodes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -81,7 +81,8 @@ impl Reader {
         Ok(ShapedSeries::new(blocks, members))
     }
 
-    /// Returns the members of shapes. They are named, since a planner might look for the blocks of each member, which all jobs share.
+    /// Returns the members of shapes. They are named, since a planner might look for the blocks of each
+    /// member, which all jobs share.
     fn members_of_shapes(&mut self, shapes: &[i64]) -> Result<Vec<Member>, StoreError> {
         if shapes.is_empty() {
             return Ok(Vec::new());
@@ -133,8 +134,8 @@ impl ShapedSeries {
         })
     }
 
-    /// Returns the metrics, sorted by name and level, with the numbers of their series and nodes. Nodes with the same shapes are counted
-    /// together.
+    /// Returns the metrics, sorted by name and level, with the numbers of their series and nodes. Nodes with
+    /// the same shapes are counted together.
     pub(super) fn metrics(&self) -> Vec<JobMetricRow> {
         let mut nodes_with: BTreeMap<Vec<i64>, u64> = BTreeMap::new();
         for blocks in self.nodes() {
@@ -185,7 +186,8 @@ mod tests {
         Block { node: node.to_owned(), first_id, shape_id }
     }
 
-    /// Two nodes with the series of the job, one of which has a step with two tasks and twice the same shape, and one without series.
+    /// Two nodes with the series of the job, one of which has a step with two tasks and twice the same shape,
+    /// and one without series.
     fn series() -> ShapedSeries {
         let members = vec![
             member(1, 0, "y", &[("device", "1")]),

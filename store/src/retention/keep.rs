@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use polymeter_proto::text::Text;
 
-/// The days of a year.
 const YEAR_DAYS: u32 = 365;
 
 /// The longest time in days, a century.

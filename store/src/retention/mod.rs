@@ -1,4 +1,5 @@
-//! Retention: the time for which rows of samples and rollups are kept, and the parts that are removed at once. Pure.
+//! Retention: the time for which rows of samples and rollups are kept, and the parts that are removed at
+//! once. Pure.
 
 mod keep;
 mod parts;

@@ -76,7 +76,6 @@ pub struct Part {
 pub(crate) enum PartKind {
     /// A chunk of this hypertable.
     Chunk(String),
-    /// A partition.
     Partition,
     /// Rows of this table.
     Rows(&'static str),

@@ -53,8 +53,8 @@ impl Retention {
         }
     }
 
-    /// Returns the levels that are kept for a shorter time than a finer one, each with the finer one: a coarse level is
-    /// computed from the fine one, and would begin later than it.
+    /// Returns the levels that are kept for a shorter time than a finer one, each with the finer one: a
+    /// coarse level is computed from the fine one, and would begin later than it.
     pub fn conflicts(&self) -> Vec<(Level, Level)> {
         let successive = Level::ALL.into_iter().zip(Level::ALL.into_iter().skip(1));
         successive

@@ -83,8 +83,8 @@ impl Storage {
         self.levels.iter().map(|level| level.growth_bytes).sum()
     }
 
-    /// Returns the days until `free_bytes` of disk are full, with what retention removes until then; none if they are not
-    /// full for years.
+    /// Returns the days until `free_bytes` of disk are full, with what retention removes until then; none if
+    /// they are not full for years.
     pub fn days_until_full(&self, states: &[LevelState], free_bytes: u64, now_us: i64) -> Option<u32> {
         let available = count(free_bytes) + count(self.free_bytes);
         let keep = |level: Level| {

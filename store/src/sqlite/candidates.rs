@@ -1,8 +1,8 @@
 //! The series of an SQLite store that may have rows to remove.
 //!
-//! A table of rows by series has no order by time, and most of its series belong to jobs that are too young, or whose rows are
-//! gone already. The times of the jobs tell which ones: rows of a job lie at most an hour before its start and after its end,
-//! and the bucket of an hour begins at most an hour before its first row.
+//! A table of rows by series has no order by time, and most of its series belong to jobs that are too young,
+//! or whose rows are gone already. The times of the jobs tell which ones: rows of a job lie at most an hour
+//! before its start and after its end, and the bucket of an hour begins at most an hour before its first row.
 
 use crate::backend::Connection;
 use crate::error::DatabaseError;
@@ -39,7 +39,8 @@ pub(super) struct Candidates {
 enum Of {
     /// The jobs that ran in the time, and all nodes.
     Time,
-    /// The jobs that were kept until a time, and their nodes: their rows are older than what was removed before.
+    /// The jobs that were kept until a time, and their nodes: their rows are older than what was removed
+    /// before.
     Released,
 }
 
@@ -90,7 +91,8 @@ impl Candidates {
         }
     }
 
-    /// Returns the time of the oldest row of `table` for which the condition `is_due` on `old` holds; none if there is none.
+    /// Returns the time of the oldest row of `table` for which the condition `is_due` on `old` holds; none if
+    /// there is none.
     pub(super) fn oldest(
         &self,
         connection: &mut dyn Connection,
@@ -127,7 +129,8 @@ impl Candidates {
         Ok(oldest_ns.map(|time_ns| time_ns / 1000))
     }
 
-    /// Returns the last of the next blocks after `last_block`, and the series of these blocks; none if there are none.
+    /// Returns the last of the next blocks after `last_block`, and the series of these blocks; none if there
+    /// are none.
     pub(super) fn next_series(
         &self,
         connection: &mut dyn Connection,

@@ -104,7 +104,8 @@ impl StoreFiles {
             return Err(Displaced::Replaced.into());
         }
         self.check_log()?;
-        // Beside an empty log the database has all pages, also those that were only in the log at the last check.
+        // Beside an empty log the database has all pages, also those that were only in the log at the last
+        // check.
         let has_all_pages = self.log.is_some() && self.log_bytes == 0;
         if (has_all_pages || metadata.len() < self.database_bytes) && !is_sound(metadata.len()) {
             return Err(Displaced::Truncated.into());

@@ -18,8 +18,8 @@ const DAY_US: i64 = 86_400 * 1_000_000;
 /// The number of samples that were inserted together and one of which is probably not late.
 const TOGETHER: u32 = 100;
 
-/// Returns the space of the store in the file at `path`. The number of samples is that of the rowids between the oldest and the
-/// newest.
+/// Returns the space of the store in the file at `path`. The number of samples is that of the rowids between
+/// the oldest and the newest.
 pub(super) fn measure(
     connection: &mut dyn Connection,
     path: &Path,
@@ -62,8 +62,8 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
     })
 }
 
-/// Returns the number of samples per day, the mean of the last days, at least one. Rowids are in the order of insertion, which is
-/// that of the times except for late samples.
+/// Returns the number of samples per day, the mean of the last days, at least one. Rowids are in the order of
+/// insertion, which is that of the times except for late samples.
 fn samples_per_day(
     connection: &mut dyn Connection,
     first: u64,

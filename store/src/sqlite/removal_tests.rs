@@ -1,4 +1,5 @@
-//! Tests of the removal of rows: which series it visits, and that no statement reads a large table from begin to end.
+//! Tests of the removal of rows: which series it visits, and that no statement reads a large table from begin
+//! to end.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -11,8 +12,8 @@ use crate::stop::Stop;
 use crate::testing::Observed;
 use crate::value::Value;
 
-/// The tables that a statement may read as a whole: they have a row for each level of resolution, kept job or list that jobs
-/// share, or are made by the statement itself.
+/// The tables that a statement may read as a whole: they have a row for each level of resolution, kept job or
+/// list that jobs share, or are made by the statement itself.
 const SMALL: [&str; 13] = [
     "buckets",
     "retention",
@@ -29,7 +30,8 @@ const SMALL: [&str; 13] = [
     "plan_change_set_member",
 ];
 
-/// Two old jobs, one of which is kept, and one that was; a job of today; their nodes. The day is the number of days before now.
+/// Two old jobs, one of which is kept, and one that was; a job of today; their nodes. The day is the number
+/// of days before now.
 const JOBS: &str = "
     CREATE TEMP TABLE run AS
         SELECT column1 AS job_key, column2 AS node, (strftime('%s', 'now') - column3 * 86400) * 1000000000 AS started
@@ -126,7 +128,8 @@ fn no_large_table_is_read_as_a_whole() {
     }
     let jobs = "SELECT sum(job_key) FROM series_block WHERE job_key IS NOT NULL";
     assert_eq!(number(connection, jobs), 2 + 3 + 4, "an exemption that ended keeps the names of the series");
-    // The record of the kept job's node stays, and that of today; so does the last change of plan before the limit.
+    // The record of the kept job's node stays, and that of today; so does the last change of plan before the
+    // limit.
     assert_eq!(number(connection, "SELECT count(*) FROM mark"), 3);
     assert_eq!(number(connection, "SELECT count(*) FROM plan_change_event"), 3);
 }

@@ -1,4 +1,5 @@
-//! Retention in SQLite: rows are deleted in small transactions, and their space is returned to the file system.
+//! Retention in SQLite: rows are deleted in small transactions, and their space is returned to the file
+//! system.
 
 use std::time::Duration;
 
@@ -89,8 +90,8 @@ fn due(connection: &mut dyn Connection, cutoffs: &Cutoffs) -> Result<Vec<Part>, 
     Ok(parts)
 }
 
-/// Selects the series of kept jobs, and those of their nodes while they ran there, into a temporary table. Returns the keys
-/// of the jobs.
+/// Selects the series of kept jobs, and those of their nodes while they ran there, into a temporary table.
+/// Returns the keys of the jobs.
 fn select_kept(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseError> {
     for statement in [
         "CREATE TEMP TABLE IF NOT EXISTS kept_series (series_id INTEGER, lower INTEGER, upper INTEGER)",
@@ -135,7 +136,8 @@ fn prepare(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
     rollups::add(connection, stop)
 }
 
-/// The progress in a list of series: the number of the next one, and the time from which on its rows are left.
+/// The progress in a list of series: the number of the next one, and the time from which on its rows are
+/// left.
 struct Position {
     number: usize,
     from_us: i64,
@@ -164,7 +166,8 @@ fn remove(connection: &mut dyn Connection, part: &Part, stop: &Stop) -> Result<R
     Ok(Removed::Done { kept_rows: 0 })
 }
 
-/// Deletes a bounded number of rows of `series` from `position` on. Returns the next position; none at the end.
+/// Deletes a bounded number of rows of `series` from `position` on. Returns the next position; none at the
+/// end.
 fn remove_step(
     connection: &mut dyn Connection,
     part: &Part,

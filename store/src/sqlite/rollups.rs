@@ -1,9 +1,9 @@
 //! The rollups of an SQLite store: tables to which the maintenance adds new samples, and views that add the
 //! samples behind them.
 //!
-//! Samples are added in the order of their rowids, which is the order in which they were inserted. Each sample
-//! is therefore added once, however late it arrives, and nothing is computed again. A step adds a bounded
-//! number of samples in a transaction, and lets the writer go first before the next one.
+//! Samples are added in the order of their rowids, which is the order in which they were inserted. Each
+//! sample is therefore added once, however late it arrives, and nothing is computed again. A step adds a
+//! bounded number of samples in a transaction, and lets the writer go first before the next one.
 
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ fn position(connection: &mut dyn Connection) -> Result<(i64, i64), DatabaseError
 
 /// Returns the statement that adds the computed buckets of 10 s to a table with buckets of `width_ns`.
 ///
-/// Several buckets of 10 s may belong to one: they are added one after the other, in the order of their times.
+/// Several buckets of 10 s may belong to one: they are added one after the other, in the order of their
+/// times.
 fn merge(table: &str, width_ns: i64) -> String {
     format!(
         "INSERT INTO {table} SELECT series_id, time - time % {width_ns}, count, min, max, sum, first_time, first, last_time, last

@@ -59,7 +59,6 @@ pub(super) fn insert_quarantined(
     )
 }
 
-/// Inserts losses.
 pub(super) fn insert_losses(
     connection: &mut dyn Connection,
     frames: &[&Accepted],
@@ -86,7 +85,6 @@ pub(super) fn insert_losses(
     )
 }
 
-/// Inserts marks.
 pub(super) fn insert_marks(
     connection: &mut dyn Connection,
     frames: &[&Accepted],

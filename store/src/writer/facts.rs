@@ -113,7 +113,8 @@ fn update_details(
     Ok(())
 }
 
-/// Merges facts about the same job that have the same effect together: a short job begins and ends in one transaction.
+/// Merges facts about the same job that have the same effect together: a short job begins and ends in one
+/// transaction.
 fn merged<'a>(all: impl Iterator<Item = (i64, &'a JobFacts)>) -> Vec<(i64, JobFacts)> {
     let mut newest = std::collections::HashMap::new();
     let mut merged: Vec<(i64, JobFacts)> = Vec::new();
@@ -130,8 +131,8 @@ fn merged<'a>(all: impl Iterator<Item = (i64, &'a JobFacts)>) -> Vec<(i64, JobFa
     merged
 }
 
-/// Returns the facts that have the same effect as `first` and then `second`; none if that depends on the state that the
-/// store has.
+/// Returns the facts that have the same effect as `first` and then `second`; none if that depends on the
+/// state that the store has.
 fn then(first: &JobFacts, second: &JobFacts) -> Option<JobFacts> {
     let has_status = |facts: &JobFacts| facts.exit_code.is_some() || facts.exit_signal.is_some();
     // A status without a state counts only if the store has no state.

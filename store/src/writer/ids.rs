@@ -12,8 +12,8 @@ use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::value::Value;
 
-/// Assigns ids to the series of `frames` that have none. Those that are not in the store are inserted in one transaction.
-/// The store has none of the jobs `new_jobs`.
+/// Assigns ids to the series of `frames` that have none. Those that are not in the store are inserted in one
+/// transaction. The store has none of the jobs `new_jobs`.
 pub(super) fn assign(
     connection: &mut dyn Connection,
     frames: &[Accepted],
@@ -39,8 +39,8 @@ pub(super) fn assign(
     if series.is_empty() {
         return Ok(());
     }
-    // Each connection inserts and locks in this order, and the rows of a table sorted: connections that wait for
-    // each other's rows cannot deadlock.
+    // Each connection inserts and locks in this order, and the rows of a table sorted: connections that wait
+    // for each other's rows cannot deadlock.
     let inserted = transaction(connection, |connection| {
         sessions::insert_nodes(connection, series.iter().map(|series| series.node().as_str()), seen)?;
         series::insert(connection, &series)

@@ -127,9 +127,10 @@ fn find_or_insert<'a>(
     jobs.iter().zip(found).map(keyed).collect()
 }
 
-/// Returns the key of each job's row: the one that this handle already uses, else the one that this node began
-/// at that time, else the one of the same owner that still runs, ran when this node began, or lost only its
-/// agent. An agent that started again, and found the job without its scheduler's scripts, does not know the cluster.
+/// Returns the key of each job's row: the one that this handle already uses, else the one that this node
+/// began at that time, else the one of the same owner that still runs, ran when this node began, or lost only
+/// its agent. An agent that started again, and found the job without its scheduler's scripts, does not know
+/// the cluster.
 fn find(
     connection: &mut dyn Connection,
     jobs: &[&Arc<JobRecord>],
@@ -186,8 +187,8 @@ fn batch<'a>(jobs: &[&'a Arc<JobRecord>]) -> Batch<'a> {
     Batch::new(&JOB, (0..).zip(jobs).map(row))
 }
 
-/// Returns true if a frame with a job of this descriptor, in the session `own`, would belong to a job that the store has from
-/// another session.
+/// Returns true if a frame with a job of this descriptor, in the session `own`, would belong to a job that
+/// the store has from another session.
 pub(super) fn has_other(
     connection: &mut dyn Connection,
     job: &JobDescriptor,

@@ -66,8 +66,8 @@ fn batch(lines: &[Arc<LedgerLine>]) -> Batch<'_> {
     )
 }
 
-/// Sets the ids of those lines of `frames` that are in the store. Their sessions are locked: no other connection inserts
-/// lines of them. The store has none of the jobs `new_jobs`.
+/// Sets the ids of those lines of `frames` that are in the store. Their sessions are locked: no other
+/// connection inserts lines of them. The store has none of the jobs `new_jobs`.
 pub(super) fn set_known_ids(
     connection: &mut dyn Connection,
     frames: &[&Accepted],

@@ -101,8 +101,8 @@ impl Store {
         jobs::store_outcome(&mut *self.connection, outcome).context("store the outcome of a job")
     }
 
-    /// Returns true if frames with a job of this descriptor, in the session `own`, would be of a job that the store has from another
-    /// session.
+    /// Returns true if frames with a job of this descriptor, in the session `own`, would be of a job that the
+    /// store has from another session.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -135,7 +135,6 @@ impl Store {
 struct CommittedBy<'a> {
     /// The queue into which ends of jobs are put.
     queue: EndQueue,
-    /// The collector's id.
     collector_id: Option<&'a str>,
 }
 

@@ -1,7 +1,7 @@
 //! Changes of plan, including refused requests.
 //!
-//! The changes of one time, node, job, level and cause are an event: a row that refers to a set of metrics with their
-//! periods. Jobs share these sets, since a job begins with the periods of the baseline.
+//! The changes of one time, node, job, level and cause are an event: a row that refers to a set of metrics
+//! with their periods. Jobs share these sets, since a job begins with the periods of the baseline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

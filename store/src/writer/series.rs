@@ -1,7 +1,7 @@
 //! The ids of series.
 //!
-//! The series of a job on a node that are registered together are a block: a row with the id of the first one, which
-//! refers to a list of metrics and labels. Jobs share these lists.
+//! The series of a job on a node that are registered together are a block: a row with the id of the first
+//! one, which refers to a list of metrics and labels. Jobs share these lists.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::error::DatabaseError;
 use crate::labels::labels_json;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-/// The number of series that one query looks up. Thousands of agents can announce theirs within a second, and each series takes some
-/// hundred bytes in a query.
+/// The number of series that one query looks up. Thousands of agents can announce theirs within a second, and
+/// each series takes some hundred bytes in a query.
 const SERIES_OF_A_QUERY: usize = 4096;
 
 const METRIC: [Column; 3] =
@@ -98,7 +98,8 @@ fn find_by(
     if series.is_empty() {
         return Ok(Vec::new());
     }
-    // Each series is looked up in the indexes: a planner could otherwise read and hash all blocks of the store.
+    // Each series is looked up in the indexes: a planner could otherwise read and hash all blocks of the
+    // store.
     let statement = format!(
         "SELECT new.position, (
              SELECT series_block.first_id + its.position FROM series_block
@@ -124,8 +125,8 @@ fn find_by(
     Ok(ids)
 }
 
-/// Inserts `series` and their metrics, except for those that are in the store, and returns the ids of all. The rows of
-/// their nodes are in the store.
+/// Inserts `series` and their metrics, except for those that are in the store, and returns the ids of all.
+/// The rows of their nodes are in the store.
 pub(super) fn insert(
     connection: &mut dyn Connection,
     series: &[Arc<SeriesRecord>],
@@ -149,8 +150,8 @@ pub(super) fn insert(
     Ok(ids)
 }
 
-/// Locks the rows of the nodes of `series` until the end of the transaction, so that retention does not remove their series
-/// meanwhile.
+/// Locks the rows of the nodes of `series` until the end of the transaction, so that retention does not
+/// remove their series meanwhile.
 pub(super) fn share_nodes(
     connection: &mut dyn Connection,
     series: &[Arc<SeriesRecord>],
@@ -185,7 +186,8 @@ fn have_blocks(
         let (key, node) = place(place_series.first()?.1);
         Some([number.into(), key.into(), node.into(), Value::Null, Value::Null])
     });
-    // The first block is looked up in the index: for EXISTS a planner may read and hash all blocks of the store.
+    // The first block is looked up in the index: for EXISTS a planner may read and hash all blocks of the
+    // store.
     let found: Vec<usize> = connection.select_batch(
         "SELECT new.position FROM {new} WHERE coalesce((
              SELECT series_block.first_id FROM series_block

@@ -1,4 +1,5 @@
-//! Lists that many rows share, such as the series of a job: each list is stored once, and found by its digest.
+//! Lists that many rows share, such as the series of a job: each list is stored once, and found by its
+//! digest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +16,6 @@ pub(super) struct ListTables<const N: usize> {
     pub(super) id: &'static str,
     /// The columns of the table of members: the id, the position, and the values.
     pub(super) columns: &'static [Column; N],
-    /// Inserts members.
     pub(super) insert_members: &'static str,
 }
 
@@ -25,8 +25,8 @@ pub(super) type Lists<'a, const N: usize> = BTreeMap<String, Vec<[Value<'a>; N]>
 
 const DIGEST: [Column; 1] = [("digest", ColumnType::Text)];
 
-/// Returns the ids of `lists` by their digests, and inserts those that are missing. They remain until the end of the
-/// transaction.
+/// Returns the ids of `lists` by their digests, and inserts those that are missing. They remain until the end
+/// of the transaction.
 pub(super) fn ids<const N: usize>(
     connection: &mut dyn Connection,
     tables: &ListTables<N>,

@@ -25,7 +25,6 @@ pub const QUANTITY_UNITS: [(&str, f64); 19] = [
     ("cores", 1.0),
 ];
 
-/// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
     Number(f64),

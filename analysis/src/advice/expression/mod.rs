@@ -1,8 +1,8 @@
 //! Expressions over named facts: the conditions of rules, and the figures in their texts. Pure.
 //!
-//! Every expression has a value for any facts: a number, a truth value or a text, or it is unknown. There are no loops and no
-//! side effects. An operation on an unknown value is unknown, except `false and unknown`, `true or unknown` and `known()`. A
-//! division by zero is unknown.
+//! Every expression has a value for any facts: a number, a truth value or a text, or it is unknown. There are
+//! no loops and no side effects. An operation on an unknown value is unknown, except `false and unknown`,
+//! `true or unknown` and `known()`. A division by zero is unknown.
 
 mod evaluate;
 mod lexer;

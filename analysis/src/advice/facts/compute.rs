@@ -59,7 +59,8 @@ fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
         // A sum without all nodes would be too small.
         report.by_node.iter().map(value).collect::<Option<Vec<f64>>>().map(|values| values.into_iter().sum())
     };
-    // The CPU time of a job is unknown if that of a node is, and if a lost agent may have missed a part of it.
+    // The CPU time of a job is unknown if that of a node is, and if a lost agent may have missed a part of
+    // it.
     let is_incomplete = |node: &NodeReport| node.is_lost || node.used.cpu_s.is_none();
     let has_nodes = report.by_node.iter().any(|node| node.used.cpu_s.is_some());
     let is_known = !(has_nodes && report.by_node.iter().any(is_incomplete));

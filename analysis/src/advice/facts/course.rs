@@ -22,8 +22,9 @@ pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) 
     facts.set_number("memory_growth", memory_growth(&sum(report, &used, part_peaks)));
 }
 
-/// Returns the ratio of the highest to the first memory if the peaks of the parts rise all the time. The first and the last
-/// part may differ: a job reads its input at its start, and its processes end before it does.
+/// Returns the ratio of the highest to the first memory if the peaks of the parts rise all the time. The
+/// first and the last part may differ: a job reads its input at its start, and its processes end before it
+/// does.
 fn memory_growth(peaks: &[Option<f64>]) -> Option<f64> {
     let inner: Vec<f64> =
         peaks.get(1..peaks.len().checked_sub(1)?)?.iter().copied().collect::<Option<_>>()?;

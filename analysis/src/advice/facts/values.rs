@@ -28,8 +28,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Sets a fact of [`FACTS`]; one that is not finite is unknown. Returns false if there is no such fact, or if its type is
-    /// another.
+    /// Sets a fact of [`FACTS`]; one that is not finite is unknown. Returns false if there is no such fact,
+    /// or if its type is another.
     pub fn set(&mut self, name: &str, value: Option<Value>) -> bool {
         let Some(definition) = FACTS.iter().find(|definition| definition.name == name) else { return false };
         match value {

@@ -25,8 +25,8 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Checks that the user may see the job, subscribes to its values, and reads what the store has. Returns none if the job has
-    /// ended.
+    /// Checks that the user may see the job, subscribes to its values, and reads what the store has. Returns
+    /// none if the job has ended.
     pub(super) fn begin(
         reader: &mut dyn Read,
         live: &LiveValues,

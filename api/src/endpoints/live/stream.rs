@@ -22,7 +22,6 @@ use crate::problem::Problem;
 use crate::quota::Permit;
 use crate::tokens::Unverified;
 
-/// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) services: Arc<Services>,
@@ -116,7 +115,8 @@ impl Stream {
         }
     }
 
-    /// Returns an event, and while ingest is behind those that come shortly after it: each piece wakes the API and its client.
+    /// Returns an event, and while ingest is behind those that come shortly after it: each piece wakes the
+    /// API and its client.
     async fn with_next(&self, event: Bytes) -> Bytes {
         if !(self.services.links.is_behind)() {
             return event;

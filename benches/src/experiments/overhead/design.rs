@@ -73,7 +73,6 @@ pub(crate) enum Treatment {
 pub(crate) struct Run {
     /// The number of the replicate, from 1.
     pub(crate) replicate: u32,
-    /// The treatment of the run.
     pub(crate) treatment: Treatment,
 }
 

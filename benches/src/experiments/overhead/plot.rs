@@ -13,7 +13,6 @@ pub(crate) struct Plot {
     pub(crate) y_label: String,
     /// The labels of the positions.
     pub(crate) places: Vec<String>,
-    /// The series.
     pub(crate) series: Vec<Series>,
 }
 

@@ -9,7 +9,6 @@ use super::plot::{Plot, Series};
 /// The results of one treatment.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
-    /// The treatment.
     pub(crate) treatment: Treatment,
     /// The number of runs.
     pub(crate) runs: usize,
@@ -19,8 +18,8 @@ pub(crate) struct Line {
     pub(crate) slowdown_percent: Option<Estimate>,
 }
 
-/// Returns the results of all treatments, in the order of [`Design::treatments`]. `walls` has the wall times of the first of
-/// `runs`, in seconds.
+/// Returns the results of all treatments, in the order of [`Design::treatments`]. `walls` has the wall times
+/// of the first of `runs`, in seconds.
 pub(crate) fn lines(design: &Design, runs: &[Run], walls: &[f64]) -> Vec<Line> {
     let of = |treatment: &Treatment| -> Vec<f64> {
         let of = runs.iter().zip(walls).filter(|(run, _)| run.treatment == *treatment);

@@ -42,7 +42,6 @@ impl Row {
     }
 }
 
-/// Returns the table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let head = ["kind", "source", "lane", "source is", "values", "ns per read", "bare read of, ns", "ratio"];
     let rows: Vec<_> = rows.iter().map(|row| row.0.clone()).collect();

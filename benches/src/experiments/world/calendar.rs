@@ -50,7 +50,6 @@ pub(crate) const DAY_US: i64 = 86_400 * 1_000_000;
 /// A job of the history.
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlan {
-    /// The job id.
     pub(crate) id: u64,
     /// The number of its owner.
     pub(crate) owner: u64,

@@ -50,7 +50,6 @@ pub(crate) fn measure(store: &Store, arguments: &Arguments, sizes: &Sizes) -> Re
     results.add("bytes per sample", |value| format!("{value:.2}"), || Ok(per_sample))
 }
 
-/// A measurement.
 type Measure<'a> = &'a dyn Fn() -> Result<Runs, Box<dyn Error>>;
 
 /// The results of the measurements.

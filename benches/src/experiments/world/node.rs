@@ -29,7 +29,6 @@ const LEASED: u64 = 20;
 /// The user id of the first owner.
 pub(crate) const FIRST_UID: u32 = 20_000;
 
-/// The period of a lease.
 const LEASED_PERIOD: polymeter_proto::period::Period = polymeter_proto::period::Period::TEN_MILLISECONDS;
 
 /// A mock agent.
@@ -365,7 +364,6 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns a job.
     pub(crate) fn job() -> Job {
         let descriptor = JobDescriptor {
             job_id: "1".try_into().unwrap(),

@@ -43,7 +43,6 @@ impl Runs {
         Self { seconds, ..self }
     }
 
-    /// Returns the median.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.seconds.clone();
         sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! `polymeter jobs`: the jobs that this node's agent tracks. The command of the full program lists stored jobs, too.
+//! `polymeter jobs`: the jobs that this node's agent tracks. The command of the full program lists stored
+//! jobs, too.
 
 use polymeter_proto::control::{JobsRequest, Request, SubjectStatus};
 use polymeter_proto::ledger::Tally;

@@ -23,8 +23,8 @@ use crate::failure::Failure;
 use crate::local::Program;
 pub use man::{SUPPLEMENTS, Supplement, USER_COMMANDS, page, with_subcommands};
 
-/// The commands that both programs have. Their order in the help is explicit, since the full program lists others
-/// in between.
+/// The commands that both programs have. Their order in the help is explicit, since the full program lists
+/// others in between.
 #[derive(Debug, Subcommand)]
 pub enum ClientCommand {
     /// List the metrics and their origins.

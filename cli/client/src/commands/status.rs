@@ -167,7 +167,8 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Returns the metrics that the node and each job lack, with the reasons below them, in lines of at most `columns`.
+/// Returns the metrics that the node and each job lack, with the reasons below them, in lines of at most
+/// `columns`.
 fn unavailable_lines(subjects: &[SubjectStatus], columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for subject in subjects.iter().filter(|subject| !subject.unavailable.is_empty()) {

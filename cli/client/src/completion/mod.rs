@@ -1,5 +1,5 @@
-//! Values that shells complete: ids of jobs, metrics and periods. A shell waits for them, so they are found within a fraction of a
-//! second, and a failure leaves them out.
+//! Values that shells complete: ids of jobs, metrics and periods. A shell waits for them, so they are found
+//! within a fraction of a second, and a failure leaves them out.
 
 pub mod jobs;
 pub mod metrics;

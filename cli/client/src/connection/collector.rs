@@ -1,5 +1,6 @@
-//! Requests to the collector, which forwards them to all nodes of a job: over its Unix socket on its own machine, from other
-//! machines over TCP with a MUNGE credential. Of several collectors the first one that can be reached answers.
+//! Requests to the collector, which forwards them to all nodes of a job: over its Unix socket on its own
+//! machine, from other machines over TCP with a MUNGE credential. Of several collectors the first one that
+//! can be reached answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -25,7 +26,8 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum time until the answer. The collector waits about five seconds for the nodes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The first byte of every ZeroMQ greeting, with which each side of a connection begins: ZMTP 3.1, "signature".
+/// The first byte of every ZeroMQ greeting, with which each side of a connection begins: ZMTP 3.1,
+/// "signature".
 const ZMTP_SIGNATURE: u8 = 0xff;
 
 /// The maximum size of the greeting.

@@ -72,7 +72,8 @@ pub(super) struct CollectorConfig {
 }
 
 impl CollectorConfig {
-    /// Returns the collector at `endpoint`, else those in the environment or the configuration; none if there are none.
+    /// Returns the collector at `endpoint`, else those in the environment or the configuration; none if there
+    /// are none.
     pub(super) fn find(
         endpoint: Option<&CollectorEndpoint>,
         munge_socket: Option<&Path>,

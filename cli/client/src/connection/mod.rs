@@ -1,5 +1,5 @@
-//! The client side of the control protocol: requests to this node's agent, and through the collector to all nodes
-//! of a job.
+//! The client side of the control protocol: requests to this node's agent, and through the collector to all
+//! nodes of a job.
 
 pub mod agent;
 pub mod collector;

@@ -20,8 +20,9 @@ pub struct ControlTarget {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Ask all agents of the job through this collector: tcp://HOST:PORT, or its socket. Default: this node's agent; if it
-    /// does not track the job, the collector named by POLYMETER_COLLECTOR or /etc/polymeter/client.toml.
+    /// Ask all agents of the job through this collector: tcp://HOST:PORT, or its socket. Default: this node's
+    /// agent; if it does not track the job, the collector named by POLYMETER_COLLECTOR or
+    /// /etc/polymeter/client.toml.
     #[arg(long, value_name = "COLLECTOR", conflicts_with = "socket")]
     collector: Option<CollectorEndpoint>,
 

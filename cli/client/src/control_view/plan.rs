@@ -6,8 +6,8 @@ use polymeter_proto::step_level::StepLevel;
 use crate::output::table::{head, table_within};
 use crate::output::units;
 
-/// Lays out a plan as a table, and below it the reasons for periods that are longer than requested, and the refused requests of
-/// the submission.
+/// Lays out a plan as a table, and below it the reasons for periods that are longer than requested, and the
+/// refused requests of the submission.
 pub(crate) fn plan_text(
     plan: &[PlanLine],
     refused: &[RefusedLine],

@@ -18,8 +18,8 @@ pub fn table(rows: &[Vec<String>]) -> String {
     table_within(rows, terminal::width_limit(&std::io::stdout()))
 }
 
-/// Lays out rows as a table. Columns are as wide as their widest cell. With a `limit` on the whole width, first the last
-/// column is wrapped, then the widest cells are shortened.
+/// Lays out rows as a table. Columns are as wide as their widest cell. With a `limit` on the whole width,
+/// first the last column is wrapped, then the widest cells are shortened.
 pub fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
     let safe = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(safe).collect();

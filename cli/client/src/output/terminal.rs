@@ -25,7 +25,8 @@ pub fn width_limit(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     stream.is_terminal().then(width)
 }
 
-/// Returns true if text for `stream` has colours: it is a terminal that understands them, and NO_COLOR is not set.
+/// Returns true if text for `stream` has colours: it is a terminal that understands them, and NO_COLOR is not
+/// set.
 pub fn has_colours(stream: &impl IsTerminal) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");

@@ -47,7 +47,6 @@ impl BundleDirectory {
         self.path.join(name)
     }
 
-    /// Creates a file.
     pub(super) fn create_file(&self, name: &str) -> Result<File, Failure> {
         let path = self.file(name);
         File::create(&path).map_err(|error| io_failure("write", &path, &error))

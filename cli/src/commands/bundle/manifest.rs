@@ -47,7 +47,6 @@ impl fmt::Display for Difference {
 }
 
 impl Manifest {
-    /// Parses a manifest.
     pub(super) fn parse(text: &str) -> Result<Self, InvalidLine> {
         let lines = text.lines().enumerate();
         let files = lines.map(|(number, line)| line_parts(line).ok_or(InvalidLine(number + 1)));
@@ -74,7 +73,8 @@ impl fmt::Display for Manifest {
     }
 }
 
-/// Parses a line into path and hash. The path is only compared with those of the files found, and never opened.
+/// Parses a line into path and hash. The path is only compared with those of the files found, and never
+/// opened.
 fn line_parts(line: &str) -> Option<(String, String)> {
     let (hash, path) = line.split_once("  ")?;
     let is_hash = hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

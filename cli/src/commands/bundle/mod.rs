@@ -1,4 +1,5 @@
-//! `polymeter bundle`: exports a job to a directory that contains everything needed to understand and repeat the run.
+//! `polymeter bundle`: exports a job to a directory that contains everything needed to understand and repeat
+//! the run.
 
 mod directory;
 mod machine;

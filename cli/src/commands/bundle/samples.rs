@@ -8,8 +8,8 @@ use polymeter_store::reader::{JobRow, Read, SeriesScope};
 /// The file's name.
 pub(super) const NAME: &str = "samples.parquet";
 
-/// Writes the samples of a job, and those of its nodes while it ran, into `file`. Returns the number of all samples, and the
-/// series of the job.
+/// Writes the samples of a job, and those of its nodes while it ran, into `file`. Returns the number of all
+/// samples, and the series of the job.
 pub(super) fn write(
     reader: &mut dyn Read,
     job: &JobRow,

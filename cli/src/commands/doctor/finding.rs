@@ -19,7 +19,6 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// All levels.
     pub(super) const ALL: [Self; 4] = [Self::Problem, Self::Warning, Self::NotChecked, Self::Ok];
 
     /// Its name for users.
@@ -33,14 +32,11 @@ impl Level {
     }
 }
 
-/// A finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// The check.
     pub(super) check: &'static str,
     /// The role of the machine to which it belongs.
     pub(super) role: Role,
-    /// Its level.
     pub(super) level: Level,
     /// The state that was found, in one line.
     pub(super) text: String,
@@ -98,7 +94,6 @@ impl Findings {
         self.list.extend(other.list.into_iter().filter(|finding| finding.level <= Level::Warning));
     }
 
-    /// Returns the findings.
     pub(super) fn into_list(self) -> Vec<Finding> {
         self.list
     }

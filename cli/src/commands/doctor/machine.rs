@@ -1,4 +1,5 @@
-//! The machine under examination: its roles, its configurations and its running daemons. What several checks need is read once.
+//! The machine under examination: its roles, its configurations and its running daemons. What several checks
+//! need is read once.
 
 use std::cell::OnceCell;
 use std::io;
@@ -25,13 +26,10 @@ use crate::failure::Failure;
 /// The port for users that `polymeter setup collector` sets.
 const USERS_PORT: u16 = 7718;
 
-/// The unit of the agent.
 pub(super) const AGENT_UNIT: &str = "polymeter-agent";
 
-/// The unit of the collector.
 pub(super) const COLLECTOR_UNIT: &str = "polymeter-collector";
 
-/// The machine.
 pub(super) struct Machine {
     pub(super) roles: Vec<Role>,
     pub(super) is_root: bool,
@@ -78,8 +76,8 @@ impl Machine {
         })
     }
 
-    /// Returns the addresses at which collectors may answer users: those of `client.toml`, else the agent's collectors at the usual
-    /// port.
+    /// Returns the addresses at which collectors may answer users: those of `client.toml`, else the agent's
+    /// collectors at the usual port.
     pub(super) fn user_endpoints(&self) -> Vec<CollectorEndpoint> {
         if let Ok(Some(collector)) = Collector::find(None, None) {
             return collector.endpoints().to_vec();
@@ -117,7 +115,8 @@ impl Machine {
         Some(self.metrics.get_or_init(metrics).as_deref())
     }
 
-    /// Returns the user of the agent: that of the running one, else that of its unit, else root, as which prologs start it.
+    /// Returns the user of the agent: that of the running one, else that of its unit, else root, as which
+    /// prologs start it.
     pub(super) fn agent_uid(&self) -> Result<u32, String> {
         self.agent_daemon().map_or_else(|| uid_of_unit(self.agent_unit.as_ref()), |daemon| Ok(daemon.uid))
     }
@@ -127,8 +126,8 @@ impl Machine {
         uid_of_unit(self.collector_unit.as_ref())
     }
 
-    /// Calls `act` with the rights of the collector's user, and with the configuration as that user reads it: the password file of a
-    /// database is that of the user.
+    /// Calls `act` with the rights of the collector's user, and with the configuration as that user reads it:
+    /// the password file of a database is that of the user.
     ///
     /// # Errors
     /// Returns the reason if this user may not do that, or the configuration has faults.

@@ -1,4 +1,5 @@
-//! `polymeter doctor`: examines the installation on this machine, and states a remedy for each problem. It changes nothing.
+//! `polymeter doctor`: examines the installation on this machine, and states a remedy for each problem. It
+//! changes nothing.
 //!
 //! ```text
 //! configuration files, running daemons -> machine -> checks -> findings -> report
@@ -32,8 +33,8 @@ use crate::output::terminal;
     Exit status: 0 no problem (there may be warnings), 1 a problem was found, 2 the examination could not run."
 )]
 pub(crate) struct DoctorArguments {
-    /// Examine this machine in a role; repeat the option for several. Default: node if there is an agent.toml, collector if
-    /// there is a collector.toml, login if there is neither.
+    /// Examine this machine in a role; repeat the option for several. Default: node if there is an
+    /// agent.toml, collector if there is a collector.toml, login if there is neither.
     #[arg(long = "role", value_name = "ROLE", value_enum)]
     roles: Vec<Role>,
 

@@ -11,7 +11,6 @@ use crate::disk::{Disk, disk};
 /// The time in which an agent must have sent something to be examined.
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// The state of a store.
 #[derive(Debug)]
 pub(super) struct StoreState {
     pub(super) storage: Storage,

@@ -43,7 +43,8 @@ impl Unit {
         Some(unit)
     }
 
-    /// Applies the settings of a file: later ones replace earlier ones, those of lists are added, and an empty one resets a list.
+    /// Applies the settings of a file: later ones replace earlier ones, those of lists are added, and an
+    /// empty one resets a list.
     fn apply(&mut self, text: &str) {
         for (key, value) in text.lines().filter_map(|line| line.trim().split_once('=')) {
             let value = value.trim();

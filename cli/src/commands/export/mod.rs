@@ -24,8 +24,8 @@ use output::Output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArguments {
-    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs with the same id
-    /// the last.
+    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs
+    /// with the same id the last.
     #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: String,
 

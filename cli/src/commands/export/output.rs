@@ -25,8 +25,8 @@ impl Output {
     /// Opens the output `given`, or the default one for a job.
     ///
     /// # Errors
-    /// Returns an error if the file exists and is not to be replaced, if it cannot be created, or if Parquet would be
-    /// written to a terminal.
+    /// Returns an error if the file exists and is not to be replaced, if it cannot be created, or if Parquet
+    /// would be written to a terminal.
     pub(super) fn open(
         given: Option<&Path>,
         format: Option<Format>,

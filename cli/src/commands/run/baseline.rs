@@ -29,8 +29,8 @@ const STANDARD: [&str; 16] = [
 /// The standard metrics of a command without a cgroup.
 const OF_PROCESSES: &str = "process.*";
 
-/// Returns the rules for the standard metrics at the period `every`, and for the requested ones, `SELECTOR[=PERIOD]`. A
-/// request replaces the standard rule of a metric.
+/// Returns the rules for the standard metrics at the period `every`, and for the requested ones,
+/// `SELECTOR[=PERIOD]`. A request replaces the standard rule of a metric.
 pub(super) fn rules(every: Period, requested: &[String], has_cgroup: bool) -> Result<Vec<Rule>, Failure> {
     let every = every.to_string();
     let (mut rules, mut faults) = (Vec::new(), Vec::new());

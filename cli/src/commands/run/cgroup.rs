@@ -23,7 +23,8 @@ const ATTEMPTS: usize = 5;
 /// The maximum depth to which the cgroups within the command's cgroup are searched.
 const DEPTH_MAX: usize = 16;
 
-/// The command's cgroup. Dropping it moves the remaining processes back to their original cgroup, and removes it.
+/// The command's cgroup. Dropping it moves the remaining processes back to their original cgroup, and removes
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct RunCgroup {
     directories: Vec<RunDirectory>,

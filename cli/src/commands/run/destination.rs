@@ -46,7 +46,6 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::because(&format!("cannot write the report to {}", path.display()), error)
 }
 
-/// The file of the samples.
 pub(super) struct SampleFile {
     pub(super) path: PathBuf,
     /// The directory of a temporary file; removed with its contents at the end.

@@ -1,5 +1,5 @@
-//! The process of the command, held between fork and exec until its sources are open. Its terminal, environment and signals
-//! are the same as without Polymeter.
+//! The process of the command, held between fork and exec until its sources are open. Its terminal,
+//! environment and signals are the same as without Polymeter.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,8 +25,8 @@ pub(crate) struct HeldCommand {
     program: OsString,
 }
 
-/// Creates a process for `command`. When it is released, it writes itself to the files `entrances` of its cgroup, and executes
-/// its program.
+/// Creates a process for `command`. When it is released, it writes itself to the files `entrances` of its
+/// cgroup, and executes its program.
 pub(crate) fn hold(
     command: &[OsString],
     entrances: Vec<File>,
@@ -53,8 +53,8 @@ pub(crate) fn hold(
         Ok(())
     };
     #[expect(unsafe_code, reason = "only the child itself can wait, and enter a cgroup, before exec")]
-    // SAFETY: between fork and exec `before_exec` only calls sigaction(2), close(2), getpid(2), read(2), write(2) and
-    // _exit(2) on open descriptors; it takes no lock and allocates no memory.
+    // SAFETY: between fork and exec `before_exec` only calls sigaction(2), close(2), getpid(2), read(2),
+    // write(2) and _exit(2) on open descriptors; it takes no lock and allocates no memory.
     unsafe {
         child.pre_exec(before_exec);
     }
@@ -99,7 +99,8 @@ fn spawned(spawning: JoinHandle<io::Result<Child>>, program: &OsStr) -> Result<C
     })
 }
 
-/// Closes the child's copy of the parent's end of a pipe: with it, the child would not notice the death of the parent.
+/// Closes the child's copy of the parent's end of a pipe: with it, the child would not notice the death of
+/// the parent.
 fn close_copy(descriptor: RawFd) {
     #[expect(unsafe_code, reason = "the owner of the descriptor exists in the parent only")]
     // SAFETY: the child has copies of the parent's descriptors, and nothing in the child uses this one.

@@ -70,7 +70,8 @@ impl CaughtSignals {
         self.before
     }
 
-    /// Waits for the command. Signals to this process are forwarded to it, except for those that the terminal sends to both.
+    /// Waits for the command. Signals to this process are forwarded to it, except for those that the terminal
+    /// sends to both.
     pub(crate) fn wait(self, child: &mut Child) -> io::Result<ExitStatus> {
         let Self {
             runtime, mut interrupt, mut quit, mut terminate, mut hangup, mut user_1, mut user_2, ..

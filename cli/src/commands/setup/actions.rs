@@ -32,11 +32,9 @@ pub(super) struct Step {
     pub(super) text: String,
     /// True if there is nothing to do.
     pub(super) is_done: bool,
-    /// The change.
     pub(super) change: Change,
 }
 
-/// A plan.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The steps in their order.

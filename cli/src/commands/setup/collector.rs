@@ -20,8 +20,8 @@ const POSTGRES: &str = "host=/run/postgresql dbname=polymeter user=polymeter";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CollectorOptions {
-    /// The store: `sqlite` for a file in /var/lib/polymeter, `postgres` for the PostgreSQL server of this machine, whose role and
-    /// database are created, or the URL of an existing database.
+    /// The store: `sqlite` for a file in /var/lib/polymeter, `postgres` for the PostgreSQL server of this
+    /// machine, whose role and database are created, or the URL of an existing database.
     #[arg(long, value_name = "STORE", default_value = "sqlite")]
     store: String,
 

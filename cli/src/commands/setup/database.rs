@@ -1,4 +1,5 @@
-//! The role and the database of a PostgreSQL server on this machine, by the peer authentication of its superuser.
+//! The role and the database of a PostgreSQL server on this machine, by the peer authentication of its
+//! superuser.
 
 use super::actions::{Plan, command_as};
 
@@ -19,7 +20,8 @@ pub(super) fn add(plan: &mut Plan) {
     plan.run(Some(SUPERUSER), &["createdb", "-h", SOCKETS, "-O", NAME, NAME], has_database);
 }
 
-/// Returns true if a query has a row. A server that does not answer has none: the step that follows tells why.
+/// Returns true if a query has a row. A server that does not answer has none: the step that follows tells
+/// why.
 fn finds(select: &str) -> bool {
     let words = ["psql", "-h", SOCKETS, "-XtAc", select, "postgres"].map(str::to_owned);
     let output = command_as(Some(SUPERUSER), &words).and_then(|mut command| command.output());

@@ -12,8 +12,8 @@ const LOCAL: &str = "/usr/local/";
 /// A setting: its key, and its value as TOML.
 pub(super) type Setting = (&'static str, String);
 
-/// Adds the step that writes the file at `path` with `settings` into `example`, which packages install. A file that was changed by hand is
-/// compared instead.
+/// Adds the step that writes the file at `path` with `settings` into `example`, which packages install. A
+/// file that was changed by hand is compared instead.
 pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Setting]) -> Result<(), Failure> {
     let path = PathBuf::from(path);
     let list: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
@@ -39,7 +39,8 @@ pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Settin
     Ok(())
 }
 
-/// Returns `example` with a setting in place of the first line that sets it, also behind a `#`, before the first section.
+/// Returns `example` with a setting in place of the first line that sets it, also behind a `#`, before the
+/// first section.
 fn with(example: &str, key: &str, value: &str) -> String {
     let is_setting = |line: &str| {
         let line = line.strip_prefix("# ").unwrap_or(line);

@@ -12,7 +12,8 @@ const EXAMPLE: &str = include_str!("../../../../deploy/client.toml");
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginOptions {
-    /// The collector's address for users, tcp://HOST:PORT (`control_listen`), or the path of its `control_socket`.
+    /// The collector's address for users, tcp://HOST:PORT (`control_listen`), or the path of its
+    /// `control_socket`.
     #[arg(long, value_name = "COLLECTOR")]
     collector: CollectorEndpoint,
 

@@ -1,5 +1,5 @@
-//! `polymeter setup`: configures a collector, a node or a login node. It shows a plan of actions, asks, and executes them. A second
-//! run finds nothing to do.
+//! `polymeter setup`: configures a collector, a node or a login node. It shows a plan of actions, asks, and
+//! executes them. A second run finds nothing to do.
 
 mod actions;
 mod collector;

@@ -21,7 +21,8 @@ pub(crate) struct PruneArguments {
     #[arg(long)]
     dry_run: bool,
 
-    /// Also remove samples before this day, as YYYY-MM-DD in UTC, even if retention keeps them. Their summaries stay.
+    /// Also remove samples before this day, as YYYY-MM-DD in UTC, even if retention keeps them. Their
+    /// summaries stay.
     #[arg(long, value_name = "DATE")]
     before: Option<Date>,
 

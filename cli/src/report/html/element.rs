@@ -31,7 +31,6 @@ pub(super) fn name(name: &str) -> String {
 pub(super) enum Cell<'a> {
     /// A name at the begin of a row.
     Name(&'a str),
-    /// Text.
     Text(Cow<'a, str>),
     /// A number with its unit, aligned to the right.
     Number(String),

@@ -1,7 +1,8 @@
 //! A report as one page of HTML, which needs no network.
 //!
-//! Headline, meters, findings and tables are static. Charts are drawn by the script from the data in the page. Names are text:
-//! they are escaped in the HTML and in the data, and the page permits only its own script and style.
+//! Headline, meters, findings and tables are static. Charts are drawn by the script from the data in the
+//! page. Names are text: they are escaped in the HTML and in the data, and the page permits only its own
+//! script and style.
 
 mod data;
 mod element;

@@ -144,7 +144,8 @@ fn report(nodes: usize, others: usize, name: &str) -> Report {
     report
 }
 
-/// Returns the names of the elements that are open at the end; panics if elements are not nested, or an attribute is not quoted.
+/// Returns the names of the elements that are open at the end; panics if elements are not nested, or an
+/// attribute is not quoted.
 fn open_elements(html: &str) -> Vec<String> {
     const VOID: [&str; 3] = ["meta", "br", "rect"];
     let mut open: Vec<String> = Vec::new();

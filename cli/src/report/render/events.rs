@@ -65,7 +65,8 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     std::iter::once(head).chain(rows.into_iter().map(|(_, row)| row)).collect()
 }
 
-/// Returns true if a change is usual: sampling begins with the baseline or the submission's request, and ends with the job.
+/// Returns true if a change is usual: sampling begins with the baseline or the submission's request, and ends
+/// with the job.
 fn is_usual(change: &PlanChange) -> bool {
     let begins = change.old.is_none() && matches!(change.cause.as_str(), "baseline" | "registration");
     begins || change.cause == "job_end"

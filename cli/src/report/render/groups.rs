@@ -147,7 +147,8 @@ pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> S
     text
 }
 
-/// Lays out groups, sorted by their CPU time. Of many the first and the last are listed, and the distribution of all.
+/// Lays out groups, sorted by their CPU time. Of many the first and the last are listed, and the distribution
+/// of all.
 fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Option<usize>) -> String {
     let cpu_s = |group: &Group<'_>| group.used.cpu_s.unwrap_or(f64::NEG_INFINITY);
     let is_long = detail == Detail::Summary && groups.len() > 2 * ENDS;

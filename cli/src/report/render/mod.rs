@@ -50,7 +50,8 @@ fn details(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     printable_lines(&text).into_owned()
 }
 
-/// Writes the first screen; or the chosen sections; or, if `is_all`, the first screen and everything below it.
+/// Writes the first screen; or the chosen sections; or, if `is_all`, the first screen and everything below
+/// it.
 pub(crate) fn chosen(
     report: &Report,
     sections: Sections,
@@ -285,7 +286,8 @@ mod tests {
         report
     }
 
-    /// Adds the paths of all keys of a value, such as `series[].metric`. The keys of maps with arbitrary names are left out.
+    /// Adds the paths of all keys of a value, such as `series[].metric`. The keys of maps with arbitrary
+    /// names are left out.
     fn add_paths(paths: &mut BTreeSet<String>, path: &str, value: &Value) {
         const MAPS: [&str; 2] = ["findings[].figures", "findings[].remedies"];
         match value {

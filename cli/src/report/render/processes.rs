@@ -1,4 +1,5 @@
-//! The table of the busiest processes, which have series of their own with the labels `comm`, `pid` and `started`. Pure.
+//! The table of the busiest processes, which have series of their own with the labels `comm`, `pid` and
+//! `started`. Pure.
 
 use std::collections::BTreeMap;
 

@@ -20,8 +20,8 @@ const NOTES: usize = 2;
 /// The minimum width of wrapped text.
 const TEXT_MIN: usize = 16;
 
-/// Lays out the first screen. Lines are wrapped if the number of columns is limited. Findings that do not fit `lines_max` lines
-/// are counted.
+/// Lays out the first screen. Lines are wrapped if the number of columns is limited. Findings that do not fit
+/// `lines_max` lines are counted.
 pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -> Vec<Line> {
     let columns = columns.unwrap_or(usize::MAX);
     let facts = Facts::of(report);

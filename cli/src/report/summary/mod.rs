@@ -1,4 +1,5 @@
-//! The texts of the first screen of a report, for a terminal and for a page: the job, meters, completeness. Pure.
+//! The texts of the first screen of a report, for a terminal and for a page: the job, meters, completeness.
+//! Pure.
 
 mod energy;
 mod figures;

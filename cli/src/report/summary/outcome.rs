@@ -2,7 +2,8 @@
 
 use polymeter_analysis::model::Outcome;
 
-/// The signal with which Slurm reports that a job ran out of memory: its SIG_OOM, 253, without the bit of a core dump.
+/// The signal with which Slurm reports that a job ran out of memory: its SIG_OOM, 253, without the bit of a
+/// core dump.
 const SLURM_OUT_OF_MEMORY: i64 = 125;
 
 /// Describes the end of a job; none if nothing is known.

@@ -1,8 +1,8 @@
-//! After a restart: samples that are in the store and never reached the spool, since the collector was killed between
-//! the commit and the write to the spool.
+//! After a restart: samples that are in the store and never reached the spool, since the collector was killed
+//! between the commit and the write to the spool.
 //!
-//! Only nodes with a series in the spool are read, since other collectors may serve the others, and only a short time
-//! behind the spool's newest sample, which is more than a queue holds.
+//! Only nodes with a series in the spool are read, since other collectors may serve the others, and only a
+//! short time behind the spool's newest sample, which is more than a queue holds.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -17,12 +17,12 @@ use super::names::Part;
 use super::request::hash;
 use super::series::{Identity, SeriesTable};
 
-/// The time before the newest sample in the spool from which jobs and nodes are read, in milliseconds. One that sent
-/// nothing for longer has nothing that is missing.
+/// The time before the newest sample in the spool from which jobs and nodes are read, in milliseconds. One
+/// that sent nothing for longer has nothing that is missing.
 const ACTIVE_MS: i64 = 3_600_000;
 
-/// The time behind the newest sample in the spool in which samples are searched for, in milliseconds; those of new
-/// jobs and nodes also before it.
+/// The time behind the newest sample in the spool in which samples are searched for, in milliseconds; those
+/// of new jobs and nodes also before it.
 const GAP_MS: i64 = 600_000;
 
 /// The time since the last sample from which a series counts as slow, in milliseconds.
@@ -69,8 +69,8 @@ impl Scope {
         }
     }
 
-    /// Returns the last times of the series that are sent, in milliseconds since the epoch; none for one that is not
-    /// in the spool.
+    /// Returns the last times of the series that are sent, in milliseconds since the epoch; none for one that
+    /// is not in the spool.
     fn last_times(&self, table: &SeriesTable) -> Vec<(&SeriesRow, Option<i64>)> {
         let last_ms = |row: &SeriesRow| {
             self.identified(row, |series| {
@@ -111,8 +111,8 @@ impl Missing {
         Ok(Self(scopes))
     }
 
-    /// Reads the samples and passes them to `each`, by series: times in microseconds since the epoch, ascending.
-    /// Samples up to the last time of a series may be among them.
+    /// Reads the samples and passes them to `each`, by series: times in microseconds since the epoch,
+    /// ascending. Samples up to the last time of a series may be among them.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -146,8 +146,8 @@ impl Missing {
     }
 }
 
-/// Returns the spans in which samples of series may be missing: behind the last one of each. Slow series are read
-/// apart from the others, which have far more samples in the same time.
+/// Returns the spans in which samples of series may be missing: behind the last one of each. Slow series are
+/// read apart from the others, which have far more samples in the same time.
 fn spans_ns(series: &[(&SeriesRow, Option<i64>)], newest_ms: i64) -> Vec<(Range<i64>, IdRanges)> {
     // The node may be behind the others, or its clock.
     let newest_ms = series.iter().filter_map(|(_, last_ms)| *last_ms).max().unwrap_or(newest_ms);

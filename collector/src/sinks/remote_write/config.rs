@@ -41,7 +41,8 @@ pub struct RemoteWriteConfig {
     pub batch_wait: Duration,
     /// The timeout of a request.
     pub timeout: Duration,
-    /// The time for which accepted samples are kept, to be sent again after the receiver was lost; zero for none.
+    /// The time for which accepted samples are kept, to be sent again after the receiver was lost; zero for
+    /// none.
     pub resend_window: Duration,
     /// The credentials.
     pub credentials: Option<Credentials>,

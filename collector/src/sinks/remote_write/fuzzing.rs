@@ -3,8 +3,8 @@
 use super::request;
 use super::spool::record::{self, Kind};
 
-/// Returns the number of records of a file, and the length of its valid beginning in bytes. Reads the series of its
-/// requests.
+/// Returns the number of records of a file, and the length of its valid beginning in bytes. Reads the series
+/// of its requests.
 pub fn read(file: &[u8]) -> (usize, u64) {
     let contents = record::read(file);
     for (_, head, payload) in &contents.records {

@@ -59,7 +59,6 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<String>,
     /// The number of samples that a receiver of 2.0 has written.
     pub(super) written: Option<u64>,
-    /// The text.
     pub(super) text: String,
 }
 
@@ -123,8 +122,8 @@ impl Connection {
         answer.unwrap_or_else(|_elapsed| Err(NoAnswer(format!("no answer within {timeout:?}"))))
     }
 
-    /// Returns true if the receiver could not be reached since the last call, or the connection was lost: it may have
-    /// ended.
+    /// Returns true if the receiver could not be reached since the last call, or the connection was lost: it
+    /// may have ended.
     pub(super) const fn take_loss(&mut self) -> bool {
         std::mem::replace(&mut self.is_lost, false)
     }
@@ -173,8 +172,8 @@ impl Connection {
                 self.open = Some(open);
                 body.to_bytes()
             }
-            // The status is known: an incomplete text of a refusal changes nothing. That of a success may be cut by a
-            // proxy.
+            // The status is known: an incomplete text of a refusal changes nothing. That of a success may be
+            // cut by a proxy.
             Err(_) if !(200..300).contains(&answer.status) => Bytes::new(),
             Err(error) => return Err(NoAnswer(format!("incomplete answer: {error}"))),
         };

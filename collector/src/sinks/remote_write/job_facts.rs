@@ -1,5 +1,5 @@
-//! The facts of jobs, for `polymeter_job_info`: from the frames, and from the store for jobs that began before the
-//! collector.
+//! The facts of jobs, for `polymeter_job_info`: from the frames, and from the store for jobs that began
+//! before the collector.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use polymeter_store::reader::Reader;
 use super::names::{JOB_INFO, LabelSet};
 use super::series::Place;
 
-/// The time between two samples of the facts of a job, in milliseconds: well below the five minutes after which
-/// Prometheus takes a series for ended.
+/// The time between two samples of the facts of a job, in milliseconds: well below the five minutes after
+/// which Prometheus takes a series for ended.
 pub(super) const INFO_INTERVAL_MS: i64 = 15_000;
 
 /// The facts of a job that are labels. Empty ones are unknown.
@@ -172,8 +172,8 @@ impl Jobs {
         ended.filter_map(|(_, job)| job.place).collect()
     }
 
-    /// Forgets jobs that were not found for `idle_min` minutes. It must be shorter than that of series, whose places
-    /// jobs have.
+    /// Forgets jobs that were not found for `idle_min` minutes. It must be shorter than that of series, whose
+    /// places jobs have.
     pub(super) fn forget_idle(&mut self, now_min: u64, idle_min: u64) {
         self.now_min = now_min;
         self.known.retain(|_, job| job.used_min >= now_min.saturating_sub(idle_min));

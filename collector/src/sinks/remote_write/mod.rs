@@ -1,4 +1,5 @@
-//! A sink of remote_write, the protocol by which Prometheus, VictoriaMetrics, Mimir and Thanos accept samples.
+//! A sink of remote_write, the protocol by which Prometheus, VictoriaMetrics, Mimir and Thanos accept
+//! samples.
 //!
 //! ```text
 //! rows -> series (selection, labels, windows of 1 ms) -> batches -> spool -> sender -> receiver
@@ -6,10 +7,10 @@
 //!                         store -> catch_up (after a restart) -------+
 //! ```
 //!
-//! Each series belongs to a shard, which has batches, a spool and a connection of its own, so that its samples stay
-//! in order. Every request passes through the spool: a receiver that fails or hangs, and a restart of the collector,
-//! cost no sample as long as the spool has room. Samples that were committed and did not reach the spool, since the
-//! collector was killed, are read from the store.
+//! Each series belongs to a shard, which has batches, a spool and a connection of its own, so that its
+//! samples stay in order. Every request passes through the spool: a receiver that fails or hangs, and a
+//! restart of the collector, cost no sample as long as the spool has room. Samples that were committed and
+//! did not reach the spool, since the collector was killed, are read from the store.
 
 mod catch_up;
 mod config;

@@ -1,7 +1,8 @@
 //! The names of metrics and labels in the data model of OpenMetrics.
 //!
-//! `cpu.usage`, a counter of nanoseconds, becomes `polymeter_cpu_usage_seconds_total`: the unit is a suffix, and so is `_total`
-//! of a counter. Nanoseconds become seconds, the base unit; all other values are those of the store.
+//! `cpu.usage`, a counter of nanoseconds, becomes `polymeter_cpu_usage_seconds_total`: the unit is a suffix,
+//! and so is `_total` of a counter. Nanoseconds become seconds, the base unit; all other values are those of
+//! the store.
 
 use polymeter_proto::series::{Kind, Labels, MetricDescriptor, Unit};
 
@@ -27,8 +28,8 @@ pub(super) enum Part {
     Max,
 }
 
-/// Returns the name of a metric. `_min` and `_max` are behind the unit; such a series is a gauge, also that of a
-/// counter.
+/// Returns the name of a metric. `_min` and `_max` are behind the unit; such a series is a gauge, also that
+/// of a counter.
 pub(super) fn metric_name(metric: &MetricDescriptor, part: Part) -> String {
     let mut name = String::from(PREFIX);
     name.extend(metric.name.as_str().chars().map(|c| if c == '.' { '_' } else { c }));
@@ -74,8 +75,8 @@ pub(super) const fn divisor(unit: Unit) -> f64 {
     if matches!(unit, Unit::Nanoseconds) { 1e9 } else { 1.0 }
 }
 
-/// Returns a text as the name of a label: `[a-zA-Z_][a-zA-Z0-9_]*`. Other characters become `_`. Names that begin
-/// with `__` are reserved in Prometheus.
+/// Returns a text as the name of a label: `[a-zA-Z_][a-zA-Z0-9_]*`. Other characters become `_`. Names that
+/// begin with `__` are reserved in Prometheus.
 fn label_name(text: &str) -> String {
     let mut name: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
@@ -89,8 +90,8 @@ fn label_name(text: &str) -> String {
 pub(super) struct LabelSet(Vec<(String, String)>);
 
 impl LabelSet {
-    /// Returns the labels of a series: node and job, the configured ones, and its own. One of its own with a name
-    /// that is taken gets the prefix `exported_`, as in Prometheus.
+    /// Returns the labels of a series: node and job, the configured ones, and its own. One of its own with a
+    /// name that is taken gets the prefix `exported_`, as in Prometheus.
     pub(super) fn new(node: &str, job: Option<&str>, configured: &[(String, String)], own: &Labels) -> Self {
         let mut set = Self(vec![(NODE.to_owned(), node.to_owned())]);
         set.0.extend(job.map(|job| (JOB.to_owned(), job.to_owned())));

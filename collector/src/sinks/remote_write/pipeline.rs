@@ -31,7 +31,6 @@ impl Pipeline {
         Self { table, output, windows, values, left_out, added: 0 }
     }
 
-    /// Adds a frame.
     pub(super) fn add_frame(&mut self, frame: &Accepted, jobs: &mut Jobs, counters: &Counters) {
         jobs.learn(frame);
         for block in &frame.samples {
@@ -168,8 +167,8 @@ impl Pipeline {
         }
     }
 
-    /// Marks the series that end with a frame: those of ended jobs, of metrics that are no longer sampled, and all of
-    /// a session that ended.
+    /// Marks the series that end with a frame: those of ended jobs, of metrics that are no longer sampled,
+    /// and all of a session that ended.
     fn end_series(&mut self, frame: &Accepted, jobs: &mut Jobs) {
         let address = |job: &Arc<JobRecord>| Arc::as_ptr(job) as usize;
         for (job, change) in frame.plan_changes.iter().filter(|(_, change)| change.new.is_none()) {

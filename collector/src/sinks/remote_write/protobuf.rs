@@ -50,7 +50,6 @@ pub(super) struct Malformed;
 /// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value<'a> {
-    /// A varint.
     Varint(u64),
     /// Eight bytes.
     Fixed64(u64),

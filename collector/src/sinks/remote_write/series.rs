@@ -180,8 +180,8 @@ impl SeriesTable {
         place
     }
 
-    /// Returns the entry of a series, which is created if it is missing; none if it is not selected, or there are too
-    /// many.
+    /// Returns the entry of a series, which is created if it is missing; none if it is not selected, or there
+    /// are too many.
     pub(super) fn place_of(&mut self, series: Identity<'_>) -> Option<Place> {
         if !self.selection.has(series) {
             return None;
@@ -220,7 +220,6 @@ impl SeriesTable {
         Some(place)
     }
 
-    /// Returns an entry.
     pub(super) fn entry(&mut self, place: Place) -> Option<&mut Entry> {
         self.entries.get_mut(place)?.as_mut()
     }

@@ -117,8 +117,9 @@ fn lock(spool: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns the number of shards, and the last times of series if their shards change. It is the configured number, or
-/// that of a spool that still has samples, since another number would mix up the order of their series.
+/// Returns the number of shards, and the last times of series if their shards change. It is the configured
+/// number, or that of a spool that still has samples, since another number would mix up the order of their
+/// series.
 fn arrange_shards(config: &RemoteWriteConfig) -> io::Result<(usize, HashMap<u64, i64>)> {
     let path = config.spool.join("shards");
     let stored = match fs::read_to_string(&path) {

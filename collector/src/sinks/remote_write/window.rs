@@ -2,8 +2,9 @@
 
 use super::request::{NOT_A_NUMBER, Sample};
 
-/// Returns true if samples at these times, in microseconds, have a period below 1 ms; none if they are too few to
-/// tell. One that is read late shortens a distance, so that only a mean of several, or a clearly shorter one, counts.
+/// Returns true if samples at these times, in microseconds, have a period below 1 ms; none if they are too
+/// few to tell. One that is read late shortens a distance, so that only a mean of several, or a clearly
+/// shorter one, counts.
 pub(super) fn is_below_millisecond(times_us: &[i64]) -> Option<bool> {
     let distances = i64::try_from(times_us.len()).ok()?.checked_sub(1).filter(|count| *count > 0)?;
     let mean_us = (times_us.last()? - times_us.first()?) / distances;

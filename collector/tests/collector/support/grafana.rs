@@ -1,5 +1,6 @@
-//! The substitutions that Grafana makes in the SQL of a dashboard before it runs it: variables with the format `sqlstring`, `$__interval`, and the macros of its
-//! PostgreSQL data source (pkg/tsdb/grafana-postgresql-datasource/macros.go).
+//! The substitutions that Grafana makes in the SQL of a dashboard before it runs it: variables with the
+//! format `sqlstring`, `$__interval`, and the macros of its PostgreSQL data source
+//! (pkg/tsdb/grafana-postgresql-datasource/macros.go).
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::reading::connect_as;
 
-/// A response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -44,7 +43,6 @@ impl<'a> Request<'a> {
         Self { method: "GET", target, headers: "", body: None }
     }
 
-    /// Sends the request.
     pub(crate) fn send(&self, stream: &mut impl Write) {
         let Self { method, target, headers, body } = self;
         let body = body.map(|body| {

@@ -1,4 +1,5 @@
-//! Shared code of the tests: actual stores, a minimal agent over an actual socket, and the collector's program.
+//! Shared code of the tests: actual stores, a minimal agent over an actual socket, and the collector's
+//! program.
 
 /// Makes a test of each scenario on each kind of store.
 macro_rules! scenarios {

@@ -1,6 +1,6 @@
 //! A PostgreSQL server in a temporary directory, reachable over a Unix socket only, that ends with the test.
-//! While [`KeptServers`] exists, a server that a test has left as it was is cleared for the next test instead:
-//! that takes a third of the time.
+//! While [`KeptServers`] exists, a server that a test has left as it was is cleared for the next test
+//! instead: that takes a third of the time.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,8 @@ impl Server {
         self.is_pristine.store(false, Relaxed);
     }
 
-    /// Creates the data directory, as a copy of one that `initdb` made for an earlier test: that takes a tenth of the time.
+    /// Creates the data directory, as a copy of one that `initdb` made for an earlier test: that takes a
+    /// tenth of the time.
     fn create_data(&self) -> Result<(), String> {
         let template = self.template();
         if template.join("PG_VERSION").is_file() && copy(&template, &self.data_directory()) {

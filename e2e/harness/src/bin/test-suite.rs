@@ -1,8 +1,8 @@
-//! Runs the test programs of the workspace side by side: `test-suite MESSAGES [FILTER...]`, with the messages that
-//! `cargo test --no-run --message-format=json` prints. Filters are passed to each program.
+//! Runs the test programs of the workspace side by side: `test-suite MESSAGES [FILTER...]`, with the messages
+//! that `cargo test --no-run --message-format=json` prints. Filters are passed to each program.
 //!
-//! Cargo runs test programs one after another, so that the CPUs idle while tests wait. cargo-nextest would start a
-//! process, and with it a database server, for each test, and takes minutes to build.
+//! Cargo runs test programs one after another, so that the CPUs idle while tests wait. cargo-nextest would
+//! start a process, and with it a database server, for each test, and takes minutes to build.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the report is for the terminal")]
 #![allow(clippy::disallowed_methods, reason = "no clock is to be replaced: only the report has times")]
@@ -183,7 +183,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Returns the sums of all lines such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...` in a program's output.
+    /// Returns the sums of all lines such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...` in a
+    /// program's output.
     fn of(output: &str) -> Self {
         let mut counts = Self::default();
         for line in output.lines().filter_map(|line| line.strip_prefix("test result: ")) {

@@ -1,4 +1,5 @@
-//! Checks of the database against the agents' own counters, the data left in their spools, and the kernel's values.
+//! Checks of the database against the agents' own counters, the data left in their spools, and the kernel's
+//! values.
 
 use super::fixture::{METRICS, Results};
 use polymeter_e2e::reference::assert_between;
@@ -36,10 +37,10 @@ pub(crate) fn assert_no_duplicates(results: &mut Results) {
     assert_eq!(results.number(&jobs), 1);
 }
 
-/// Asserts that each line of each session's ledger adds up. No sample was dropped or rejected: every outbox had room,
-/// also that of the agent without space for its spool. The agents' own counters agree, and an agent that was stopped has
-/// missed samples. The unknown end of a session is recorded, for the job and for the node, exactly if the session was
-/// killed.
+/// Asserts that each line of each session's ledger adds up. No sample was dropped or rejected: every outbox
+/// had room, also that of the agent without space for its spool. The agents' own counters agree, and an agent
+/// that was stopped has missed samples. The unknown end of a session is recorded, for the job and for the
+/// node, exactly if the session was killed.
 pub(crate) fn assert_ledger_balances(results: &mut Results) {
     let wrong = "SELECT * FROM ledger_balance
         WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected + quarantined + unknown <> 0";
@@ -83,8 +84,8 @@ pub(crate) fn assert_ledger_balances(results: &mut Results) {
     }
 }
 
-/// Asserts that the stored samples agree with the ledger: of each node, of each job, and of each source of the node and
-/// of the permanent job. This includes killed sessions, whose last tallies are missing.
+/// Asserts that the stored samples agree with the ledger: of each node, of each job, and of each source of
+/// the node and of the permanent job. This includes killed sessions, whose last tallies are missing.
 pub(crate) fn assert_stored_matches_ledger(results: &mut Results) {
     let compare = |columns: &str, join: &str, which: &str| {
         format!(
@@ -117,10 +118,10 @@ pub(crate) fn assert_stored_matches_ledger(results: &mut Results) {
     assert!(rows > 10_000, "only {rows} samples");
 }
 
-/// Asserts that between the first and the last sample of each session every deadline was met or counted as missed: a
-/// killed session loses its end, never a frame in between. A missed deadline is reported in the frame in which it is
-/// noticed, so that this holds without the last tallies, too. A frame spans five ticks; the first and the last sample may
-/// be off the grid and hide at most two.
+/// Asserts that between the first and the last sample of each session every deadline was met or counted as
+/// missed: a killed session loses its end, never a frame in between. A missed deadline is reported in the
+/// frame in which it is noticed, so that this holds without the last tallies, too. A frame spans five ticks;
+/// the first and the last sample may be off the grid and hide at most two.
 pub(crate) fn assert_no_gaps(results: &mut Results) {
     let gaps = format!(
         "WITH {}, run AS (
@@ -144,9 +145,10 @@ pub(crate) fn assert_no_gaps(results: &mut Results) {
     results.assert_no_rows("deadlines without a sample", &gaps);
 }
 
-/// Asserts that the store has all acknowledged frames of each ended session, and exactly those that were in its spool
-/// besides. A killed session loses only the frames that were in memory alone: at most 5 s of samples while the collector
-/// was away, by the design of the spool. A session that was terminated loses none, and its ledger agrees.
+/// Asserts that the store has all acknowledged frames of each ended session, and exactly those that were in
+/// its spool besides. A killed session loses only the frames that were in memory alone: at most 5 s of
+/// samples while the collector was away, by the design of the spool. A session that was terminated loses
+/// none, and its ledger agrees.
 pub(crate) fn assert_ended_sessions_are_stored(results: &mut Results) {
     assert!(
         !results.ended_sessions.is_empty() && results.ended_sessions.len().is_multiple_of(4),

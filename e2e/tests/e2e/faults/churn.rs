@@ -11,8 +11,8 @@ use polymeter_e2e::random::Random;
 /// The id of the job.
 pub(crate) const ID: &str = "2";
 
-/// The durations for which its cgroups exist and do not exist, in milliseconds. Some are too short for an agent to
-/// notice.
+/// The durations for which its cgroups exist and do not exist, in milliseconds. Some are too short for an
+/// agent to notice.
 const EXISTS_MS: [u64; 4] = [1, 30, 200, 900];
 const ABSENT_MS: [u64; 4] = [0, 5, 40, 300];
 

@@ -50,7 +50,8 @@ pub(crate) struct EndedSession {
     pub(crate) killed: bool,
     /// The number of frames that the collector had acknowledged.
     pub(crate) acknowledged: u64,
-    /// The sequence number of its last frame that was stored or spooled, and the number of samples in all its frames.
+    /// The sequence number of its last frame that was stored or spooled, and the number of samples in all its
+    /// frames.
     pub(crate) kept: Option<(u64, u64)>,
 }
 
@@ -210,8 +211,8 @@ impl Fixture {
         self.ended_sessions.insert(session, EndedSession { killed, acknowledged, kept: None });
     }
 
-    /// Counts the data that the ended sessions left in the store and in the spool. No frame may be in transit: neither
-    /// the agent nor the collector may run.
+    /// Counts the data that the ended sessions left in the store and in the spool. No frame may be in
+    /// transit: neither the agent nor the collector may run.
     pub(crate) fn record_ended_sessions(&mut self) {
         for frame in spooled::frames(&self.nodes[RESTARTED].path("spool")) {
             let session = self.ended_sessions.get_mut(&frame.session).unwrap();

@@ -1,8 +1,9 @@
-//! Fault injection: every component is killed, stopped, restarted and disconnected in turn, while an independent reader
-//! reads the same kernel files. Afterwards sums, duplicates and the ledger are checked in SQL.
+//! Fault injection: every component is killed, stopped, restarted and disconnected in turn, while an
+//! independent reader reads the same kernel files. Afterwards sums, duplicates and the ledger are checked in
+//! SQL.
 //!
-//! A seed, which is printed, determines the order. `POLYMETER_SEED=N` sets it. `POLYMETER_FAULT_SECONDS=N` sets the
-//! duration.
+//! A seed, which is printed, determines the order. `POLYMETER_SEED=N` sets it. `POLYMETER_FAULT_SECONDS=N`
+//! sets the duration.
 
 mod balance;
 mod churn;
@@ -34,7 +35,8 @@ enum Fault {
     /// An agent is terminated and cannot deliver its last frames.
     AgentTerminatedWithoutCollector,
     AgentStopped,
-    /// An agent is killed soon after a stop: the deadlines that it missed must be stored with the samples behind them.
+    /// An agent is killed soon after a stop: the deadlines that it missed must be stored with the samples
+    /// behind them.
     AgentStoppedAndKilled,
     DatabaseCrashed,
     DatabaseStopped,

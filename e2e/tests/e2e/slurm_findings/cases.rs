@@ -127,8 +127,8 @@ impl Programs<'_> {
         format!("d=$(mktemp -d) && cd $d && {command}; cd / && rm -r $d")
     }
 
-    /// Returns the job that reaches its time limit of a minute of Slurm's, the shortest. It leaves some of its core to the
-    /// programs of the test.
+    /// Returns the job that reaches its time limit of a minute of Slurm's, the shortest. It leaves some of
+    /// its core to the programs of the test.
     pub(super) fn over_time_limit(&self) -> Case {
         let minutes = 150_000.0 / self.minute_ms;
         let script = self.partly_busy(0.92, minutes);

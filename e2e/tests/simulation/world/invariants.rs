@@ -25,7 +25,8 @@ impl World {
                 assert_eq!(due, missed + absent + dropped + account.lost + account.stored, "{account:?}");
                 assert_eq!(taken, dropped + account.lost + account.stored, "{account:?}");
             }
-            // A tally may never include samples that have not arrived: the session may be killed at that point.
+            // A tally may never include samples that have not arrived: the session may be killed at that
+            // point.
             for (source, account) in self.store.ledger.iter().filter(|(source, _)| source.0 == agent.session)
             {
                 assert!(account.excess == 0, "{source:?} {account:?}");
@@ -53,7 +54,8 @@ impl World {
         }
     }
 
-    /// Asserts that only samples from before the replacement are missing, and that the store knows that some are.
+    /// Asserts that only samples from before the replacement are missing, and that the store knows that some
+    /// are.
     fn check_replaced(&self, agent: &Agent) {
         let session = agent.session;
         let stored = self.stored(session);

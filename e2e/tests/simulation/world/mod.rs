@@ -19,11 +19,12 @@ use polymeter_e2e::random::Random;
 /// The maximum number of messages in transit in each direction: a socket's queue has no room for more.
 const IN_TRANSIT_MAX: usize = 40;
 
-/// The number of one-second rounds after the faults in which everything must arrive: more than the longest wait for an
-/// acknowledgement.
+/// The number of one-second rounds after the faults in which everything must arrive: more than the longest
+/// wait for an acknowledgement.
 const SETTLE_SECONDS: u32 = 200;
 
-/// The maximum number of times that one frame is damaged. After one more, an agent might rightly give up on it.
+/// The maximum number of times that one frame is damaged. After one more, an agent might rightly give up on
+/// it.
 const DAMAGES_MAX: u32 = 2;
 
 pub(crate) struct World {
@@ -246,7 +247,8 @@ impl World {
         }
     }
 
-    /// An agent leaves its collector for another one. Its messages may still arrive, and their answers are lost.
+    /// An agent leaves its collector for another one. Its messages may still arrive, and their answers are
+    /// lost.
     fn move_agent(&mut self, agent: usize) {
         self.agents[agent].collector = self.any_collector();
         self.connect(agent);
@@ -267,8 +269,8 @@ impl World {
         agent.deliveries().for_each(DeliverySession::connected);
     }
 
-    /// Replaces an agent. The data in its memory are lost unless it ends in an orderly way; its messages in transit may
-    /// still arrive, and the data on its disk must.
+    /// Replaces an agent. The data in its memory are lost unless it ends in an orderly way; its messages in
+    /// transit may still arrive, and the data on its disk must.
     fn kill_agent(&mut self, agent: usize) {
         self.agents[agent].sync_disk(self.random.percent(30), self.now_ns);
         let mut killed = self.new_agent();

@@ -20,7 +20,8 @@ use crate::request::{LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, Sup
 const GPU_DEVICES_BYTES: usize = 4096;
 
 impl Execute for StartRequest {
-    /// The job, and the refusal of a sampling request that cannot be parsed; the job itself is accepted nevertheless.
+    /// The job, and the refusal of a sampling request that cannot be parsed; the job itself is accepted
+    /// nevertheless.
     type Spec = (StartSpec, Option<Refusal>);
 
     fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {

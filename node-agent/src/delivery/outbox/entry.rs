@@ -78,9 +78,9 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// True if it is to be written to the spool when the outbox is full or the agent ends. A note on frames that were
-    /// acknowledged before is not: it may begin with the number of an existing segment, whose name it would take, and
-    /// the next process writes it anew if the collector asks for these frames.
+    /// True if it is to be written to the spool when the outbox is full or the agent ends. A note on frames
+    /// that were acknowledged before is not: it may begin with the number of an existing segment, whose name
+    /// it would take, and the next process writes it anew if the collector asks for these frames.
     pub(super) const fn is_worth_keeping(&self) -> bool {
         !matches!(self.what, What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. })
     }

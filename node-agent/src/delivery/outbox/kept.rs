@@ -1,4 +1,5 @@
-//! Acknowledged frames that are kept for a while: a database that takes over after a failure may lack the newest of them.
+//! Acknowledged frames that are kept for a while: a database that takes over after a failure may lack the
+//! newest of them.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,8 @@ use super::entry::{Entry, What};
 use crate::delivery::frame_summary::{FrameSummary, LostSamples};
 use crate::lanes::EventRecord;
 
-/// The most frames of which at least the numbers of samples are kept: some minutes, at the usual flush interval.
+/// The most frames of which at least the numbers of samples are kept: some minutes, at the usual flush
+/// interval.
 const FRAMES: usize = 1024;
 
 /// The content of an acknowledged frame or note.
@@ -109,8 +111,9 @@ impl KeptFrames {
         self.reduced = 0;
     }
 
-    /// Takes everything from number `from` on, up to the frame before `until`, as entries of an outbox. Frames that are not kept become
-    /// notes. Returns the numbers of frames whose tallies must be repeated, too.
+    /// Takes everything from number `from` on, up to the frame before `until`, as entries of an outbox.
+    /// Frames that are not kept become notes. Returns the numbers of frames whose tallies must be repeated,
+    /// too.
     pub(super) fn take_from(&mut self, from: u64, until: u64) -> (Vec<Entry>, Vec<u64>) {
         let (mut taken, mut lost) = (Vec::new(), Vec::new());
         let begin = self.entries.partition_point(|entry| entry.last < from);
@@ -141,7 +144,8 @@ impl KeptFrames {
     }
 }
 
-/// Adds an entry, or extends the last one, if both are notes on the samples of acknowledged frames: one loss is recorded for all of them.
+/// Adds an entry, or extends the last one, if both are notes on the samples of acknowledged frames: one loss
+/// is recorded for all of them.
 fn push(taken: &mut Vec<Entry>, entry: Entry) {
     const REASON: SkipReason = SkipReason::AlreadyAcknowledged;
     let Entry { first, last, segment, what } = entry;

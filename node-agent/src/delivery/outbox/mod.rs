@@ -1,14 +1,16 @@
-//! The outbox: frames that the collector has not acknowledged yet. A pure state machine without socket, disk or clock.
+//! The outbox: frames that the collector has not acknowledged yet. A pure state machine without socket, disk
+//! or clock.
 //!
-//! The collector takes the frames of a session in order and without gaps. If frames are dropped for lack of room, a
-//! note takes their place: it states their numbers and their losses, and is sent and acknowledged like a frame.
+//! The collector takes the frames of a session in order and without gaps. If frames are dropped for lack of
+//! room, a note takes their place: it states their numbers and their losses, and is sent and acknowledged
+//! like a frame.
 //!
-//! A frame that was sent once may be stored even if no acknowledgement arrived. Therefore frames that were never sent
-//! are dropped first, and a note that was sent never changes: each lost sample is counted once, and no stored sample is
-//! counted as lost.
+//! A frame that was sent once may be stored even if no acknowledgement arrived. Therefore frames that were
+//! never sent are dropped first, and a note that was sent never changes: each lost sample is counted once,
+//! and no stored sample is counted as lost.
 //!
-//! With a spool, frames may be in segments on the disk instead. A segment keeps its place in the sequence and is read
-//! back when its turn comes. The disk always holds the oldest part of the sequence, without gaps.
+//! With a spool, frames may be in segments on the disk instead. A segment keeps its place in the sequence and
+//! is read back when its turn comes. The disk always holds the oldest part of the sequence, without gaps.
 
 mod entry;
 mod kept;
@@ -113,15 +115,16 @@ impl Outbox {
         self.under_way_bytes
     }
 
-    /// Adds the frame [`Outbox::next_sequence`] with its events. If [`Outbox::is_over`] is true afterwards, entries
-    /// must be [spilled](Self::spill) or [dropped](Self::make_room).
+    /// Adds the frame [`Outbox::next_sequence`] with its events. If [`Outbox::is_over`] is true afterwards,
+    /// entries must be [spilled](Self::spill) or [dropped](Self::make_room).
     pub fn push(&mut self, bytes: Vec<u8>, summary: FrameSummary, events: Vec<EventRecord>) {
         self.bytes += bytes.len();
         self.own_bytes += bytes.len();
         self.push_entry(What::Frame { bytes, summary, events });
     }
 
-    /// Adds a note in place of the next frame, whose samples exceed the limits of a frame and can never be sent.
+    /// Adds a note in place of the next frame, whose samples exceed the limits of a frame and can never be
+    /// sent.
     pub fn push_note(&mut self, summary: &FrameSummary) {
         self.push_entry(What::Skipped { losses: summary.into(), reason: SkipReason::Refused });
     }
@@ -132,13 +135,14 @@ impl Outbox {
         self.next_sequence += 1;
     }
 
-    /// True if it is above its limit. Frames that are on the disk as well do not count: they are at most the window and
-    /// one segment.
+    /// True if it is above its limit. Frames that are on the disk as well do not count: they are at most the
+    /// window and one segment.
     pub const fn is_over(&self) -> bool {
         self.own_bytes > self.limit_bytes
     }
 
-    /// Drops the oldest frames that were never sent, until the outbox is within its limit. Returns their contents.
+    /// Drops the oldest frames that were never sent, until the outbox is within its limit. Returns their
+    /// contents.
     pub fn make_room(&mut self) -> Dropped {
         let mut dropped = Dropped::default();
         while self.is_over() {
@@ -224,8 +228,8 @@ impl Outbox {
         }
     }
 
-    /// Records that everything up to `through` is stored. Returns the freed entries. A number that was never sent is
-    /// ignored.
+    /// Records that everything up to `through` is stored. Returns the freed entries. A number that was never
+    /// sent is ignored.
     pub fn acknowledge(&mut self, through: u64) -> Acknowledged {
         let mut acknowledged = Acknowledged::default();
         if through > self.sent_through {
@@ -248,8 +252,9 @@ impl Outbox {
         acknowledged
     }
 
-    /// Sends everything from `from` once more, also frames that were acknowledged, as far as they are kept: the database has lost them.
-    /// For others a note states that they were acknowledged before. Returns the numbers of frames whose tallies must be repeated.
+    /// Sends everything from `from` once more, also frames that were acknowledged, as far as they are kept:
+    /// the database has lost them. For others a note states that they were acknowledged before. Returns the
+    /// numbers of frames whose tallies must be repeated.
     pub fn resend_from(&mut self, from: u64) -> Vec<u64> {
         let oldest = self.oldest();
         let mut lost = Vec::new();
@@ -285,7 +290,8 @@ impl Outbox {
         self.entries.push_front(entry);
     }
 
-    /// Sends everything that is not acknowledged once more: after a silence, or when the collector was restarted.
+    /// Sends everything that is not acknowledged once more: after a silence, or when the collector was
+    /// restarted.
     pub fn resend_all(&mut self) {
         self.rewind(0);
     }

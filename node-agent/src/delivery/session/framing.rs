@@ -1,5 +1,5 @@
-//! The frames of a session: sample batches become frames in the outbox, and lost events and tallies become part of later
-//! frames.
+//! The frames of a session: sample batches become frames in the outbox, and lost events and tallies become
+//! part of later frames.
 
 use polymeter_proto::batch::Batch;
 use polymeter_proto::ledger::{Event, JobFactsUpdate, LedgerEntry};
@@ -14,7 +14,8 @@ use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::Dropped;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// The longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of silence.
+/// The longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of
+/// silence.
 const HEARTBEAT_NS: u64 = 30_000_000_000;
 
 impl DeliverySession {
@@ -37,15 +38,17 @@ impl DeliverySession {
         }
     }
 
-    /// Drops frames until the outbox is within its limit: without a spool, or if the spool has no room either.
+    /// Drops frames until the outbox is within its limit: without a spool, or if the spool has no room
+    /// either.
     pub(super) fn make_room(&mut self) {
         let dropped = self.outbox.make_room();
         self.counts.samples_dropped += dropped.samples;
         self.lost(dropped);
     }
 
-    /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary and the tallies before the
-    /// samples, so that no sample is delivered without the losses before it; the events behind them.
+    /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary and the
+    /// tallies before the samples, so that no sample is delivered without the losses before it; the events
+    /// behind them.
     fn push_frame(
         &mut self,
         batch: &Batch,
@@ -124,8 +127,8 @@ impl DeliverySession {
         self.counts.events_dropped += self.builder.lost(&dropped.frames, dropped.events);
     }
 
-    /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no further
-    /// samples follow.
+    /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no
+    /// further samples follow.
     pub fn report_lost(&mut self, now_ns: u64) {
         if self.builder.has_unreported() && self.outbox.is_empty() {
             self.take(&SampleBatch::default(), now_ns);

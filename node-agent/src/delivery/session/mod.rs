@@ -1,8 +1,8 @@
-//! The agent's side of the delivery protocol: a pure state machine. Its inputs are sample batches, the collector's
-//! messages, new connections and the time; its outputs are frames and messages to be sent.
+//! The agent's side of the delivery protocol: a pure state machine. Its inputs are sample batches, the
+//! collector's messages, new connections and the time; its outputs are frames and messages to be sent.
 //!
-//! Every loss is counted: dropped frames, for lack of room or because the collector refuses them, leave a note in their
-//! place in the sequence.
+//! Every loss is counted: dropped frames, for lack of room or because the collector refuses them, leave a
+//! note in their place in the sequence.
 
 mod framing;
 mod spool_mode;
@@ -21,13 +21,14 @@ use crate::delivery::outbox::{Outbox, Outgoing};
 /// The most bytes under way without an acknowledgement. More would only fill buffers that a restart loses.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
 
-/// The first wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each time.
+/// The first wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each
+/// time.
 const RESEND_NS: u64 = 5_000_000_000;
 /// The longest wait for an acknowledgement, in nanoseconds.
 const RESEND_MOST_NS: u64 = 60_000_000_000;
 
-/// The number of refusals after which a frame is given up. A frame that was damaged in transit is accepted when it is
-/// sent again; one that is refused for its contents would block all frames behind it forever.
+/// The number of refusals after which a frame is given up. A frame that was damaged in transit is accepted
+/// when it is sent again; one that is refused for its contents would block all frames behind it forever.
 pub const REFUSALS: u32 = 3;
 
 /// The next thing to be sent.
@@ -107,8 +108,8 @@ pub struct DeliverySession {
     spool_mode: SpoolMode,
     /// The time of the newest frame.
     framed_ns: u64,
-    /// The time since which data wait without an acknowledgement or, if later, at which all waiting data were on the
-    /// disk.
+    /// The time since which data wait without an acknowledgement or, if later, at which all waiting data were
+    /// on the disk.
     quiet_since_ns: u64,
     /// Segments that are not needed any more.
     released: Vec<u64>,
@@ -166,8 +167,8 @@ impl DeliverySession {
             }
             ToAgent::Refused { frame: Some((session, _)), .. } if session != self.session => {}
             ToAgent::Refused { reason, frame } => return self.refused(reason, frame),
-            // Messages for another session, from a collector that remembers an earlier process, and messages that do
-            // not concern delivery.
+            // Messages for another session, from a collector that remembers an earlier process, and messages
+            // that do not concern delivery.
             ToAgent::Ack { .. }
             | ToAgent::Resend { .. }
             | ToAgent::NeedDictionary { .. }
@@ -217,8 +218,8 @@ impl DeliverySession {
         SessionNotice::Refused { reason }
     }
 
-    /// Sends everything without an acknowledgement again, after a new connection. The collector may be another one or
-    /// have lost its memory, and messages over the old connection may be lost.
+    /// Sends everything without an acknowledgement again, after a new connection. The collector may be
+    /// another one or have lost its memory, and messages over the old connection may be lost.
     pub fn connected(&mut self) {
         self.dictionary.clear();
         self.outbox.resend_all();

@@ -12,6 +12,7 @@ pub(super) enum SpoolMode {
         /// The segment that was written last, and its version of the dictionary.
         written: Option<(u64, u64)>,
     },
-    /// All frames come from it: those of an earlier process, with the dictionary of the segments that were read back.
+    /// All frames come from it: those of an earlier process, with the dictionary of the segments that were
+    /// read back.
     Replay(Vec<Entry>),
 }

@@ -1,5 +1,6 @@
-//! The spool in the delivery protocol: which entries are written to the disk and when, and how the frames of an earlier
-//! process are sent. Pure: the spool manager takes the entries to be written, and reports the result.
+//! The spool in the delivery protocol: which entries are written to the disk and when, and how the frames of
+//! an earlier process are sent. Pure: the spool manager takes the entries to be written, and reports the
+//! result.
 
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
@@ -12,8 +13,8 @@ use crate::delivery::outbox::{Outbox, Outgoing, Spill};
 use crate::delivery::spool::segment::{self, Segment};
 use crate::delivery::spool::{SEGMENT_BYTES, SpoolBatch};
 
-/// The longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds the loss when the
-/// agent is killed while the collector is away, and the rate of writes to the disk.
+/// The longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds
+/// the loss when the agent is killed while the collector is away, and the rate of writes to the disk.
 const SPILL_NS: u64 = 5_000_000_000;
 
 impl DeliverySession {
@@ -23,8 +24,9 @@ impl DeliverySession {
         Self::with(outbox, FrameBuilder::default(), outbox_bytes, now_ns, SpoolMode::Replay(Vec::new()))
     }
 
-    /// Enables the spool: frames without room are not dropped, but returned by [`DeliverySession::spill`]. Acknowledged frames
-    /// are not kept any more: one that is sent again could be spilled to the segment that its acknowledgement removes.
+    /// Enables the spool: frames without room are not dropped, but returned by [`DeliverySession::spill`].
+    /// Acknowledged frames are not kept any more: one that is sent again could be spilled to the segment that
+    /// its acknowledgement removes.
     pub fn use_spool(&mut self) {
         self.outbox.keep_acknowledged(0);
         self.spool_mode = SpoolMode::On { written: None };
@@ -43,8 +45,8 @@ impl DeliverySession {
         waits.then_some(self.quiet_since_ns + SPILL_NS)
     }
 
-    /// Returns the batch to be written to the spool now, whose open segment is `open`: if the outbox is above its
-    /// limit, if nothing was acknowledged for `SPILL_NS`, or everything if the agent `ends`.
+    /// Returns the batch to be written to the spool now, whose open segment is `open`: if the outbox is above
+    /// its limit, if nothing was acknowledged for `SPILL_NS`, or everything if the agent `ends`.
     pub fn spill(&mut self, open: Option<u64>, ends: bool, now_ns: u64) -> Option<SpoolBatch> {
         let SpoolMode::On { written } = &self.spool_mode else { return None };
         let written = *written;
@@ -82,7 +84,8 @@ impl DeliverySession {
         self.outbox.spilled(batch.first, batch.entries, segment);
     }
 
-    /// Records that the batch could not be written: frames without room are dropped, and the next attempt is delayed.
+    /// Records that the batch could not be written: frames without room are dropped, and the next attempt is
+    /// delayed.
     pub fn not_spilled(&mut self, now_ns: u64) {
         self.quiet_since_ns = now_ns;
         self.make_room();
@@ -91,15 +94,15 @@ impl DeliverySession {
     /// Takes the contents of a segment. Returns the number of its missing frames.
     pub fn restored(&mut self, segment: u64, read: Segment) -> u64 {
         if let SpoolMode::Replay(entries) = &mut self.spool_mode {
-            // A segment defines all that is needed for it and the following, and for earlier frames without an
-            // acknowledgement.
+            // A segment defines all that is needed for it and the following, and for earlier frames without
+            // an acknowledgement.
             *entries = read.dictionary;
         }
         self.outbox.restored(segment, read.restored)
     }
 
-    /// Returns the size after which a new segment begins, in bytes. A segment is in memory as a whole when it is read
-    /// back.
+    /// Returns the size after which a new segment begins, in bytes. A segment is in memory as a whole when it
+    /// is read back.
     pub fn segment_bytes(&self) -> usize {
         SEGMENT_BYTES.min(self.window_bytes / 2)
     }
@@ -123,8 +126,8 @@ impl DeliverySession {
     ) -> Self {
         Self {
             session: outbox.session(),
-            // Sent frames are not dropped, because they may be stored. So half of the outbox is left for frames that
-            // were not sent.
+            // Sent frames are not dropped, because they may be stored. So half of the outbox is left for
+            // frames that were not sent.
             window_bytes: super::WINDOW_BYTES.min(outbox_bytes / 2),
             outbox,
             builder,

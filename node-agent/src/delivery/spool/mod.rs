@@ -1,8 +1,9 @@
-//! The spool: segments of frames on the disk, for frames without room in memory, and for the next process of the agent.
+//! The spool: segments of frames on the disk, for frames without room in memory, and for the next process of
+//! the agent.
 //!
-//! A batch that [`Spool::append`] has taken survives the agent and the machine: every write is flushed to the disk
-//! (`fdatasync`, and the directory's `fsync` for a new file) before the call returns. Only the sender's thread uses the
-//! spool; the sampler never waits for a disk.
+//! A batch that [`Spool::append`] has taken survives the agent and the machine: every write is flushed to the
+//! disk (`fdatasync`, and the directory's `fsync` for a new file) before the call returns. Only the sender's
+//! thread uses the spool; the sampler never waits for a disk.
 
 pub mod segment;
 
@@ -17,12 +18,12 @@ use rustix::fs::{FlockOperation, flock};
 
 use self::segment::Segment;
 
-/// The size after which a new segment is begun, in bytes. Segments are read back one at a time, and a file is removed
-/// as a whole.
+/// The size after which a new segment is begun, in bytes. Segments are read back one at a time, and a file is
+/// removed as a whole.
 pub const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 
-/// The most bytes of a segment that are read: a segment just below its limit plus one batch. A larger file is not of
-/// this program.
+/// The most bytes of a segment that are read: a segment just below its limit plus one batch. A larger file is
+/// not of this program.
 const READ_BYTES: u64 = 4 * SEGMENT_BYTES as u64;
 
 /// The most segments of earlier processes. A directory with more is no spool of an agent.
@@ -50,7 +51,8 @@ pub enum SpoolError {
 }
 
 impl SpoolError {
-    /// Returns true if the same operation may succeed later: the disk has a fault, but the file is not missing.
+    /// Returns true if the same operation may succeed later: the disk has a fault, but the file is not
+    /// missing.
     pub(super) fn is_temporary(&self) -> bool {
         matches!(self, Self::Disk { source, .. } if source.kind() != io::ErrorKind::NotFound)
     }
@@ -172,7 +174,8 @@ impl Spool {
     fn create(&mut self, key: Key) -> Result<(Key, File), SpoolError> {
         let path = self.path(key);
         let head = segment::head(key.0, key.1);
-        // An existing segment of this name has the same beginning and could not be acknowledged: it is overwritten.
+        // An existing segment of this name has the same beginning and could not be acknowledged: it is
+        // overwritten.
         let create = || {
             let mut file =
                 OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
@@ -205,7 +208,8 @@ impl Spool {
     /// Removes a segment of which everything is acknowledged.
     ///
     /// # Errors
-    /// Returns an error if its file cannot be removed. Then the next process sends it again, which does no harm.
+    /// Returns an error if its file cannot be removed. Then the next process sends it again, which does no
+    /// harm.
     pub fn remove(&mut self, session: SessionId, first: u64) -> Result<(), SpoolError> {
         let key = (session, first);
         if self.open.as_ref().is_some_and(|(open, _)| *open == key) {

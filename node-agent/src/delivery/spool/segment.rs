@@ -5,9 +5,9 @@
 //! record:  length (4 bytes), checksum of the contents (4 bytes), checksum of these (4 bytes), contents
 //! ```
 //!
-//! All numbers are little-endian, and checksums CRC-32. The contents of a record is a message to the collector, byte for
-//! byte: a frame, a Skipped, or a Dictionary. A segment begins with the whole dictionary, so that it can be decoded
-//! alone, and repeats it when it has changed.
+//! All numbers are little-endian, and checksums CRC-32. The contents of a record is a message to the
+//! collector, byte for byte: a frame, a Skipped, or a Dictionary. A segment begins with the whole dictionary,
+//! so that it can be decoded alone, and repeats it when it has changed.
 
 use polymeter_proto::limits;
 use polymeter_proto::series::SessionId;
@@ -87,8 +87,8 @@ pub fn read(bytes: &[u8]) -> Segment {
     segment
 }
 
-/// Splits off the first record. Returns its contents, none if it is damaged, and the bytes behind it. Returns none if
-/// there is no record.
+/// Splits off the first record. Returns its contents, none if it is damaged, and the bytes behind it. Returns
+/// none if there is no record.
 fn split_record(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(RECORD_HEAD_BYTES)?;
     let (head, of_head) = head.split_last_chunk::<4>()?;

@@ -1,7 +1,7 @@
 //! The tap: passes the samples of each batch to watchers before the batch goes into a frame.
 //!
-//! The sender calls it and never waits: a watcher that is slower than the samples misses some, and gets their number.
-//! The sampler is not involved.
+//! The sender calls it and never waits: a watcher that is slower than the samples misses some, and gets their
+//! number. The sampler is not involved.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -19,7 +19,8 @@ const SAMPLES_WAITING: usize = 64 * 1024;
 /// The most batches that wait for one watcher, of any size.
 const BATCHES_WAITING: usize = 64;
 
-/// The most shapes that are cached for one watcher: far more than a job has at once. Beyond that the cache is cleared.
+/// The most shapes that are cached for one watcher: far more than a job has at once. Beyond that the cache is
+/// cleared.
 const SHAPES: usize = 1024;
 
 /// The samples of one series in one batch.
@@ -59,7 +60,8 @@ struct Watcher {
     job: Option<JobHandle>,
     /// The selectors of metrics; all metrics if empty.
     selectors: Vec<Selector>,
-    /// The selected columns of each shape, cached so that selectors are matched once per shape and not per batch.
+    /// The selected columns of each shape, cached so that selectors are matched once per shape and not per
+    /// batch.
     chosen: BTreeMap<ShapeId, Vec<usize>>,
     queue: mpsc::Sender<Vec<Excerpt>>,
     backlog: Arc<Backlog>,
@@ -157,8 +159,8 @@ impl Tap {
         self.count.load(Acquire) > 0
     }
 
-    /// Adds a watcher of the samples of a job, or of the node: of metrics that match a selector, or all if there is
-    /// none.
+    /// Adds a watcher of the samples of a job, or of the node: of metrics that match a selector, or all if
+    /// there is none.
     pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> WatchReceiver {
         let (queue, receiver) = mpsc::channel(BATCHES_WAITING);
         let backlog = Arc::new(Backlog::default());

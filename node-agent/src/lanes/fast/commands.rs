@@ -10,8 +10,8 @@ use crate::lanes::group::{Group, SourceId, UserValue};
 use crate::lanes::schedule::Schedule;
 
 impl Sampler {
-    /// Returns the next command, unless there is no room for the event that it may add: then the supervisor waits, and
-    /// sampling continues.
+    /// Returns the next command, unless there is no room for the event that it may add: then the supervisor
+    /// waits, and sampling continues.
     pub(super) fn next_command(&mut self) -> Option<Command> {
         if self.recorder.is_full_of_events() {
             self.flush(false);
@@ -58,7 +58,8 @@ impl Sampler {
         if let Some(replaced) = &mut replaced {
             self.recorder.give_up_waiting(replaced);
             if replaced.slow.is_hung() && replaced.source().slots() == source.source().slots() {
-                // A second thread would hang like the first one; therefore the first stays, with the new groups.
+                // A second thread would hang like the first one; therefore the first stays, with the new
+                // groups.
                 replaced.regroup(std::mem::take(&mut source.groups));
                 std::mem::swap(replaced, &mut source);
             } else {

@@ -1,11 +1,11 @@
 //! The sampler: one thread that reads every source at its deadlines, and does nothing else.
 //!
-//! It takes no lock, allocates nothing while the plan is unchanged, and makes one system call per tick beside the
-//! reads: the wait. It appends the values to a batch; full batches go to the sender, and empty ones come back, through
-//! queues on which neither side waits for the other.
+//! It takes no lock, allocates nothing while the plan is unchanged, and makes one system call per tick beside
+//! the reads: the wait. It appends the values to a batch; full batches go to the sender, and empty ones come
+//! back, through queues on which neither side waits for the other.
 //!
-//! Sources of the slow lane are read by threads of their own: the sampler requests a read at a deadline, continues, and
-//! records the values when the read has finished ([`super::slow_sources`]).
+//! Sources of the slow lane are read by threads of their own: the sampler requests a read at a deadline,
+//! continues, and records the values when the read has finished ([`super::slow_sources`]).
 
 mod commands;
 
@@ -28,7 +28,8 @@ use crate::lanes::slow::Deadline;
 use crate::lanes::slow_sources::{SlowSources, request_slow};
 use crate::sources::{Outcome, ReadBuffer};
 
-/// The interval of the tallies of all sources to the sender, in nanoseconds. A source that has lost samples is reported at once.
+/// The interval of the tallies of all sources to the sender, in nanoseconds. A source that has lost samples
+/// is reported at once.
 const REPORT_NS: u64 = 1_000_000_000;
 
 /// The most waits for slow reads at the end.
@@ -59,8 +60,8 @@ pub struct Sampler {
     buffer: ReadBuffer,
     tick_number: u64,
     reported_ns: u64,
-    /// The grid time up to which deadlines were taken. A new source's deadlines count from here: one that passes before
-    /// the source's command is handled is late, and not lost.
+    /// The grid time up to which deadlines were taken. A new source's deadlines count from here: one that
+    /// passes before the source's command is handled is late, and not lost.
     taken_until_ns: u64,
     /// The difference between grid time and monotonic time: the wall clock's lead when the sampler began.
     grid_offset_ns: u64,

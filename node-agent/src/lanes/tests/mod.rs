@@ -143,7 +143,8 @@ fn stopping_does_not_wait_for_a_source_that_hangs() {
 
 #[test]
 fn the_last_reading_of_a_job_comes_before_its_end() {
-    // A reading that takes longer than the sampler waits for it is given up; on a busy machine it is tried again.
+    // A reading that takes longer than the sampler waits for it is given up; on a busy machine it is tried
+    // again.
     while !is_last_reading_before_the_end() {}
 }
 

@@ -19,7 +19,8 @@ use crate::counters::Counters;
 use crate::sources::reader_thread::ThreadedSource;
 use crate::sources::{CustomSource, Outcome, Reading, Slot, Source};
 
-/// The longest wait for something that must happen: far beyond any delay on a busy machine. A deadlock becomes a failure.
+/// The longest wait for something that must happen: far beyond any delay on a busy machine. A deadlock
+/// becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A gate that reads pass: all of them while it is open, else as many as are let through.
@@ -226,7 +227,8 @@ impl Received {
         self.tallies.get(name).copied().unwrap_or_default()
     }
 
-    /// Returns true if the tallies of all sources are those of the last batch, and not some of them of an earlier one.
+    /// Returns true if the tallies of all sources are those of the last batch, and not some of them of an
+    /// earlier one.
     pub(super) fn has_current_tallies(&self) -> bool {
         let mut sum = Tally::default();
         self.tallies.values().for_each(|tally| sum.add(tally));

@@ -55,8 +55,8 @@ fn mounts_are_found_by_controller() {
     assert_eq!(mounts.roots().len(), 3);
 }
 
-/// Returns the jobs that the default patterns find if `directories` are below some hierarchy: ids, owners' numbers
-/// and names.
+/// Returns the jobs that the default patterns find if `directories` are below some hierarchy: ids, owners'
+/// numbers and names.
 fn found_by_default(hierarchy: &str, directories: &[&str]) -> Vec<(String, Option<u32>, Option<String>)> {
     let (root, mounts) = machine();
     for directory in directories {

@@ -68,8 +68,8 @@ impl Lifecycle {
             let needs_number = is_sluid && job_ids::known(&self.announced, &self.sluids, &found).is_none();
             out.push(LifecycleEffect::Identify { found, needs_number, owner });
         } else if *cgroups != found.cgroups {
-            // The scheduler creates and removes the cgroups of the controllers one after the other. A removal needs no
-            // reopening.
+            // The scheduler creates and removes the cgroups of the controllers one after the other. A removal
+            // needs no reopening.
             let has_grown = found.cgroups.directories().len() > cgroups.directories().len();
             *cgroups = found.cgroups;
             if has_grown {
@@ -108,7 +108,8 @@ impl Lifecycle {
         }
         let metadata = self.announced.cgroups_came(&job_id);
         let metadata = metadata.as_ref();
-        // The path of the cgroup is from the scheduler, too, and the kernel acts on it; therefore it takes precedence.
+        // The path of the cgroup is from the scheduler, too, and the kernel acts on it; therefore it takes
+        // precedence.
         let known_uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
         let descriptor = JobDescriptor {
             job_id: job_id.clone(),

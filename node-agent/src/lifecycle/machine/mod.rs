@@ -22,8 +22,8 @@ use crate::request::{JobSpec, LeaseError, LeaseGrant, LeaseRequest, RegisterErro
 use crate::sources::Target;
 use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
 
-/// The idle time after which an agent that was started for a job ends, in nanoseconds: the next job often starts at
-/// once.
+/// The idle time after which an agent that was started for a job ends, in nanoseconds: the next job often
+/// starts at once.
 const IDLE_NS: u64 = 5_000_000_000;
 
 type Effects = Vec<LifecycleEffect>;
@@ -94,8 +94,8 @@ impl Lifecycle {
         self.compare(targets, found, &vanished, now, out);
     }
 
-    /// Queues the jobs in which something happened for a rescan; true if a process or a cgroup has ended. Returns those
-    /// that must be read at once, before anything else.
+    /// Queues the jobs in which something happened for a rescan; true if a process or a cgroup has ended.
+    /// Returns those that must be read at once, before anything else.
     pub(crate) fn exits_seen(
         &mut self,
         targets: &mut Targets,
@@ -111,7 +111,8 @@ impl Lifecycle {
         self.pending_rescans.next()
     }
 
-    /// Returns the cgroups of jobs whose numbers are unknown; true if the search for the number is to be given up.
+    /// Returns the cgroups of jobs whose numbers are unknown; true if the search for the number is to be
+    /// given up.
     pub(crate) fn unnumbered_jobs(&self, now: Now) -> impl Iterator<Item = (&JobCgroups, bool)> {
         self.sluids.unnumbered(now)
     }

@@ -62,8 +62,8 @@ impl Scenario {
         self.check_shares();
     }
 
-    /// Checks that every existing job is tracked, waits for its number or is counted as left out, and that all owners have
-    /// the same share.
+    /// Checks that every existing job is tracked, waits for its number or is counted as left out, and that
+    /// all owners have the same share.
     pub(super) fn check_shares(&self) {
         let waiting: Vec<JobCgroups> = self
             .core

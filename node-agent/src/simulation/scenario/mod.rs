@@ -26,7 +26,6 @@ use crate::targets::{Now, Targets};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const BASELINE: [(&str, &str); 3] = [("cpu.usage", "1s"), ("memory.current", "500ms"), ("node.load1", "5s")];
-/// The metrics of steps.
 const STEP_METRIC: &str = "cpu.usage";
 const METRICS: [&str; 5] = ["cpu.usage", "cpu.user", "memory.current", "perf.page_faults", "cpu.*"];
 const PERIODS: [&str; 6] = ["1ms", "10ms", "100ms", "1s", "10s", "1min"];

@@ -9,7 +9,8 @@ use crate::cgroups::Step;
 use crate::targets::{TargetKey, TrackedTarget};
 
 impl Scenario {
-    /// Checks that the steps of a target are open with the metrics of its plan, and that leases only shorten their periods.
+    /// Checks that the steps of a target are open with the metrics of its plan, and that leases only shorten
+    /// their periods.
     pub(super) fn check_steps(&self, key: &TargetKey, target: &TrackedTarget) {
         let plan = &target.plan;
         let available = |level: StepLevel| -> BTreeSet<String> {

@@ -1,8 +1,10 @@
-//! The output of `beegfs-ctl --clientstats --allstats --rwunit=B --interval=0`. Source: `ModeClientStats.cpp` and `OpCounter.h` of BeeGFS 7: a line
-//! for each client, by its address, of pairs of a number and a name in brackets:
-//! `10.1.2.3        61957 [sum]  0 [ack]  22385 [ops-rd]  3.28771e+08 [B-rd]  21504 [ops-wr]  8.80804e+07 [B-wr]`.
+//! The output of `beegfs-ctl --clientstats --allstats --rwunit=B --interval=0`. Source: `ModeClientStats.cpp`
+//! and `OpCounter.h` of BeeGFS 7: a line for each client, by its address, of pairs of a number and a name in
+//! brackets: `10.1.2.3 61957 [sum] 0 [ack] 22385 [ops-rd] 3.28771e+08 [B-rd] 21504 [ops-wr] 8.80804e+07
+//! [B-wr]`.
 //!
-//! BeeGFS 7 prints bytes with six digits, versions before it with all. A first line may have the sum over all clients.
+//! BeeGFS 7 prints bytes with six digits, versions before it with all. A first line may have the sum over all
+//! clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 

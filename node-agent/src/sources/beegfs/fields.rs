@@ -1,4 +1,5 @@
-//! The counters of BeeGFS' servers, and the fields of the catalogue that they are. Source: `OpCounter.h` of BeeGFS 7.
+//! The counters of BeeGFS' servers, and the fields of the catalogue that they are. Source: `OpCounter.h` of
+//! BeeGFS 7.
 
 /// A type of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
-//! The kind of BeeGFS file systems: the operations of this node that the servers have counted, which `beegfs-ctl` asks of them. The client itself
-//! counts nothing. The program must run as root, and each reading asks all servers.
+//! The kind of BeeGFS file systems: the operations of this node that the servers have counted, which
+//! `beegfs-ctl` asks of them. The client itself counts nothing. The program must run as root, and each
+//! reading asks all servers.
 
 mod client_stats;
 mod fields;
@@ -142,7 +143,8 @@ impl BeegfsSource {
     }
 }
 
-/// Returns the arguments that ask for the counts since the servers began, of all clients: the program can choose one by a single address only.
+/// Returns the arguments that ask for the counts since the servers began, of all clients: the program can
+/// choose one by a single address only.
 fn arguments(mount: &Mount, servers: Servers) -> Vec<OsString> {
     let fixed = ["--clientstats", "--allstats", "--rwunit=B", "--interval=0"].map(str::to_owned);
     let own = [format!("--nodetype={}", servers.node_type()), format!("--mount={}", mount.point)];

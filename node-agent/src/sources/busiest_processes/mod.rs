@@ -1,4 +1,5 @@
-//! The processes of a job that have series of their own: the choice among the current ones, from time to time.
+//! The processes of a job that have series of their own: the choice among the current ones, from time to
+//! time.
 
 mod selection;
 
@@ -14,12 +15,12 @@ pub(super) use selection::{ProcessId, Selection};
 /// The time between two choices, in nanoseconds.
 pub(super) const CHOOSE_EVERY_NS: u64 = 10_000_000_000;
 
-/// The times of the first choices after the very first one, in nanoseconds: many jobs are shorter than `CHOOSE_EVERY_NS`, and none of
-/// their processes has used any CPU time at their begin.
+/// The times of the first choices after the very first one, in nanoseconds: many jobs are shorter than
+/// `CHOOSE_EVERY_NS`, and none of their processes has used any CPU time at their begin.
 pub(super) const EARLY_CHOICES_NS: [u64; 3] = [1_000_000_000, 2_000_000_000, 5_000_000_000];
 
-/// The most processes among which is chosen: each takes some 10 microseconds of the supervisor. If a job has more, they take
-/// turns.
+/// The most processes among which is chosen: each takes some 10 microseconds of the supervisor. If a job has
+/// more, they take turns.
 const CANDIDATES_MAX: usize = 512;
 
 /// The busiest processes of one job, as they are known while the job runs.
@@ -47,7 +48,8 @@ impl BusiestProcesses {
 }
 
 impl Choice {
-    /// Takes the list of the job's processes. That of a tree stays: it has processes that a new one would not find.
+    /// Takes the list of the job's processes. That of a tree stays: it has processes that a new one would not
+    /// find.
     pub(super) fn begin(&mut self, processes: ProcessList) {
         if self.processes.is_none() || matches!(processes, ProcessList::Cgroup(_)) {
             self.processes = Some(processes);

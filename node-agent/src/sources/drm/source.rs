@@ -15,7 +15,8 @@ use crate::sources::slot::Slot;
 /// The shortest time between two readings that is useful: a driver walks through the memory of each client.
 const SHORTEST: Period = Period::HUNDRED_MILLISECONDS;
 
-/// The longest time between two readings while the job has no series, in nanoseconds. The thread reads at half of it.
+/// The longest time between two readings while the job has no series, in nanoseconds. The thread reads at
+/// half of it.
 const LONGEST_GAP_NS: u64 = 10_000_000_000;
 
 /// The clients of one job.

@@ -1,5 +1,5 @@
-//! The cgroups to which programs are attached. A cgroup that is removed takes its programs with it; one that is created
-//! again in its place has none, so that the programs are attached anew, with the same counters.
+//! The cgroups to which programs are attached. A cgroup that is removed takes its programs with it; one that
+//! is created again in its place has none, so that the programs are attached anew, with the same counters.
 
 use std::fmt;
 use std::fs;
@@ -81,8 +81,8 @@ impl Attachment {
         self.is_lost.load(Relaxed)
     }
 
-    /// Attaches the programs anew if the cgroup was created again. While there is no cgroup, the counts so far remain
-    /// valid.
+    /// Attaches the programs anew if the cgroup was created again. While there is no cgroup, the counts so
+    /// far remain valid.
     fn follow(&self) {
         let mut state = lock(&self.state);
         if self.is_lost() || self.present().is_none_or(|id| id == state.id) {

@@ -2,8 +2,8 @@
 
 use super::mapping::Mapping;
 
-/// The counters of one job, in lines of words: one for each CPU, so that no CPU waits for another, or for each other
-/// place where they are counted.
+/// The counters of one job, in lines of words: one for each CPU, so that no CPU waits for another, or for
+/// each other place where they are counted.
 #[derive(Debug)]
 pub(super) struct Counters {
     memory: Mapping,

@@ -1,6 +1,7 @@
 //! Instructions of BPF programs. Source: `Documentation/bpf/standardization/instruction-set.rst` of Linux.
 
-/// A register: R0 has results, R1 to R5 arguments (lost in calls), R6 to R9 stay, R10 is the end of the stack.
+/// A register: R0 has results, R1 to R5 arguments (lost in calls), R6 to R9 stay, R10 is the end of the
+/// stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
     R0 = 0,
@@ -34,8 +35,8 @@ pub(super) enum Helper {
     ProcessorId = 8,
     /// `bpf_get_current_pid_tgid`: the ids of the process and of the thread.
     CurrentThread = 14,
-    /// `bpf_probe_read_kernel`: copies bytes (as many as R2) from an address of the kernel (R3) to one of the program
-    /// (R1), or zeros where there is no memory.
+    /// `bpf_probe_read_kernel`: copies bytes (as many as R2) from an address of the kernel (R3) to one of the
+    /// program (R1), or zeros where there is no memory.
     ReadKernel = 113,
     /// `bpf_get_current_task_btf`: the task that runs. Since Linux 5.11.
     CurrentTask = 158,

@@ -75,8 +75,8 @@ pub(super) enum TracingPlace {
     Tracepoint = 23,
 }
 
-/// Loads a program for the packets of cgroups, which the kernel verifies. It calls no function that the kernel reserves
-/// for the GPL.
+/// Loads a program for the packets of cgroups, which the kernel verifies. It calls no function that the
+/// kernel reserves for the GPL.
 pub(super) fn load_packet_program(
     title: &CStr,
     direction: Direction,
@@ -90,8 +90,9 @@ pub(super) fn load_packet_program(
     create(BPF_PROG_LOAD, attributes)
 }
 
-/// Loads a program that runs at a place in the kernel, which is given by the number of its type. The kernel lets only
-/// programs under the GPL read its structures: the programs of `tracing` are under that licence, too.
+/// Loads a program that runs at a place in the kernel, which is given by the number of its type. The kernel
+/// lets only programs under the GPL read its structures: the programs of `tracing` are under that licence,
+/// too.
 ///
 /// # Errors
 /// Returns the error of the kernel; where the verifier refuses the program, with its message.
@@ -142,8 +143,8 @@ fn of_program(title: &CStr, licence: &'static CStr, program: &[Instruction]) -> 
     })
 }
 
-/// Attaches a program to a cgroup, beside those of others. It is detached when the returned link is closed. Since Linux
-/// 5.7.
+/// Attaches a program to a cgroup, beside those of others. It is detached when the returned link is closed.
+/// Since Linux 5.7.
 pub(super) fn attach_to_cgroup(
     program: BorrowedFd<'_>,
     cgroup: BorrowedFd<'_>,

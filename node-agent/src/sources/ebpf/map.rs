@@ -1,4 +1,5 @@
-//! Maps: tables in memory of the kernel, which programs and the agent share. All memory is taken when a map is created.
+//! Maps: tables in memory of the kernel, which programs and the agent share. All memory is taken when a map
+//! is created.
 
 use std::ffi::CStr;
 use std::io;

@@ -18,8 +18,8 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `count` words of an array from an offset in bytes on, which is a multiple of the size of a page. The kernel
-    /// maps all pages at once, so that no read waits for one.
+    /// Maps `count` words of an array from an offset in bytes on, which is a multiple of the size of a page.
+    /// The kernel maps all pages at once, so that no read waits for one.
     pub(super) fn of_array(array: BorrowedFd<'_>, offset: usize, count: usize) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: a new mapping, at an address that the kernel chooses.
@@ -48,8 +48,8 @@ impl Mapping {
     }
 
     fn all(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has `count` words, begins at a page, and lives as long as `self`. The kernel changes
-        // whole words only, and aligned words are read in one access, also from read-only memory.
+        // SAFETY: the mapping has `count` words, begins at a page, and lives as long as `self`. The kernel
+        // changes whole words only, and aligned words are read in one access, also from read-only memory.
         #[expect(unsafe_code, reason = "memory of the kernel")]
         unsafe {
             std::slice::from_raw_parts(self.words.as_ptr(), self.count)

@@ -1,10 +1,10 @@
 //! The kind of eBPF programs, which count events of a job in the kernel.
 //!
-//! The programs are written as instructions, since they are short: the build needs no compiler for BPF and no library.
-//! Their counters are in memory that the agent maps, so that a read is no system call, and belongs to the fast lane. A
-//! program is attached with a link, which ends with its descriptor: nothing stays attached when the agent is killed,
-//! and links of several agents are independent of each other. Their memory has a fixed size and is taken when they are
-//! loaded.
+//! The programs are written as instructions, since they are short: the build needs no compiler for BPF and no
+//! library. Their counters are in memory that the agent maps, so that a read is no system call, and belongs
+//! to the fast lane. A program is attached with a link, which ends with its descriptor: nothing stays
+//! attached when the agent is killed, and links of several agents are independent of each other. Their memory
+//! has a fixed size and is taken when they are loaded.
 
 mod assembler;
 mod btf;

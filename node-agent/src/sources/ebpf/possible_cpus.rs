@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::sources::cpu_list;
 use crate::sources::kernel_text;
 
-/// Returns the number of CPUs that can ever be online: one more than the highest number, which a program may run on.
+/// Returns the number of CPUs that can ever be online: one more than the highest number, which a program may
+/// run on.
 pub(super) fn possible_cpus(root: &Path) -> Result<u32, String> {
     let path = root.join("sys/devices/system/cpu/possible");
     let fault = |error: io::Error| format!("{}: {error}", path.display());

@@ -1,5 +1,5 @@
-//! The kind of GPFS (IBM Storage Scale) file systems: the client's statistics, which a process of `mmpmon` asks of the daemon of GPFS. It
-//! must run as root.
+//! The kind of GPFS (IBM Storage Scale) file systems: the client's statistics, which a process of `mmpmon`
+//! asks of the daemon of GPFS. It must run as root.
 
 mod process;
 mod response;

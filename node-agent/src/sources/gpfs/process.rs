@@ -1,4 +1,5 @@
-//! A process of `mmpmon` that answers requests: it is started at the first one, killed where it does not answer, and started again later.
+//! A process of `mmpmon` that answers requests: it is started at the first one, killed where it does not
+//! answer, and started again later.
 
 use std::ffi::OsString;
 use std::io::Write;

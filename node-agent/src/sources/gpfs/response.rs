@@ -1,8 +1,10 @@
-//! The answers of `mmpmon -p`. Source: "mmpmon command" and "Display I/O statistics per mounted file system" of the documentation of IBM Storage
-//! Scale: `_fs_io_s_ _n_ 10.1.2.3 _nn_ node1 _rc_ 0 _t_ 1579358234 _tu_ 53212 _cl_ cluster _fs_ scratch _d_ 48 _br_ 205607400434 ...`, one line for each
-//! file system, of keys and values.
+//! The answers of `mmpmon -p`. Source: "mmpmon command" and "Display I/O statistics per mounted file system"
+//! of the documentation of IBM Storage Scale: `_fs_io_s_ _n_ 10.1.2.3 _nn_ node1 _rc_ 0 _t_ 1579358234 _tu_
+//! 53212 _cl_ cluster _fs_ scratch _d_ 48 _br_ 205607400434 ...`, one line for each file system, of keys and
+//! values.
 
-/// The keys of the counters: bytes read and written, opens, closes, reads, writes, directories read, updates of inodes.
+/// The keys of the counters: bytes read and written, opens, closes, reads, writes, directories read, updates
+/// of inodes.
 pub(super) const KEYS: [&str; 8] = ["_br_", "_bw_", "_oc_", "_cc_", "_rdc_", "_wc_", "_dir_", "_iu_"];
 
 /// The counters of a file system.
@@ -13,7 +15,8 @@ pub(super) struct FileSystem<'a> {
     pub(super) counters: [Option<u64>; KEYS.len()],
 }
 
-/// Returns true if `text` has the answer to `ver`, which is asked behind `fs_io_s` to mark the end of its lines.
+/// Returns true if `text` has the answer to `ver`, which is asked behind `fs_io_s` to mark the end of its
+/// lines.
 pub(super) fn is_complete(text: &[u8]) -> bool {
     text.split_inclusive(|byte| *byte == b'\n')
         .any(|line| line.starts_with(b"_ver_ ") && line.ends_with(b"\n"))

@@ -48,8 +48,8 @@ impl Accounts {
         &self.keys
     }
 
-    /// Takes a reading of all clients, each of which may be found several times. Returns the values; all are present
-    /// but the cycles of a GPU that no client uses now.
+    /// Takes a reading of all clients, each of which may be found several times. Returns the values; all are
+    /// present but the cycles of a GPU that no client uses now.
     pub(super) fn update(&mut self, found: impl IntoIterator<Item = Client>) -> BTreeMap<Key, u64> {
         self.readings += 1;
         let mut values = BTreeMap::new();
@@ -131,7 +131,8 @@ impl Accounts {
         }
     }
 
-    /// Forgets the clients that were not found for the longest time, if there are too many, and keeps their counts.
+    /// Forgets the clients that were not found for the longest time, if there are too many, and keeps their
+    /// counts.
     fn forget_ended(&mut self) {
         let Some(surplus) = self.clients.len().checked_sub(CLIENTS_MAX).filter(|surplus| *surplus > 0) else {
             return;
@@ -150,8 +151,8 @@ impl Accounts {
     }
 }
 
-/// Checks what holds for any texts of clients, which follow each other with zeros between them: counts do not decrease, and the values
-/// are bounded.
+/// Checks what holds for any texts of clients, which follow each other with zeros between them: counts do not
+/// decrease, and the values are bounded.
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut accounts, mut before) = (Accounts::default(), BTreeMap::new());
     for text in data.split(|byte| *byte == 0) {

@@ -1,4 +1,5 @@
-//! The descriptors of GPUs that the processes of a job have open: links in `/proc/PID/fd` to devices below `/dev/dri`.
+//! The descriptors of GPUs that the processes of a job have open: links in `/proc/PID/fd` to devices below
+//! `/dev/dri`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// The most entries of `/proc/PID/fd` of all processes that one search reads, at about a microsecond each. The next
-/// one continues with the other processes.
+/// The most entries of `/proc/PID/fd` of all processes that one search reads, at about a microsecond each.
+/// The next one continues with the other processes.
 const ENTRIES_MAX: usize = 4096;
 
 /// The most descriptors of one job that are read.
@@ -163,7 +164,8 @@ mod tests {
         std::thread::spawn(search).join().unwrap()
     }
 
-    /// The directory belongs to the user of the process, and its links may be followed by those that may trace it.
+    /// The directory belongs to the user of the process, and its links may be followed by those that may
+    /// trace it.
     #[test]
     fn processes_of_other_users_need_two_rights() {
         let all = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;

@@ -1,4 +1,5 @@
-//! The GPU clients of a job, as they are known while the job runs: open files of GPUs that its processes have.
+//! The GPU clients of a job, as they are known while the job runs: open files of GPUs that its processes
+//! have.
 
 mod accounts;
 mod descriptors;
@@ -42,7 +43,8 @@ impl GpuClients {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the list of the job's processes. That of a tree stays: it has processes that a new one would not find.
+    /// Takes the list of the job's processes. That of a tree stays: it has processes that a new one would not
+    /// find.
     pub(super) fn begin(&self, processes: ProcessList) {
         let mut state = self.lock();
         if state.processes.is_none() || matches!(processes, ProcessList::Cgroup(_)) {

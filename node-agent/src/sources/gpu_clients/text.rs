@@ -1,5 +1,5 @@
-//! The text that drivers of GPUs add to `/proc/PID/fdinfo/FD`. Source: `Documentation/gpu/drm-usage-stats.rst` of
-//! Linux.
+//! The text that drivers of GPUs add to `/proc/PID/fdinfo/FD`. Source:
+//! `Documentation/gpu/drm-usage-stats.rst` of Linux.
 
 use std::collections::BTreeMap;
 
@@ -64,8 +64,8 @@ const PREFIXES: [(&str, Quantity); 7] = [
 /// The name of the resident memory in the first versions of the format; later ones of amdgpu have both.
 const OLD_RESIDENT: &str = "drm-memory-";
 
-/// Returns the client of a text; none if the descriptor is of another type, or if its driver does not identify
-/// clients. Lines that are malformed or cut off have no value.
+/// Returns the client of a text; none if the descriptor is of another type, or if its driver does not
+/// identify clients. Lines that are malformed or cut off have no value.
 pub(super) fn parse(text: &[u8]) -> Option<Client> {
     let (mut device, mut number) = (None, None);
     let (mut values, mut old) = (BTreeMap::new(), Vec::new());

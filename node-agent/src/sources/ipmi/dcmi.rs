@@ -1,11 +1,10 @@
-//! The command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center Manageability Interface
-//! Specification" 1.5, section 6.6.1; completion codes: "Intelligent Platform Management Interface Specification" 2.0, table 5-2.
-//! Pure.
+//! The command "Get Power Reading" of DCMI: requests and responses as bytes. Source: "Data Center
+//! Manageability Interface Specification" 1.5, section 6.6.1; completion codes: "Intelligent Platform
+//! Management Interface Specification" 2.0, table 5-2. Pure.
 
 /// The network function of group extensions; that of a response is one more.
 pub(super) const NETFN: u8 = 0x2c;
 
-/// The command.
 pub(super) const COMMAND: u8 = 0x02;
 
 /// The number of the group of DCMI, with which requests and responses begin.
@@ -28,12 +27,14 @@ pub(super) enum NoPower {
     Malformed,
 }
 
-/// The bytes of a response: the completion code, the group, four times two bytes of power (now, minimum, maximum, mean), four of the
-/// time of the reading, four of the length of the statistics, the state. Numbers are little-endian.
+/// The bytes of a response: the completion code, the group, four times two bytes of power (now, minimum,
+/// maximum, mean), four of the time of the reading, four of the length of the statistics, the state. Numbers
+/// are little-endian.
 const RESPONSE_BYTES: usize = 19;
 
-/// The completion codes of a controller that does not have the command, or not the right to use it here: invalid command, invalid for
-/// this unit, no such sensor, invalid field of the request, insufficient privilege, function disabled.
+/// The completion codes of a controller that does not have the command, or not the right to use it here:
+/// invalid command, invalid for this unit, no such sensor, invalid field of the request, insufficient
+/// privilege, function disabled.
 const UNSUPPORTED: [u8; 6] = [0xc1, 0xc2, 0xcb, 0xcc, 0xd4, 0xd6];
 
 /// Returns the power in a response, in watts. `response` begins with the completion code.
@@ -99,7 +100,8 @@ mod tests {
             assert_eq!(power(&[code]), Err(NoPower::Unsupported), "{code:#x}");
             assert_eq!(power(&[code, 0xdc]), Err(NoPower::Unsupported), "with the group, {code:#x}");
         }
-        // Busy, timeout, out of space, lost arbitration, not in this state, unspecified; one of the group, one of a vendor.
+        // Busy, timeout, out of space, lost arbitration, not in this state, unspecified; one of the group,
+        // one of a vendor.
         for code in [0xc0, 0xc3, 0xc4, 0x81, 0xd5, 0xff, 0x80, 0x01] {
             assert_eq!(power(&[code]), Err(NoPower::Later), "{code:#x}");
         }

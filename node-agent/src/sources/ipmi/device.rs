@@ -1,5 +1,5 @@
-//! The device of the kernel's IPMI driver: a command to the node's management controller, and its response. Source:
-//! `include/uapi/linux/ipmi.h` of Linux.
+//! The device of the kernel's IPMI driver: a command to the node's management controller, and its response.
+//! Source: `include/uapi/linux/ipmi.h` of Linux.
 
 use std::fs::File;
 use std::io;
@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// The longest wait for a response, in seconds: the driver repeats a request of a controller that does not answer, and then
-/// returns an error in its name.
+/// The longest wait for a response, in seconds: the driver repeats a request of a controller that does not
+/// answer, and then returns an error in its name.
 const RESPONSE_S: i64 = 10;
 
 /// The size of a response that is read; the driver refuses longer ones.
@@ -77,7 +77,6 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Opens the device.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::options().read(true).write(true).open(path)?, number: 0 })
     }
@@ -92,7 +91,8 @@ impl Device {
             number: self.number,
             message: Message { netfn, command, length: length(data.len())?, data: data.as_mut_ptr() },
         };
-        // SAFETY: the operation takes this structure. What it points to lives for the length of the call, which only reads it.
+        // SAFETY: the operation takes this structure. What it points to lives for the length of the call,
+        // which only reads it.
         #[expect(unsafe_code, reason = "no safe crate has the operations of this device")]
         unsafe {
             ioctl(&self.file, Updater::<SEND_COMMAND, Request>::new(&mut request))
@@ -110,8 +110,8 @@ impl Device {
             number: 0,
             message: Message { netfn: 0, command: 0, length: RESPONSE_BYTES.into(), data: data.as_mut_ptr() },
         };
-        // SAFETY: the operation takes this structure. What it points to lives for the length of the call, which writes at most the
-        // given lengths.
+        // SAFETY: the operation takes this structure. What it points to lives for the length of the call,
+        // which writes at most the given lengths.
         #[expect(unsafe_code, reason = "no safe crate has the operations of this device")]
         unsafe {
             ioctl(&self.file, Updater::<RECEIVE, Received>::new(&mut received))?;

@@ -1,14 +1,18 @@
-//! The kind of a job's CPUs: how many it may use, to how many its busy threads are bound, and how much each was used.
+//! The kind of a job's CPUs: how many it may use, to how many its busy threads are bound, and how much each
+//! was used.
 //!
-//! - Allowed CPUs: `cpuset.cpus.effective` of version 2 (`Documentation/admin-guide/cgroup-v2.rst`), of the job's cgroup or of
-//!   the nearest one above it that has the controller; `cpuset.effective_cpus`, else `cpuset.cpus`, of version 1
-//!   (`cgroup-v1/cpusets.rst`); otherwise all that the affinities of its threads name.
-//! - Threads: `/proc/PID/task/TID/stat` and the line `Cpus_allowed_list` of `status`, proc_pid_stat(5), proc_pid_status(5).
-//!   Only busy threads count: Slurm keeps an idle process in each job that may use all of the job's CPUs.
+//! - Allowed CPUs: `cpuset.cpus.effective` of version 2 (`Documentation/admin-guide/cgroup-v2.rst`), of the
+//!   job's cgroup or of the nearest one above it that has the controller; `cpuset.effective_cpus`, else
+//!   `cpuset.cpus`, of version 1 (`cgroup-v1/cpusets.rst`); otherwise all that the affinities of its threads
+//!   name.
+//! - Threads: `/proc/PID/task/TID/stat` and the line `Cpus_allowed_list` of `status`, proc_pid_stat(5),
+//!   proc_pid_status(5). Only busy threads count: Slurm keeps an idle process in each job that may use all of
+//!   the job's CPUs.
 //!
-//! Version 2 has no CPU time per CPU. The time of each thread since the previous reading counts for the CPU on which it ran
-//! last: exact where threads are bound to a CPU, an estimate otherwise, and without threads that live shorter than a period.
-//! A thread that cannot be read for a moment keeps its earlier time, so that it is not taken for one that has begun.
+//! Version 2 has no CPU time per CPU. The time of each thread since the previous reading counts for the CPU
+//! on which it ran last: exact where threads are bound to a CPU, an estimate otherwise, and without threads
+//! that live shorter than a period. A thread that cannot be read for a moment keeps its earlier time, so that
+//! it is not taken for one that has begun.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -42,8 +46,8 @@ const THREADS_MAX: usize = 4096;
 /// A thread is busy if it used at least this part of the time.
 const BUSY_PART: u64 = 100;
 
-/// The shortest time between two readings of the threads: the kernel counts their time in ticks of 10 ms. Readings in between,
-/// as those of other periods, have the values of the last one.
+/// The shortest time between two readings of the threads: the kernel counts their time in ticks of 10 ms.
+/// Readings in between, as those of other periods, have the values of the last one.
 const SHORTEST: Period = Period::HALF_SECOND;
 
 /// The quantity of a slot.
@@ -59,7 +63,6 @@ enum Quantity {
     Time(usize),
 }
 
-/// The CPUs of jobs.
 pub(super) struct JobCpusKind;
 
 impl SourceKind for JobCpusKind {
@@ -230,7 +233,8 @@ impl JobCpus {
         Outcome::Read
     }
 
-    /// Reads all threads: adds their time to their CPUs, and finds the affinities of the busy ones, or of all.
+    /// Reads all threads: adds their time to their CPUs, and finds the affinities of the busy ones, or of
+    /// all.
     fn read_threads(&mut self, pids: &BTreeSet<u32>, now_ns: u64, all_affinities: bool) -> Found {
         let (before_ns, before) = self.previous.take().unwrap_or((now_ns, Threads::new()));
         let busy_ns = now_ns.saturating_sub(before_ns) / BUSY_PART;
@@ -244,8 +248,8 @@ impl JobCpus {
             };
             let thread = Thread { started: stat.started(), cpu_ns: stat.cpu_ns() };
             found.threads.insert(tid, Some(thread));
-            // A thread that has begun since the previous reading counts from 0, one from before the first not at all, and
-            // neither does one whose earlier time is not known.
+            // A thread that has begun since the previous reading counts from 0, one from before the first not
+            // at all, and neither does one whose earlier time is not known.
             let since_ns = match (known, busy_ns) {
                 (Some(Some(same)), _) if same.started == thread.started => {
                     thread.cpu_ns.saturating_sub(same.cpu_ns)

@@ -1,9 +1,9 @@
-//! The places of the wanted values in the text of a kernel file: found once with care, then checked by key at every
-//! read.
+//! The places of the wanted values in the text of a kernel file: found once with care, then checked by key at
+//! every read.
 //!
-//! The lines of a kernel file rarely move relative to each other, but their numbers change width all the time.
-//! Therefore each wanted line is expected at its last position, shifted like the line before it; its key is compared
-//! before any value is taken; and the text is searched only if the key differs.
+//! The lines of a kernel file rarely move relative to each other, but their numbers change width all the
+//! time. Therefore each wanted line is expected at its last position, shifted like the line before it; its
+//! key is compared before any value is taken; and the text is searched only if the key differs.
 
 mod rows;
 
@@ -27,8 +27,8 @@ pub struct ParseError {
 
 /// The places of the values of one file in its text.
 ///
-/// Lines, keys and values are each contiguous, in the order in which they are read: with many jobs they do not stay in
-/// the nearest cache between two ticks.
+/// Lines, keys and values are each contiguous, in the order in which they are read: with many jobs they do
+/// not stay in the nearest cache between two ticks.
 #[derive(Debug, Default)]
 pub struct Layout {
     lines: Vec<Line>,
@@ -53,12 +53,13 @@ struct Line {
 /// The wanted values of a line.
 #[derive(Debug, Clone, Copy)]
 enum Wants {
-    /// The integer right behind the key, as in most lines. It is also one of the values, which is used if the line has
-    /// something else there.
+    /// The integer right behind the key, as in most lines. It is also one of the values, which is used if the
+    /// line has something else there.
     Number { slot: u32, factor: u64 },
     /// This many of the layout's values.
     Values { count: u32 },
-    /// None yet, with this many words behind the key; a different number of words may mean that values were added.
+    /// None yet, with this many words behind the key; a different number of words may mean that values were
+    /// added.
     Watched { words: u32 },
 }
 
@@ -162,7 +163,8 @@ impl Layout {
         let key = line.get(..place.key_end.min(line.len())).ok_or(())?;
         let cells = words.len().saturating_sub(place.first_word);
         if form == Form::Pairs && found.values.is_empty() {
-            // `254:0 ` or `254:0 cost.usage=0` in io.stat: a device without I/O so far, whose values may follow.
+            // `254:0 ` or `254:0 cost.usage=0` in io.stat: a device without I/O so far, whose values may
+            // follow.
             found.key = key.into();
             found.watched = Some(cells);
         }
@@ -256,8 +258,8 @@ fn take<'a, T>(rest: &mut &'a [T], count: u32) -> &'a [T] {
     taken
 }
 
-/// Returns the text without an incomplete last line. The kernel ends every line, so such a line was truncated, and the
-/// number at its end may be, too.
+/// Returns the text without an incomplete last line. The kernel ends every line, so such a line was
+/// truncated, and the number at its end may be, too.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default()
@@ -271,8 +273,8 @@ fn locate(text: &[u8], key: &[u8], expected: usize, cursor: usize) -> Option<usi
     search(text, key, cursor).or_else(|| search(text, key, 0))
 }
 
-/// Compares the beginning of `text` with `key`, by words of eight bytes of which the last two may overlap: keys have 5
-/// to 30 bytes, for which a call of memcmp takes longer than the comparison.
+/// Compares the beginning of `text` with `key`, by words of eight bytes of which the last two may overlap:
+/// keys have 5 to 30 bytes, for which a call of memcmp takes longer than the comparison.
 fn begins_with(text: &[u8], key: &[u8]) -> bool {
     let Some(head) = text.get(..key.len()) else { return false };
     // Compared as integers: for arrays in a slice the compiler would call memcmp again.

@@ -1,10 +1,10 @@
-//! The kind of the statistics of jobs on Lustre's servers: `job_stats` of the targets, which have an entry for each
-//! id that clients send with their requests (`jobid_var`).
+//! The kind of the statistics of jobs on Lustre's servers: `job_stats` of the targets, which have an entry
+//! for each id that clients send with their requests (`jobid_var`).
 //!
 //! Places: `obdfilter/*/job_stats` (OST) and `mdt/*/job_stats` (MDT) in `/proc/fs/lustre` or
-//! `/sys/kernel/debug/lustre`. A text has the jobs of the whole cluster: it is read line by line, at most once a
-//! second, and the jobs with series are bounded. What is known of them survives a new opening of the sources
-//! (`ServedJobs`).
+//! `/sys/kernel/debug/lustre`. A text has the jobs of the whole cluster: it is read line by line, at most
+//! once a second, and the jobs with series are bounded. What is known of them survives a new opening of the
+//! sources (`ServedJobs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,10 +49,12 @@ const TEXT_BYTES: u64 = 32 * 1024 * 1024;
 /// The longest line.
 const LINE_BYTES: u64 = 4096;
 
-/// The longest time between two readings while there are no series, in nanoseconds. The thread reads at half of it.
+/// The longest time between two readings while there are no series, in nanoseconds. The thread reads at half
+/// of it.
 const LONGEST_GAP_NS: u64 = 20_000_000_000;
 
-/// The shortest time between two openings because of new jobs, in nanoseconds: all sources of the node are opened anew.
+/// The shortest time between two openings because of new jobs, in nanoseconds: all sources of the node are
+/// opened anew.
 const NEWS_EVERY_NS: u64 = 30_000_000_000;
 
 /// The fields, by the numbers of their counts.
@@ -212,8 +214,8 @@ impl CustomSource for JobsSource {
     }
 }
 
-/// Reads the jobs of a target. The last job of a text that is too long, or cut off within a line, is left out: its missing lines would
-/// count as 0.
+/// Reads the jobs of a target. The last job of a text that is too long, or cut off within a line, is left
+/// out: its missing lines would count as 0.
 fn read_jobs(path: &Path) -> io::Result<Vec<Job>> {
     let mut text = BufReader::new(kernel_text::open(path)?.take(TEXT_BYTES));
     let (mut jobs, mut parser, mut line) = (Vec::new(), Parser::default(), Vec::new());

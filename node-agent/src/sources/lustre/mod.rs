@@ -1,8 +1,8 @@
 //! The kind of Lustre's statistics: those of the client, by mount, and those of a server's targets.
 //!
-//! Places: `/sys/kernel/debug/lustre/llite/*/stats` since Lustre 2.12, `/proc/fs/lustre/llite/*/stats` before;
-//! `obdfilter/*/stats` (OST) and `mdt/*/md_stats` (MDT) in the same directories of servers. A read sums counters of
-//! all CPUs.
+//! Places: `/sys/kernel/debug/lustre/llite/*/stats` since Lustre 2.12, `/proc/fs/lustre/llite/*/stats`
+//! before; `obdfilter/*/stats` (OST) and `mdt/*/md_stats` (MDT) in the same directories of servers. A read
+//! sums counters of all CPUs.
 
 mod fields;
 mod jobs;
@@ -140,8 +140,8 @@ fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
     found.into_iter().map(with_labels).collect()
 }
 
-/// Returns the labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount point. Two
-/// mounts of one file system are told apart by the second part of the name.
+/// Returns the labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount
+/// point. Two mounts of one file system are told apart by the second part of the name.
 fn client_labels(name: &str, clients: &[String], mounted: &[Mount]) -> Vec<(String, String)> {
     let (file_system, instance) = name.rsplit_once('-').unwrap_or((name, ""));
     let mut labels = vec![("filesystem".to_owned(), file_system.to_owned())];
@@ -183,7 +183,6 @@ impl Value {
     }
 }
 
-/// The values of a file.
 #[derive(Debug)]
 struct FileValues {
     path: PathBuf,
@@ -229,8 +228,8 @@ impl LustreSource {
         Self { slots, files, found, table, mounts }
     }
 
-    /// Keeps only the slots of values that each file has, if it has any yet; when others appear, the source is opened
-    /// anew. These files are counters in memory, whose reading does not wait for a server.
+    /// Keeps only the slots of values that each file has, if it has any yet; when others appear, the source
+    /// is opened anew. These files are counters in memory, whose reading does not wait for a server.
     fn keep_present(&mut self) {
         let mut reading = Reading::absent(self.slots.len());
         self.read(&mut reading);

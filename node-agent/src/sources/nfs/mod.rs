@@ -1,5 +1,5 @@
-//! The kind of NFS mounts: the client's statistics, `/proc/self/mountstats`. One read gives those of all mounts; it waits while a file system
-//! is being mounted or unmounted.
+//! The kind of NFS mounts: the client's statistics, `/proc/self/mountstats`. One read gives those of all
+//! mounts; it waits while a file system is being mounted or unmounted.
 
 mod mountstats;
 
@@ -83,7 +83,8 @@ enum Place {
     Operation(usize, u64),
 }
 
-/// The fields of the catalogue. The columns of events are those of `enum nfs_stat_eventcounters` in `include/linux/nfs_iostat.h`.
+/// The fields of the catalogue. The columns of events are those of `enum nfs_stat_eventcounters` in
+/// `include/linux/nfs_iostat.h`.
 const FIELDS: [(&str, Place); 30] = [
     ("read_bytes", Place::Bytes(0)),
     ("write_bytes", Place::Bytes(1)),
@@ -206,8 +207,8 @@ impl NfsSource {
         source
     }
 
-    /// Keeps only the values that each mount has: its version of NFS has some of the operations, and its transport may have no
-    /// connections. The kernel waits here for the same lock as where it lists mounts.
+    /// Keeps only the values that each mount has: its version of NFS has some of the operations, and its
+    /// transport may have no connections. The kernel waits here for the same lock as where it lists mounts.
     fn keep_present(&mut self) {
         let mut reading = Reading::absent(self.slots.len());
         self.read(&mut reading);
@@ -263,7 +264,8 @@ impl CustomSource for NfsSource {
         let text = String::from_utf8_lossy(&text);
         let sections = mountstats::sections(&text);
         for (point, values) in &self.mounts {
-            // The last mount on a directory hides earlier ones. One that is gone has no values; the watch of mounts reports it.
+            // The last mount on a directory hides earlier ones. One that is gone has no values; the watch of
+            // mounts reports it.
             if let Some(section) = sections.iter().rfind(|section| section.point == *point) {
                 set(section, values, reading);
             }

@@ -1,6 +1,7 @@
-//! The text of `/proc/self/mountstats`. Source: `nfs_show_stats` in `fs/nfs/super.c`, `rpc_clnt_show_stats` in `net/sunrpc/stats.c` and
-//! `xs_tcp_print_stats` in `net/sunrpc/xprtsock.c` of Linux. Since statvers 1.1 the lines of operations may have a number of
-//! errors (Linux 5.3), and the line of events two more numbers for pNFS.
+//! The text of `/proc/self/mountstats`. Source: `nfs_show_stats` in `fs/nfs/super.c`, `rpc_clnt_show_stats`
+//! in `net/sunrpc/stats.c` and `xs_tcp_print_stats` in `net/sunrpc/xprtsock.c` of Linux. Since statvers 1.1
+//! the lines of operations may have a number of errors (Linux 5.3), and the line of events two more numbers
+//! for pNFS.
 
 use super::super::mount_table::unescape;
 
@@ -25,7 +26,8 @@ pub(super) fn sections(text: &str) -> Vec<Section<'_>> {
         if !line.ends_with('\n') {
             break;
         }
-        // Lines of other file systems begin with `device` or, without a source, with `no device`; those of a section with a tab.
+        // Lines of other file systems begin with `device` or, without a source, with `no device`; those of a
+        // section with a tab.
         if line.starts_with("device ") || line.starts_with("no device ") {
             close(&mut found, current.take(), text, offset);
             current = title(line).map(|(export, point)| (export, point, offset + line.len()));
@@ -47,7 +49,8 @@ fn close<'a>(
     }
 }
 
-/// Parses `device server:/export mounted on /mnt/a\040b with fstype nfs4 statvers=1.1`: the export and the mount point of NFS.
+/// Parses `device server:/export mounted on /mnt/a\040b with fstype nfs4 statvers=1.1`: the export and the
+/// mount point of NFS.
 fn title(line: &str) -> Option<(String, String)> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     match words[..] {
@@ -80,8 +83,8 @@ impl Section<'_> {
         self.body.lines().find_map(|line| line.trim_start().strip_prefix(key))
     }
 
-    /// Returns a number of the line of bytes: read and written by applications (normal, then direct), read and written on the
-    /// server, pages read and written.
+    /// Returns a number of the line of bytes: read and written by applications (normal, then direct), read
+    /// and written on the server, pages read and written.
     pub(super) fn bytes(&self, column: usize) -> Option<u64> {
         number(self.line("bytes:")?, column)
     }
@@ -103,8 +106,8 @@ impl Section<'_> {
         })
     }
 
-    /// Returns the operations with their numbers: operations, transmissions, timeouts, bytes sent and received, milliseconds queued,
-    /// until the reply and in all, and errors (since Linux 5.3).
+    /// Returns the operations with their numbers: operations, transmissions, timeouts, bytes sent and
+    /// received, milliseconds queued, until the reply and in all, and errors (since Linux 5.3).
     pub(super) fn operations(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut lines = self.body.lines();
         lines.by_ref().find(|line| line.trim() == "per-op statistics");

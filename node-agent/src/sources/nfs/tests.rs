@@ -133,7 +133,8 @@ fn a_mount_has_series_of_what_it_shows() {
     source.keep_present();
     let count =
         |mount: &str| source.slots.iter().filter(|slot| slot.labels.get("mount") == Some(mount)).count();
-    // 8 of bytes, 8 of events, 5 of the transport, 9 of each operation; over UDP there are no connections, and OLD has no errors.
+    // 8 of bytes, 8 of events, 5 of the transport, 9 of each operation; over UDP there are no connections,
+    // and OLD has no errors.
     assert_eq!([count("/home"), count("/scratch")], [8 + 8 + 5 + 2 * 9, 8 + 8 + 4 + 8]);
     assert_eq!(count("/gone"), of_one, "nothing is known of it");
     let mut reading = Reading::absent(source.slots.len());

@@ -1,5 +1,6 @@
-//! The driver: its library, and the GPUs that it lists. One thread loads the library and lists the GPUs, again and again while
-//! a metric of them is wanted, so that neither the opening of a source nor its reading waits for the driver.
+//! The driver: its library, and the GPUs that it lists. One thread loads the library and lists the GPUs,
+//! again and again while a metric of them is wanted, so that neither the opening of a source nor its reading
+//! waits for the driver.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,8 +23,8 @@ use crate::clock;
 /// The time between two listings of the GPUs, in steps.
 const LISTING_STEPS: u32 = 5;
 
-/// The time between two attempts to initialize a library that refuses, in steps: it may be installed on nodes without GPUs, and each
-/// attempt loads it.
+/// The time between two attempts to initialize a library that refuses, in steps: it may be installed on nodes
+/// without GPUs, and each attempt loads it.
 const ATTEMPT_STEPS: u32 = 60;
 
 /// The time after which the thread looks whether it is needed any more.
@@ -35,8 +36,8 @@ const SIGNS_INTERVAL_NS: u64 = 5_000_000_000;
 /// The stack of the thread, in bytes: the library initializes itself there.
 const STACK_BYTES: usize = 1024 * 1024;
 
-/// The drivers of this process, by the root of the machine; more than one only in tests. They are never removed, because the
-/// library stays loaded.
+/// The drivers of this process, by the root of the machine; more than one only in tests. They are never
+/// removed, because the library stays loaded.
 static DRIVERS: Mutex<BTreeMap<PathBuf, Arc<Driver>>> = Mutex::new(BTreeMap::new());
 
 /// The driver of a machine.
@@ -115,8 +116,8 @@ impl Driver {
         Arc::clone(lock(&DRIVERS).entry(root.to_owned()).or_insert_with(new))
     }
 
-    /// Returns the GPUs, or the reason why there are none. Starts the thread that looks for them, unless there is nothing new to
-    /// be found.
+    /// Returns the GPUs, or the reason why there are none. Starts the thread that looks for them, unless
+    /// there is nothing new to be found.
     pub(super) fn gpus(self: &Arc<Self>) -> Result<Vec<Arc<Gpu>>, NoGpus> {
         let mut state = lock(&self.state);
         if !state.has_thread && state.missing_since.is_none() {
@@ -173,8 +174,8 @@ impl Driver {
         }
     }
 
-    /// Lets the next opening look for the driver again if there are signs of it that were not there before. All sources together look
-    /// once in some seconds.
+    /// Lets the next opening look for the driver again if there are signs of it that were not there before.
+    /// All sources together look once in some seconds.
     pub(super) fn look_for_signs(&self) {
         let now_ns = clock::monotonic_ns();
         let looked_ns = self.looked_ns.load(Acquire);
@@ -255,8 +256,8 @@ impl Driver {
         self.list(nvml);
     }
 
-    /// Lists the GPUs, and publishes each as soon as it has answered. A GPU that was known stays in the list: it may return. Returns
-    /// false if the driver has lost all GPUs, as when it was loaded again.
+    /// Lists the GPUs, and publishes each as soon as it has answered. A GPU that was known stays in the list:
+    /// it may return. Returns false if the driver has lost all GPUs, as when it was loaded again.
     fn list(&self, nvml: &'static Nvml) -> bool {
         let count = match nvml.device_count() {
             Ok(count) => count,

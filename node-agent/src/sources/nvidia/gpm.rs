@@ -7,15 +7,16 @@ use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
 
 use super::quantity::is_unsupported;
 
-/// The last samples of a reader, one for each device of a GPU. Each reader has its own, since the intervals differ.
+/// The last samples of a reader, one for each device of a GPU. Each reader has its own, since the intervals
+/// differ.
 #[derive(Debug, Default)]
 pub(super) struct GpmState {
     last: Vec<Option<GpmSample<'static>>>,
 }
 
 impl GpmState {
-    /// Takes a sample of a device, and computes the quantities since the last one, in percent. The first reading has no values. The
-    /// sample of a MIG device is one of the whole GPU.
+    /// Takes a sample of a device, and computes the quantities since the last one, in percent. The first
+    /// reading has no values. The sample of a MIG device is one of the whole GPU.
     pub(super) fn read(
         &mut self,
         device: usize,

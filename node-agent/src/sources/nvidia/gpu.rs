@@ -1,5 +1,5 @@
-//! One GPU with its MIG devices. All its readers share its handles, and one of them reads at a time: a call that does not
-//! return stops one thread, and the others go on without values.
+//! One GPU with its MIG devices. All its readers share its handles, and one of them reads at a time: a call
+//! that does not return stops one thread, and the others go on without values.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,14 +17,15 @@ use super::quantity::{Answers, Call, QUANTITIES, is_lost, is_unsupported};
 use super::xid::Xid;
 use crate::clock;
 
-/// The longest wait for another reader of the same GPU, in nanoseconds: a reading takes some milliseconds, or 40 with the rates
-/// of PCIe.
+/// The longest wait for another reader of the same GPU, in nanoseconds: a reading takes some milliseconds, or
+/// 40 with the rates of PCIe.
 const BUSY_NS: u64 = 200_000_000;
 
 /// The time between two attempts to begin a reading.
 const BUSY_RETRY: Duration = Duration::from_millis(1);
 
-/// The age up to which a value is passed on to another reader, in nanoseconds. The driver updates values every 20 ms at most.
+/// The age up to which a value is passed on to another reader, in nanoseconds. The driver updates values
+/// every 20 ms at most.
 const FRESH_NS: u64 = 5_000_000;
 
 /// A device of a GPU: the GPU itself, or a MIG device.
@@ -35,7 +36,6 @@ pub(super) struct Identity {
     pub(super) instance: Option<u32>,
 }
 
-/// A GPU.
 #[derive(Debug)]
 pub(super) struct Gpu {
     /// The driver's number of it.
@@ -169,8 +169,8 @@ impl GpuReading<'_> {
         }
     }
 
-    /// Reads the quantities of a device, and passes on each value with its place among them. Returns an error other than that of a
-    /// quantity that the device does not have, if there is one.
+    /// Reads the quantities of a device, and passes on each value with its place among them. Returns an error
+    /// other than that of a quantity that the device does not have, if there is one.
     pub(super) fn read(
         &mut self,
         device: usize,

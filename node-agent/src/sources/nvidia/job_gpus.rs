@@ -1,8 +1,8 @@
-//! The GPUs of a job: those that the scheduler names, those that its processes use, and those that the environment of its processes
-//! names.
+//! The GPUs of a job: those that the scheduler names, those that its processes use, and those that the
+//! environment of its processes names.
 //!
-//! The scheduler and the driver are trusted. A user can write anything into an environment: a GPU that is named only there belongs
-//! to the job unless the scheduler or the driver gives it to another job.
+//! The scheduler and the driver are trusted. A user can write anything into an environment: a GPU that is
+//! named only there belongs to the job unless the scheduler or the driver gives it to another job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,6 @@ const DESCENDANTS_MAX: usize = 4096;
 /// The largest environment that is read, in bytes.
 const ENVIRONMENT_BYTES: usize = 1 << 20;
 
-/// The processes of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum JobProcesses {
     /// The processes in a cgroup and below it.
@@ -33,7 +32,6 @@ pub(super) enum JobProcesses {
     Tree(u32),
 }
 
-/// The GPUs of a job.
 #[derive(Debug)]
 pub(super) struct JobGpus {
     proc: PathBuf,
@@ -87,7 +85,8 @@ impl JobGpus {
         }
     }
 
-    /// Returns the devices that the scheduler or the driver gives to the job, after a look at the users of each device.
+    /// Returns the devices that the scheduler or the driver gives to the job, after a look at the users of
+    /// each device.
     fn trusted(&self, users: &BTreeMap<String, BTreeSet<u32>>, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         let pids = self.pids();
         let is_user = |device: &&String| users.get(*device).is_some_and(|users| !users.is_disjoint(&pids));
@@ -101,13 +100,15 @@ impl JobGpus {
         granted.into_iter().chain(state.used.iter().cloned()).collect()
     }
 
-    /// Reads the environments of new processes, and adds the devices that they name and that are not given to others.
+    /// Reads the environments of new processes, and adds the devices that they name and that are not given to
+    /// others.
     fn claim(&self, given: &BTreeSet<String>, gpus: &[Arc<Gpu>]) {
         let pids = self.pids();
         let mut state = lock(&self.state);
         state.environments.retain(|pid, _| pids.contains(pid));
         for pid in pids.into_iter().take(ENVIRONMENTS_MAX) {
-            // A process that is about to call execve(2) still has the environment of its parent, which is of the same job.
+            // A process that is about to call execve(2) still has the environment of its parent, which is of
+            // the same job.
             state.environments.entry(pid).or_insert_with(|| {
                 let text = kernel_text::bytes(&self.proc.join(pid.to_string()).join("environ")).ok()?;
                 visible_devices(text.get(..ENVIRONMENT_BYTES.min(text.len()))?)
@@ -161,8 +162,8 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
     }
 }
 
-/// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut off. A number of a GPU with MIG
-/// devices names none, because schedulers number those in ways of their own.
+/// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut
+/// off. A number of a GPU with MIG devices names none, because schedulers number those in ways of their own.
 fn named(list: &str, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     let of_item = |item: &str| -> Vec<String> {
         match item.parse::<u32>() {
@@ -180,8 +181,9 @@ fn named(list: &str, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     list.split(',').flat_map(|item| of_item(item.trim())).collect()
 }
 
-/// Returns the list of devices that an environment, proc_pid_environ(5), names. Slurm's numbers are those of the node; those of CUDA are
-/// numbers among the visible devices where a scheduler hides the others, so that under Slurm only UUIDs count there.
+/// Returns the list of devices that an environment, proc_pid_environ(5), names. Slurm's numbers are those of
+/// the node; those of CUDA are numbers among the visible devices where a scheduler hides the others, so that
+/// under Slurm only UUIDs count there.
 fn visible_devices(environment: &[u8]) -> Option<String> {
     let variable = |name: &str| {
         environment.split(|byte| *byte == 0).find_map(|entry| {

@@ -1,10 +1,10 @@
-//! The kinds of NVIDIA GPUs, through the library of the driver (NVML), which is loaded at run time: the GPUs of the node, and those
-//! of a job.
+//! The kinds of NVIDIA GPUs, through the library of the driver (NVML), which is loaded at run time: the GPUs
+//! of the node, and those of a job.
 //!
-//! Each GPU is a source of its own, with the MIG devices on it: a call takes up to milliseconds, so that the values of one
-//! source for all GPUs would be dated wrongly, and a GPU that does not answer delays no other. Each takes one of the threads
-//! of the slow lane. A thread of the driver (`driver.rs`) loads the library, lists the GPUs, and finds those of each job
-//! (`job_gpus.rs`); nothing else waits for that.
+//! Each GPU is a source of its own, with the MIG devices on it: a call takes up to milliseconds, so that the
+//! values of one source for all GPUs would be dated wrongly, and a GPU that does not answer delays no other.
+//! Each takes one of the threads of the slow lane. A thread of the driver (`driver.rs`) loads the library,
+//! lists the GPUs, and finds those of each job (`job_gpus.rs`); nothing else waits for that.
 
 mod driver;
 mod gpm;
@@ -136,8 +136,8 @@ fn open(request: &OpenRequest<'_>, job: Option<Arc<JobGpus>>, opening: &mut Open
     opening.push(NODE_KIND.to_owned(), Source::Custom(Box::new(watch)));
 }
 
-/// Returns the values of the shown devices of a GPU for the wanted metrics, without those that it is known to lack, in the order of
-/// the devices and quantities.
+/// Returns the values of the shown devices of a GPU for the wanted metrics, without those that it is known to
+/// lack, in the order of the devices and quantities.
 fn places(
     gpu: &Gpu,
     wanted: &[Definition],
@@ -166,8 +166,8 @@ fn places(
     places
 }
 
-/// Returns the labels of a value: the UUID identifies the device, the number is for people. A text that is no valid label is left
-/// out.
+/// Returns the labels of a value: the UUID identifies the device, the number is for people. A text that is no
+/// valid label is left out.
 fn labels(index: u32, identity: &Identity, quantity: &Quantity) -> Labels {
     let mut pairs = vec![("gpu".to_owned(), index.to_string())];
     pairs.extend(identity.instance.map(|instance| ("mig".to_owned(), instance.to_string())));

@@ -36,7 +36,8 @@ fn memory_before_510(device: &Device<'_>) -> Result<Memory, NvmlError> {
     Ok(Memory { used: memory.used, total: memory.total })
 }
 
-/// Returns the processes with a compute context on a device: by the third version of the call, or, before driver 510, the second.
+/// Returns the processes with a compute context on a device: by the third version of the call, or, before
+/// driver 510, the second.
 pub(super) fn processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     match device.running_compute_processes() {
         Err(error) if is_missing(&error) => device.running_compute_processes_v2(),

@@ -1,4 +1,5 @@
-//! The quantities of a GPU: the calls of NVML, and the conversion of their answers to the units of the catalogue.
+//! The quantities of a GPU: the calls of NVML, and the conversion of their answers to the units of the
+//! catalogue.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -34,7 +35,6 @@ pub(super) struct Quantity {
 /// The way to read a quantity.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
-    /// A call for the device.
     Device(fn(&mut Answers<'_>) -> Result<u64, NvmlError>),
     /// The number of critical errors.
     XidErrors,

@@ -32,12 +32,14 @@ pub(super) fn field_value(device: &Device<'_>, field: u32, scope: u32) -> Result
     }
 }
 
-/// Initializes the library anew, as after the driver was loaded again: until then its calls fail. Handles are not valid any more.
+/// Initializes the library anew, as after the driver was loaded again: until then its calls fail. Handles are
+/// not valid any more.
 pub(super) fn initialize_anew(nvml: &Nvml) -> Result<(), NvmlError> {
     let shut_down = nvml_sym(nvml.lib().nvmlShutdown.as_ref())?;
     let initialize = nvml_sym(nvml.lib().nvmlInit_v2.as_ref())?;
     #[expect(unsafe_code, reason = "calls of the library, which the wrapper makes once only")]
-    // SAFETY: these calls have no arguments, and the library may be used by several threads. It fails if it is not initialized.
+    // SAFETY: these calls have no arguments, and the library may be used by several threads. It fails if it
+    // is not initialized.
     let initialized = unsafe {
         shut_down();
         initialize()

@@ -19,7 +19,8 @@ use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 
-/// The time between two updates by the driver, in microseconds: 20 to 100 ms, depending on the quantity and the GPU.
+/// The time between two updates by the driver, in microseconds: 20 to 100 ms, depending on the quantity and
+/// the GPU.
 const REFRESH_US: u64 = 20_000;
 
 /// The place of a value: a quantity of a device of a GPU.
@@ -49,7 +50,8 @@ pub(super) struct GpuSource {
     gpm: GpmState,
     /// The job; none for the node.
     job: Option<Arc<JobGpus>>,
-    /// The time of the last reading of the shares of processes, in microseconds of the driver's clock, which is the wall clock.
+    /// The time of the last reading of the shares of processes, in microseconds of the driver's clock, which
+    /// is the wall clock.
     shares_us: u64,
 }
 
@@ -134,7 +136,8 @@ struct JobReading<'a, 'b> {
 }
 
 impl JobReading<'_, '_> {
-    /// Reads the quantities of the processes, and passes on each value with its place. Returns an error, if there is one.
+    /// Reads the quantities of the processes, and passes on each value with its place. Returns an error, if
+    /// there is one.
     fn read(&mut self, quantities: &[usize], mut value: impl FnMut(usize, u64)) -> Option<NvmlError> {
         let of_job = |(place, number): (usize, &usize)| match QUANTITIES.get(*number)?.call {
             Call::OfJob(quantity) => Some((place, *number, quantity)),
@@ -176,7 +179,8 @@ impl JobReading<'_, '_> {
     }
 }
 
-/// A watch of the driver: a source without slots, which reports a change when the list of GPUs, or of those of the job, has changed.
+/// A watch of the driver: a source without slots, which reports a change when the list of GPUs, or of those
+/// of the job, has changed.
 #[derive(Debug)]
 pub(super) struct DriverWatch {
     driver: Arc<Driver>,

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use crate::sources::kernel_text::{self, FileError};
 
-/// The most hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be
-/// counted.
+/// The most hardware counters of one group. Most CPUs have four that any event can use; a larger group would
+/// never be counted.
 const HARDWARE_EVENTS: usize = 4;
 
 /// The most software events and tracepoints of one group: they need no counters, only descriptors.
@@ -24,7 +24,8 @@ pub(crate) struct Config {
     pub(crate) config: u64,
 }
 
-/// Divides events into the groups in which they are counted: software events together, hardware events in fours.
+/// Divides events into the groups in which they are counted: software events together, hardware events in
+/// fours.
 pub(crate) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
     let is_software = |definition: &&Definition| {
         matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))

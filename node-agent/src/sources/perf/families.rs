@@ -1,18 +1,20 @@
 //! The families of a job's processes: which of them are counted already because an event of an ancestor was
 //! inherited. Pure.
 //!
-//! A perf event of a process counts all that it starts from then on. Another event for one of these would count it
-//! twice.
+//! A perf event of a process counts all that it starts from then on. Another event for one of these would
+//! count it twice.
 //!
-//! The parent of an orphan is init, or its nearest ancestor that adopts orphans (`PR_SET_CHILD_SUBREAPER`), which may
-//! be outside of the job: a step daemon of the scheduler, a service manager, a container's monitor. A process with a
-//! parent outside is either an orphan of the job, or was put there by that parent. The log of forks ([`Forks`]) decides:
-//! it has who started the process, and who started that one, up to the first process that is known.
+//! The parent of an orphan is init, or its nearest ancestor that adopts orphans (`PR_SET_CHILD_SUBREAPER`),
+//! which may be outside of the job: a step daemon of the scheduler, a service manager, a container's monitor.
+//! A process with a parent outside is either an orphan of the job, or was put there by that parent. The log
+//! of forks ([`Forks`]) decides: it has who started the process, and who started that one, up to the first
+//! process that is known.
 //!
-//! Without a log, or where it has a gap, the process is an orphan if its session or process group is led by a process of
-//! the job, if that parent has adopted another process of the job before, or if it is an ancestor of the job's processes
-//! that has started none of them itself. Undecided, and taken for a new process, is then the first orphan of the job with
-//! a session of its own whose parent has also started processes of the job.
+//! Without a log, or where it has a gap, the process is an orphan if its session or process group is led by a
+//! process of the job, if that parent has adopted another process of the job before, or if it is an ancestor
+//! of the job's processes that has started none of them itself. Undecided, and taken for a new process, is
+//! then the first orphan of the job with a session of its own whose parent has also started processes of the
+//! job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,7 +121,8 @@ impl Families {
         }
     }
 
-    /// Returns the known processes whose parents were of the job and have ended, so that others have adopted them.
+    /// Returns the known processes whose parents were of the job and have ended, so that others have adopted
+    /// them.
     pub(super) fn orphans(&self, all: &BTreeSet<u32>) -> Vec<u32> {
         let is_orphan = |(pid, member): &(&u32, &Member)| {
             all.contains(pid) && self.known.contains_key(&member.parent) && !all.contains(&member.parent)
@@ -181,8 +184,8 @@ impl Families {
         pid > INIT && (self.known.contains_key(&pid) || self.known.values().any(is_led))
     }
 
-    /// Returns the way in which a new process is counted by inheritance, if any, as the log of forks states it; none if the log does
-    /// not tell.
+    /// Returns the way in which a new process is counted by inheritance, if any, as the log of forks states
+    /// it; none if the log does not tell.
     fn inherited_by_log(&self, pid: u32, listed: &Listed, forks: &Forks) -> Option<Option<Counted>> {
         let (mut child, mut started) = (pid, listed.started);
         for _ in 0..GENERATIONS_MAX {

@@ -1,8 +1,8 @@
-//! perf events of all processes of a job without a cgroup for perf: events of each process, inherited by what it
-//! starts.
+//! perf events of all processes of a job without a cgroup for perf: events of each process, inherited by what
+//! it starts.
 //!
-//! The supervisor looks for processes and opens their events; the sampler only reads. A process that lives for less
-//! than the time between two searches is counted if its parent was.
+//! The supervisor looks for processes and opens their events; the sampler only reads. A process that lives
+//! for less than the time between two searches is counted if its parent was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,8 +36,9 @@ const ANCESTORS_MAX: usize = 32;
 /// The most processes that wait for the sampler. The next search opens more.
 const WAITING_MAX: usize = 32;
 
-/// The most processes of a source with events of their own, ended ones included until the sampler has given them
-/// back. There is room for all of them from the beginning, so that the sampler takes one over without an allocation.
+/// The most processes of a source with events of their own, ended ones included until the sampler has given
+/// them back. There is room for all of them from the beginning, so that the sampler takes one over without an
+/// allocation.
 const MEMBERS_MAX: usize = PROCESSES_MAX;
 
 /// The events of one process.
@@ -92,8 +93,8 @@ pub struct ProcessFollower {
 }
 
 impl FollowedSource {
-    /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors, and the log of forks on `cpus`.
-    /// Events that cannot be counted are left out and returned with the reasons.
+    /// Opens `wanted` for the processes in a cgroup and below it, with at most `room` descriptors, and the
+    /// log of forks on `cpus`. Events that cannot be counted are left out and returned with the reasons.
     pub(crate) fn open(
         (proc, tracefs): (&Path, &Path),
         cgroup: &Path,
@@ -320,7 +321,8 @@ impl ProcessFollower {
         self.families.launched_by(launcher, ancestors);
     }
 
-    /// Forgets the processes for which there is room now, so that they are tried again, and those that have ended.
+    /// Forgets the processes for which there is room now, so that they are tried again, and those that have
+    /// ended.
     fn retry_within(&mut self, mut room: usize, all: &BTreeSet<u32>) {
         let families = &mut self.families;
         self.without_room.retain(|pid, needed| {

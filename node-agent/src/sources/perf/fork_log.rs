@@ -1,5 +1,5 @@
-//! The log of this machine's forks, by perf events that record them on each CPU. One log serves all jobs whose processes are
-//! followed, and exists while there are any.
+//! The log of this machine's forks, by perf events that record them on each CPU. One log serves all jobs
+//! whose processes are followed, and exists while there are any.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,6 @@ const ROOM_BYTES: usize = 32 * 1024;
 /// The log of this process.
 static LOG: Mutex<Weak<ForkLog>> = Mutex::new(Weak::new());
 
-/// The log of forks.
 pub(super) struct ForkLog(Mutex<Open>);
 
 impl fmt::Debug for ForkLog {
@@ -32,7 +31,8 @@ struct Open {
 }
 
 impl ForkLog {
-    /// Returns the log, and begins it if there is none; none without the right to record the forks of all processes.
+    /// Returns the log, and begins it if there is none; none without the right to record the forks of all
+    /// processes.
     pub(super) fn of(cpus: &[usize]) -> Option<Arc<Self>> {
         let mut known = LOG.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = known.upgrade() {

@@ -63,7 +63,8 @@ impl Forks {
         }
     }
 
-    /// Adds the start of a process. CPUs are looked at one after the other, and a number may be assigned again.
+    /// Adds the start of a process. CPUs are looked at one after the other, and a number may be assigned
+    /// again.
     pub(super) fn add(&mut self, pid: u32, fork: Fork) {
         if self.by_pid.get(&pid).is_some_and(|known| known.ticks > fork.ticks) {
             return;

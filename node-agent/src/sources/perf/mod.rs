@@ -45,8 +45,8 @@ pub struct PerfSource {
 }
 
 impl PerfSource {
-    /// Opens `wanted`, one group, for `target` on each of `cpus`. Their series have `target_labels`. Events that
-    /// cannot be counted are left out and returned with the reasons.
+    /// Opens `wanted`, one group, for `target` on each of `cpus`. Their series have `target_labels`. Events
+    /// that cannot be counted are left out and returned with the reasons.
     pub fn open(
         target: &PerfTarget,
         wanted: &[Definition],

@@ -33,7 +33,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Reads its only event: the value, and the times for which it was enabled and running. Does not allocate.
+    /// Reads its only event: the value, and the times for which it was enabled and running. Does not
+    /// allocate.
     pub(crate) fn read_single(&self) -> Option<[u64; 3]> {
         #[expect(unsafe_code, reason = "the crate lends the descriptor as a bare number only")]
         // SAFETY: `self.leader` owns the descriptor and outlives this borrow.
@@ -110,8 +111,8 @@ impl Opener<'_> {
         match (&self.cgroup, self.target) {
             (Some(cgroup), _) => {
                 builder.observe_cgroup(cgroup);
-                // Set directly, because the builder would also request the events' ids, which doubles the size of a
-                // read.
+                // Set directly, because the builder would also request the events' ids, which doubles the
+                // size of a read.
                 builder.attrs_mut().read_format = (ReadFormat::GROUP | times).bits();
             }
             (None, PerfTarget::Process(pid)) => {

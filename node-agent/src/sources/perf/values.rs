@@ -10,7 +10,8 @@ use crate::sources::slot::Slot;
 /// The number of words before the values of a group: their number, and the two times.
 pub(super) const GROUP_WORDS: usize = 3;
 
-/// Returns the slots of a source that counts these events: their values, and the times of a group of hardware events.
+/// Returns the slots of a source that counts these events: their values, and the times of a group of hardware
+/// events.
 pub(super) fn slots(
     definitions: &[Definition],
     user_only: bool,
@@ -26,7 +27,8 @@ pub(super) fn slots(
     let is_hardware = |definition: &&Definition| {
         !matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
     };
-    // Software events are never multiplexed; the times of a hardware group give the time for which it counted.
+    // Software events are never multiplexed; the times of a hardware group give the time for which it
+    // counted.
     if let Some(first) = definitions.iter().find(is_hardware) {
         for name in ["perf.time_enabled", "perf.time_running"] {
             let labels = labels(Some(("group".to_owned(), first.name())));

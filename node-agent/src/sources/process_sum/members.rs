@@ -1,7 +1,7 @@
 //! The processes that are summed, and their reading.
 //!
-//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost a parent
-//! stay part of it. The processes of a cgroup are those of it and of all below it.
+//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost
+//! a parent stay part of it. The processes of a cgroup are those of it and of all below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use crate::sources::process_accounts::{Accounts, Process};
 use crate::sources::process_files::{Levels, read_process};
 use crate::sources::process_list::{PROCESSES_MAX, children, listed};
 
-/// The most processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If there are more,
-/// they take turns: the others count with their last values.
+/// The most processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If
+/// there are more, they take turns: the others count with their last values.
 pub(super) const PROCESSES_PER_READING: usize = 256;
 
 /// The processes that are summed.
@@ -58,13 +58,15 @@ impl Members {
         matches!(self, Self::Tree(_))
     }
 
-    /// Reads the current processes below `proc`; none if the cgroup is gone. `accounts` has those of earlier readings.
+    /// Reads the current processes below `proc`; none if the cgroup is gone. `accounts` has those of earlier
+    /// readings.
     pub(super) fn read(&mut self, proc: &Path, accounts: &Accounts) -> Option<Found> {
         let readable = Readable { proc, accounts };
         match self {
             Self::Tree(root) => {
                 let found = readable.tree(*root);
-                // From now on its start time identifies it: its number may be assigned to another process later.
+                // From now on its start time identifies it: its number may be assigned to another process
+                // later.
                 *root = root.filter(|root| !found.processes.contains_key(root));
                 Some(found)
             }
@@ -116,7 +118,8 @@ impl Readable<'_> {
         found
     }
 
-    /// Returns the current processes of a cgroup, which are `listed`, and the process at which the next reading begins.
+    /// Returns the current processes of a cgroup, which are `listed`, and the process at which the next
+    /// reading begins.
     fn cgroup(&self, listed: &BTreeSet<u32>, turn: u32, per_reading: usize) -> (Found, u32) {
         let (known, new): (Vec<u32>, Vec<u32>) =
             listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
@@ -142,7 +145,8 @@ impl Readable<'_> {
         (found, next)
     }
 
-    /// Returns true for a process that cannot be read, as without a descriptor, but has not ended: it counts as it was known.
+    /// Returns true for a process that cannot be read, as without a descriptor, but has not ended: it counts
+    /// as it was known.
     fn exists(&self, pid: u32) -> bool {
         self.proc.join(pid.to_string()).exists()
     }

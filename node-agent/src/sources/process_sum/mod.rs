@@ -1,8 +1,8 @@
-//! Sums over a job's processes: the only data of an ordinary user without a cgroup, and the I/O of a job whose cgroups
-//! do not count it.
+//! Sums over a job's processes: the only data of an ordinary user without a cgroup, and the I/O of a job
+//! whose cgroups do not count it.
 //!
-//! The use of a process between its last reading and its end becomes known when its parent waits for it; the I/O of an
-//! ended process that no parent waits for is not accessible to an ordinary user.
+//! The use of a process between its last reading and its end becomes known when its parent waits for it; the
+//! I/O of an ended process that no parent waits for is not accessible to an ordinary user.
 
 mod members;
 
@@ -51,18 +51,20 @@ impl ProcessSumSource {
         Self::new(proc, Members::of_tree(root), TREE_KIND)
     }
 
-    /// Creates the sum over the processes in a cgroup and below it, below `proc`, for a kind of the fast lane.
+    /// Creates the sum over the processes in a cgroup and below it, below `proc`, for a kind of the fast
+    /// lane.
     pub(super) fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
         Self::new(proc, Members::in_turn(cgroup), CGROUP_KIND)
     }
 
-    /// Creates the sum over the I/O of the processes in a cgroup and below it, all of which are read each time.
+    /// Creates the sum over the I/O of the processes in a cgroup and below it, all of which are read each
+    /// time.
     pub(super) fn of_all_in_cgroup(proc: &Path, cgroup: &Path) -> Self {
         Self::new(proc, Members::all_of(cgroup), IO_KIND)
     }
 
-    /// Creates a source with all metrics of its kind, wanted now or not: if it were opened anew for more, the use of
-    /// ended processes would be lost.
+    /// Creates a source with all metrics of its kind, wanted now or not: if it were opened anew for more, the
+    /// use of ended processes would be lost.
     fn new(proc: &Path, members: Members, kind: &str) -> Self {
         let of_metric = |metric| {
             let definition = Definition::of(metric);

@@ -34,12 +34,12 @@ pub(super) struct Package {
     pub(super) die: Option<u32>,
 }
 
-/// A counter of energy.
 pub(super) trait EnergyCounter: Send + fmt::Debug {
     /// Returns the energy since the counter was opened, in joules; none if it has counted nothing.
     fn read(&mut self, now_ns: u64) -> Result<Option<f64>, Outcome>;
 
-    /// Returns the longest time between two reads after which the energy is still known, in nanoseconds; none if any is.
+    /// Returns the longest time between two reads after which the energy is still known, in nanoseconds; none
+    /// if any is.
     fn longest_gap_ns(&self) -> Option<u64>;
 }
 

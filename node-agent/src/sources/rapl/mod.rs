@@ -1,7 +1,9 @@
-//! The kind of energy counters of processors, RAPL: perf events where the kernel has them, else the zones of powercap.
+//! The kind of energy counters of processors, RAPL: perf events where the kernel has them, else the zones of
+//! powercap.
 //!
-//! A read interrupts a CPU of each package; therefore it belongs to the slow lane. Each domain is a source of its own, which
-//! stays open when others are opened anew, so that no energy is lost. Values begin at 0 when a source is opened.
+//! A read interrupts a CPU of each package; therefore it belongs to the slow lane. Each domain is a source of
+//! its own, which stays open when others are opened anew, so that no energy is lost. Values begin at 0 when a
+//! source is opened.
 
 mod counter;
 mod perf_events;
@@ -73,7 +75,8 @@ impl SourceKind for RaplKind {
 #[error("{0}; {1}")]
 struct Uncounted(PerfError, PowercapError);
 
-/// Opens the counters of a domain of all packages: perf events, which are 64 bits wide, or else the zones of powercap.
+/// Opens the counters of a domain of all packages: perf events, which are 64 bits wide, or else the zones of
+/// powercap.
 fn open_domain(sys: &Path, proc: &Path, domain: &Domain) -> Result<Vec<PlacedCounter>, Uncounted> {
     perf_events::open(sys, domain).or_else(|of_perf| {
         powercap::open(sys, proc, domain).map_err(|of_powercap| Uncounted(of_perf, of_powercap))

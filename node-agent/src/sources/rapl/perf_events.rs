@@ -1,4 +1,5 @@
-//! Energy counters as perf events of the PMU `power`. The kernel extends them to 64 bits, so that they do not wrap around.
+//! Energy counters as perf events of the PMU `power`. The kernel extends them to 64 bits, so that they do not
+//! wrap around.
 //!
 //! Source: `arch/x86/events/rapl.c`, and `Documentation/ABI/testing/sysfs-bus-event_source-devices-events`.
 
@@ -18,7 +19,6 @@ use crate::sources::perf::meaning;
 /// The PMU's directory below `/sys`.
 const PMU: &str = "bus/event_source/devices/power";
 
-/// An event of the PMU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PmuEvent {
     pub(super) kind: u32,
@@ -94,7 +94,8 @@ pub(super) fn event(sys: &Path, name: &str) -> Result<PmuEvent, EventError> {
     Ok(PmuEvent { kind, config, scale })
 }
 
-/// Parses the terms of an event, its unit and the factor to it: `event=0x02`, `Joules`, `2.3283064365386962890625e-10`.
+/// Parses the terms of an event, its unit and the factor to it: `event=0x02`, `Joules`,
+/// `2.3283064365386962890625e-10`.
 fn terms_of(terms: &str, unit: &str, scale: &str) -> Result<(u64, f64), EventError> {
     let config = terms.strip_prefix("event=0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let config = config.ok_or_else(|| EventError::Terms(terms.to_owned()))?;

@@ -20,10 +20,12 @@ const ZONES: &str = "class/powercap";
 /// The most constraints of a zone that are read.
 const CONSTRAINTS: u32 = 5;
 
-/// The highest power of a domain that is believed, in watts; the kernel states nonsense where the firmware does.
+/// The highest power of a domain that is believed, in watts; the kernel states nonsense where the firmware
+/// does.
 const STATED_POWER_MAX_W: u64 = 10_000;
 
-/// The shortest time in which a counter may wrap around, in nanoseconds: those of processors take half a minute and more.
+/// The shortest time in which a counter may wrap around, in nanoseconds: those of processors take half a
+/// minute and more.
 const LONGEST_GAP_MIN_NS: u64 = 1_000_000_000;
 
 /// A zone that counts energy.
@@ -88,8 +90,8 @@ fn is_amd(proc: &Path) -> bool {
     vendor.is_some_and(|(_, vendor)| ["AuthenticAMD", "HygonGenuine"].contains(&vendor.trim()))
 }
 
-/// Returns the zones that count energy, each counter once: the interface by memory (`intel-rapl-mmio`) shows counters that
-/// the one by registers (`intel-rapl`) has, too.
+/// Returns the zones that count energy, each counter once: the interface by memory (`intel-rapl-mmio`) shows
+/// counters that the one by registers (`intel-rapl`) has, too.
 pub(super) fn zones(sys: &Path) -> Vec<Zone> {
     let directory = sys.join(ZONES);
     let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
@@ -139,8 +141,8 @@ fn package(name: &str) -> Option<Package> {
     }
 }
 
-/// Checks what holds for any lines: those that are numbers are readings of a counter, whose sum does not decrease; the others are names
-/// of zones.
+/// Checks what holds for any lines: those that are numbers are readings of a counter, whose sum does not
+/// decrease; the others are names of zones.
 pub(in crate::sources) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for range_uj in [None, Some(262_143_328_850)] {

@@ -6,7 +6,8 @@ const ASSUMED_POWER_W: u64 = 2_000;
 /// The time by which the counter's value and the time of its read may differ, in microseconds.
 const SLACK_US: u64 = 100_000;
 
-/// The energy since the first reading of a counter that wraps around at `range_uj`. Energies are in microjoules.
+/// The energy since the first reading of a counter that wraps around at `range_uj`. Energies are in
+/// microjoules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unwrapped {
     /// The highest value before it begins at 0 again; none if it never does.
@@ -23,8 +24,8 @@ pub(super) struct Unwrapped {
 pub(super) struct TooLate;
 
 impl Unwrapped {
-    /// Creates one without a reading. `stated_power_w` is the highest power that the kernel states for the domain; short peaks
-    /// exceed it, but not twice.
+    /// Creates one without a reading. `stated_power_w` is the highest power that the kernel states for the
+    /// domain; short peaks exceed it, but not twice.
     pub(super) fn new(range_uj: Option<u64>, stated_power_w: u64) -> Self {
         let power_w = stated_power_w.saturating_mul(2).max(ASSUMED_POWER_W);
         Self { range_uj, power_w, last: None, total_uj: 0 }
@@ -37,8 +38,9 @@ impl Unwrapped {
 
     /// Adds the increase up to `value_uj`, which was read at `now_ns`. Returns the sum of all increases.
     ///
-    /// A lower value is a wrap-around if the domain could take that much energy since the last read. Otherwise the counter began
-    /// anew, as when its driver was loaded again, and only the energy since then is known.
+    /// A lower value is a wrap-around if the domain could take that much energy since the last read.
+    /// Otherwise the counter began anew, as when its driver was loaded again, and only the energy since then
+    /// is known.
     pub(super) fn advance(&mut self, value_uj: u64, now_ns: u64) -> Result<u64, TooLate> {
         if let Some((last_uj, last_ns)) = self.last {
             let elapsed_ns = now_ns.saturating_sub(last_ns);
@@ -111,7 +113,8 @@ mod tests {
     }
 
     proptest! {
-        /// The sum is exact for every course of power below the highest, and every distance of reads below the longest.
+        /// The sum is exact for every course of power below the highest, and every distance of reads below
+        /// the longest.
         #[test]
         fn sums_are_exact(
             range_uj in 1_000_000_000..RANGE_UJ,

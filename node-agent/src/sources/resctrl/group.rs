@@ -1,7 +1,8 @@
 //! The monitoring groups of this agent.
 //!
-//! A group is created for the first source of a job and removed after the last one. The agent holds a lock, flock(2), on the directory of
-//! each group: a group without one was left behind by an agent that was killed, and the next agent removes it.
+//! A group is created for the first source of a job and removed after the last one. The agent holds a lock,
+//! flock(2), on the directory of each group: a group without one was left behind by an agent that was killed,
+//! and the next agent removes it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +27,8 @@ pub(super) const PREFIX: &str = "polymeter-";
 /// The longest name of a group, in bytes. A file name has at most 255.
 const NAME_BYTES: usize = 200;
 
-/// The number of attempts to create a group that another agent removes at the same time, as one that was left behind.
+/// The number of attempts to create a group that another agent removes at the same time, as one that was left
+/// behind.
 const ATTEMPTS: usize = 3;
 
 /// The groups of this process, each with the number of its users.
@@ -36,7 +38,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name of the group of a job. Ids of jobs may have characters that names of files cannot have, and be longer.
+/// Returns the name of the group of a job. Ids of jobs may have characters that names of files cannot have,
+/// and be longer.
 pub(super) fn name_of(job: &str) -> String {
     let mut name = PREFIX.to_owned();
     for byte in job.bytes() {
@@ -109,7 +112,8 @@ impl Group {
     /// Opens the group at `path`, and creates it if it is not open already.
     ///
     /// # Errors
-    /// Returns an error if it cannot be created, or ([`ErrorKind::WouldBlock`]) if it belongs to another agent.
+    /// Returns an error if it cannot be created, or ([`ErrorKind::WouldBlock`]) if it belongs to another
+    /// agent.
     pub(super) fn open(path: &Path, operations: &'static dyn Operations) -> io::Result<Self> {
         let mut open = lock(&OPEN);
         if let Some((users, shared)) = open.get_mut(path) {

@@ -1,9 +1,10 @@
-//! The kind of resctrl: Intel RDT, AMD QoS and Arm MPAM. The processor counts, for a number (RMID) that the kernel gives to threads, the
-//! L3 cache that they occupy and the bytes that they move to and from memory.
+//! The kind of resctrl: Intel RDT, AMD QoS and Arm MPAM. The processor counts, for a number (RMID) that the
+//! kernel gives to threads, the L3 cache that they occupy and the bytes that they move to and from memory.
 //!
-//! Source: `Documentation/filesystems/resctrl.rst` of Linux. A job has a monitoring group in the default control group; threads in
-//! other control groups stay there. The agent mounts nothing. The calls of the opening wait for a lock of the kernel at most, which
-//! is held for microseconds; the kernel asks other CPUs only for readings, in the slow lane.
+//! Source: `Documentation/filesystems/resctrl.rst` of Linux. A job has a monitoring group in the default
+//! control group; threads in other control groups stay there. The agent mounts nothing. The calls of the
+//! opening wait for a lock of the kernel at most, which is held for microseconds; the kernel asks other CPUs
+//! only for readings, in the slow lane.
 
 mod counter;
 mod group;
@@ -255,7 +256,8 @@ fn passes(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::NOSPC | Errno::BUSY | Errno::AGAIN))
 }
 
-/// A source without slots that reports when a group can be tried again: another one was removed, or some time has passed.
+/// A source without slots that reports when a group can be tried again: another one was removed, or some time
+/// has passed.
 #[derive(Debug)]
 struct RoomWatch {
     groups: PathBuf,

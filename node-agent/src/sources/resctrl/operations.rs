@@ -1,5 +1,5 @@
-//! The operations of resctrl's file system that a plain directory does not have: there a new directory has files, and a removed one
-//! need not be empty.
+//! The operations of resctrl's file system that a plain directory does not have: there a new directory has
+//! files, and a removed one need not be empty.
 
 use std::fmt::Debug;
 use std::fs::{self, OpenOptions};
@@ -18,7 +18,6 @@ pub(super) trait Operations: Debug + Sync {
     fn add_task(&self, group: &Path, thread: u32) -> io::Result<()>;
 }
 
-/// The kernel.
 #[derive(Debug)]
 pub(super) struct Kernel;
 

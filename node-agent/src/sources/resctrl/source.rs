@@ -24,11 +24,12 @@ const THREADS_MAX: usize = 16_384;
 /// The shortest time between two searches for threads that are not in the group, in nanoseconds.
 const SCAN_EVERY_NS: u64 = 1_000_000_000;
 
-/// The longest time without a search, in nanoseconds: twice the time between two searches. Processes that a daemon of the scheduler
-/// starts, as those of another step, do not inherit the group.
+/// The longest time without a search, in nanoseconds: twice the time between two searches. Processes that a
+/// daemon of the scheduler starts, as those of another step, do not inherit the group.
 const LONGEST_GAP_NS: u64 = 4_000_000_000;
 
-/// The number of lists of threads at a scan: a thread that is not in the group yet may start others meanwhile.
+/// The number of lists of threads at a scan: a thread that is not in the group yet may start others
+/// meanwhile.
 const PASSES: usize = 3;
 
 /// The value of a slot.

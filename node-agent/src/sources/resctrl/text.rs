@@ -1,5 +1,5 @@
-//! The text of resctrl's files. Pure. Source: `Documentation/filesystems/resctrl.rst` and `rdtgroup_mondata_show` in
-//! `fs/resctrl/ctrlmondata.c` of Linux.
+//! The text of resctrl's files. Pure. Source: `Documentation/filesystems/resctrl.rst` and
+//! `rdtgroup_mondata_show` in `fs/resctrl/ctrlmondata.c` of Linux.
 
 use std::collections::BTreeSet;
 
@@ -36,14 +36,15 @@ impl Event {
     }
 }
 
-/// Returns the value of an event; none for `Unavailable` (the hardware does not know it now), `Error` (it cannot be read) and
-/// `Unassigned` (no hardware counter is assigned to the group).
+/// Returns the value of an event; none for `Unavailable` (the hardware does not know it now), `Error` (it
+/// cannot be read) and `Unassigned` (no hardware counter is assigned to the group).
 pub(super) fn value(text: &str) -> Option<u64> {
     text.trim_end().parse().ok()
 }
 
-/// Returns the number of the L3 domain of a directory in `mon_data`; none if it is of another resource. Directories of a part of a
-/// domain (`mon_sub_L3_01`, with sub-NUMA clustering) are in that of the domain, whose files have the sum.
+/// Returns the number of the L3 domain of a directory in `mon_data`; none if it is of another resource.
+/// Directories of a part of a domain (`mon_sub_L3_01`, with sub-NUMA clustering) are in that of the domain,
+/// whose files have the sum.
 pub(super) fn domain(directory: &str) -> Option<u32> {
     directory.strip_prefix("mon_L3_")?.parse().ok()
 }

@@ -58,7 +58,8 @@ impl JobSums {
         self.jobs
     }
 
-    /// Returns the counts of a job; none if no target has it now: a server forgets a job that is idle for some minutes.
+    /// Returns the counts of a job; none if no target has it now: a server forgets a job that is idle for
+    /// some minutes.
     pub(super) fn counts(&self, key: &JobKey) -> Option<Counts> {
         self.chosen.get(key).filter(|sum| sum.seen == self.readings).map(|sum| sum.counts)
     }
@@ -109,8 +110,8 @@ impl JobSums {
         is_changed
     }
 
-    /// Takes the series from the job that no target has for the longest time, or, for a job, from a process. Returns
-    /// false if there is none.
+    /// Takes the series from the job that no target has for the longest time, or, for a job, from a process.
+    /// Returns false if there is none.
     fn make_room(&mut self, key: &JobKey, present: &BTreeMap<JobKey, Counts>) -> bool {
         let mut gone: BTreeSet<(bool, u64, &JobKey)> = BTreeSet::new();
         for (chosen, sum) in &self.chosen {
@@ -130,8 +131,8 @@ fn add(sum: &mut Counts, more: Counts) {
     }
 }
 
-/// Returns the increase of counts, which begin anew when the server has forgotten the job, or its statistics were
-/// cleared.
+/// Returns the increase of counts, which begin anew when the server has forgotten the job, or its statistics
+/// were cleared.
 fn since(last: Counts, now: Counts) -> Counts {
     let is_anew = now.iter().zip(last).any(|(now, last)| *now < last);
     let last = if is_anew { Counts::default() } else { last };
@@ -142,8 +143,8 @@ fn since(last: Counts, now: Counts) -> Counts {
     increase
 }
 
-/// Checks what holds for any texts of one target, which follow each other with zeros between them: sums do not decrease, and the
-/// jobs with series are bounded.
+/// Checks what holds for any texts of one target, which follow each other with zeros between them: sums do
+/// not decrease, and the jobs with series are bounded.
 pub(in crate::sources) fn check(data: &[u8]) {
     let (mut sums, mut before) = (JobSums::default(), BTreeMap::new());
     for text in data.split(|byte| *byte == 0) {

@@ -1,13 +1,13 @@
-//! The text of `job_stats` of Lustre's servers. Source: `job_stat_show` in `lustre/obdclass/lprocfs_jobstats.c` of
-//! Lustre. It resembles YAML: an item for each job, with a line for each operation:
-//! `  write_bytes:     { samples:         256, unit: bytes, min: 4194304, max: 4194304, sum:      1073741824, sumsq:
-//! ... }`.
+//! The text of `job_stats` of Lustre's servers. Source: `job_stat_show` in
+//! `lustre/obdclass/lprocfs_jobstats.c` of Lustre. It resembles YAML: an item for each job, with a line for
+//! each operation: ` write_bytes: { samples: 256, unit: bytes, min: 4194304, max: 4194304, sum: 1073741824,
+//! sumsq: ... }`.
 
 /// The counts of one job on one target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::sources) struct Job {
-    /// The id as the clients send it: the text of a variable of the environment (`4711`), `cp.1000` for processes
-    /// without one, or what `jobid_name` composes.
+    /// The id as the clients send it: the text of a variable of the environment (`4711`), `cp.1000` for
+    /// processes without one, or what `jobid_name` composes.
     pub(super) id: String,
     pub(super) counts: Counts,
 }
@@ -59,7 +59,8 @@ struct Operation {
     bytes: u64,
 }
 
-/// Returns the numbers in a text such as `{ samples: 3, unit: bytes, min: 1, max: 2, sum: 5 }`; none if it is cut off.
+/// Returns the numbers in a text such as `{ samples: 3, unit: bytes, min: 1, max: 2, sum: 5 }`; none if it is
+/// cut off.
 fn operation(text: &str) -> Option<Operation> {
     let (text, rest) = text.trim().strip_prefix('{')?.split_once('}')?;
     // A histogram within the braces, which follows the sums, has braces of its own.

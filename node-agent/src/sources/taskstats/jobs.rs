@@ -1,8 +1,8 @@
 //! The jobs of ended threads: a record names the thread, its process and its parent, but no cgroup. Pure.
 //!
-//! When a record is read, the process may still be there, waiting for its parent, and show its cgroup of version 2. Cgroups of
-//! version 1 have left it already. Then the parent's cgroup counts, or the list of processes of each job that is read from time to
-//! time.
+//! When a record is read, the process may still be there, waiting for its parent, and show its cgroup of
+//! version 2. Cgroups of version 1 have left it already. Then the parent's cgroup counts, or the list of
+//! processes of each job that is read from time to time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ impl Sums {
 /// A job whose ended threads are counted.
 #[derive(Debug)]
 pub(in crate::sources) struct Job {
-    /// The paths of its cgroups below the roots of their hierarchies, with the controller; an empty one for version 2.
+    /// The paths of its cgroups below the roots of their hierarchies, with the controller; an empty one for
+    /// version 2.
     places: Vec<(String, PathBuf)>,
     /// The cgroup that lists its processes.
     pub(super) top: Option<PathBuf>,
@@ -96,8 +97,8 @@ impl Jobs {
         self.next
     }
 
-    /// Adds the record of an ended thread to its job, which has two entries if its delays are counted, too. `cgroup_of` returns
-    /// the text of `/proc/PID/cgroup`.
+    /// Adds the record of an ended thread to its job, which has two entries if its delays are counted, too.
+    /// `cgroup_of` returns the text of `/proc/PID/cgroup`.
     pub(super) fn count(&self, record: &Record, cgroup_of: impl Fn(u32) -> Option<String>) {
         for pid in [record.pid.unwrap_or(record.tid), record.parent] {
             if self.add_where(record, |job| job.processes.contains(&pid)) {
@@ -122,8 +123,8 @@ impl Jobs {
     }
 }
 
-/// Checks what holds for any messages of the kernel: each ended thread is counted for one job at most. The cgroup of every process has
-/// the text behind the last zero.
+/// Checks what holds for any messages of the kernel: each ended thread is counted for one job at most. The
+/// cgroup of every process has the text behind the last zero.
 pub(in crate::sources) fn check(data: &[u8]) {
     let cgroup = data.rsplit(|byte| *byte == 0).next().unwrap_or_default();
     let cgroup = String::from_utf8_lossy(cgroup).into_owned();

@@ -27,8 +27,8 @@ const QUEUE_BYTES: usize = 4 * 1024 * 1024;
 /// The room for one message, in bytes: the kernel collects records in pages.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The time between two lists of the jobs' processes, in nanoseconds, and the longest time until the thread of an unneeded
-/// listener ends.
+/// The time between two lists of the jobs' processes, in nanoseconds, and the longest time until the thread
+/// of an unneeded listener ends.
 const LIST_EVERY_NS: u64 = 1_000_000_000;
 
 /// Receives the records of ended threads, and counts them for their jobs.
@@ -195,7 +195,8 @@ fn register(sys: &Path) -> Result<OwnedFd, ListenError> {
     Ok(socket)
 }
 
-/// Sends a request, and returns the answers to it. The kernel answers while it takes the request, so that nothing waits.
+/// Sends a request, and returns the answers to it. The kernel answers while it takes the request, so that
+/// nothing waits.
 fn ask(socket: &OwnedFd, request: &[u8]) -> Result<Vec<Answer>, Errno> {
     sendto(socket, request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut buffer = vec![0_u8; MESSAGE_BYTES];

@@ -1,8 +1,9 @@
-//! The ended threads of jobs: their accounts and delays, which the kernel delivers at their ends by netlink, so that
-//! processes that live shorter than a period are counted. Source: `Documentation/accounting/taskstats.rst` of Linux.
+//! The ended threads of jobs: their accounts and delays, which the kernel delivers at their ends by netlink,
+//! so that processes that live shorter than a period are counted. Source:
+//! `Documentation/accounting/taskstats.rst` of Linux.
 //!
-//! One socket and one thread serve all jobs; they exist while a job samples such metrics. Each end costs some 20 microseconds.
-//! The kernel drops records if the thread does not keep up: it tells so, but not how many.
+//! One socket and one thread serve all jobs; they exist while a job samples such metrics. Each end costs some
+//! 20 microseconds. The kernel drops records if the thread does not keep up: it tells so, but not how many.
 
 mod jobs;
 mod listener;

@@ -1,5 +1,5 @@
-//! The messages of generic netlink for taskstats. Source: `Documentation/accounting/taskstats.rst`, `include/uapi/linux/netlink.h`,
-//! `genetlink.h` and `taskstats.h` of Linux. Pure.
+//! The messages of generic netlink for taskstats. Source: `Documentation/accounting/taskstats.rst`,
+//! `include/uapi/linux/netlink.h`, `genetlink.h` and `taskstats.h` of Linux. Pure.
 
 use super::record::Record;
 

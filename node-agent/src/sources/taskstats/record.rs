@@ -1,8 +1,8 @@
-//! The record of an ended thread: `struct taskstats` of `include/uapi/linux/taskstats.h`, version 9 of Linux 4.20 and later ones.
-//! Pure.
+//! The record of an ended thread: `struct taskstats` of `include/uapi/linux/taskstats.h`, version 9 of Linux
+//! 4.20 and later ones. Pure.
 //!
-//! Later versions append fields, so that a shorter record lacks the later ones. Only version 15 (Linux 6.14) has two more
-//! numbers behind each delay; version 16 moved them to the end.
+//! Later versions append fields, so that a shorter record lacks the later ones. Only version 15 (Linux 6.14)
+//! has two more numbers behind each delay; version 16 moved them to the end.
 
 /// The first version with all fields of [`Record`] up to the delays of thrashing.
 const VERSION_MIN: u16 = 9;
@@ -33,7 +33,8 @@ pub(super) struct Record {
 /// A part of the record, after which version 15 has more numbers than others.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// The delays of CPUs, block I/O and swap, the first of which is at 16: this is the number of delays before.
+    /// The delays of CPUs, block I/O and swap, the first of which is at 16: this is the number of delays
+    /// before.
     First(usize),
     /// The fields behind these three delays.
     Middle,
@@ -58,8 +59,8 @@ impl Part {
     }
 }
 
-/// A quantity of the record: its name in the catalogue, its place in versions without peaks, the part that contains the place,
-/// and the factor to its unit.
+/// A quantity of the record: its name in the catalogue, its place in versions without peaks, the part that
+/// contains the place, and the factor to its unit.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sources) struct Quantity {
     pub(in crate::sources) field: &'static str,
@@ -78,8 +79,8 @@ const KIBIBYTES: u64 = 1_024;
 /// The quantity that is a peak and no sum.
 pub(super) const PEAK: &str = "memory_peak";
 
-/// All quantities. The numbers of calls are left out: the kernel rounds them down to multiples of 1024 (`KB_MASK`,
-/// kernel/tsacct.c).
+/// All quantities. The numbers of calls are left out: the kernel rounds them down to multiples of 1024
+/// (`KB_MASK`, kernel/tsacct.c).
 pub(in crate::sources) const QUANTITIES: [Quantity; 17] = [
     quantity("cpu_user", 152, Part::Middle, MICROSECONDS),
     quantity("cpu_system", 160, Part::Middle, MICROSECONDS),
@@ -100,8 +101,8 @@ pub(in crate::sources) const QUANTITIES: [Quantity; 17] = [
     quantity("compact_delay", 360, Part::Compact, 1),
 ];
 
-/// Returns true if a quantity is a delay that the kernel accounts only if `kernel.task_delayacct` is 1. It always accounts that of
-/// CPUs.
+/// Returns true if a quantity is a delay that the kernel accounts only if `kernel.task_delayacct` is 1. It
+/// always accounts that of CPUs.
 pub(in crate::sources) fn is_delay(field: &str) -> bool {
     field.ends_with("_delay") && field != "cpu_delay"
 }

@@ -12,7 +12,8 @@ use super::record::{Quantity, Record};
 use super::*;
 use crate::cgroups::{JobCgroups, Mounts};
 
-/// The numbers of a record of Linux 6.18 that are not 0, in units of 8 bytes: `dd` writes 300 blocks of 4 KiB.
+/// The numbers of a record of Linux 6.18 that are not 0, in units of 8 bytes: `dd` writes 300 blocks of 4
+/// KiB.
 const DD: [(usize, u64); 26] = [
     (0, 0x10),
     (1, 0x20),
@@ -89,7 +90,8 @@ fn of_version(version: u64) -> Record {
         11 => 46,
         13 => 52,
         15 => {
-            // The delays of CPU, block I/O and swap have four numbers, and those of reclaim, thrashing and compaction, too.
+            // The delays of CPU, block I/O and swap have four numbers, and those of reclaim, thrashing and
+            // compaction, too.
             for (place, _) in &mut words {
                 let before = [4, 6, 8, 41, 43, 46, 52].iter().filter(|end| **end <= *place).count();
                 *place += 2 * before;

@@ -24,8 +24,8 @@ pub(in crate::supervisor) enum Search {
 }
 
 impl NodeEdge {
-    /// Finds the jobs that exist. `has_room` returns whether there is room for a number of jobs; if not, their owners are
-    /// needed, too.
+    /// Finds the jobs that exist. `has_room` returns whether there is room for a number of jobs; if not,
+    /// their owners are needed, too.
     pub(in crate::supervisor) fn find_jobs(
         &mut self,
         search: Search,

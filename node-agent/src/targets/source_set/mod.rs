@@ -1,5 +1,5 @@
-//! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are open. Pure:
-//! the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
+//! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are
+//! open. Pure: the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
 
 mod refresh;
 mod steps;
@@ -19,12 +19,12 @@ use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
 
-/// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a device that is
-/// added and removed all the time costs little.
+/// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a
+/// device that is added and removed all the time costs little.
 const REOPEN_AFTER_NS: u64 = 2_000_000_000;
 
-/// The perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts from 0;
-/// therefore all are opened again only for another cgroup, and otherwise only new events are opened.
+/// The perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts
+/// from 0; therefore all are opened again only for another cgroup, and otherwise only new events are opened.
 #[derive(Debug, Default)]
 struct PerfEvents {
     cgroup: Option<PathBuf>,
@@ -130,9 +130,9 @@ impl SourceSet {
         self.perf.groups
     }
 
-    /// Returns the sources that must be opened to sample the given metrics: perf events and the rest. Files are opened
-    /// anew if the wanted metrics differ, or if `is_anew`, because files were added or removed. Open perf events
-    /// continue to count, unless `perf_cgroup` has changed.
+    /// Returns the sources that must be opened to sample the given metrics: perf events and the rest. Files
+    /// are opened anew if the wanted metrics differ, or if `is_anew`, because files were added or removed.
+    /// Open perf events continue to count, unless `perf_cgroup` has changed.
     pub(crate) fn wanted(
         &mut self,
         (perf, files): (Vec<Definition>, Vec<Definition>),
@@ -157,8 +157,8 @@ impl SourceSet {
         lasting.any(|(_, source)| source.slots.iter().any(|slot| slot.definition == *definition))
     }
 
-    /// Replaces earlier sources by those that were opened for `wanted`, and gives the remaining ones the periods of the
-    /// plan.
+    /// Replaces earlier sources by those that were opened for `wanted`, and gives the remaining ones the
+    /// periods of the plan.
     pub(crate) fn commit(
         &mut self,
         ids: &mut SessionIds,
@@ -185,8 +185,8 @@ impl SourceSet {
         changes
     }
 
-    /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without a
-    /// wanted metric.
+    /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without
+    /// a wanted metric.
     fn regroup(
         &mut self,
         ids: &mut SessionIds,
@@ -298,8 +298,8 @@ impl SourceSet {
         &mut self.dormant
     }
 
-    /// Records that a source cannot be read any more, because its cgroup is gone. If the cgroup reappears, the source
-    /// is opened anew.
+    /// Records that a source cannot be read any more, because its cgroup is gone. If the cgroup reappears,
+    /// the source is opened anew.
     pub(crate) fn end_lasting(&mut self, id: SourceId) {
         let ended = self.open.iter_mut().filter(|(name, source)| source.id == id && !is_perf(name));
         ended.for_each(|(_, source)| source.is_lasting = false);
@@ -358,8 +358,8 @@ pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
 }
 
-/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when it is
-/// not read.
+/// Returns true for a source that costs time on events of the job while it is open, so that it is closed when
+/// it is not read.
 fn costs_unread(name: &str) -> bool {
     is_perf(name) || name.starts_with("ebpf/")
 }

@@ -14,7 +14,8 @@ impl SourceSet {
         self.sampled_at(None)
     }
 
-    /// Returns the sampled metrics of steps or tasks, or of the whole target, each with its sources and their refresh intervals.
+    /// Returns the sampled metrics of steps or tasks, or of the whole target, each with its sources and their
+    /// refresh intervals.
     pub(crate) fn sampled_at(
         &self,
         level: Option<StepLevel>,

@@ -23,7 +23,8 @@ impl SourceSet {
         self.steps.values().filter(|open| open.step.level == level).count()
     }
 
-    /// Returns the unavailable metrics with the reasons, those of steps and tasks included. Equal reasons of several steps are one.
+    /// Returns the unavailable metrics with the reasons, those of steps and tasks included. Equal reasons of
+    /// several steps are one.
     pub(crate) fn unavailable_with_steps(&self) -> Vec<(String, String)> {
         let of_steps = StepLevel::ALL.into_iter().flat_map(|level| self.missing_at(level));
         let prefixed = of_steps.map(|(metric, reason)| (metric, format!("steps and tasks: {reason}")));
@@ -31,16 +32,16 @@ impl SourceSet {
         self.unavailable.iter().cloned().chain(of_steps).collect()
     }
 
-    /// Returns the perf events of steps or tasks that cannot be counted, with the reasons. Files are not mentioned: what is missing in
-    /// those of a step is missing in its job's.
+    /// Returns the perf events of steps or tasks that cannot be counted, with the reasons. Files are not
+    /// mentioned: what is missing in those of a step is missing in its job's.
     pub(crate) fn missing_at(&self, level: StepLevel) -> BTreeSet<(String, String)> {
         let of_level = self.steps.values().filter(|open| open.step.level == level);
         let missing = of_level.flat_map(|open| &open.missing);
         missing.map(|missing| (missing.definition.name(), missing.reason.clone())).collect()
     }
 
-    /// Removes the sources of steps and tasks that are gone or have other cgroups now; [`Self::commit_steps`] closes
-    /// them.
+    /// Removes the sources of steps and tasks that are gone or have other cgroups now; [`Self::commit_steps`]
+    /// closes them.
     pub(crate) fn retain_steps(&mut self, present: &BTreeMap<String, Step>) -> BTreeMap<String, OpenSource> {
         self.steps.retain(|name, open| present.get(name) == Some(&*open.step));
         let (kept, stale) = std::mem::take(&mut self.open).into_iter().partition(|(_, source)| {
@@ -58,7 +59,8 @@ impl SourceSet {
         files != open.files || perf.iter().any(is_new) || self.kept_perf(open, &perf).len() < open.perf.len()
     }
 
-    /// Returns the perf events of an open step that stay open for these wanted ones: an unwanted one does with others of its group.
+    /// Returns the perf events of an open step that stay open for these wanted ones: an unwanted one does
+    /// with others of its group.
     fn kept_perf(&self, open: &OpenStep, perf: &[Definition]) -> Vec<Definition> {
         let of_step = self.open.values().filter(|source| source.step.as_ref() == Some(&open.step));
         let shared: Vec<&Definition> = of_step
@@ -69,8 +71,8 @@ impl SourceSet {
         known.filter(|known| perf.contains(known) || shared.contains(known)).cloned().collect()
     }
 
-    /// Returns the sources that must be opened for these metrics of a step or task, and moves those that must be closed or opened
-    /// anew to `stale`.
+    /// Returns the sources that must be opened for these metrics of a step or task, and moves those that must
+    /// be closed or opened anew to `stale`.
     pub(crate) fn wanted_of_step(
         &mut self,
         name: &str,
@@ -107,7 +109,8 @@ impl SourceSet {
         self.seen_steps.admit(name)
     }
 
-    /// Records that the wanted sources of a step or task are open, apart from `unavailable` ones. Without any it is forgotten.
+    /// Records that the wanted sources of a step or task are open, apart from `unavailable` ones. Without any
+    /// it is forgotten.
     pub(crate) fn add_step(
         &mut self,
         step: Arc<Step>,

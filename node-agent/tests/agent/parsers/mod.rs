@@ -1,5 +1,5 @@
-//! Tests of the parsers with text of real kernels: every value of every file that the catalogue reads, also while the
-//! text changes.
+//! Tests of the parsers with text of real kernels: every value of every file that the catalogue reads, also
+//! while the text changes.
 
 mod fixtures;
 mod naive;

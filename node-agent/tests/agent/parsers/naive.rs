@@ -1,5 +1,5 @@
-//! A second parser that shares no code with the one under test: it splits at white space, fills a table and looks
-//! values up. The units are those of the kernel's documentation, not those of the catalogue.
+//! A second parser that shares no code with the one under test: it splits at white space, fills a table and
+//! looks values up. The units are those of the kernel's documentation, not those of the catalogue.
 
 use std::collections::HashMap;
 
@@ -121,7 +121,8 @@ fn match_cell(column: &str, cell: Cell) -> bool {
     }
 }
 
-/// Returns the number of the file's units in one of the metric's, for sensors: millidegrees, microwatts and so on.
+/// Returns the number of the file's units in one of the metric's, for sensors: millidegrees, microwatts and
+/// so on.
 fn parts(file: &TextFile) -> Option<f64> {
     let name = file.path.rsplit('/').next()?;
     match name.split('*').next()? {
@@ -131,7 +132,8 @@ fn parts(file: &TextFile) -> Option<f64> {
     }
 }
 
-/// Returns the number before `@` and the time of its measurement, or before the colon and the name of a state.
+/// Returns the number before `@` and the time of its measurement, or before the colon and the name of a
+/// state.
 fn without_time(word: &str) -> &str {
     word.split(['@', ':']).next().unwrap_or_default()
 }

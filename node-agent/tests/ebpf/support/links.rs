@@ -18,7 +18,8 @@ struct Query {
     further: [u64; 3],
 }
 
-/// Returns the number of programs that are attached to a cgroup itself, for received and for transmitted packets.
+/// Returns the number of programs that are attached to a cgroup itself, for received and for transmitted
+/// packets.
 pub(crate) fn attached(cgroup: &Path) -> [u32; 2] {
     const BPF_PROG_QUERY: libc::c_int = 16;
     let cgroup = fs::File::open(cgroup).unwrap();

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// The variable of the environment that makes this program a process of a job, or another agent: `ROLE:CGROUP`.
+/// The variable of the environment that makes this program a process of a job, or another agent:
+/// `ROLE:CGROUP`.
 pub(crate) const ROLE: &str = "POLYMETER_EBPF_TEST_ROLE";
 
 /// Reads one line; an empty text is the end.

@@ -78,8 +78,8 @@ fn work_with_files() {
     }
 }
 
-/// Opens a file, writes 10,030 bytes in 11 calls, reads 2,500 in 5, reads at its end, and writes it to the disk twice.
-/// Calls that fail are not counted.
+/// Opens a file, writes 10,030 bytes in 11 calls, reads 2,500 in 5, reads at its end, and writes it to the
+/// disk twice. Calls that fail are not counted.
 fn work_with_file(path: &Path) {
     let mut file =
         fs::OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path).unwrap();
@@ -98,8 +98,8 @@ fn work_with_file(path: &Path) {
     fs::File::open(path.parent().unwrap().join("file-0/x")).unwrap_err();
 }
 
-/// Computes for a CPU time, on one CPU or on any: `CPU NANOSECONDS`. Says how long it waited for a CPU and how often,
-/// according to the kernel.
+/// Computes for a CPU time, on one CPU or on any: `CPU NANOSECONDS`. Says how long it waited for a CPU and
+/// how often, according to the kernel.
 fn compute() {
     println!("ready");
     loop {
@@ -122,8 +122,8 @@ fn compute() {
     }
 }
 
-/// Returns the CPU time of this thread, how long it waited for a CPU, both in nanoseconds, and how often it began to
-/// run.
+/// Returns the CPU time of this thread, how long it waited for a CPU, both in nanoseconds, and how often it
+/// began to run.
 fn schedule_statistics() -> [u64; 3] {
     let text = fs::read_to_string("/proc/self/schedstat").unwrap();
     let numbers: Vec<u64> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();

@@ -9,7 +9,8 @@ use polymeter_test_harness::skip;
 
 use super::cgroup::target_of;
 
-/// Opens the source of the metrics that a pattern selects, as `network.*`. Returns the reason if they are unavailable.
+/// Opens the source of the metrics that a pattern selects, as `network.*`. Returns the reason if they are
+/// unavailable.
 pub(crate) fn open_target(metrics: &str, target: &Target) -> Result<Opened, String> {
     let mounts = Mounts::read(Path::new("/")).unwrap();
     let factory = SourceFactory { ebpf: true, ..SourceFactory::of(&mounts) };

@@ -50,8 +50,8 @@ impl Talker {
         Self { process, address: SocketAddr::new(loopback, port) }
     }
 
-    /// Sends datagrams to a socket of this process, which receives them. They must fit into the socket's buffer
-    /// together.
+    /// Sends datagrams to a socket of this process, which receives them. They must fit into the socket's
+    /// buffer together.
     pub(crate) fn send(&mut self, to: &UdpSocket, count: usize, bytes: usize) {
         self.process.tell(&format!("{} {count} {bytes}", to.local_addr().unwrap().port()));
         for _ in 0..count {

@@ -1,5 +1,6 @@
-//! Energy and power of a Cray node, which its controller measures. Source: "User Access to Compute Node Power Data" of the
-//! documentation of HPE Cray EX. A file has a number, its unit and, on newer systems, the time of the measurement.
+//! Energy and power of a Cray node, which its controller measures. Source: "User Access to Compute Node Power
+//! Data" of the documentation of HPE Cray EX. A file has a number, its unit and, on newer systems, the time
+//! of the measurement.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

@@ -1,7 +1,7 @@
-//! GPUs whose drivers have files in sysfs: amdgpu, i915 and xe. Sources: `Documentation/gpu/amdgpu/thermal.rst`,
-//! `Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon`, `sysfs-driver-intel-xe-hwmon`, and the comments of
-//! `xe_gt_freq.c` and `i915/gt/intel_gt_sysfs_pm.c` of Linux. The driver asks the firmware, and wakes a GPU that
-//! sleeps.
+//! GPUs whose drivers have files in sysfs: amdgpu, i915 and xe. Sources:
+//! `Documentation/gpu/amdgpu/thermal.rst`, `Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon`,
+//! `sysfs-driver-intel-xe-hwmon`, and the comments of `xe_gt_freq.c` and `i915/gt/intel_gt_sysfs_pm.c` of
+//! Linux. The driver asks the firmware, and wakes a GPU that sleeps.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;
@@ -34,7 +34,8 @@ static MEMORY_USED: TextFile = device_file("class/drm/card*/device/mem_info_vram
 static MEMORY_TOTAL: TextFile = device_file("class/drm/card*/device/mem_info_vram_total");
 
 static ENERGY_LABELS: [LabelFile; 3] = labels("energy*_label");
-/// The drivers of Intel add up a register of 32 bits at each read, which wraps around after 4.4 minutes at 1000 W.
+/// The drivers of Intel add up a register of 32 bits at each read, which wraps around after 4.4 minutes at
+/// 1000 W.
 static ENERGY: TextFile = sensor_file("class/drm/card*/device/hwmon/hwmon*/energy*_input", &ENERGY_LABELS)
     .read_within(Period::FOUR_MINUTES);
 static POWER_LABELS: [LabelFile; 3] = labels("power*_label");

@@ -1,5 +1,5 @@
-//! GPUs of AMD and Intel that a job's processes use. Source: `Documentation/gpu/drm-usage-stats.rst` of Linux,
-//! `amdgpu_fdinfo.c`, `i915_drm_client.c` and `xe_drm_client.c`.
+//! GPUs of AMD and Intel that a job's processes use. Source: `Documentation/gpu/drm-usage-stats.rst` of
+//! Linux, `amdgpu_fdinfo.c`, `i915_drm_client.c` and `xe_drm_client.c`.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

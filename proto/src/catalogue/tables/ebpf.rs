@@ -1,5 +1,6 @@
-//! Quantities of jobs that eBPF programs of the agent count. Source: `Documentation/bpf/prog_cgroup_sockopt.rst` and
-//! `include/uapi/linux/bpf.h` of Linux (`BPF_PROG_TYPE_CGROUP_SKB`); `kernel/sched/stats.h` (`sched_info`).
+//! Quantities of jobs that eBPF programs of the agent count. Source:
+//! `Documentation/bpf/prog_cgroup_sockopt.rst` and `include/uapi/linux/bpf.h` of Linux
+//! (`BPF_PROG_TYPE_CGROUP_SKB`); `kernel/sched/stats.h` (`sched_info`).
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

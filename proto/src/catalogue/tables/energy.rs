@@ -1,5 +1,5 @@
-//! Energy counters of processors (RAPL). Sources: `arch/x86/events/rapl.c` and `Documentation/power/powercap/powercap.rst` of
-//! Linux.
+//! Energy counters of processors (RAPL). Sources: `arch/x86/events/rapl.c` and
+//! `Documentation/power/powercap/powercap.rst` of Linux.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

@@ -1,5 +1,5 @@
-//! Speeds and carriers of network interfaces. Source: `Documentation/ABI/testing/sysfs-class-net` of Linux. Their traffic is in
-//! the node's table (`/proc/net/dev`).
+//! Speeds and carriers of network interfaces. Source: `Documentation/ABI/testing/sysfs-class-net` of Linux.
+//! Their traffic is in the node's table (`/proc/net/dev`).
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

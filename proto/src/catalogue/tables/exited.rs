@@ -1,5 +1,5 @@
-//! The ended processes and threads of a job. Source: `Documentation/accounting/taskstats.rst`, `delay-accounting.rst` and
-//! `include/uapi/linux/taskstats.h` of Linux.
+//! The ended processes and threads of a job. Source: `Documentation/accounting/taskstats.rst`,
+//! `delay-accounting.rst` and `include/uapi/linux/taskstats.h` of Linux.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::{Origin, TICK};
@@ -11,7 +11,8 @@ const fn of(field: &'static str) -> Origin {
     Origin::source("taskstats", field, PLACE)
 }
 
-/// Creates the origin of CPU time, which the kernel divides into that of user mode and of the kernel by ticks.
+/// Creates the origin of CPU time, which the kernel divides into that of user mode and of the kernel by
+/// ticks.
 const fn ticks(field: &'static str) -> Origin {
     Origin::lagging_source("taskstats", field, PLACE, TICK)
 }

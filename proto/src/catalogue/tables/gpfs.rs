@@ -1,4 +1,5 @@
-//! File systems of GPFS (IBM Storage Scale). Source: "mmpmon command" of its documentation, request `fs_io_s`.
+//! File systems of GPFS (IBM Storage Scale). Source: "mmpmon command" of its documentation, request
+//! `fs_io_s`.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

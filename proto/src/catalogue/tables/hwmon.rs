@@ -1,5 +1,6 @@
 //! Sensors of the hardware monitors and thermal zones. Sources: `Documentation/hwmon/sysfs-interface.rst` and
-//! `Documentation/driver-api/thermal/sysfs-api.rst` of Linux. A read may wait for a slow bus or for the firmware.
+//! `Documentation/driver-api/thermal/sysfs-api.rst` of Linux. A read may wait for a slow bus or for the
+//! firmware.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::text_file::{Form, LabelFile, RefreshUnit, Scale, TextFile};

@@ -1,11 +1,12 @@
 //! Ports of InfiniBand and Omni-Path adapters. Source: `Documentation/ABI/stable/sysfs-class-infiniband` of
 //! Linux. The kernel queries the adapter at every read.
 //!
-//! Adapters without extended counters count data and packets in 32 bits, and errors in 4 to 16; such a counter stays
-//! at its largest value until it is reset.
+//! Adapters without extended counters count data and packets in 32 bits, and errors in 4 to 16; such a
+//! counter stays at its largest value until it is reset.
 //!
 //! The driver of Omni-Path, `hfi1`, counts data in flits of eight octets (`pma_get_opa_port_dctrs` in
-//! `drivers/infiniband/hw/hfi1/mad.c`). It shows 0 for counters that it does not have: those are left out here.
+//! `drivers/infiniband/hw/hfi1/mad.c`). It shows 0 for counters that it does not have: those are left out
+//! here.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

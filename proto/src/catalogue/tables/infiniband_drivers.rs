@@ -1,8 +1,9 @@
 //! Counters of the adapters of single drivers, `hw_counters`, under names of this catalogue. Sources:
 //! `drivers/infiniband/hw/hfi1/chip.c`, `irdma/verbs.c` and `bnxt_re/hw_counters.c` of Linux.
 //!
-//! `hfi1` marks counters of 32 bits by a suffix, and has names for each virtual lane. `bnxt_re` since 6.15 has some
-//! of the names of `mlx5` instead. Numbers of objects that exist (`active_qps`) are no counters, and are left out.
+//! `hfi1` marks counters of 32 bits by a suffix, and has names for each virtual lane. `bnxt_re` since 6.15
+//! has some of the names of `mlx5` instead. Numbers of objects that exist (`active_qps`) are no counters, and
+//! are left out.
 
 use super::infiniband_hardware::hardware_counters;
 use crate::catalogue::metric::Metric;

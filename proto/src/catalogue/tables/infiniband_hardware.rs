@@ -1,11 +1,11 @@
 //! Counters of adapters beyond the standard ones, by the driver's names. Source:
 //! `Documentation/ABI/stable/sysfs-class-infiniband` of Linux (`hw_counters`),
-//! `drivers/infiniband/hw/mlx5/counters.c` for the names of `mlx5`, and `drivers/infiniband/hw/efa/efa_verbs.c` for
-//! those of EFA, some of which others have, too.
+//! `drivers/infiniband/hw/mlx5/counters.c` for the names of `mlx5`, and
+//! `drivers/infiniband/hw/efa/efa_verbs.c` for those of EFA, some of which others have, too.
 //!
-//! The driver shows them for each port or, as with virtual switches, for the device. It reads them from the adapter
-//! once in `lifespan` milliseconds at most, and repeats them in between. The adapters of `mlx5` count what is marked here in 32 bits
-//! (`mlx5_ib_query_q_counters`), and begin at 0 again.
+//! The driver shows them for each port or, as with virtual switches, for the device. It reads them from the
+//! adapter once in `lifespan` milliseconds at most, and repeats them in between. The adapters of `mlx5` count
+//! what is marked here in 32 bits (`mlx5_ib_query_q_counters`), and begin at 0 again.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::text_file::{Form, RefreshUnit, TextFile};

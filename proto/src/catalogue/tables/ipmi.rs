@@ -1,4 +1,5 @@
-//! Power of the node, as its management controller measures it. Source: "Data Center Manageability Interface Specification" 1.5.
+//! Power of the node, as its management controller measures it. Source: "Data Center Manageability Interface
+//! Specification" 1.5.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

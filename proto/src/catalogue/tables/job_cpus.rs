@@ -1,5 +1,5 @@
-//! The CPUs of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/cpusets.rst` of Linux, proc_pid_stat(5),
-//! proc_pid_status(5).
+//! The CPUs of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/cpusets.rst` of Linux,
+//! proc_pid_stat(5), proc_pid_status(5).
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::{Origin, TICK};

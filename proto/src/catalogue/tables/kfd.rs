@@ -1,4 +1,5 @@
-//! AMD's GPUs that a job's processes use for computations. Source: `drivers/gpu/drm/amd/amdkfd/kfd_process.c` of Linux.
+//! AMD's GPUs that a job's processes use for computations. Source: `drivers/gpu/drm/amd/amdkfd/kfd_process.c`
+//! of Linux.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

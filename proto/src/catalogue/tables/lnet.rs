@@ -1,5 +1,6 @@
-//! The network layer of Lustre. Source: `lnet/lnet/router_proc.c` (`proc_lnet_stats`) of Lustre: one line of eleven numbers. Newer versions
-//! have the file in debugfs, older ones in `/proc/sys`. Messages are counted in 32 bits and wrap around, bytes in 64.
+//! The network layer of Lustre. Source: `lnet/lnet/router_proc.c` (`proc_lnet_stats`) of Lustre: one line of
+//! eleven numbers. Newer versions have the file in debugfs, older ones in `/proc/sys`. Messages are counted
+//! in 32 bits and wrap around, bytes in 64.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

@@ -1,5 +1,5 @@
-//! Memory of each NUMA node. Sources: `Documentation/ABI/stable/sysfs-devices-node` and `Documentation/admin-guide/numastat.rst` of
-//! Linux.
+//! Memory of each NUMA node. Sources: `Documentation/ABI/stable/sysfs-devices-node` and
+//! `Documentation/admin-guide/numastat.rst` of Linux.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

@@ -21,8 +21,8 @@ const fn hardware(config: u64) -> Origin {
     Origin::Perf(PerfEvent::Hardware(config))
 }
 
-/// perf events with a series for each CPU. Their names have a prefix of their own, so that `perf.*` does not stand
-/// for them.
+/// perf events with a series for each CPU. Their names have a prefix of their own, so that `perf.*` does not
+/// stand for them.
 pub(crate) static PER_CPU: &[Metric] = &[
     Metric::counter("perf_per_cpu.task_clock", Nanoseconds, &[software(1)], "CPU time on each CPU.")
         .per_cpu(),

@@ -1,5 +1,5 @@
-//! Pressure stall information of a job and of the node. Source: `Documentation/accounting/psi.rst` of Linux; of jobs on version 2 of cgroups
-//! only.
+//! Pressure stall information of a job and of the node. Source: `Documentation/accounting/psi.rst` of Linux;
+//! of jobs on version 2 of cgroups only.
 
 use crate::catalogue::metric::{Metric, Scope};
 use crate::catalogue::text_file::{Form, Row, Scale, TextFile};

@@ -1,4 +1,5 @@
-//! Sums over the processes of a job, most of them for a job that has no cgroup of its own. Source: proc_pid_stat(5), proc_pid_io(5).
+//! Sums over the processes of a job, most of them for a job that has no cgroup of its own. Source:
+//! proc_pid_stat(5), proc_pid_io(5).
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::{Origin, TICK};

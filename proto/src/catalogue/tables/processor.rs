@@ -1,6 +1,6 @@
 //! Frequencies and thermal throttling of the CPUs, and errors of the memory controllers. Sources:
-//! `Documentation/admin-guide/pm/cpufreq.rst`, `arch/x86` (`therm_throt.c`) and `Documentation/ABI/testing/sysfs-devices-edac` of
-//! Linux.
+//! `Documentation/admin-guide/pm/cpufreq.rst`, `arch/x86` (`therm_throt.c`) and
+//! `Documentation/ABI/testing/sysfs-devices-edac` of Linux.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::text_file::{Form, Scale, TextFile};
@@ -12,8 +12,8 @@ const fn cpu_file(path: &'static str) -> TextFile {
     TextFile::sys(path, Form::Values).labelled(&["cpu"]).blocking_together()
 }
 
-/// A file of the counts of thermal throttling. The kernel adds the time of an event at its end, and looks for the end once a
-/// second.
+/// A file of the counts of thermal throttling. The kernel adds the time of an event at its end, and looks for
+/// the end once a second.
 const fn throttle_file(path: &'static str) -> TextFile {
     cpu_file(path).updated_every(Period::SECOND)
 }

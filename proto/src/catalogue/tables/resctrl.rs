@@ -1,4 +1,5 @@
-//! Quantities of jobs that resctrl monitors (Intel RDT, AMD QoS, Arm MPAM). Source: `Documentation/filesystems/resctrl.rst` of Linux.
+//! Quantities of jobs that resctrl monitors (Intel RDT, AMD QoS, Arm MPAM). Source:
+//! `Documentation/filesystems/resctrl.rst` of Linux.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

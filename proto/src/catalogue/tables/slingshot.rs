@@ -1,6 +1,7 @@
-//! Slingshot adapters (Cassini). Source: the counters of `cassini_cntr_desc.h` of HPE's Slingshot host software, by the groups that its guide and
-//! LDMS's `slingshot_metrics` name. A file has the value, an `@` and the time at which the driver read it from the adapter: libfabric
-//! (`prov/cxi/src/cxip_telemetry.c`) reads it as `%ld@%ld.%ld`. Counters are 56 bits wide.
+//! Slingshot adapters (Cassini). Source: the counters of `cassini_cntr_desc.h` of HPE's Slingshot host
+//! software, by the groups that its guide and LDMS's `slingshot_metrics` name. A file has the value, an `@`
+//! and the time at which the driver read it from the adapter: libfabric (`prov/cxi/src/cxip_telemetry.c`)
+//! reads it as `%ld@%ld.%ld`. Counters are 56 bits wide.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::text_file::{Form, Scale, TextFile};

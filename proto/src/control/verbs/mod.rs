@@ -16,7 +16,8 @@ pub(super) mod time;
 pub(super) mod unregister;
 pub(super) mod watch;
 
-/// Expands `$callback!` with one line per verb: its module, its variant in `Request`, its struct, and its answers.
+/// Expands `$callback!` with one line per verb: its module, its variant in `Request`, its struct, and its
+/// answers.
 #[macro_export]
 macro_rules! for_each_verb {
     ($callback:ident) => {

@@ -16,7 +16,8 @@ pub struct SetRequest {
     /// The job's id; without it, the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// `step` or `task` for the periods of each step or task of the job; without it, those of the job as a whole.
+    /// `step` or `task` for the periods of each step or task of the job; without it, those of the job as a
+    /// whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<StepLevel>,
     /// Selectors and periods.

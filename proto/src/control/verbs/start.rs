@@ -77,8 +77,8 @@ impl Verb for StartRequest {
 /// The answer to `start`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartedAnswer {
-    /// The effective periods of the owner's sampling request: those of the job as a whole, if it concerns the job. None if the
-    /// job's cgroups do not exist yet, or nothing was requested.
+    /// The effective periods of the owner's sampling request: those of the job as a whole, if it concerns the
+    /// job. None if the job's cgroups do not exist yet, or nothing was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<BTreeMap<String, String>>,
     /// The refusal of the sampling request.

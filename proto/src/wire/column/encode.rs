@@ -13,7 +13,8 @@ const PLACES: usize = 1024;
 /// The most bytes that a column of one value takes: its tag and the longest varint.
 const LONE_BYTES: usize = 11;
 
-/// Encodes the columns of one block, which must all have the same length. Keeps its buffers from block to block.
+/// Encodes the columns of one block, which must all have the same length. Keeps its buffers from block to
+/// block.
 #[derive(Debug)]
 pub(crate) struct ColumnEncoder {
     differences: Vec<u64>,

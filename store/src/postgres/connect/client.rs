@@ -13,7 +13,8 @@ pub(super) const POOLER: &str = "cannot use the database: a connection pooler su
 /// Opens a connection, to the first suitable server of `config`.
 ///
 /// # Errors
-/// Returns an error if no server can be reached, the server refuses the user, or a connection pooler refuses a parameter.
+/// Returns an error if no server can be reached, the server refuses the user, or a connection pooler refuses
+/// a parameter.
 pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Client, StoreError> {
     let connected = config.connect(tls::connector(tls)?).await;
     let (client, connection) = match connected {
@@ -27,7 +28,8 @@ pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Client, S
     Ok(client)
 }
 
-/// Returns true if the answer is that of a pooler that does not know a start parameter. PostgreSQL itself knows all of them.
+/// Returns true if the answer is that of a pooler that does not know a start parameter. PostgreSQL itself
+/// knows all of them.
 fn is_unsupported_parameter(error: &Error) -> bool {
     error.as_db_error().is_some_and(|error| {
         *error.code() == SqlState::PROTOCOL_VIOLATION

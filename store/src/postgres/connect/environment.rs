@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-/// The variables whose values are defaults of connection parameters. The server and the database are always named in the
-/// connection string or the service file.
+/// The variables whose values are defaults of connection parameters. The server and the database are always
+/// named in the connection string or the service file.
 const DEFAULTS: [(&str, &str); 7] = [
     ("PGPASSWORD", "password"),
     ("PGPASSFILE", "passfile"),
@@ -25,7 +25,8 @@ const SYSTEM_DIRECTORY: &str = "/etc/postgresql-common";
 pub(super) struct Environment {
     /// The defaults of connection parameters.
     pub(super) defaults: Vec<(String, String)>,
-    /// The service files, the user's before the system's. Files that do not exist are skipped, unless a variable names one.
+    /// The service files, the user's before the system's. Files that do not exist are skipped, unless a
+    /// variable names one.
     pub(super) service_files: Vec<PathBuf>,
     /// The home directory; none if this user may not enter it.
     pub(super) home: Option<PathBuf>,
@@ -56,8 +57,8 @@ impl Environment {
     }
 }
 
-/// Returns false if this user may not enter a directory. `HOME` is another user's in a program that has changed its user, or
-/// was started by one that has.
+/// Returns false if this user may not enter a directory. `HOME` is another user's in a program that has
+/// changed its user, or was started by one that has.
 fn can_enter(directory: &Path) -> bool {
     access(directory, Access::EXEC_OK) != Err(Errno::ACCESS)
 }

@@ -10,11 +10,8 @@ use std::path::Path;
 pub(super) struct Login<'a> {
     /// The host name, or `localhost` for a Unix socket.
     pub(super) host: &'a str,
-    /// The port.
     pub(super) port: u16,
-    /// The database.
     pub(super) database: &'a str,
-    /// The user.
     pub(super) user: &'a str,
 }
 

@@ -1,4 +1,5 @@
-//! The choice of a server by its state: the values of `target_session_attrs` that the client library does not know.
+//! The choice of a server by its state: the values of `target_session_attrs` that the client library does not
+//! know.
 
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
@@ -53,7 +54,8 @@ impl ServerRole {
 /// Connects to the first server of `config` in the state `role`.
 ///
 /// # Errors
-/// Returns an error if there is none: that of the last connection that failed, or else one that names the state.
+/// Returns an error if there is none: that of the last connection that failed, or else one that names the
+/// state.
 pub(super) async fn connect(
     config: &Config,
     tls: &TlsSettings,

@@ -9,14 +9,15 @@ use super::settings::Settings;
 use crate::error::Context;
 use crate::{StoreError, limits};
 
-/// The parameters of every connection. JIT compiles for seconds what runs for milliseconds. `polymeter.connection` exists only to
-/// be read back: a connection pooler does not pass it on. The server notices within a minute that this machine has vanished or is
-/// suspended; otherwise the locks of its transactions would remain for hours.
+/// The parameters of every connection. JIT compiles for seconds what runs for milliseconds.
+/// `polymeter.connection` exists only to be read back: a connection pooler does not pass it on. The server
+/// notices within a minute that this machine has vanished or is suspended; otherwise the locks of its
+/// transactions would remain for hours.
 const OPTIONS: &str = "-c jit=off -c statement_timeout=0 -c polymeter.connection=direct \
      -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3";
 
-/// The parameters of connections that write. The server ends the transaction of a process that is frozen, so that other collectors can
-/// take its locks.
+/// The parameters of connections that write. The server ends the transaction of a process that is frozen, so
+/// that other collectors can take its locks.
 const WRITE: &str = "-c idle_in_transaction_session_timeout=10s";
 
 /// The error for writers that may only use a standby.
@@ -31,8 +32,8 @@ pub(in crate::postgres) enum Access {
     Write,
 }
 
-/// The parameters of connections that only read. A plan for the parameters at hand excludes partitions. The samples of a job
-/// are sorted in memory up to this size, on disk beyond it.
+/// The parameters of connections that only read. A plan for the parameters at hand excludes partitions. The
+/// samples of a job are sorted in memory up to this size, on disk beyond it.
 const READ_ONLY: &str = "-c plan_cache_mode=force_custom_plan -c work_mem=32MB";
 
 /// Connects. A silently vanished server is detected in about a minute.

@@ -116,8 +116,8 @@ impl Settings {
         self.role
     }
 
-    /// Returns the configuration of the client library, with the password from the password file. The file is read at each
-    /// call, so that a new password counts at the next connection.
+    /// Returns the configuration of the client library, with the password from the password file. The file is
+    /// read at each call, so that a new password counts at the next connection.
     ///
     /// # Errors
     /// Returns an error if the file cannot be used.
@@ -258,7 +258,8 @@ fn fill(config: &mut Config, defaults: &Config) {
     }
 }
 
-/// Parses `target_session_attrs`: the part that the client library checks, and the part that it does not know.
+/// Parses `target_session_attrs`: the part that the client library checks, and the part that it does not
+/// know.
 fn server_state(value: &str) -> Result<(TargetSessionAttrs, Option<ServerRole>), String> {
     match value {
         "any" => Ok((TargetSessionAttrs::Any, None)),

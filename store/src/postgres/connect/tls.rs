@@ -69,8 +69,8 @@ pub(super) struct TlsSettings {
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// Returns the connector for `settings`. Reads the files of certificates, so that a renewed certificate counts at the
-/// next connection.
+/// Returns the connector for `settings`. Reads the files of certificates, so that a renewed certificate
+/// counts at the next connection.
 ///
 /// # Errors
 /// Returns an error if a file cannot be used.
@@ -103,9 +103,9 @@ fn configuration(settings: &TlsSettings) -> Result<ClientConfig, String> {
     }
 }
 
-/// Returns the configuration of a client that verifies its server's certificate and name, with the roots of a file,
-/// or those that the operating system trusts. Reads the files, so that a renewed certificate counts at the next
-/// connection.
+/// Returns the configuration of a client that verifies its server's certificate and name, with the roots of a
+/// file, or those that the operating system trusts. Reads the files, so that a renewed certificate counts at
+/// the next connection.
 ///
 /// # Errors
 /// Returns an error if the certificates cannot be used.

@@ -1,7 +1,7 @@
 //! The rights of readers: a user reads the own jobs, an administrator all.
 //!
-//! The guard checks every query. A job of another user has the same answer as an unknown one, by the same statements, so that
-//! neither reveals which jobs exist.
+//! The guard checks every query. A job of another user has the same answer as an unknown one, by the same
+//! statements, so that neither reveals which jobs exist.
 
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
@@ -26,12 +26,13 @@ struct CurrentJob {
     job_key: i64,
     /// The ids of those of its series that were read.
     series: IdRanges,
-    /// The times in which the series of its nodes may be read, once they are known: by the ids of those that were asked for.
+    /// The times in which the series of its nodes may be read, once they are known: by the ids of those that
+    /// were asked for.
     node_series: HashMap<i64, Range<i64>>,
 }
 
-/// The time before the start and after the end of a job on a node in which the node's series may be read, in nanoseconds, so that a
-/// counter has a value on either side.
+/// The time before the start and after the end of a job on a node in which the node's series may be read, in
+/// nanoseconds, so that a counter has a value on either side.
 const NODE_MARGIN_NS: i64 = 60 * 1_000_000_000;
 
 /// Returns the time in which a job's user may read the series of a node.
@@ -178,8 +179,8 @@ impl<R: Read> GuardedReader<R> {
         })
     }
 
-    /// Returns those of the series of the nodes of the user's job that are known to the guard, and the part of a span in which any of
-    /// them may be read.
+    /// Returns those of the series of the nodes of the user's job that are known to the guard, and the part
+    /// of a span in which any of them may be read.
     fn readable(&self, wanted: &IdRanges, span_ns: &Range<i64>) -> (IdRanges, Range<i64>) {
         let times = || self.current.iter().flat_map(|current| &current.node_series);
         let known: IdRanges = times().map(|(series_id, _)| *series_id).collect();
@@ -188,8 +189,8 @@ impl<R: Read> GuardedReader<R> {
         (wanted.intersection(&known), span_ns.start.max(first_ns)..span_ns.end.min(end_ns))
     }
 
-    /// Passes on the samples or intervals of series of the nodes of the user's job that lie in its time there. `length_ns` is the length
-    /// of an interval.
+    /// Passes on the samples or intervals of series of the nodes of the user's job that lie in its time
+    /// there. `length_ns` is the length of an interval.
     fn read_of_nodes(&mut self, query: &Query, length_ns: i64, each: Each<'_>) -> Result<(), StoreError> {
         let Some(current) = &self.current else { return Ok(()) };
         let is_readable = |series_id: i64, time_ns: i64| {

@@ -1,5 +1,5 @@
-//! `polymeter completions`: a completion script for a shell. The script asks this program for the candidates, since ids of jobs
-//! change.
+//! `polymeter completions`: a completion script for a shell. The script asks this program for the candidates,
+//! since ids of jobs change.
 
 use std::path::Path;
 
@@ -25,8 +25,8 @@ pub struct CompletionsArguments {
     shell: Shell,
 }
 
-/// The end of the script for zsh. From a directory of `fpath`, zsh loads the script as the function `_polymeter` when something is
-/// completed for the first time, and expects candidates from that call.
+/// The end of the script for zsh. From a directory of `fpath`, zsh loads the script as the function
+/// `_polymeter` when something is completed for the first time, and expects candidates from that call.
 const ZSH_AUTOLOAD: &str =
     "\n[ \"$funcstack[1]\" = _polymeter ] && _clap_dynamic_completer_polymeter \"$@\"\n";
 

@@ -123,8 +123,8 @@ impl StartOptions {
         if let Some(collector) = &self.collector {
             command.arg("--collector").arg(collector);
         }
-        // The agent reports problems on stderr, which it closes when it is ready. They are reported like this program's own
-        // messages: a scheduler may keep only those in syslog.
+        // The agent reports problems on stderr, which it closes when it is ready. They are reported like this
+        // program's own messages: a scheduler may keep only those in syslog.
         let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
         let cannot_start =
             |cause: String| Failure::Failed(format!("cannot start {}: {cause}", program.display()));

@@ -7,7 +7,8 @@ use polymeter_proto::text::Text;
 use super::environment::SchedulerEnvironment;
 use crate::failure::Failure;
 
-/// Options that describe a job's name and its requested resources. Their defaults are variables of Slurm's and OAR's scripts.
+/// Options that describe a job's name and its requested resources. Their defaults are variables of Slurm's
+/// and OAR's scripts.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct DetailOptions {
     /// The job's name. Default: SLURM_JOB_NAME or OAR_JOB_NAME.
@@ -19,8 +20,8 @@ pub(super) struct DetailOptions {
     #[arg(long, value_name = "ID")]
     display_id: Option<String>,
 
-    /// The time limit: seconds, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS:MINUTES:SECONDS or UNLIMITED. Default:
-    /// OAR_JOB_WALLTIME_SECONDS.
+    /// The time limit: seconds, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS:MINUTES:SECONDS or
+    /// UNLIMITED. Default: OAR_JOB_WALLTIME_SECONDS.
     #[arg(long, value_name = "TIME")]
     time_limit: Option<String>,
 

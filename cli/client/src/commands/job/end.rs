@@ -10,8 +10,8 @@ use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
 use crate::connection::agent::{SOCKET, unexpected};
 use crate::failure::Failure;
 
-/// The signal with which Slurm reports that a job ran out of memory (its SIG_OOM, 253, without the bit of a core dump), and
-/// Slurm's name of that state.
+/// The signal with which Slurm reports that a job ran out of memory (its SIG_OOM, 253, without the bit of a
+/// core dump), and Slurm's name of that state.
 const OUT_OF_MEMORY: (u32, &str) = (125, "OUT_OF_MEMORY");
 
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,8 @@ pub(crate) struct EndArguments {
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
 
-    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr and to syslog.
+    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr
+    /// and to syslog.
     #[arg(long)]
     strict: bool,
 }

@@ -8,7 +8,6 @@ pub(super) trait SchedulerEnvironment {
     fn get(&self, name: &str) -> Option<String>;
 }
 
-/// The environment of this process.
 pub(super) struct ProcessEnvironment;
 
 impl SchedulerEnvironment for ProcessEnvironment {

@@ -1,5 +1,5 @@
-//! `polymeter job`: the commands of a scheduler's prolog and epilog. Problems do not fail a job, and nothing is printed on
-//! stdout, which some schedulers interpret.
+//! `polymeter job`: the commands of a scheduler's prolog and epilog. Problems do not fail a job, and nothing
+//! is printed on stdout, which some schedulers interpret.
 
 mod agent_start;
 mod details;

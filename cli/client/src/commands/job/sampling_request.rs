@@ -1,5 +1,6 @@
-//! The sampling request of a job's owner, as written at submission: `cpu.*=10ms, perf.instructions=100ms for 1h`. Periods behind `steps:` or
-//! `tasks:` are those of each step or task of the job. Pure.
+//! The sampling request of a job's owner, as written at submission:
+//! `cpu.*=10ms, perf.instructions=100ms for 1h`. Periods behind `steps:` or `tasks:` are those of each step
+//! or task of the job. Pure.
 
 use std::collections::BTreeMap;
 

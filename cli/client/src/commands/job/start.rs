@@ -31,7 +31,8 @@ pub(crate) struct StartArguments {
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
 
-    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr and to syslog.
+    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr
+    /// and to syslog.
     #[arg(long)]
     strict: bool,
 }
@@ -65,8 +66,8 @@ struct JobDescription {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// The owner's sampling request: 'cpu.*=10ms, steps: cpu.usage=100ms, tasks: cpu.user=1s for 1h'. Default: the text behind
-    /// `polymeter:` in SLURM_JOB_COMMENT.
+    /// The owner's sampling request: 'cpu.*=10ms, steps: cpu.usage=100ms, tasks: cpu.user=1s for 1h'.
+    /// Default: the text behind `polymeter:` in SLURM_JOB_COMMENT.
     #[arg(long, value_name = "TEXT")]
     request: Option<String>,
 
@@ -86,8 +87,8 @@ struct JobDescription {
     #[arg(long, value_name = "NUMBER")]
     cores: Option<u32>,
 
-    /// The GPUs of the job on this node: numbers or UUIDs, such as 0,1. Default: SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES or
-    /// GPU_DEVICE_ORDINAL.
+    /// The GPUs of the job on this node: numbers or UUIDs, such as 0,1. Default: SLURM_JOB_GPUS,
+    /// CUDA_VISIBLE_DEVICES or GPU_DEVICE_ORDINAL.
     #[arg(long, value_name = "LIST")]
     gpu_devices: Option<String>,
 
@@ -109,8 +110,8 @@ pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
 }
 
 impl JobDescription {
-    /// Returns the announcement of the job, and a warning for each variable that is ignored because it is not a valid name:
-    /// the job is tracked nevertheless.
+    /// Returns the announcement of the job, and a warning for each variable that is ignored because it is not
+    /// a valid name: the job is tracked nevertheless.
     fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
         let mut warnings = Vec::new();
         let mut variable = |names: &[&str]| {

@@ -1,5 +1,5 @@
-//! `polymeter job state`: reports the name, the requested resources and the final state of a job to the collector, from the
-//! prolog and epilog of the scheduler's controller.
+//! `polymeter job state`: reports the name, the requested resources and the final state of a job to the
+//! collector, from the prolog and epilog of the scheduler's controller.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,8 @@ pub(crate) struct StateArguments {
     #[command(flatten)]
     state: StateDescription,
 
-    /// The collector: tcp://HOST:PORT, or its socket. Default: that of POLYMETER_COLLECTOR or /etc/polymeter/client.toml.
+    /// The collector: tcp://HOST:PORT, or its socket. Default: that of POLYMETER_COLLECTOR or
+    /// /etc/polymeter/client.toml.
     #[arg(long, value_name = "COLLECTOR")]
     collector: Option<CollectorEndpoint>,
 
@@ -27,7 +28,8 @@ pub(crate) struct StateArguments {
     #[arg(long, value_name = "PATH")]
     munge_socket: Option<PathBuf>,
 
-    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr and to syslog.
+    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr
+    /// and to syslog.
     #[arg(long)]
     strict: bool,
 }

@@ -22,8 +22,8 @@ const DAEMONS: &str = "8";
 
 #[derive(Debug, clap::Args)]
 pub struct ManArguments {
-    /// Write a page for each command into this directory; the full build also writes those of polymeter-agent and
-    /// polymeter-collector.
+    /// Write a page for each command into this directory; the full build also writes those of polymeter-agent
+    /// and polymeter-collector.
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
 }

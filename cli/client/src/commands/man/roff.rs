@@ -14,8 +14,8 @@ pub(super) fn sections(supplement: Option<&Supplement>) -> String {
     .concat()
 }
 
-/// Returns a section with a paragraph for each entry: its term in bold, and its description. Of command lines the description comes
-/// first.
+/// Returns a section with a paragraph for each entry: its term in bold, and its description. Of command lines
+/// the description comes first.
 fn section(title: &str, entries: &[Entry], are_commands: bool) -> String {
     let entry = |(term, description): &Entry| {
         let (term, description) = (escaped(term), escaped(description));
@@ -33,7 +33,8 @@ fn section(title: &str, entries: &[Entry], are_commands: bool) -> String {
     }
 }
 
-/// Escapes what man(7) interprets: backslashes, hyphens, which are to be typed as they are, and marks at the begin of a line.
+/// Escapes what man(7) interprets: backslashes, hyphens, which are to be typed as they are, and marks at the
+/// begin of a line.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\(rs").replace('-', "\\-").replace('\'', "\\(aq");
     if text.starts_with('.') { format!("\\&{text}") } else { text }

@@ -1,5 +1,5 @@
-//! `polymeter token create`: creates a token. Its secret does not leave this command: the collector receives its
-//! digest.
+//! `polymeter token create`: creates a token. Its secret does not leave this command: the collector receives
+//! its digest.
 
 use clap::ValueEnum;
 use polymeter_proto::control::{CreateTokenRequest, Scope, TokenInfo, TokenRequest};

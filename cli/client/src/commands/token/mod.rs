@@ -1,5 +1,5 @@
-//! `polymeter token`: creates, lists and revokes tokens of the HTTP API. The collector knows the user by the kernel
-//! or by MUNGE.
+//! `polymeter token`: creates, lists and revokes tokens of the HTTP API. The collector knows the user by the
+//! kernel or by MUNGE.
 
 mod create;
 mod list;

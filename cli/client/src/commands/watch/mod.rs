@@ -1,5 +1,5 @@
-//! `polymeter watch`: shows samples as the agent takes them, or those of all nodes of a job as the collector stores them, in a live
-//! view or as lines.
+//! `polymeter watch`: shows samples as the agent takes them, or those of all nodes of a job as the collector
+//! stores them, in a live view or as lines.
 
 mod plain;
 mod screen;
@@ -103,8 +103,8 @@ async fn watch(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Begins to watch: this node's agent, or all nodes of the job if the user wants that, or no agent here tracks it. Returns the first
-/// line, so that a refusal is reported before the screen changes.
+/// Begins to watch: this node's agent, or all nodes of the job if the user wants that, or no agent here
+/// tracks it. Returns the first line, so that a refusal is reported before the screen changes.
 async fn begin(
     arguments: &WatchArguments,
     job: Option<&str>,

@@ -17,7 +17,8 @@ pub(super) struct LineOptions {
     pub(super) count: Option<u64>,
 }
 
-/// Prints lines until the job ends, the reader closes the pipe, or the requested number of samples is reached.
+/// Prints lines until the job ends, the reader closes the pipe, or the requested number of samples is
+/// reached.
 pub(super) async fn print(
     first: WatchLine,
     mut stream: WatchSource,
@@ -59,7 +60,8 @@ fn samples(answer: &Answer) -> u64 {
     if let Answer::Samples(SamplesLine { values, .. }) = answer { values.len() as u64 } else { 0 }
 }
 
-/// Formats a line for each of at most `limit` samples: seconds since the epoch, series, value, and unit if there is one.
+/// Formats a line for each of at most `limit` samples: seconds since the epoch, series, value, and unit if
+/// there is one.
 fn text(answer: &Answer, limit: u64) -> String {
     let Answer::Samples(SamplesLine { metric, labels, unit, times_us, values, .. }) = answer else {
         return String::new();

@@ -9,7 +9,8 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 
-/// The controllers of version 2 that jobs need, with their names in version 1 and the metrics that are missing without them.
+/// The controllers of version 2 that jobs need, with their names in version 1 and the metrics that are
+/// missing without them.
 const NEEDED: [(&str, &str, &str); 3] =
     [("memory", "memory", "memory.*"), ("io", "blkio", "io.*"), ("pids", "pids", "pids.*")];
 

@@ -18,7 +18,8 @@ use crate::commands::doctor::role::Role;
 /// The offset that is a problem, in microseconds: reports of several nodes are wrong by as much.
 const PROBLEM_US: i64 = 1_000_000;
 
-/// The offset that is worth a warning, in microseconds. Synchronized clocks differ by less than a millisecond.
+/// The offset that is worth a warning, in microseconds. Synchronized clocks differ by less than a
+/// millisecond.
 const WARNING_US: i64 = 100_000;
 
 /// The maximum time of a request to the HTTP API.
@@ -119,7 +120,8 @@ fn of_agents(machine: &Machine, findings: &mut Findings) {
     }
 }
 
-/// Judges the clocks by the newest samples: one from the future has a clock that is ahead. One that is behind looks like a delay.
+/// Judges the clocks by the newest samples: one from the future has a clock that is ahead. One that is behind
+/// looks like a delay.
 fn of_delays(machine: &Machine, findings: &mut Findings) {
     let Ok(store) = machine.store() else {
         findings.not_checked("the clocks of agents: the store cannot be read");

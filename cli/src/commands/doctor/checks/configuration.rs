@@ -50,7 +50,8 @@ fn is_readable(path: &Path, uid: u32) -> bool {
     users::act_as(uid, || File::open(path).is_ok()).unwrap_or(true)
 }
 
-/// Examines the command at the ends of jobs with the rights of the collector. Keys and the store have checks of their own.
+/// Examines the command at the ends of jobs with the rights of the collector. Keys and the store have checks
+/// of their own.
 fn command_at_job_ends(machine: &Machine, findings: &mut Findings) {
     if machine.collector.valid().is_none_or(|config| config.job_end.is_none()) {
         return;

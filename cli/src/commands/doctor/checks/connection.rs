@@ -35,7 +35,8 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     }
 }
 
-/// Asks the running agent. If it is not connected, or none runs, the collectors are asked with the agent's keys.
+/// Asks the running agent. If it is not connected, or none runs, the collectors are asked with the agent's
+/// keys.
 fn of_agent(machine: &Machine, findings: &mut Findings) {
     let Some(config) = machine.agent.valid() else { return };
     if let Some(Ok(status)) = machine.status()

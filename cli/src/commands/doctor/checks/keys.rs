@@ -1,4 +1,5 @@
-//! The key files: the daemons' users can read them, and other users can neither read the secret ones nor change any.
+//! The key files: the daemons' users can read them, and other users can neither read the secret ones nor
+//! change any.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,6 @@ use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{Machine, needs_root, user_name};
 use crate::commands::doctor::role::Role;
 
-/// A key file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum KeyFile {
     /// A secret key, which only the daemon's user may read.

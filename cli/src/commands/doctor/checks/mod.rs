@@ -29,7 +29,6 @@ use super::finding::{Finding, Findings};
 use super::machine::Machine;
 use super::role::Role;
 
-/// A check.
 struct Check {
     /// Its name, which is part of the JSON.
     name: &'static str,

@@ -9,7 +9,8 @@ use crate::commands::doctor::role::Role;
 /// The numbers of `CAP_SYS_ADMIN` and `CAP_PERFMON`, capabilities(7). The first was needed before Linux 5.8.
 const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (21, "CAP_SYS_ADMIN")];
 
-/// The level up to which a user without capabilities may count events of a whole CPU, as those of a cgroup are.
+/// The level up to which a user without capabilities may count events of a whole CPU, as those of a cgroup
+/// are.
 const UNPRIVILEGED: i32 = 0;
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {

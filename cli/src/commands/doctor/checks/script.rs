@@ -50,7 +50,8 @@ impl Script {
     }
 }
 
-/// Returns the files of a pattern of slurm.conf, sorted: an absolute path, whose last part may have an asterisk.
+/// Returns the files of a pattern of slurm.conf, sorted: an absolute path, whose last part may have an
+/// asterisk.
 pub(super) fn files(pattern: &str) -> Vec<PathBuf> {
     let path = Path::new(pattern);
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -27,7 +27,8 @@ struct Hook {
 enum Daemon {
     /// It runs all files that fit a pattern.
     Slurmd,
-    /// It runs one program: slurmctld of 22.05 takes a pattern for a file's name, and runs nothing. It reads the setting when it starts.
+    /// It runs one program: slurmctld of 22.05 takes a pattern for a file's name, and runs nothing. It reads
+    /// the setting when it starts.
     Slurmctld,
 }
 
@@ -195,8 +196,8 @@ mod tests {
     use super::*;
     use crate::commands::doctor::finding::{Finding, Level};
 
-    /// Returns what is found about `hook` with this `slurm.conf`, in which `DIR` is replaced by the directory of the script
-    /// `site`, which calls nothing of Polymeter.
+    /// Returns what is found about `hook` with this `slurm.conf`, in which `DIR` is replaced by the directory
+    /// of the script `site`, which calls nothing of Polymeter.
     fn found(hook: &Hook, text: &str) -> Vec<Finding> {
         let directory = tempfile::tempdir().unwrap();
         let (conf, site) = (directory.path().join("slurm.conf"), directory.path().join("site"));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The places of the file, in the order of precedence. The last one is that of a node without configuration files of its own.
+/// The places of the file, in the order of precedence. The last one is that of a node without configuration
+/// files of its own.
 const PLACES: [&str; 4] = [
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",

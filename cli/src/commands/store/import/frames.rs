@@ -1,7 +1,7 @@
 //! The frames that store the samples of a file, each node's in a session of its own.
 //!
-//! The ids of the sessions follow from the contents of the file, and the frames from its parts: the store has each part once,
-//! also if an import is interrupted and repeated.
+//! The ids of the sessions follow from the contents of the file, and the frames from its parts: the store has
+//! each part once, also if an import is interrupted and repeated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -139,7 +139,8 @@ impl Frames {
         &self.descriptor
     }
 
-    /// Returns a session, which the store has if an earlier import of the same file was interrupted; none if the job has no node.
+    /// Returns a session, which the store has if an earlier import of the same file was interrupted; none if
+    /// the job has no node.
     pub(super) fn first_session(&self) -> Option<SessionId> {
         self.nodes.values().next().map(|node| node.session.id)
     }
@@ -157,8 +158,8 @@ impl Frames {
         self.nodes.values_mut().map(first).collect()
     }
 
-    /// Returns the frames of the next part of the file: those of its samples that the store does not have already in the series of
-    /// a node, which is in the files of several jobs.
+    /// Returns the frames of the next part of the file: those of its samples that the store does not have
+    /// already in the series of a node, which is in the files of several jobs.
     pub(super) fn part(&mut self, rows: &Rows, reader: &mut Reader) -> Result<Vec<Accepted>, ImportError> {
         self.sequence += 1;
         let mut frames: BTreeMap<String, Accepted> = BTreeMap::new();
@@ -184,8 +185,8 @@ impl Frames {
         Ok(frames.into_values().collect())
     }
 
-    /// Returns the last frames, which have the end of the job and of the sessions. A job that ran when it was exported ends with its
-    /// last sample.
+    /// Returns the last frames, which have the end of the job and of the sessions. A job that ran when it was
+    /// exported ends with its last sample.
     pub(super) fn end(&mut self) -> Vec<Accepted> {
         self.sequence += 1;
         let (sequence, received_us) = (self.sequence, self.received_us);

@@ -38,7 +38,8 @@ const fn sample_len(time_ms: i64) -> usize {
     10 + varint_len(time_ms.cast_unsigned())
 }
 
-/// Returns the identity of a series: a hash of its encoded labels (FNV-1a), which is the same in each process.
+/// Returns the identity of a series: a hash of its encoded labels (FNV-1a), which is the same in each
+/// process.
 pub(crate) fn hash(labels: &[u8]) -> u64 {
     labels
         .iter()
@@ -102,7 +103,6 @@ impl RequestBuilder {
         self.newest_ms
     }
 
-    /// Returns the body.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }

@@ -3,8 +3,8 @@
 use super::build::{RequestBuilder, Sample, put_series};
 use super::read::{Series, series};
 
-/// Splits a request of 1.0 into two with about half of the series each, or half of the samples of the only series.
-/// Returns none for a single sample, and for bytes that are no request.
+/// Splits a request of 1.0 into two with about half of the series each, or half of the samples of the only
+/// series. Returns none for a single sample, and for bytes that are no request.
 pub(crate) fn halves(body: &[u8]) -> Option<[Vec<u8>; 2]> {
     let all: Vec<Series<'_>> = series(body).collect::<Result<_, _>>().ok()?;
     let half = |series: &[Series<'_>]| {

@@ -1,7 +1,8 @@
-//! The bodies of requests: `prometheus.WriteRequest` of remote_write 1.0, and `io.prometheus.write.v2.Request` of 2.0.
+//! The bodies of requests: `prometheus.WriteRequest` of remote_write 1.0, and
+//! `io.prometheus.write.v2.Request` of 2.0.
 //!
-//! Requests are built and spooled as 1.0. A receiver of 2.0 gets the same series with a table of symbols, in which
-//! each name and value of a label occurs once.
+//! Requests are built and spooled as 1.0. A receiver of 2.0 gets the same series with a table of symbols, in
+//! which each name and value of a label occurs once.
 
 mod build;
 mod halve;

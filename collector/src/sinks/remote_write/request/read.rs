@@ -22,7 +22,8 @@ pub(crate) struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    /// Splits a `TimeSeries` as [`RequestBuilder::add`] writes it: labels before samples, and no other fields.
+    /// Splits a `TimeSeries` as [`RequestBuilder::add`] writes it: labels before samples, and no other
+    /// fields.
     fn of(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields(message);
         let mut labels_end = None;
@@ -58,7 +59,6 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// Returns the samples.
     pub(crate) fn samples(self) -> impl Iterator<Item = Result<Sample, Malformed>> {
         Fields(self.samples).map(|field| {
             let (mut time_ms, mut bits) = (0, 0);

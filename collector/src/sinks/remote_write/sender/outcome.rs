@@ -27,7 +27,6 @@ pub(super) enum Outcome {
     Retry(String, Option<Duration>),
     /// To be repeated with 1.0.
     FallBack,
-    /// Refused.
     Refused(Answer),
 }
 
@@ -39,8 +38,8 @@ pub(super) fn classify(answer: Result<Answer, NoAnswer>, negotiation: Negotiatio
     };
     let is_trying = negotiation == Negotiation::Trying;
     match answer.status {
-        // A receiver of 1.0 that ignores the content type finds no series, and reports success without the headers of
-        // 2.0.
+        // A receiver of 1.0 that ignores the content type finds no series, and reports success without the
+        // headers of 2.0.
         200..300 if is_trying && answer.written.is_none() => Outcome::FallBack,
         200..300 => Outcome::Accepted(answer.written),
         429 | 500..600 => {

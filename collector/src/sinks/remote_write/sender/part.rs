@@ -12,8 +12,8 @@ pub(super) struct Part {
     pub(super) samples: u64,
 }
 
-/// Returns the two halves of a refused part, if a part of it may be accepted: only receivers of 1.0 refuse a whole
-/// request.
+/// Returns the two halves of a refused part, if a part of it may be accepted: only receivers of 1.0 refuse a
+/// whole request.
 pub(super) fn halves(part: &Part, refusal: &Answer) -> Option<[Part; 2]> {
     if refusal.status != 400 || refusal.written.is_some() {
         return None;

@@ -28,7 +28,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 /// The maximum number of requests that search for the bad samples of a refused one.
 const SEARCH_MAX: u32 = 64;
 
-/// The maximum number while the requests before were refused completely: such refusals rarely depend on a sample.
+/// The maximum number while the requests before were refused completely: such refusals rarely depend on a
+/// sample.
 const SEARCH_AFTER_FAILURE: u32 = 4;
 
 /// The sender of a shard.
@@ -76,7 +77,8 @@ impl Shard {
         }
     }
 
-    /// Sends again what the receiver accepted lately: it may have been killed before it wrote that to its disk.
+    /// Sends again what the receiver accepted lately: it may have been killed before it wrote that to its
+    /// disk.
     fn resend(&self, log: &Log) {
         let samples = log.rewind();
         self.shared.counters.resent.inc_by(samples);
@@ -132,8 +134,8 @@ impl Shard {
         );
     }
 
-    /// Sends a part until there is a final answer: the number of samples that were written, if the receiver states
-    /// it, or the refusal.
+    /// Sends a part until there is a final answer: the number of samples that were written, if the receiver
+    /// states it, or the refusal.
     async fn send(&mut self, part: &Part) -> Result<Option<u64>, Answer> {
         loop {
             let negotiation = self.shared.negotiation();

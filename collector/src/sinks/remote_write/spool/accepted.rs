@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::position::Position;
 
-/// The maximum number of repetitions while no request becomes older than the window, so that a connection that is
-/// lost again and again does not keep the newer ones waiting forever.
+/// The maximum number of repetitions while no request becomes older than the window, so that a connection
+/// that is lost again and again does not keep the newer ones waiting forever.
 const REPETITIONS_MAX: u32 = 8;
 
 /// A request that was accepted.
@@ -33,8 +33,8 @@ impl AcceptedRequests {
         Self { window, ..Self::default() }
     }
 
-    /// Adds a request. Removes those that were accepted before the window: the receiver has answered since then, and
-    /// has written them to its disk.
+    /// Adds a request. Removes those that were accepted before the window: the receiver has answered since
+    /// then, and has written them to its disk.
     pub(super) fn push(&mut self, request: AcceptedRequest) {
         if self.window.is_zero() {
             return;

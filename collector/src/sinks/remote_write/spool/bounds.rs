@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The bounds of a spool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpoolBounds {
     /// The size of all files; the oldest file beyond it is dropped.
@@ -24,7 +23,6 @@ pub(crate) struct Tally {
     pub(crate) dropped_unwritable: u64,
     /// Samples in damaged files.
     pub(crate) dropped_damaged: u64,
-    /// Damaged files.
     pub(crate) damaged_files: u64,
     /// The last error of the disk.
     pub(crate) error: Option<String>,
@@ -39,6 +37,7 @@ pub(crate) struct Stats {
     pub(crate) samples: u64,
     /// The size of the requests in memory.
     pub(crate) memory_bytes: usize,
-    /// The time by which the newest sample that was sent is older than the newest one in the spool, in milliseconds.
+    /// The time by which the newest sample that was sent is older than the newest one in the spool, in
+    /// milliseconds.
     pub(crate) lag_ms: i64,
 }

@@ -51,7 +51,8 @@ pub(super) fn create(path: &Path, contents: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates file `number`, whose first record has the last times of series. Returns it with its length in bytes.
+/// Creates file `number`, whose first record has the last times of series. Returns it with its length in
+/// bytes.
 pub(super) fn create_with_times(directory: &Path, number: u64, times: &[u8]) -> io::Result<(File, u64)> {
     let mut record = Vec::new();
     record::encode(&mut record, Kind::Series, times, 0, 0);

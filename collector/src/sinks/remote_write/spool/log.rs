@@ -1,12 +1,13 @@
 //! The spool of a shard: a queue of requests in files, which outlives the process.
 //!
-//! Requests are appended to the newest file, and sent from the oldest one on. The position of the next one is stored
-//! after each request that was sent. A file is removed when all of its requests were sent, except for the newest one:
-//! its first record and its requests have the last time of each series, so that a restarted collector sends no sample
-//! twice.
+//! Requests are appended to the newest file, and sent from the oldest one on. The position of the next one is
+//! stored after each request that was sent. A file is removed when all of its requests were sent, except for
+//! the newest one: its first record and its requests have the last time of each series, so that a restarted
+//! collector sends no sample twice.
 //!
-//! A receiver that is killed may forget what it accepted in its last seconds. If a window is set, the requests that
-//! were accepted within it are kept, and sent again after the receiver was lost, and after a restart of the collector.
+//! A receiver that is killed may forget what it accepted in its last seconds. If a window is set, the
+//! requests that were accepted within it are kept, and sent again after the receiver was lost, and after a
+//! restart of the collector.
 //!
 //! While the disk refuses a request, it waits in bounded memory.
 
@@ -30,9 +31,9 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times of its
-    /// series. Returns it with the last time of each series, in milliseconds since the epoch, by the hash of its
-    /// labels.
+    /// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times
+    /// of its series. Returns it with the last time of each series, in milliseconds since the epoch, by the
+    /// hash of its labels.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be read and written.
@@ -49,7 +50,8 @@ impl Log {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a request. If a new file begins after it, `times` returns the last time of each series in the spool.
+    /// Appends a request. If a new file begins after it, `times` returns the last time of each series in the
+    /// spool.
     pub(crate) fn append(
         &self,
         payload: Vec<u8>,
@@ -66,14 +68,14 @@ impl Log {
         self.queue().next()
     }
 
-    /// Records that `request`, the result of [`Self::next`], was accepted or refused. `now` is the time since the
-    /// start of the clock.
+    /// Records that `request`, the result of [`Self::next`], was accepted or refused. `now` is the time since
+    /// the start of the clock.
     pub(crate) fn finish(&self, request: &Request, now: Duration) {
         self.queue().finish(request, now);
     }
 
-    /// Returns to the oldest accepted request that is kept, so that all from it on are sent again. Returns the number
-    /// of their samples.
+    /// Returns to the oldest accepted request that is kept, so that all from it on are sent again. Returns
+    /// the number of their samples.
     pub(crate) fn rewind(&self) -> u64 {
         self.queue().rewind()
     }

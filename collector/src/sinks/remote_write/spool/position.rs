@@ -40,7 +40,6 @@ impl Position {
     }
 }
 
-/// A file with a position.
 #[derive(Debug)]
 pub(super) struct PositionFile {
     file: File,
@@ -49,7 +48,8 @@ pub(super) struct PositionFile {
 }
 
 impl PositionFile {
-    /// Opens a file, which is created if it is missing. Returns it with its position; none if it has no valid one.
+    /// Opens a file, which is created if it is missing. Returns it with its position; none if it has no valid
+    /// one.
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened and read.

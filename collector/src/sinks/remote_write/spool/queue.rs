@@ -1,5 +1,5 @@
-//! The state of a spool: requests are appended to the newest file, or wait in memory while the disk refuses them, and
-//! are taken from the oldest one on.
+//! The state of a spool: requests are appended to the newest file, or wait in memory while the disk refuses
+//! them, and are taken from the oldest one on.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -14,7 +14,6 @@ use super::files::{self, path_of};
 use super::position::{Position, PositionFile};
 use super::record::{self, HEAD_BYTES, Head, Kind};
 
-/// A file of the spool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpoolFile {
     pub(super) number: u64,
@@ -66,7 +65,6 @@ pub(super) struct Queue {
     record: Vec<u8>,
 }
 
-/// The files of positions.
 #[derive(Debug)]
 pub(super) struct PositionFiles {
     pub(super) position: PositionFile,
@@ -100,7 +98,8 @@ impl Queue {
         }
     }
 
-    /// Appends a request. If a new file begins after it, `times` returns the last time of each series in the spool.
+    /// Appends a request. If a new file begins after it, `times` returns the last time of each series in the
+    /// spool.
     pub(super) fn append(
         &mut self,
         payload: Vec<u8>,
@@ -270,8 +269,8 @@ impl Queue {
         }
     }
 
-    /// Records that `request`, the result of [`Self::next`], was accepted or refused. `now` is the time since the
-    /// start of the clock.
+    /// Records that `request`, the result of [`Self::next`], was accepted or refused. `now` is the time since
+    /// the start of the clock.
     pub(super) fn finish(&mut self, request: &Request, now: Duration) {
         self.sent_ms = self.sent_ms.max(request.newest_ms);
         let Some((start, end)) = request.place else { return };
@@ -292,8 +291,8 @@ impl Queue {
         self.remove_sent();
     }
 
-    /// Returns to the oldest accepted request that is kept, so that all from it on are sent again. Returns the number
-    /// of their samples.
+    /// Returns to the oldest accepted request that is kept, so that all from it on are sent again. Returns
+    /// the number of their samples.
     pub(super) fn rewind(&mut self) -> u64 {
         let requests = self.accepted.take();
         let Some(first) = requests.front() else { return 0 };

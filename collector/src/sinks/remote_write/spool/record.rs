@@ -11,14 +11,15 @@
 //! | 8 | the time of its newest sample, in milliseconds since the epoch |
 //! | 4 | CRC-32 of the 24 bytes before, and of the payload |
 //!
-//! The payload of a request is its body, as it is sent: protobuf of remote_write 1.0 in Snappy's block format. That
-//! of the first record of each file has the last time of each series: pairs of its hash and the time.
+//! The payload of a request is its body, as it is sent: protobuf of remote_write 1.0 in Snappy's block
+//! format. That of the first record of each file has the last time of each series: pairs of its hash and the
+//! time.
 
 /// The length of a head, in bytes.
 pub(crate) const HEAD_BYTES: usize = 28;
 
-/// The maximum length of a payload, in bytes: of a file's first record, with the times of four million series. A
-/// request has less.
+/// The maximum length of a payload, in bytes: of a file's first record, with the times of four million
+/// series. A request has less.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 const MAGIC: [u8; 4] = *b"PMRW";
@@ -26,7 +27,6 @@ const MAGIC: [u8; 4] = *b"PMRW";
 /// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A request.
     Request,
     /// The last times of series.
     Series,
@@ -112,7 +112,6 @@ pub(crate) fn encode(out: &mut Vec<u8>, kind: Kind, payload: &[u8], samples: u32
 /// The valid beginning of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents<'a> {
-    /// The records.
     pub(crate) records: Vec<(u64, Head, &'a [u8])>,
     /// The length of the records, in bytes.
     pub(crate) valid_bytes: u64,

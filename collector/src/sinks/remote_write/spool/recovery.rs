@@ -12,8 +12,9 @@ use super::queue::{PositionFiles, Queue, SpoolFile};
 use super::record::{self, Kind};
 use crate::sinks::remote_write::request;
 
-/// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times of its series.
-/// Returns it with the last time of each series, in milliseconds since the epoch, by the hash of its labels.
+/// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times of
+/// its series. Returns it with the last time of each series, in milliseconds since the epoch, by the hash of
+/// its labels.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be read and written.
@@ -63,8 +64,9 @@ pub(super) fn open(
     Ok((queue, times))
 }
 
-/// Opens the files of positions, and returns the one from which requests are sent. If accepted requests are kept, it
-/// is that of the oldest one, since the receiver may have been killed while this process was not running.
+/// Opens the files of positions, and returns the one from which requests are sent. If accepted requests are
+/// kept, it is that of the oldest one, since the receiver may have been killed while this process was not
+/// running.
 fn open_positions(directory: &Path, bounds: SpoolBounds) -> io::Result<(Position, PositionFiles)> {
     let (file, position) = PositionFile::open(&directory.join("position"))?;
     let position = position.unwrap_or_default();
@@ -76,9 +78,9 @@ fn open_positions(directory: &Path, bounds: SpoolBounds) -> io::Result<(Position
     Ok((position, PositionFiles { position: file, kept: Some(kept_file) }))
 }
 
-/// Checks a file of an earlier process, and cuts it behind its last complete record. A damaged file is moved aside,
-/// and replaced by its valid beginning. Of the newest file all contents are read, and the last times of series added
-/// to `times`.
+/// Checks a file of an earlier process, and cuts it behind its last complete record. A damaged file is moved
+/// aside, and replaced by its valid beginning. Of the newest file all contents are read, and the last times
+/// of series added to `times`.
 fn open_file(
     directory: &Path,
     number: u64,

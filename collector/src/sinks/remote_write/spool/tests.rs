@@ -1,5 +1,5 @@
-//! Tests of the spool: what was appended is sent once and in order, also after a kill, with damaged files and a full
-//! disk.
+//! Tests of the spool: what was appended is sent once and in order, also after a kill, with damaged files and
+//! a full disk.
 
 use std::fs;
 use std::path::Path;

@@ -225,8 +225,8 @@ fn store_unordered(contents: &mut Contents, request: Vec<(Name, Vec<Sample>)>) -
     written
 }
 
-/// Stores all samples of a request, or none as Prometheus does, if one is not newer than the last one of its series.
-/// The last one may be repeated.
+/// Stores all samples of a request, or none as Prometheus does, if one is not newer than the last one of its
+/// series. The last one may be repeated.
 fn store(contents: &mut Contents, request: &[(Name, Vec<Sample>)]) -> Result<usize, String> {
     let before = contents.samples.clone();
     let mut written = 0;

@@ -100,8 +100,8 @@ impl KfdSource {
 }
 
 impl Value {
-    /// Takes a reading of the processes that use the driver. Returns the sum; none if a process that has it could not be read, or
-    /// if no process ever had it.
+    /// Takes a reading of the processes that use the driver. Returns the sum; none if a process that has it
+    /// could not be read, or if no process ever had it.
     fn read(&mut self, directory: &Path, processes: &BTreeSet<ProcessId>) -> Option<u64> {
         let mut is_failed = false;
         let mut found = BTreeMap::new();

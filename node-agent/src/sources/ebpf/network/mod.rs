@@ -1,7 +1,7 @@
 //! The network of one job: a program for each direction, attached to its cgroup of version 2.
 //!
-//! The kernel runs the programs for packets of sockets that were created in the cgroup or below it. Traffic that passes
-//! the kernel by, as that of InfiniBand verbs, is not counted.
+//! The kernel runs the programs for packets of sockets that were created in the cgroup or below it. Traffic
+//! that passes the kernel by, as that of InfiniBand verbs, is not counted.
 
 mod program;
 
@@ -31,8 +31,8 @@ use crate::sources::slot::Slot;
 use crate::sources::target::Target;
 use program::{LINE_BYTES, count_packets};
 
-/// The most jobs and steps whose network is counted at a time. Each takes two programs and a line of the cache for each
-/// CPU in memory of the kernel, and two descriptors.
+/// The most jobs and steps whose network is counted at a time. Each takes two programs and a line of the
+/// cache for each CPU in memory of the kernel, and two descriptors.
 const NETWORKS_MAX: usize = 1024;
 
 /// The number of open sources.
@@ -68,8 +68,8 @@ pub(super) struct NetworkSource {
 }
 
 impl NetworkSource {
-    /// Attaches the programs to the target's cgroup, or states why that is impossible. The source has all counters,
-    /// whether they are wanted or not, so that it stays open when another one is wanted.
+    /// Attaches the programs to the target's cgroup, or states why that is impossible. The source has all
+    /// counters, whether they are wanted or not, so that it stays open when another one is wanted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
         let cgroup = match request.target {
             Target::Cgroups(cgroups) => cgroups.directory(Hierarchy::V2),

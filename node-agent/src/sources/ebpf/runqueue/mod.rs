@@ -1,5 +1,5 @@
-//! The waits of the processes of a job for a CPU, while they are ready to run: one program for all jobs, on each switch
-//! of a CPU to another task.
+//! The waits of the processes of a job for a CPU, while they are ready to run: one program for all jobs, on
+//! each switch of a CPU to another task.
 
 mod program;
 
@@ -27,8 +27,8 @@ use crate::sources::reading::Reading;
 use crate::sources::slot::Slot;
 use program::{FIRST_BUCKET, LINE_BYTES, TASK_KEY_BYTES, TIME, Types, count_waits};
 
-/// The most threads of jobs whose waits in the queues of several CPUs are added up. Of further ones only the wait in
-/// the last queue is counted.
+/// The most threads of jobs whose waits in the queues of several CPUs are added up. Of further ones only the
+/// wait in the last queue is counted.
 const TASKS_MAX: u32 = 16_384;
 
 /// The number of counters: the time and the buckets.
@@ -86,8 +86,8 @@ enum Quantity {
 }
 
 impl RunqueueSource {
-    /// Counts the waits of the target's processes, or states why that is impossible. The source has all metrics,
-    /// whether they are wanted or not, so that it stays open when another one is wanted.
+    /// Counts the waits of the target's processes, or states why that is impossible. The source has all
+    /// metrics, whether they are wanted or not, so that it stays open when another one is wanted.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let program = RUNNING.get(hierarchy, || WaitProgram::start(hierarchy, &request.host.mounts.root))?;

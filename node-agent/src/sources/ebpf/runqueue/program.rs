@@ -1,9 +1,9 @@
 //! The program that counts the waits for a CPU.
 //!
-//! The kernel notes when a task becomes ready to run (`sched_info.last_queued`), and adds up its waits (`run_delay`)
-//! when it begins to run or moves to the queue of another CPU. The program runs before the kernel does so, when a CPU
-//! switches to the task. It needs no other event: a wait is what the sum will be, less what it was when the task ran
-//! the last time.
+//! The kernel notes when a task becomes ready to run (`sched_info.last_queued`), and adds up its waits
+//! (`run_delay`) when it begins to run or moves to the queue of another CPU. The program runs before the
+//! kernel does so, when a CPU switches to the task. It needs no other event: a wait is what the sum will be,
+//! less what it was when the task ran the last time.
 
 use std::os::fd::BorrowedFd;
 
@@ -79,8 +79,8 @@ impl Types {
     }
 }
 
-/// Returns the program for the tracepoint `sched_switch`; none if it is too long. `tasks` is the map with the sum of
-/// waits of each task of a job when it ran the last time.
+/// Returns the program for the tracepoint `sched_switch`; none if it is too long. `tasks` is the map with the
+/// sum of waits of each task of a job when it ran the last time.
 pub(super) fn count_waits(types: &Types, maps: TableMaps, tasks: BorrowedFd<'_>) -> Option<Vec<Instruction>> {
     use Register::{R0, R1, R6, R7};
     let mut assembler = Assembler::default();
@@ -103,8 +103,8 @@ pub(super) fn count_waits(types: &Types, maps: TableMaps, tasks: BorrowedFd<'_>)
     assembler.finish()
 }
 
-/// Appends the instructions that add to the wait of the task in R6 what it waited in the queues of other CPUs since it
-/// ran.
+/// Appends the instructions that add to the wait of the task in R6 what it waited in the queues of other CPUs
+/// since it ran.
 fn add_waits_in_other_queues(assembler: &mut Assembler, types: &Types, tasks: i32) {
     use Register::{R0, R1, R2, R3, R4, R6, R7, R10};
     let (found, end) = (assembler.label(), assembler.label());
@@ -133,8 +133,8 @@ fn add_waits_in_other_queues(assembler: &mut Assembler, types: &Types, tasks: i3
     assembler.place(end);
 }
 
-/// Appends the addition of the wait in R7, with the bucket in R8, to each job. A CPU that switches is not interrupted,
-/// so that its counters need no atomic addition.
+/// Appends the addition of the wait in R7, with the bucket in R8, to each job. A CPU that switches is not
+/// interrupted, so that its counters need no atomic addition.
 fn count(assembler: &mut Assembler, maps: TableMaps) {
     use Register::{R0, R1, R7, R8, R9};
     assembler.push(&[call(Helper::ProcessorId), copy(R9, R0)]);

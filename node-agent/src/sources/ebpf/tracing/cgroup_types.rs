@@ -16,7 +16,6 @@ pub(in super::super) enum CgroupHierarchy {
 pub(super) enum Ancestors {
     /// Pointers to cgroups. Since Linux 6.1.
     Pointers,
-    /// The ids.
     Ids,
 }
 

@@ -7,7 +7,8 @@ use polymeter_proto::catalogue::Hierarchy;
 use super::cgroup_types::CgroupHierarchy;
 use crate::sources::target::Target;
 
-/// The controllers of version 1 by which jobs are found, the best first, and their names in `enum cgroup_subsys_id`.
+/// The controllers of version 1 by which jobs are found, the best first, and their names in
+/// `enum cgroup_subsys_id`.
 const CONTROLLERS: &[(&str, &str)] = &[
     ("cpuacct", "cpuacct_cgrp_id"),
     ("cpu", "cpu_cgrp_id"),
@@ -20,7 +21,8 @@ const CONTROLLERS: &[(&str, &str)] = &[
     ("perf_event", "perf_event_cgrp_id"),
 ];
 
-/// Returns the cgroup of a target by which programs find its tasks: of version 2, else of a controller of version 1.
+/// Returns the cgroup of a target by which programs find its tasks: of version 2, else of a controller of
+/// version 1.
 pub(in super::super) fn choose(target: &Target) -> Result<(CgroupHierarchy, PathBuf), String> {
     let without = || {
         "eBPF finds the processes of a job by its cgroup, and the job has none; register the job with its \

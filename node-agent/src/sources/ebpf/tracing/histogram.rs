@@ -23,8 +23,8 @@ pub(in super::super) const LIMITS_NS: [i32; 11] = [
 /// The number of buckets.
 pub(in super::super) const BUCKETS: usize = LIMITS_NS.len() + 1;
 
-/// Appends the instructions that put the offset of the bucket for the nanoseconds in `time` into `offset`. That of the
-/// first bucket is `first`, and each has 8 bytes.
+/// Appends the instructions that put the offset of the bucket for the nanoseconds in `time` into `offset`.
+/// That of the first bucket is `first`, and each has 8 bytes.
 pub(in super::super) fn choose_bucket(
     assembler: &mut Assembler,
     time: Register,
@@ -42,7 +42,8 @@ pub(in super::super) fn choose_bucket(
     assembler.place(end);
 }
 
-/// Returns the label of a limit in seconds, as in histograms of Prometheus: `le=0.000001`, with further labels.
+/// Returns the label of a limit in seconds, as in histograms of Prometheus: `le=0.000001`, with further
+/// labels.
 pub(in super::super) fn up_to(limit_ns: i32, further: &[(String, String)]) -> Option<Labels> {
     let seconds = f64::from(limit_ns) / 1e9;
     let labels = [("le".to_owned(), seconds.to_string())].into_iter().chain(further.iter().cloned());

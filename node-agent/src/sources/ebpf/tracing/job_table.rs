@@ -16,8 +16,8 @@ use super::super::reason::{Step, meaning};
 use super::super::system_call::operand;
 use super::level::level;
 
-/// The most different levels of cgroups that are counted at a time: those of jobs, steps and tasks of a scheduler, and
-/// one more. A program looks one cgroup up for each.
+/// The most different levels of cgroups that are counted at a time: those of jobs, steps and tasks of a
+/// scheduler, and one more. A program looks one cgroup up for each.
 pub(super) const LEVELS: usize = 4;
 
 /// The most cgroups that are counted at a time.

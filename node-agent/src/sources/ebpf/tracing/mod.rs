@@ -1,8 +1,9 @@
-//! The shared part of programs that trace the kernel: one program for all jobs, which finds the jobs of a task in a
-//! table.
+//! The shared part of programs that trace the kernel: one program for all jobs, which finds the jobs of a
+//! task in a table.
 //!
-//! The kernel lets only programs under the GPL read its structures. The programs of this module and of those that use
-//! it are therefore under the Apache License 2.0 or the GNU General Public License 2.0, as the user chooses.
+//! The kernel lets only programs under the GPL read its structures. The programs of this module and of those
+//! that use it are therefore under the Apache License 2.0 or the GNU General Public License 2.0, as the user
+//! chooses.
 
 mod cgroup_types;
 mod choice;

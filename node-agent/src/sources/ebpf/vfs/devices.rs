@@ -17,8 +17,8 @@ pub(super) const DEVICES_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Devices {
     map: OwnedFd,
-    /// The number of each device and the directory on which it was mounted when it was found, in the order of their
-    /// lines.
+    /// The number of each device and the directory on which it was mounted when it was found, in the order of
+    /// their lines.
     known: Mutex<Vec<(u32, String)>>,
 }
 
@@ -33,8 +33,8 @@ impl Devices {
         self.map.as_fd()
     }
 
-    /// Counts on the file systems that were mounted meanwhile, too. Returns the number and the directory of each that
-    /// is mounted.
+    /// Counts on the file systems that were mounted meanwhile, too. Returns the number and the directory of
+    /// each that is mounted.
     pub(super) fn refresh(&self, mounts: Vec<Mount>) -> io::Result<Vec<(usize, String)>> {
         let mut known = lock(&self.known);
         let mut mounted = Vec::new();

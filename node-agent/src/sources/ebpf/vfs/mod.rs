@@ -1,5 +1,5 @@
-//! The operations of a job's processes on files: two programs for all jobs, at the begin and at the end of system
-//! calls.
+//! The operations of a job's processes on files: two programs for all jobs, at the begin and at the end of
+//! system calls.
 
 mod devices;
 mod program;
@@ -34,8 +34,8 @@ use slots::{Quantity, Value, slots};
 use system_calls::{NUMBERS, SYSTEM_CALLS};
 use types::Types;
 
-/// The most threads with an operation on a file at a time. Of further ones the operations that last longest are not
-/// counted.
+/// The most threads with an operation on a file at a time. Of further ones the operations that last longest
+/// are not counted.
 const THREADS_MAX: u32 = 16_384;
 
 /// The programs for the jobs of one hierarchy. They end with their links.
@@ -99,8 +99,8 @@ pub(super) struct FilesSource {
     /// The meaning of each slot.
     values: Vec<Value>,
     counters: Counters,
-    /// The counters when the source was opened, and their increase until the last read: the words of one line for each
-    /// file system.
+    /// The counters when the source was opened, and their increase until the last read: the words of one line
+    /// for each file system.
     start: Vec<u64>,
     increase: Vec<u64>,
     attachment: Arc<Attachment>,
@@ -108,8 +108,8 @@ pub(super) struct FilesSource {
 }
 
 impl FilesSource {
-    /// Counts the operations of the target's processes on the file systems that are mounted, or states why that is
-    /// impossible.
+    /// Counts the operations of the target's processes on the file systems that are mounted, or states why
+    /// that is impossible.
     pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let programs =
@@ -127,15 +127,15 @@ impl FilesSource {
     }
 }
 
-/// Returns the sum of a word over the lines of its file system. The words of all file systems are numbered one after
-/// the other.
+/// Returns the sum of a word over the lines of its file system. The words of all file systems are numbered
+/// one after the other.
 fn sum(counters: &Counters, word: usize) -> u64 {
     let lines = STRIPES as usize;
     counters.sum_of(word / LINE_WORDS * lines, lines, word % LINE_WORDS)
 }
 
-/// Returns a value from the increase of the words. It is absent if the job has not done the operation on the file
-/// system.
+/// Returns a value from the increase of the words. It is absent if the job has not done the operation on the
+/// file system.
 fn value_of(increase: &[u64], value: &Value) -> Option<u64> {
     let first = value.device * LINE_WORDS + value.operation as usize * OPERATION_WORDS;
     let words = increase.get(first..)?.get(..OPERATION_WORDS)?;

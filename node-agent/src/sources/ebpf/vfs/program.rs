@@ -1,7 +1,7 @@
 //! The programs that count operations on files: at the beginning and at the end of system calls.
 //!
-//! The program at the beginning notes the time for tasks of jobs. That at the end finds the file by its descriptor, and
-//! its file system. Other tasks and other system calls leave both after a look into a table.
+//! The program at the beginning notes the time for tasks of jobs. That at the end finds the file by its
+//! descriptor, and its file system. Other tasks and other system calls leave both after a look into a table.
 
 use super::super::assembler::{Assembler, Label};
 use super::super::instruction::{
@@ -74,7 +74,8 @@ fn look_up(assembler: &mut Assembler, map: i32, key: i16) {
     assembler.push(&[copy(R2, R10), add(R2, i32::from(key)), call(Helper::MapLookup)]);
 }
 
-/// Returns the program for the tracepoint `sys_enter` with the arguments registers and number; none if it is too long.
+/// Returns the program for the tracepoint `sys_enter` with the arguments registers and number; none if it is
+/// too long.
 pub(super) fn note_begin(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
     use Register::{R0, R1, R2, R3, R4, R6, R7, R10};
     let mut assembler = Assembler::default();
@@ -111,7 +112,8 @@ fn leave_calls_of_32_bits(assembler: &mut Assembler, types: &Types, registers: R
     }
 }
 
-/// Returns the program for the tracepoint `sys_exit` with the arguments registers and result; none if it is too long.
+/// Returns the program for the tracepoint `sys_exit` with the arguments registers and result; none if it is
+/// too long.
 pub(super) fn count_end(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
     use Register::{R0, R1, R6, R7, R8, R9, R10};
     let mut assembler = Assembler::default();
@@ -133,7 +135,8 @@ pub(super) fn count_end(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
         assembler.push(&[load_u64(R1, R7, RECORD_JOBS + half), store_u64(R10, FOUND + half, R1)]);
     }
     assembler.push(&[call(Helper::Time), subtract_register(R0, R8), store_u64(R10, DURATION, R0)]);
-    // R6: the result, which is an error where it is negative. R8: the descriptor. R9: one more than the operation.
+    // R6: the result, which is an error where it is negative. R8: the descriptor. R9: one more than the
+    // operation.
     assembler.push(&[load_u64(R6, R6, 8)]);
     assembler.jump(Condition::Negative(R6), end);
     assembler.push(&[load_u64(R8, R7, 0)]);
@@ -163,8 +166,8 @@ pub(super) fn count_end(types: &Types, maps: Maps) -> Option<Vec<Instruction>> {
     assembler.finish()
 }
 
-/// Appends the corrections for calls whose result in R6 is no number of bytes: it is the descriptor of an opened file,
-/// for R8, or nothing.
+/// Appends the corrections for calls whose result in R6 is no number of bytes: it is the descriptor of an
+/// opened file, for R8, or nothing.
 fn choose_descriptor_and_bytes(assembler: &mut Assembler) {
     use Register::{R6, R8, R9};
     let (no_open, no_sync) = (assembler.label(), assembler.label());
@@ -176,7 +179,8 @@ fn choose_descriptor_and_bytes(assembler: &mut Assembler) {
     assembler.place(no_sync);
 }
 
-/// Appends the search for the device of the file with the descriptor in R8, which is put into the scratch word.
+/// Appends the search for the device of the file with the descriptor in R8, which is put into the scratch
+/// word.
 fn find_device(assembler: &mut Assembler, types: &Types, end: Label) {
     use Register::{R0, R1, R2, R3, R8, R10};
     assembler.push(&[
@@ -187,7 +191,8 @@ fn find_device(assembler: &mut Assembler, types: &Types, end: Label) {
     assembler.push(&[load_u32(R2, R1, types.table_size)]);
     assembler.jump(Condition::AtLeast(R8, R2), end);
     assembler.push(&[load_u64(R3, R1, types.table_files), shift_left(R8, 3), add_register(R3, R8)]);
-    // The memory of a file that another thread closes meanwhile is no file any more, but reads of it do no harm.
+    // The memory of a file that another thread closes meanwhile is no file any more, but reads of it do no
+    // harm.
     for (index, member) in [types.inode, types.super_block, types.device].into_iter().enumerate() {
         if index == 0 {
             assembler.push(&read_word());

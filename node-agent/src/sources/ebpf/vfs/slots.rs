@@ -47,7 +47,8 @@ pub(super) fn slots(mounted: &[(usize, String)]) -> impl Iterator<Item = (Slot, 
     })
 }
 
-/// Returns the operation and the quantity of a field: `read_bytes`. The quantity of a histogram is its first bucket.
+/// Returns the operation and the quantity of a field: `read_bytes`. The quantity of a histogram is its first
+/// bucket.
 fn meaning(field: &str) -> Option<(Operation, Quantity)> {
     let (operation, quantity) = field.split_once('_')?;
     let operation = match operation {

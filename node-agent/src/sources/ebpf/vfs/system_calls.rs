@@ -12,8 +12,8 @@ pub(super) enum Operation {
 /// The number of operations.
 pub(super) const OPERATIONS: usize = 4;
 
-/// The names of the members of `struct pt_regs`: the number of the system call, and its first argument, also after the
-/// call.
+/// The names of the members of `struct pt_regs`: the number of the system call, and its first argument, also
+/// after the call.
 #[cfg(target_arch = "x86_64")]
 pub(super) const REGISTERS: Option<[&str; 2]> = Some(["orig_ax", "di"]);
 #[cfg(target_arch = "aarch64")]

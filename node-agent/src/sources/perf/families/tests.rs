@@ -11,8 +11,8 @@ fn update(families: &mut Families, all: &[(u32, u32, u64)]) -> FamilyChanges {
     )
 }
 
-/// Updates with processes, each with its parent, its time of start, and the leaders of its session and process
-/// group.
+/// Updates with processes, each with its parent, its time of start, and the leaders of its session and
+/// process group.
 fn update_led(families: &mut Families, all: &[(u32, u32, u64, [u32; 2])]) -> FamilyChanges {
     update_logged(families, all, &Forks::default())
 }
@@ -152,7 +152,8 @@ fn the_log_of_forks_tells_orphans_from_new_processes() {
         families.launched_by(10, [5]);
         families
     };
-    // 400 has started 505, which has started 510 and ended. 10 has started 600 itself, and 610 by 605, which has ended.
+    // 400 has started 505, which has started 510 and ended. 10 has started 600 itself, and 610 by 605, which
+    // has ended.
     let forks = log(&[(505, 400, 119), (510, 505, 120), (600, 10, 200), (605, 10, 210), (610, 605, 211)]);
     let daemon = (610, 10, 211, [610, 610]);
     let mut families = begin();

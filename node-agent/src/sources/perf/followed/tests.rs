@@ -71,7 +71,8 @@ fn finds_the_newest_process() {
     assert_eq!(last_pid("0.25\n"), None);
 }
 
-/// Page faults of `true`, which a shell starts, are counted once: through the shell, which was followed before.
+/// Page faults of `true`, which a shell starts, are counted once: through the shell, which was followed
+/// before.
 #[test]
 fn children_of_followed_processes_are_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
@@ -131,11 +132,13 @@ fn children_of_followed_processes_are_counted_once() {
     drop((first, second, third));
 }
 
-/// An orphan that a process outside of the job has adopted is counted by the events of its ancestor, and by no others.
+/// An orphan that a process outside of the job has adopted is counted by the events of its ancestor, and by
+/// no others.
 #[test]
 fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();
-    // The adopter has started the process of the job itself, as the leader of a session; or another one has done so.
+    // The adopter has started the process of the job itself, as the leader of a session; or another one has
+    // done so.
     for wrapped in ["setsid sh -c \"$PROGRAM\"", "sh -c 'sh -c \"$PROGRAM\"; :'"] {
         let cgroup = tempfile::tempdir().unwrap();
         let list = |pids: &[u32]| {
@@ -166,8 +169,8 @@ fn orphans_that_are_adopted_outside_of_the_job_are_counted_once() {
     }
 }
 
-/// The first orphan with a session of its own, whose parent has also started the process of the job: only the log of forks tells it
-/// from another process that this parent has started.
+/// The first orphan with a session of its own, whose parent has also started the process of the job: only the
+/// log of forks tells it from another process that this parent has started.
 #[test]
 fn an_orphan_with_a_session_of_its_own_is_counted_once() {
     let faults = catalogue::find("perf.page_faults").unwrap();

@@ -1,5 +1,5 @@
-//! Memory of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst` of Linux, and
-//! `memory_stats` and `memcg1_stats` in `mm/memcontrol*.c`.
+//! Memory of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst` of Linux,
+//! and `memory_stats` and `memcg1_stats` in `mm/memcontrol*.c`.
 //!
 //! Version 2 counts a cgroup with its descendants, as the `total_` lines of version 1 do: these share their
 //! names. The plain lines of version 1, which exclude descendants, are `memory.local.*` and absent on version

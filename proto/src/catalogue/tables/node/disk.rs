@@ -1,5 +1,5 @@
-//! Disks and partitions of the node. Source: `Documentation/admin-guide/iostats.rst` of Linux. Times are shown with 32 bits
-//! (`diskstats_show`, block/genhd.c).
+//! Disks and partitions of the node. Source: `Documentation/admin-guide/iostats.rst` of Linux. Times are
+//! shown with 32 bits (`diskstats_show`, block/genhd.c).
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

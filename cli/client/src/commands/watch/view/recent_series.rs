@@ -84,7 +84,8 @@ impl RecentSeries {
         if is_plain { text } else { format!("{text} {}", self.unit) }
     }
 
-    /// Returns the rates of a counter between successive points. A decrease means that the counter was restarted.
+    /// Returns the rates of a counter between successive points. A decrease means that the counter was
+    /// restarted.
     fn rates(&self) -> impl Iterator<Item = Span> {
         let pairs = self.points.iter().zip(self.points.iter().skip(1));
         pairs.filter_map(|(before, after)| {
@@ -102,7 +103,8 @@ impl RecentSeries {
         })
     }
 
-    /// Returns the mean value or rate in each of `width` columns of the last minute; none where there is no value.
+    /// Returns the mean value or rate in each of `width` columns of the last minute; none where there is no
+    /// value.
     pub(super) fn columns(&self, now_us: i64, width: usize) -> Vec<Option<f64>> {
         let spans: Vec<Span> =
             if self.is_counter { self.rates().collect() } else { self.levels(now_us).collect() };

@@ -27,7 +27,6 @@ pub(super) type PlanKey = (String, Option<StepLevel>);
 pub(in crate::commands::watch) enum ViewAction {
     /// No action.
     None,
-    /// Quit.
     Quit,
     /// Stop the process until it is continued.
     Suspend,
@@ -223,7 +222,8 @@ impl View {
 }
 
 impl View {
-    /// Returns the sum of the current values of a metric over the nodes of the job, without steps and tasks; none if a node has none.
+    /// Returns the sum of the current values of a metric over the nodes of the job, without steps and tasks;
+    /// none if a node has none.
     pub(super) fn job_total(&self, metric: &str) -> Option<f64> {
         let of_job = |(name, labels): &SeriesKey| {
             name == metric && labels.split(',').all(|label| label.is_empty() || label.starts_with("node="))
