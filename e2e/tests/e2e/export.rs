@@ -258,9 +258,13 @@ impl Stored {
         let mut all = Vec::new();
         for scope in scopes.chain([SeriesScope::Job(job.job_key)]) {
             for series in reader.series(scope).unwrap() {
-                let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
+                // An export has no samples of a node from before or after the job.
+                let of_job = matches!(scope, SeriesScope::Job(_));
+                let of_node_ns = job.started_ns..job.ended_ns.unwrap_or(i64::MAX);
+                let span_ns = if of_job { i64::MIN..i64::MAX } else { of_node_ns };
+                let points = reader.points(series.series_id, span_ns).unwrap();
                 let points: Vec<_> = points.iter().map(|(time, value)| (time, value.to_bits())).collect();
-                let (of_job, labels) = (matches!(scope, SeriesScope::Job(_)), series.labels);
+                let labels = series.labels;
                 all.push(format!(
                     "{of_job} {} {} {} {labels} {points:?}",
                     series.metric, series.kind, series.unit
