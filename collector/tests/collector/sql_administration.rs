@@ -175,10 +175,10 @@ fn assert_a_dump_can_be_restored(kind: Kind) {
         .output()
         .unwrap();
     assert!(restored.status.success(), "{}", text(&restored));
+    run("SELECT polymeter_create_roles()");
     if kind == Kind::Timescale {
         run("SELECT timescaledb_post_restore()");
     }
-    run("SELECT polymeter_create_roles()");
     assert_eq!(run("SHOW jit"), "off");
     run("ANALYZE");
     assert_eq!(run("SELECT count(*) FROM samples"), count.to_string());
