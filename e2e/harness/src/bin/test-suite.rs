@@ -45,13 +45,15 @@ fn run() -> Result<bool, Box<dyn Error>> {
     }
     // Programs with the most tests are the largest, and run longest.
     programs.sort_by_key(|program| Reverse(program.bytes));
+    let logs = Path::new(&messages).with_extension("logs");
+    fs::create_dir_all(&logs)?;
     let suite = Suite {
-        logs: Path::new(&messages).with_extension("logs"),
+        // The programs run in other directories.
+        logs: fs::canonicalize(logs)?,
         filters: arguments.map(|filter| filter.to_string_lossy().into_owned()).collect(),
         queue: Mutex::new(programs.into()),
         total: Mutex::default(),
     };
-    fs::create_dir_all(&suite.logs)?;
     let started = Instant::now();
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
@@ -151,10 +153,7 @@ impl Suite {
         let path = self.logs.join(format!("{}.log", program.name));
         let log = File::create(&path)?;
         let mut command = Command::new(&program.executable);
-        command
-            .args(&self.filters)
-            .current_dir(&program.directory)
-            .env(LOCK_VARIABLE, fs::canonicalize(&lock).unwrap_or(lock));
+        command.args(&self.filters).current_dir(&program.directory).env(LOCK_VARIABLE, &lock);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let status = command.status()?;
         let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
