@@ -5,7 +5,7 @@
 pub struct Supplement {
     /// The command with its full name.
     pub command: &'static str,
-    /// Exit statuses, if they are not the [usual](EXIT_STATUS) ones.
+    /// Exit statuses, if they are not the usual ones.
     pub exit_status: &'static [Entry],
     /// Environment variables.
     pub environment: &'static [Entry],
