@@ -1,4 +1,4 @@
-//! What this program adds to the commands of the client.
+//! Additions of this program to the commands of the client.
 
 use clap::CommandFactory;
 use polymeter_agent::arguments::AgentArguments;
@@ -9,7 +9,7 @@ use crate::client::job_completion;
 use crate::commands::watch;
 use crate::version::libraries;
 
-/// What this program adds to the commands of the client.
+/// The additions of this program to the commands of the client.
 pub(crate) static LOCAL: Local =
     Local { version: libraries, daemons, running_jobs: job_completion::running, watch_nodes: watch::watch };
 

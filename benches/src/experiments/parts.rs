@@ -1,4 +1,4 @@
-//! What experiments run in processes of their own: this program again, as `polymeter-bench part NAME`.
+//! Parts of experiments in processes of their own: this program again, as `polymeter-bench part NAME`.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! What a program adds to the commands of the client.
+//! Additions of a program to the commands of the client.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::version::LocalVersion;
 pub struct Program {
     /// Defines its command line.
     pub definition: fn() -> clap::Command,
-    /// What the full program adds.
+    /// The additions of the full program; none in the client.
     pub local: Option<&'static Local>,
 }
 
@@ -40,7 +40,7 @@ pub struct WatchedNodes {
     pub lines: mpsc::Receiver<Result<WatchLine, Failure>>,
     /// The receiver of requests to all nodes.
     pub collector: Arc<Collector>,
-    /// What is known of the job.
+    /// Facts about the job that its samples do not have.
     pub facts: JobFacts,
 }
 

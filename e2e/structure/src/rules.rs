@@ -1,6 +1,6 @@
 //! The permitted directions of dependencies between this workspace's crates and modules.
 
-/// What one crate may depend on. The crates that its tests use are not restricted.
+/// The permitted dependencies of one crate. The crates that its tests use are not restricted.
 #[derive(Debug)]
 pub struct Allowed {
     /// The crate, by directory.
@@ -24,7 +24,7 @@ pub struct Stages {
 pub struct Forbidden {
     /// Files, without `.rs`, and directories.
     pub modules: &'static [&'static str],
-    /// What begins with one of these paths is forbidden.
+    /// The forbidden paths, with all that begins with one of them.
     pub paths: &'static [&'static str],
 }
 

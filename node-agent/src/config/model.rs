@@ -65,7 +65,7 @@ pub struct AgentConfig {
     pub perf_fd_limit: usize,
     /// The most processes of one job that have series of their own at a time.
     pub busiest_processes: usize,
-    /// Whether eBPF programs may be loaded into the kernel, for metrics that nothing else counts.
+    /// True if eBPF programs may be loaded into the kernel, for metrics that nothing else counts.
     pub ebpf: bool,
     /// The path of the control socket; none for no control.
     pub control_socket: Option<PathBuf>,

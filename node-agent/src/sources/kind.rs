@@ -166,7 +166,7 @@ pub struct SourceFactory<'a> {
     pub busiest: Option<&'a Arc<BusiestProcesses>>,
     /// The most processes of the job that have series of their own at a time.
     pub busiest_processes: usize,
-    /// Whether eBPF programs may be loaded into the kernel.
+    /// True if eBPF programs may be loaded into the kernel.
     pub ebpf: bool,
     /// The GPU clients of the job; none for the node, and for a step.
     pub gpu_clients: Option<&'a Arc<GpuClients>>,

@@ -74,11 +74,11 @@ struct Program {
     /// The directory of its package, in which cargo runs it.
     directory: PathBuf,
     bytes: u64,
-    /// Whether it takes the suite's lock itself, as the tests of [`polymeter_test_harness`] do.
+    /// True if it takes the suite's lock itself, as the tests of [`polymeter_test_harness`] do.
     takes_lock: bool,
 }
 
-/// What a message of cargo says of a built target.
+/// The parts of cargo's message about a built target that matter here.
 #[derive(Deserialize)]
 struct Artifact {
     executable: PathBuf,
