@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::{Reader, SeriesScope};
 use polymeter_store::{StoreError, StoreUrl};
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use polymeter_test_harness::certificates::Authority;
 use rustix::process::geteuid;
 
 use crate::postgres::{assert_counts, send_row, server};
@@ -27,55 +27,10 @@ polymeter_test_harness::tests![
     a_locked_schema_is_reported,
 ];
 
-/// Certificates in a directory that the server can read.
-struct Certificates {
-    directory: tempfile::TempDir,
-    root: Issuer<'static, KeyPair>,
-}
-
-impl Certificates {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let (certificate, root) = authority("test root");
-        fs::write(directory.path().join("root.crt"), certificate).unwrap();
-        fs::write(directory.path().join("other.crt"), authority("another root").0).unwrap();
-        Self { directory, root }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// Writes NAME.crt and NAME.key for a common name, which is also a host name.
-    fn issue(&self, name: &str, common_name: &str) {
-        let mut parameters = CertificateParams::new(vec![common_name.to_owned()]).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, common_name);
-        parameters.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let certificate = parameters.signed_by(&key, &self.root).unwrap();
-        fs::write(self.path(&format!("{name}.crt")), certificate.pem()).unwrap();
-        let path = self.path(&format!("{name}.key"));
-        fs::write(&path, key.serialize_pem()).unwrap();
-        fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
-    }
-}
-
-/// Returns a self-signed certificate, and its issuer.
-fn authority(name: &str) -> (String, Issuer<'static, KeyPair>) {
-    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
-    parameters.distinguished_name.push(DnType::CommonName, name);
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let certificate = parameters.self_signed(&key).unwrap().pem();
-    (certificate, Issuer::new(parameters, key))
-}
-
 /// Starts a server that accepts TCP connections with TLS only, with a certificate for `localhost`.
-fn tls_server() -> (TestEnvironment, Certificates, u16) {
+fn tls_server() -> (TestEnvironment, Authority, u16) {
     let mut environment = TestEnvironment::new(Kind::Postgres);
-    let certificates = Certificates::new();
+    let certificates = Authority::new("test root");
     certificates.issue("server", "localhost");
     let port = free_port();
     let running = server(&mut environment);
@@ -102,7 +57,8 @@ fn probe(url: &str) -> Result<(), String> {
 
 fn tls_modes_verify_what_they_say() {
     let (_environment, certificates, port) = tls_server();
-    let [root, other] = ["root.crt", "other.crt"].map(|name| certificates.path(name).display().to_string());
+    let another = Authority::new("another root");
+    let [root, other] = [&certificates, &another].map(|root| root.path("root.crt").display().to_string());
     let probe = |host: &str, tls: &str| {
         probe(&format!("host={host} hostaddr=127.0.0.1 port={port} user=postgres dbname=postgres {tls}"))
     };

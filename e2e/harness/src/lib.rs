@@ -18,6 +18,7 @@
     reason = "a failure of a test is a panic, and its report is for the terminal"
 )]
 
+pub mod certificates;
 pub mod snapshot;
 
 use std::any::Any;

@@ -2,12 +2,14 @@
 //! end of the last process of a cgroup of version 2.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use polymeter_proto::series::Identifier;
+use rustix::fs::inotify::{self, ReadFlags, Reader, WatchFlags};
 
+use super::directory_watches::{self, WatchDescriptor};
 use crate::cgroups::subdirectories;
 
 /// The most directories of one job that are watched: its own, its steps' and its tasks'.
@@ -48,15 +50,19 @@ pub(super) struct Changes {
 #[derive(Debug)]
 pub(super) struct CgroupWatches {
     /// None if it is unavailable: then changes are seen only by rescans.
-    inotify: Option<Inotify>,
+    inotify: Option<OwnedFd>,
     watches: BTreeMap<WatchDescriptor, (Identifier, Watched)>,
-    buffer: Vec<u8>,
+    buffer: Vec<MaybeUninit<u8>>,
 }
 
 impl CgroupWatches {
     /// Creates an instance without watches.
     pub(super) fn new() -> Self {
-        Self { inotify: Inotify::init().ok(), watches: BTreeMap::new(), buffer: vec![0; 16 * 1024] }
+        Self {
+            inotify: directory_watches::open().ok(),
+            watches: BTreeMap::new(),
+            buffer: vec![MaybeUninit::uninit(); 16 * 1024],
+        }
     }
 
     /// Returns the descriptor that is readable when something has changed.
@@ -91,18 +97,18 @@ impl CgroupWatches {
         }
         let (path, mask) = match &wanted {
             Watched::Directory(path) => {
-                (path, WatchMask::CREATE | WatchMask::DELETE | WatchMask::MODIFY | WatchMask::ONLYDIR)
+                (path, WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MODIFY | WatchFlags::ONLYDIR)
             }
-            Watched::Events(path) => (path, WatchMask::MODIFY),
+            Watched::Events(path) => (path, WatchFlags::MODIFY),
         };
         // A cgroup that has disappeared meanwhile needs no watch.
-        if let Ok(watch) = inotify.watches().add(path, mask) {
+        if let Ok(watch) = inotify::add_watch(inotify, path, mask) {
             // The kernel returns the watch that a path has already; the limit must not end it.
             if self.watches.len() >= WATCHES && !self.watches.contains_key(&watch) {
-                inotify.watches().remove(watch).ok();
+                inotify::remove_watch(inotify, watch).ok();
                 return;
             }
-            self.watches.insert(watch.clone(), (job.clone(), wanted.clone()));
+            self.watches.insert(watch, (job.clone(), wanted.clone()));
             watched.insert(wanted, watch);
         }
     }
@@ -113,27 +119,28 @@ impl CgroupWatches {
             && let Some(inotify) = &self.inotify
         {
             // An error means that the kernel has ended the watch already.
-            inotify.watches().remove(watch).ok();
+            inotify::remove_watch(inotify, watch).ok();
         }
     }
 
     /// Returns the changes since the last call.
     pub(super) fn changes(&mut self) -> Changes {
         let mut changes = Changes::default();
-        let Some(inotify) = &mut self.inotify else { return changes };
-        let Ok(events) = inotify.read_events(&mut self.buffer) else { return changes };
-        for event in events {
-            if event.mask.contains(EventMask::IGNORED) {
-                changes.ended.extend(self.watches.remove(&event.wd));
+        let Some(inotify) = &self.inotify else { return changes };
+        let mut reader = Reader::new(inotify, &mut self.buffer);
+        while let Ok(event) = reader.next() {
+            let (events, watch) = (event.events(), event.wd());
+            if events.contains(ReadFlags::IGNORED) {
+                changes.ended.extend(self.watches.remove(&watch));
                 continue;
             }
-            let Some((job, watched)) = self.watches.get(&event.wd) else { continue };
-            let is_entry =
-                || event.name.and_then(|name| name.to_str()).is_some_and(|name| ENTRIES.contains(&name));
+            let Some((job, watched)) = self.watches.get(&watch) else { continue };
+            let name = event.file_name().and_then(|name| name.to_str().ok());
+            let is_entry = name.is_some_and(|name| ENTRIES.contains(&name));
             let ended = match watched {
-                Watched::Events(_) => event.mask.contains(EventMask::MODIFY),
-                Watched::Directory(_) if event.mask.contains(EventMask::MODIFY) && !is_entry() => continue,
-                Watched::Directory(_) => event.mask.contains(EventMask::DELETE),
+                Watched::Events(_) => events.contains(ReadFlags::MODIFY),
+                Watched::Directory(_) if events.contains(ReadFlags::MODIFY) && !is_entry => continue,
+                Watched::Directory(_) => events.contains(ReadFlags::DELETE),
             };
             changes.happened.insert((job.clone(), ended));
         }
@@ -167,6 +174,6 @@ mod tests {
             watches.watch(&job, &mut watched, Watched::Directory(path(number)));
         }
         let first = Watched::Directory(path(0));
-        assert_eq!(watched, WatchedPaths::from([(first.clone(), former[&first].clone())]));
+        assert_eq!(watched, WatchedPaths::from([(first.clone(), former[&first])]));
     }
 }

@@ -1,22 +1,33 @@
 //! Watches of the directories in which jobs' cgroups may appear, by inotify.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 /// The bytes of events that are read at once.
 const BUFFER_BYTES: usize = 16 * 1024;
 
+/// The kernel's number of a watch, which is not used again.
+pub(super) type WatchDescriptor = i32;
+
+/// Opens inotify; reads of it do not block.
+pub(super) fn open() -> io::Result<OwnedFd> {
+    Ok(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)
+}
+
 /// The events that report another set of directories. A directory's own end has an event, too, but not in
 /// cgroups.
-const MASK: WatchMask = WatchMask::CREATE
-    .union(WatchMask::DELETE)
-    .union(WatchMask::MOVE)
-    .union(WatchMask::DELETE_SELF)
-    .union(WatchMask::ONLYDIR);
+const MASK: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::ONLYDIR);
 
 #[derive(Debug)]
 struct WatchedDirectory {
@@ -28,12 +39,12 @@ struct WatchedDirectory {
 
 #[derive(Debug)]
 pub(super) struct DirectoryWatches {
-    inotify: Option<Inotify>,
+    inotify: Option<OwnedFd>,
     /// The most directories that are watched.
     limit: usize,
     directories: BTreeMap<PathBuf, WatchedDirectory>,
     paths: BTreeMap<WatchDescriptor, PathBuf>,
-    buffer: Vec<u8>,
+    buffer: Vec<MaybeUninit<u8>>,
     /// True if every directory of the current walk is watched.
     are_complete: bool,
     /// The number of system calls that added a watch.
@@ -45,19 +56,19 @@ impl DirectoryWatches {
     /// Creates an instance without watches, for at most `limit` directories. Without inotify it reports
     /// nothing.
     pub(super) fn new(limit: usize) -> (Self, Option<io::Error>) {
-        match Inotify::init() {
+        match open() {
             Ok(inotify) => (Self::with(Some(inotify), limit), None),
             Err(error) => (Self::with(None, limit), Some(error)),
         }
     }
 
-    pub(super) fn with(inotify: Option<Inotify>, limit: usize) -> Self {
+    pub(super) fn with(inotify: Option<OwnedFd>, limit: usize) -> Self {
         Self {
             inotify,
             limit,
             directories: BTreeMap::new(),
             paths: BTreeMap::new(),
-            buffer: vec![0; BUFFER_BYTES],
+            buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES],
             are_complete: false,
             #[cfg(test)]
             additions: 0,
@@ -78,7 +89,7 @@ impl DirectoryWatches {
     /// Loses all further events, without a sign.
     #[cfg(test)]
     pub(super) fn deafen(&mut self) {
-        self.inotify = Some(Inotify::init().unwrap());
+        self.inotify = Some(open().unwrap());
     }
 
     /// Returns true if every directory of the last walk is watched, so that a change of any of them is
@@ -110,12 +121,11 @@ impl DirectoryWatches {
         }
         // A directory that has disappeared meanwhile needs no watch; without a free watch the walks have to
         // do.
-        let Ok(watch) = inotify.watches().add(directory, MASK) else {
+        let Ok(watch) = inotify::add_watch(inotify, directory, MASK) else {
             self.are_complete = false;
             return;
         };
-        let former =
-            self.directories.insert(directory.to_owned(), WatchedDirectory { watch: watch.clone(), inode });
+        let former = self.directories.insert(directory.to_owned(), WatchedDirectory { watch, inode });
         if let Some(former) = former.filter(|former| former.watch != watch) {
             self.end(former.watch);
         }
@@ -136,18 +146,13 @@ impl DirectoryWatches {
     /// Reads the events. Returns true if something has changed, or events were lost. Watches that may be
     /// those of removed directories are ended, and the next walk adds them again.
     pub(super) fn drain(&mut self) -> bool {
-        let Some(mut inotify) = self.inotify.take() else { return false };
+        let Some(inotify) = self.inotify.take() else { return false };
         let mut buffer = std::mem::take(&mut self.buffer);
         let (mut changed, mut stale) = (false, BTreeSet::new());
-        while let Ok(events) = inotify.read_events(&mut buffer) {
-            let mut any = false;
-            for event in events {
-                any = true;
-                changed |= self.is_change(event.mask, &event.wd, event.name.map(Path::new), &mut stale);
-            }
-            if !any {
-                break;
-            }
+        let mut reader = Reader::new(&inotify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map(|name| Path::new(OsStr::from_bytes(name.to_bytes())));
+            changed |= self.is_change(event.events(), event.wd(), name, &mut stale);
         }
         (self.inotify, self.buffer) = (Some(inotify), buffer);
         for directory in stale {
@@ -159,25 +164,25 @@ impl DirectoryWatches {
     /// Returns whether an event is a change. Adds the directory whose watches it ends to `stale`.
     fn is_change(
         &mut self,
-        mask: EventMask,
-        watch: &WatchDescriptor,
+        mask: ReadFlags,
+        watch: WatchDescriptor,
         name: Option<&Path>,
         stale: &mut BTreeSet<PathBuf>,
     ) -> bool {
-        if mask.contains(EventMask::Q_OVERFLOW) {
+        if mask.contains(ReadFlags::QUEUE_OVERFLOW) {
             // Any directory may have been removed and created again.
             stale.extend(self.directories.keys().cloned());
             return true;
         }
-        if mask.contains(EventMask::IGNORED) {
+        if mask.contains(ReadFlags::IGNORED) {
             // The end of a watch is reported even if it was requested; otherwise the directory is gone, or
             // its mount.
-            let ended = self.paths.remove(watch);
+            let ended = self.paths.remove(&watch);
             stale.extend(ended.iter().cloned());
             return ended.is_some();
         }
-        if mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM)
-            && let (Some(directory), Some(name)) = (self.paths.get(watch), name)
+        if mask.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM)
+            && let (Some(directory), Some(name)) = (self.paths.get(&watch), name)
         {
             stale.insert(directory.join(name));
         }
@@ -199,7 +204,7 @@ impl DirectoryWatches {
         self.paths.remove(&watch);
         if let Some(inotify) = &self.inotify {
             // An error means that the kernel has ended it already.
-            inotify.watches().remove(watch).ok();
+            inotify::remove_watch(inotify, watch).ok();
         }
     }
 }

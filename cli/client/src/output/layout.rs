@@ -13,7 +13,7 @@ pub fn width(text: &str) -> usize {
 }
 
 /// Returns the longest beginning of a text that takes at most `columns`.
-fn head(text: &str, columns: usize) -> &str {
+pub fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let end = text.char_indices().find_map(|(at, character)| {
         used += character.width().unwrap_or(0);

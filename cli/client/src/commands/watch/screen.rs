@@ -1,17 +1,19 @@
 //! The terminal of the live view, which is always restored.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event};
+use crossterm::style::PrintStyledContent;
+use crossterm::terminal::{
+    self, BeginSynchronizedUpdate, Clear, ClearType, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
+    EnterAlternateScreen, LeaveAlternateScreen,
+};
+use crossterm::{execute, queue};
 use polymeter_proto::control::{Answer, Request};
 use polymeter_service::clock;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::event::{self, Event};
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
-use ratatui::{DefaultTerminal, Terminal};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -19,9 +21,10 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::source::{RequestTarget, WatchSource};
-use super::view::{View, ViewAction};
+use super::view::{ScreenLine, View, ViewAction};
 use crate::failure::Failure;
 use crate::local::WatchLine;
+use crate::output::layout::width;
 
 /// The interval at which the view is redrawn. Keys take effect immediately.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
@@ -75,7 +78,7 @@ pub(super) async fn show(
             ViewAction::Ask(request) => pending = Some(send(target.clone(), *request)),
         }
         view.tick(clock::realtime_us());
-        screen.terminal.draw(|frame| view.draw(frame)).map_err(failed)?;
+        screen.draw(&view).map_err(failed)?;
     }
 }
 
@@ -109,40 +112,77 @@ fn events() -> mpsc::Receiver<Event> {
 }
 
 /// The terminal in the mode of the view. It is restored on drop and on a panic.
+#[derive(Debug, Default)]
 struct Screen {
-    terminal: DefaultTerminal,
+    /// The columns and lines of the terminal when it was drawn last.
+    size: (u16, u16),
+    shown: Vec<ScreenLine>,
 }
 
 impl Screen {
     fn enter() -> io::Result<Self> {
-        let terminal = ratatui::try_init()?;
         let previous = std::panic::take_hook();
-        // The previous hook, ratatui's, restores everything else.
         std::panic::set_hook(Box::new(move |panic| {
-            execute!(io::stdout(), Show).ok();
+            restore().ok();
             previous(panic);
         }));
-        Ok(Self { terminal })
+        take()?;
+        Ok(Self::default())
+    }
+
+    /// Writes the lines that differ from those that are shown.
+    fn draw(&mut self, view: &View) -> io::Result<()> {
+        let size = terminal::size()?;
+        let (columns, height) = size;
+        let lines = view.lines(columns.into(), height.into());
+        let mut out = Vec::new();
+        queue!(out, BeginSynchronizedUpdate)?;
+        if size != self.size {
+            self.shown.clear();
+            queue!(out, Clear(ClearType::All))?;
+        }
+        for (row, line) in (0..height).zip(&lines) {
+            if self.shown.get(usize::from(row)) != Some(line) {
+                queue!(out, MoveTo(0, row), PrintStyledContent(line.clone()))?;
+                // After a full line the cursor is on its last character, which would be removed.
+                if width(line.content()) < columns.into() {
+                    queue!(out, Clear(ClearType::UntilNewLine))?;
+                }
+            }
+        }
+        queue!(out, EndSynchronizedUpdate)?;
+        (self.size, self.shown) = (size, lines);
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&out)?;
+        stdout.flush()
     }
 
     /// Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal again when continued.
     fn suspend(&mut self) -> io::Result<()> {
-        self.terminal.show_cursor()?;
-        ratatui::try_restore()?;
+        restore()?;
         kill_process(getpid(), Signal::STOP)?;
-        enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen)?;
-        // A new terminal redraws everything. Clearing the old one would query the terminal, and the thread of
-        // the keys would read the reply.
-        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        take()?;
+        *self = Self::default();
         Ok(())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        restore().ok();
     }
+}
+
+/// Switches the terminal to the mode of the view.
+fn take() -> io::Result<()> {
+    terminal::enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen, DisableLineWrap, Hide)
+}
+
+/// Returns the terminal as it was.
+fn restore() -> io::Result<()> {
+    terminal::disable_raw_mode()?;
+    execute!(io::stdout(), LeaveAlternateScreen, EnableLineWrap, Show)
 }
 
 /// The effect of a signal.

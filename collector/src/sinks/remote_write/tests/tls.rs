@@ -1,11 +1,10 @@
 //! Tests of https with certificates of an authority of our own.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use polymeter_test_harness::certificates::Authority;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
 use super::fixture::{BEGIN_MS, Fixture, accept, times, times_of};
@@ -13,54 +12,30 @@ use super::receiver::{Receiver, Reply};
 use crate::sinks::remote_write::config::Protocol;
 use crate::sinks::testing::TestSession;
 
-/// An authority, and the file of its certificate.
-struct Authority {
-    directory: tempfile::TempDir,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, "test root");
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let certificate = parameters.self_signed(&key).unwrap();
-        fs::write(directory.path().join("root.crt"), certificate.pem()).unwrap();
-        Self { directory, issuer: Issuer::new(parameters, key) }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.directory.path().join("root.crt")
-    }
-
-    /// Returns the settings of a server with a certificate for a host name.
-    fn server(&self, host: &str) -> ServerConfig {
-        let key = KeyPair::generate().unwrap();
-        let parameters = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .unwrap()
-    }
+/// Returns the settings of a server with a certificate for a host name.
+fn server(authority: &Authority, host: &str) -> ServerConfig {
+    authority.issue("server", host);
+    let certificate = CertificateDer::from_pem_file(authority.path("server.crt")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(authority.path("server.key")).unwrap();
+    ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap()
 }
 
 fn fixture(authority: &Authority, usual: Reply, host: &str, protocol: Protocol) -> Fixture {
-    let mut fixture = Fixture::new(Receiver::start_tls(usual, authority.server(host)), protocol);
+    let mut fixture = Fixture::new(Receiver::start_tls(usual, server(authority, host)), protocol);
     let url = format!("https://localhost:{}/write", fixture.receiver.address.port());
     fixture.config.url = url.parse().unwrap();
-    fixture.config.ca_file = Some(authority.file());
+    fixture.config.ca_file = Some(authority.path("root.crt"));
     fixture
 }
 
 #[test]
 fn samples_are_sent_over_tls() {
-    let authority = Authority::new();
+    let authority = Authority::new("test root");
     for (usual, protocol) in [(Reply::V1, Protocol::V1), (Reply::V2, Protocol::Auto)] {
         let fixture = fixture(&authority, usual, "localhost", protocol);
         let mut sink = fixture.sink();
@@ -78,9 +53,9 @@ fn samples_are_sent_over_tls() {
 
 #[test]
 fn nothing_is_sent_to_a_server_that_cannot_prove_its_name() {
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (Authority::new("test root"), Authority::new("another root"));
     let mut unknown = fixture(&authority, Reply::V1, "localhost", Protocol::V1);
-    unknown.config.ca_file = Some(other.file());
+    unknown.config.ca_file = Some(other.path("root.crt"));
     let another_name = fixture(&authority, Reply::V1, "mimir.example.org", Protocol::V1);
     let mut missing_file = fixture(&authority, Reply::V1, "localhost", Protocol::V1);
     missing_file.config.ca_file = Some("/no/such.crt".into());

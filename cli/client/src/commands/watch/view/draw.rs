@@ -1,16 +1,12 @@
-//! Draws the view. The selected row is visible in a terminal of any size.
+//! The lines of the view. The selected row is among them in a terminal of any size.
 
+use crossterm::style::{Color, ContentStyle, StyledContent, Stylize};
 use polymeter_proto::control::PlanLine;
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Text};
-use ratatui::widgets::Paragraph;
 
 use super::recent_series::RecentSeries;
 use super::state::{Mode, Progress, Row, View, name};
 use crate::control_view::plan;
-use crate::output::layout::{left_aligned, right_aligned, shortened, width, without_middle};
+use crate::output::layout::{head, left_aligned, right_aligned, shortened, width, without_middle};
 use crate::output::printable::{printable, printable_name};
 use crate::output::{chart, units};
 
@@ -27,7 +23,7 @@ const CHART_MAX: usize = 60;
 const SPARE: usize = 12;
 
 /// The minimum height for a chart of the selected row below the table.
-const CHART_LINES: u16 = 12;
+const CHART_LINES: usize = 12;
 
 /// The limit of memory above which there is none: cgroup version 1 has a number near 2^63 instead.
 const MEMORY_LIMIT_MAX: f64 = 4.6e18;
@@ -71,41 +67,48 @@ impl Widths {
     }
 }
 
+/// A line of the screen.
+pub(in crate::commands::watch) type ScreenLine = StyledContent<String>;
+
 impl View {
-    /// Draws the whole view.
-    pub(in crate::commands::watch) fn draw(&self, frame: &mut Frame<'_>) {
-        let area = frame.area();
-        let columns = usize::from(area.width);
-        let has_chart = area.height >= CHART_LINES;
-        let heights = [
-            Constraint::Length(1),
-            Constraint::Length(u16::from(area.height >= 6)),
-            Constraint::Min(1),
-            Constraint::Length(u16::from(area.height >= 5)),
-            Constraint::Length(u16::from(has_chart)),
-            Constraint::Length(u16::from(area.height >= 3)),
-        ];
-        let [title, completeness, table, detail, chart, foot] = Layout::vertical(heights).areas(area);
-        let reversed = Style::new().add_modifier(Modifier::REVERSED);
-        frame.render_widget(Paragraph::new(fit(&self.title(), "  ", columns)).style(reversed), title);
-        let warning = self.coloured(Color::Yellow, self.has_losses());
-        frame.render_widget(
-            Paragraph::new(fit(&self.completeness(), ", ", columns)).style(warning),
-            completeness,
-        );
+    /// Returns at most `height` lines of at most `columns`, from the top of the screen.
+    pub(in crate::commands::watch) fn lines(&self, columns: usize, height: usize) -> Vec<ScreenLine> {
+        let plain = ContentStyle::new();
+        let bar = |text: String| plain.reverse().apply(left_aligned(&text, columns));
+        let (has_chart, has_detail) = (height >= CHART_LINES, height >= 5);
+        let (has_completeness, has_foot, has_title) = (height >= 6, height >= 3, height >= 2);
+        let others = [has_chart, has_detail, has_completeness, has_foot, has_title];
+        let table_height = height - others.into_iter().filter(|is_shown| *is_shown).count();
+        let mut lines = Vec::with_capacity(height);
+        if has_title {
+            lines.push(bar(fit(&self.title(), "  ", columns)));
+        }
+        if has_completeness {
+            let warning = self.coloured(Color::Yellow, self.has_losses());
+            lines.push(warning.apply(fit(&self.completeness(), ", ", columns)));
+        }
         let rows = self.rows();
-        if self.mode == Mode::Help {
-            frame.render_widget(Paragraph::new(Text::from_iter(HELP)), table);
+        let mut table = if self.mode == Mode::Help {
+            HELP.map(|line| plain.apply(shortened(line, columns))).to_vec()
         } else {
-            frame.render_widget(Paragraph::new(self.table(&rows, table)), table);
+            self.table(&rows, columns, table_height)
+        };
+        table.resize(table_height, plain.apply(String::new()));
+        lines.append(&mut table);
+        let selected = self.position(&rows).and_then(|at| rows.get(at));
+        if has_detail {
+            let detail = selected.map(|row| shortened(&self.detail(row), columns));
+            lines.push(plain.apply(detail.unwrap_or_default()));
         }
-        if let Some(row) = self.position(&rows).and_then(|at| rows.get(at)) {
-            frame.render_widget(Paragraph::new(shortened(&self.detail(row), columns)), detail);
-            let bars = row.series.map(|series| self.chart_with_scale(&row.key.0, series, columns));
-            let style = self.coloured(Color::Cyan, true);
-            frame.render_widget(Paragraph::new(bars.unwrap_or_default()).style(style), chart);
+        if has_chart {
+            let series = selected.and_then(|row| Some((&row.key.0, row.series?)));
+            let chart = series.map(|(metric, series)| self.chart_with_scale(metric, series, columns));
+            lines.push(self.coloured(Color::Cyan, true).apply(chart.unwrap_or_default()));
         }
-        frame.render_widget(Paragraph::new(self.foot(columns)).style(reversed), foot);
+        if has_foot {
+            lines.push(bar(self.foot(columns)));
+        }
+        lines
     }
 
     /// The parts of the title line.
@@ -137,8 +140,9 @@ impl View {
     }
 
     /// Returns a style with a colour, if it is wanted and the terminal has colours.
-    fn coloured(&self, colour: Color, is_wanted: bool) -> Style {
-        if is_wanted && self.has_colours { Style::new().fg(colour) } else { Style::new() }
+    fn coloured(&self, colour: Color, is_wanted: bool) -> ContentStyle {
+        let plain = ContentStyle::new();
+        if is_wanted && self.has_colours { plain.with(colour) } else { plain }
     }
 
     /// Returns true if samples were lost, or not shown.
@@ -185,29 +189,29 @@ impl View {
         parts
     }
 
-    /// The head of the table, and the page of rows that contains the selected one.
-    fn table(&self, rows: &[Row<'_>], area: Rect) -> Text<'static> {
+    /// The head of the table, and the page of rows that contains the selected one, in `height` lines.
+    fn table(&self, rows: &[Row<'_>], columns: usize, height: usize) -> Vec<ScreenLine> {
         let longest = rows.iter().map(|row| width(&name(&row.key))).max().unwrap_or(0);
-        let widths = Widths::fit(usize::from(area.width), longest);
-        let has_head = area.height > 1;
-        let page = usize::from(area.height).saturating_sub(usize::from(has_head)).max(1);
+        let widths = Widths::fit(columns, longest);
+        let has_head = height > 1;
+        let page = height.saturating_sub(usize::from(has_head)).max(1);
         let selected = self.position(rows).unwrap_or(0);
-        let head = cells(widths, ["METRIC", "NOW", "PERIOD", "REASON", "LAST MINUTE"]);
-        let head = Line::styled(format!("  {head}"), Style::new().add_modifier(Modifier::BOLD));
         let first = (selected / page * page).min(rows.len().saturating_sub(page));
-        let listed = rows.iter().enumerate().skip(first).take(page);
-        let lines = listed.map(|(at, row)| {
-            let line = self.row(row, widths);
-            let is_own = row.plan.is_some_and(is_own_lease);
-            let colour = self.coloured(Color::Green, is_own);
-            if at == selected {
-                Line::styled(format!("> {line}"), colour.add_modifier(Modifier::BOLD))
-            } else {
-                Line::styled(format!("  {line}"), colour)
-            }
-        });
-        let empty = rows.is_empty().then(|| Line::raw("  no sampled metric matches"));
-        Text::from_iter(has_head.then_some(head).into_iter().chain(empty).chain(lines))
+        let mut lines = Vec::with_capacity(height);
+        if has_head {
+            let titles = cells(widths, ["METRIC", "NOW", "PERIOD", "REASON", "LAST MINUTE"]);
+            lines.push(ContentStyle::new().bold().apply(head(&format!("  {titles}"), columns).to_owned()));
+        }
+        if rows.is_empty() {
+            lines.push(ContentStyle::new().apply(shortened("  no sampled metric matches", columns)));
+        }
+        for (at, row) in rows.iter().enumerate().skip(first).take(page) {
+            let (is_selected, line) = (at == selected, self.row(row, widths));
+            let line = format!("{} {line}", if is_selected { '>' } else { ' ' });
+            let style = self.coloured(Color::Green, row.plan.is_some_and(is_own_lease));
+            lines.push(if is_selected { style.bold() } else { style }.apply(head(&line, columns).to_owned()));
+        }
+        lines
     }
 
     /// The line of a row.

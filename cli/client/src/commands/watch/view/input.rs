@@ -1,10 +1,10 @@
 //! The effects of keys, and of the agent's replies to the requests that they cause.
 
+use crossterm::event::{KeyCode, KeyEvent};
 use polymeter_proto::control::{
     Answer, LeaseAnswer, PlanLine, Refusal, Request, ResetAnswer, ResetRequest, SetRequest,
 };
 use polymeter_proto::period::Period;
-use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::keys::{self, KeyAction};
 use super::period_steps;

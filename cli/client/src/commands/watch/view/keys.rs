@@ -1,6 +1,6 @@
 //! The meaning of keys. Pure.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// The action of a key while rows are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

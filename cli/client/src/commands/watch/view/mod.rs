@@ -7,6 +7,7 @@ mod period_steps;
 mod recent_series;
 mod state;
 
+pub(super) use draw::ScreenLine;
 pub(super) use state::{SUMMARY, View, ViewAction};
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! Tests of the view: it processes the agent's lines and keys, and is drawn.
 
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::style::Color;
 use serde_json::{Value, json};
 
 use polymeter_proto::control::{Request, ResetRequest, SetRequest};
-use ratatui::crossterm::event::{KeyCode, KeyEvent};
-use ratatui::style::Color;
 
 use super::input::LEASE;
 use super::recent_series::WINDOW_US;
@@ -49,14 +47,10 @@ fn view() -> View {
     view
 }
 
-fn drawn(view: &View, width: u16, height: u16) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| view.draw(frame)).unwrap();
-    let cells = terminal.backend().buffer().content();
-    let lines = cells.chunks(usize::from(width.max(1)));
-    lines
-        .map(|cells| cells.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned())
-        .collect()
+fn drawn(view: &View, width: usize, height: usize) -> Vec<String> {
+    let lines = view.lines(width, height);
+    assert_eq!(lines.len(), height);
+    lines.iter().map(|line| line.content().trim_end().to_owned()).collect()
 }
 
 fn press(view: &mut View, code: KeyCode) -> ViewAction {
@@ -170,21 +164,15 @@ fn colours_mark_losses_and_own_leases() {
         json!({"answer": "plan", "plan": [plan("cpu.usage", "1s"), lease], "unavailable": []}),
     );
     let colours = |view: &View| {
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-        terminal.draw(|frame| view.draw(frame)).unwrap();
-        let cells = terminal.backend().buffer().content().to_vec();
+        let lines = view.lines(80, 24);
         let of = |text: &str| {
-            let lines: Vec<_> = cells.chunks(80).collect();
-            let line = lines
-                .iter()
-                .find(|line| line.iter().map(|cell| cell.symbol()).collect::<String>().contains(text));
-            line.unwrap()[2].fg
+            lines.iter().find(|line| line.content().contains(text)).unwrap().style().foreground_color
         };
         [of("1 missed"), of("lease of you"), of("cpu.usage ")]
     };
-    assert_eq!(colours(&view), [Color::Reset; 3]);
+    assert_eq!(colours(&view), [None; 3]);
     view.set_facts(JobFacts::default(), true);
-    assert_eq!(colours(&view), [Color::Yellow, Color::Green, Color::Reset]);
+    assert_eq!(colours(&view), [Some(Color::Yellow), Some(Color::Green), None]);
 }
 
 #[test]
@@ -314,8 +302,7 @@ fn the_end_of_samples_and_of_the_job_is_shown() {
 #[test]
 fn control_keys_and_help() {
     let mut view = view();
-    let control =
-        |letter| KeyEvent::new(KeyCode::Char(letter), ratatui::crossterm::event::KeyModifiers::CONTROL);
+    let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
     assert_eq!(view.handle_key(control('c')), ViewAction::Quit);
     assert_eq!(view.handle_key(control('z')), ViewAction::Suspend);
     letter(&mut view, '?');
