@@ -3,8 +3,7 @@
 use std::str::FromStr;
 
 use polymeter_proto::text::Text;
-use polymeter_service::clock::rfc3339;
-use polymeter_service::time_text::days_from_civil;
+use polymeter_service::time_text::{rfc3339, time_us};
 
 /// The microseconds of a day.
 pub(crate) const DAY_US: i64 = 86_400 * 1_000_000;
@@ -20,30 +19,14 @@ impl FromStr for Date {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid =
-            || format!("invalid date `{}`: expected YYYY-MM-DD, such as 2026-11-22", Text::of(text));
-        let mut parts = text.split('-').map(|part| {
-            part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i64>().ok()).flatten()
-        });
-        let (Some(Some(year)), Some(Some(month)), Some(Some(day)), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(invalid());
-        };
-        if !(1970..=2100).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-            return Err(invalid());
-        }
-        let begin_us = days_from_civil(year, month, day) * DAY_US;
-        // The days of a month that it does not have belong to the next one.
-        if date(begin_us) == format!("{year:04}-{month:02}-{day:02}") {
-            Ok(Self { begin_us })
-        } else {
-            Err(invalid())
-        }
+        let begin_us = time_us(text).filter(|begin_us| date(*begin_us) == text);
+        begin_us.map(|begin_us| Self { begin_us }).ok_or_else(|| {
+            format!("invalid date `{}`: expected YYYY-MM-DD, such as 2026-11-22", Text::of(text))
+        })
     }
 }
 
-/// A time, written as a date, `2026-11-22T14:30` in UTC, or an age such as `12h` or `7d`.
+/// A time, written as in [`time_us`], or an age such as `12h` or `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PointInTime {
     /// Microseconds since the epoch.
@@ -67,28 +50,17 @@ impl FromStr for PointInTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || {
+        let age_us = [("min", 60), ("h", 3_600), ("d", 86_400)].into_iter().find_map(|(unit, seconds)| {
+            let number = text.strip_suffix(unit)?;
+            let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+            number.parse::<i64>().ok().filter(|_| is_number)?.checked_mul(seconds * 1_000_000)
+        });
+        age_us.map(Self::Ago).or_else(|| time_us(text).map(Self::At)).ok_or_else(|| {
             let text = Text::of(text);
             format!(
                 "invalid time `{text}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or 7d"
             )
-        };
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let age = [("min", 60), ("h", 3_600), ("d", 86_400)].into_iter().find_map(|(unit, seconds)| {
-            let number = text.strip_suffix(unit).filter(|number| digits(number))?;
-            number.parse::<i64>().ok()?.checked_mul(seconds * 1_000_000)
-        });
-        if let Some(age_us) = age {
-            return Ok(Self::Ago(age_us));
-        }
-        let (day, clock) = text.split_once('T').unwrap_or((text, "00:00"));
-        let date: Date = day.parse().map_err(|_invalid_date| invalid())?;
-        let minutes = clock.trim_end_matches('Z').split_once(':').and_then(|(hour, minute)| {
-            let is_clock = [hour, minute].iter().all(|part| part.len() == 2 && digits(part));
-            let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
-            (is_clock && hour < 24 && minute < 60).then_some(hour * 60 + minute)
-        });
-        Ok(Self::At(date.begin_us + minutes.ok_or_else(invalid)? * 60_000_000))
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use polymeter_service::clock::{self, rfc3339};
-use polymeter_service::time_text::time_us;
+use polymeter_service::clock;
+use polymeter_service::time_text::{rfc3339, time_us};
 use polymeter_store::reader::{Access, JobFilter, JobRow, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 

@@ -5,7 +5,8 @@ use polymeter_client::commands::jobs::print_tracked;
 use polymeter_client::connection::agent::AgentOptions;
 use polymeter_client::connection::collector::Collector;
 use polymeter_proto::units::seconds_between;
-use polymeter_service::clock::{realtime_us, rfc3339};
+use polymeter_service::clock::realtime_us;
+use polymeter_service::time_text::rfc3339;
 use polymeter_store::reader::{JobFilter, JobRow};
 use serde::Serialize;
 

@@ -9,8 +9,8 @@ use tracing::Level;
 use tracing::field::{Field, Visit};
 
 use super::chain::chain;
-use crate::clock::rfc3339;
 use crate::printable::printable;
+use crate::time_text::rfc3339;
 
 /// The form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufWriter, Write};
 
-use polymeter_service::clock::rfc3339;
 use polymeter_service::safe_text::spreadsheet_cell;
+use polymeter_service::time_text::rfc3339;
 
 use crate::rows::{Rows, SeriesTexts};
 use crate::writer::{COLUMNS, RowWriter, WriteError};

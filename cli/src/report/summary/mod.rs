@@ -10,7 +10,7 @@ mod traffic;
 use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::model::{MeasuringCost, Report};
 use polymeter_proto::units;
-use polymeter_service::clock::rfc3339;
+use polymeter_service::time_text::rfc3339;
 
 use crate::output::printable::printable_name;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use polymeter_proto::control::{TokenInfo, TokenRequest};
-use polymeter_service::clock::rfc3339;
+use polymeter_service::time_text::rfc3339;
 
 use crate::connection::collector::Collector;
 use crate::connection::configuration::CollectorEndpoint;
