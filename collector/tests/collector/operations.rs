@@ -42,20 +42,14 @@ fn write(path: &Path, text: &str, mode: u32) {
 fn a_connection_is_checked() {
     let (_environment, port) = server_with_password();
     let directory = tempfile::tempdir().unwrap();
-    let services = directory.path().join("services");
-    let of_service =
-        format!("[meter]\nhost=127.0.0.1\nport={port}\nuser=meter\ndbname=postgres\npassword=secret\n");
-    write(&services, &of_service, 0o600);
-    let services = services.to_str().unwrap();
     let check = |store: &str, variables: &[(&str, &str)]| {
         run_with(&[&["--store", store], &CHECK[..]].concat(), variables)
     };
     let store = format!("host=127.0.0.1 port={port} user=meter dbname=postgres");
     for (store, variables) in [
         (&*store, &[("PGPASSWORD", "secret")][..]),
-        ("service=meter", &[("PGSERVICEFILE", services)]),
-        // The string precedes the service, the service precedes the environment.
-        ("service=meter user=meter", &[("PGSERVICEFILE", services), ("PGPASSWORD", "wrong")]),
+        // The string precedes the environment.
+        (&*format!("{store} password=secret"), &[("PGPASSWORD", "wrong")]),
     ] {
         let (status, messages) = check(store, variables);
         assert_eq!(status, Some(0), "{store}: {messages}");
@@ -67,7 +61,7 @@ fn a_connection_is_checked() {
     for (store, variables, reason) in [
         (&*store, &[("PGPASSWORD", "wrong")][..], "password authentication failed"),
         (&*store, &[], "password"),
-        ("service=other", &[("PGSERVICEFILE", services)], "other"),
+        ("service=meter", &[], "service files are not read"),
         (&*nowhere, &[("PGPASSWORD", "secret")], "Connection refused"),
         (&*no_directory, &[], "type: mkdir -p"),
     ] {

@@ -1,14 +1,13 @@
 //! Connections to the server: connection strings, password files, TLS, and the checks of a new connection.
 //!
 //! ```text
-//! connection string + service file + environment -> Settings -> password file, certificates -> Client
+//! connection string + environment -> Settings -> password file, certificates -> Client
 //! ```
 
 mod client;
 mod environment;
 mod password_file;
 mod server_role;
-mod service_file;
 mod session;
 mod settings;
 mod tls;

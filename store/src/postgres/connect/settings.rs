@@ -1,4 +1,4 @@
-//! The parameters of connections: those of the connection string, a service file and the environment.
+//! The parameters of connections: those of the connection string and the environment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,6 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use super::environment::Environment;
 use super::password_file::{self, Login};
 use super::server_role::ServerRole;
-use super::service_file;
 use super::tls::{self, TlsMode, TlsSettings};
 use super::words::{self, Word};
 use crate::StoreError;
@@ -41,11 +40,10 @@ struct OwnWords {
 }
 
 /// The names of [`OwnWords`].
-const OWN: [&str; 7] =
-    ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "service", "target_session_attrs"];
+const OWN: [&str; 6] = ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "target_session_attrs"];
 
 /// Parameters of libpq that are refused with a reason, since ignoring them could be unsafe.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 6] = [
     (
         "sslpassword",
         "encrypted keys are not supported; use a key file without a password, with the permissions 600",
@@ -53,11 +51,12 @@ const REFUSED: [(&str, &str); 5] = [
     ("sslcrl", "revocation lists are not supported"),
     ("sslcrldir", "revocation lists are not supported"),
     ("gssencmode", "GSSAPI encryption is not supported; use TLS"),
+    ("service", "service files are not read; name the parameters, and the password in ~/.pgpass"),
     ("replication", "replication connections are not supported"),
 ];
 
 impl Settings {
-    /// Parses a URL, or words `key=value`. Reads the service file if one is named, and no other file.
+    /// Parses a URL, or words `key=value`. Reads no file.
     ///
     /// # Errors
     /// Returns a message for an invalid parameter. It does not repeat passwords.
@@ -68,12 +67,6 @@ impl Settings {
     fn parse_with(text: &str, environment: &Environment) -> Result<Self, String> {
         let (mut config, mut own) = parse_text(text)?;
         let has_password = config.get_password().is_some();
-        if let Some(service) = own.get("service").or(default(environment, "service")).map(str::to_owned) {
-            let (of_service, service_words) =
-                of_words(service_file::find(&service, &environment.service_files)?)?;
-            fill(&mut config, &of_service);
-            own.words.extend(service_words.words);
-        }
         own.words.extend(environment.defaults.iter().cloned());
         if config.get_password().is_none()
             && let Some(password) = own.get("password")
@@ -83,7 +76,7 @@ impl Settings {
         if config.get_hosts().is_empty() {
             return Err("missing host; for a Unix socket write host=/run/postgresql".to_owned());
         }
-        let tls = tls_settings(&own, environment)?;
+        let tls = tls_settings(&own)?;
         config.ssl_mode(match tls.mode {
             TlsMode::Disable => SslMode::Disable,
             TlsMode::Prefer => SslMode::Prefer,
@@ -184,25 +177,17 @@ impl OwnWords {
     }
 }
 
-fn default<'a>(environment: &'a Environment, wanted: &str) -> Option<&'a str> {
-    environment.defaults.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
-}
-
 /// Parses a connection string of either form.
 fn parse_text(text: &str) -> Result<(Config, OwnWords), String> {
     if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-        return of_words(words::split(text)?);
+        let (own, others) = divide(words::split(text)?)?;
+        return Ok((library_config(&words::join(&others))?, own));
     }
     let (base, query) = text.split_once('?').unwrap_or((text, ""));
     let (own, others) = divide(words::split_query(query)?)?;
     let text =
         if others.is_empty() { base.to_owned() } else { format!("{base}?{}", words::join_query(&others)) };
     Ok((library_config(&text)?, own))
-}
-
-fn of_words(all: Vec<Word>) -> Result<(Config, OwnWords), String> {
-    let (own, others) = divide(all)?;
-    Ok((library_config(&words::join(&others))?, own))
 }
 
 fn library_config(text: &str) -> Result<Config, String> {
@@ -218,44 +203,6 @@ fn divide(all: Vec<Word>) -> Result<(OwnWords, Vec<Word>), String> {
     }
     let (own, others) = all.into_iter().partition(|(name, _)| OWN.contains(&name.as_str()));
     Ok((OwnWords { words: own }, others))
-}
-
-/// Sets the parameters of `config` that it lacks from `defaults`.
-fn fill(config: &mut Config, defaults: &Config) {
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        for host in defaults.get_hosts() {
-            match host {
-                Host::Tcp(name) => config.host(name),
-                Host::Unix(path) => config.host_path(path),
-            };
-        }
-        for address in defaults.get_hostaddrs() {
-            config.hostaddr(*address);
-        }
-    }
-    if config.get_ports().is_empty() {
-        for port in defaults.get_ports() {
-            config.port(*port);
-        }
-    }
-    if let (None, Some(user)) = (config.get_user(), defaults.get_user()) {
-        config.user(user);
-    }
-    if let (None, Some(database)) = (config.get_dbname(), defaults.get_dbname()) {
-        config.dbname(database);
-    }
-    if let (None, Some(options)) = (config.get_options(), defaults.get_options()) {
-        config.options(options);
-    }
-    if let (None, Some(name)) = (config.get_application_name(), defaults.get_application_name()) {
-        config.application_name(name);
-    }
-    if let (None, Some(password)) = (config.get_password(), defaults.get_password()) {
-        config.password(password);
-    }
-    if let (None, Some(timeout)) = (config.get_connect_timeout(), defaults.get_connect_timeout()) {
-        config.connect_timeout(*timeout);
-    }
 }
 
 /// Parses `target_session_attrs`: the part that the client library checks, and the part that it does not
@@ -275,15 +222,12 @@ fn server_state(value: &str) -> Result<(TargetSessionAttrs, Option<ServerRole>),
     }
 }
 
-fn tls_settings(own: &OwnWords, environment: &Environment) -> Result<TlsSettings, String> {
+fn tls_settings(own: &OwnWords) -> Result<TlsSettings, String> {
     let mode = own.get("sslmode").map_or(Ok(TlsMode::Prefer), str::parse)?;
-    let file = |word: &str, name: &str| {
-        let default = || environment.in_postgresql_directory(name).filter(|path| path.exists());
-        own.get(word).map(PathBuf::from).or_else(default)
-    };
+    let file = |word: &str| own.get(word).map(PathBuf::from);
     let root = match own.get("sslrootcert") {
         Some("system") => Some(tls::Root::System),
-        _ => file("sslrootcert", "root.crt").map(tls::Root::File),
+        path => path.map(|path| tls::Root::File(path.into())),
     };
     if root.is_none() && matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyFull) {
         return Err("missing root certificate: sslmode=verify-full requires sslrootcert=FILE, or sslrootcert=system for the certificates of the operating system".to_owned());
@@ -292,11 +236,11 @@ fn tls_settings(own: &OwnWords, environment: &Environment) -> Result<TlsSettings
     if root == Some(tls::Root::System) && mode != TlsMode::VerifyFull {
         return Err("sslrootcert=system requires sslmode=verify-full".to_owned());
     }
-    let (certificate, key) = (file("sslcert", "postgresql.crt"), file("sslkey", "postgresql.key"));
-    match (&certificate, &key) {
-        (Some(_), None) => Err("missing sslkey=FILE, the key of the client certificate".to_owned()),
-        _ => Ok(TlsSettings { mode, root, client: certificate.zip(key) }),
+    let (certificate, key) = (file("sslcert"), file("sslkey"));
+    if certificate.is_some() && key.is_none() {
+        return Err("missing sslkey=FILE, the key of the client certificate".to_owned());
     }
+    Ok(TlsSettings { mode, root, client: certificate.zip(key) })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The words `key=value` of a connection string, a service file, and the query of a URL. Pure.
+//! The words `key=value` of a connection string, and of the query of a URL. Pure.
 
 /// A parameter: its name and its value.
 pub(super) type Word = (String, String);
