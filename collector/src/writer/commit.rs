@@ -7,7 +7,7 @@ use polymeter_service::log::chain;
 use polymeter_store::accepted::{Accepted, LossReason};
 use tracing::warn;
 
-use super::state::Writer;
+use super::state::{Gathered, Writer};
 use super::store_access::NotStored;
 use crate::limits;
 use crate::messages::Outgoing;
@@ -15,15 +15,15 @@ use crate::messages::Outgoing;
 impl Writer {
     /// Returns the time for which the gathered frames may still wait for others; none if there are none.
     pub(super) fn time_to_commit(&self) -> Option<Duration> {
-        let waited = || self.clock.now().since_start.saturating_sub(self.gathered_since);
-        (!self.gathered.is_empty()).then(|| self.commit_interval().saturating_sub(waited()))
+        let waited = || self.clock.now().since_start.saturating_sub(self.gathered.since);
+        (!self.gathered.frames.is_empty()).then(|| self.commit_interval().saturating_sub(waited()))
     }
 
     /// Returns the time for which frames wait for others. It is shorter while a client watches live values,
     /// which it gets after their commit, but commits take no more than a part of the time.
     fn commit_interval(&self) -> Duration {
         let usual = self.settings.commit_interval;
-        if !self.sinks.is_watched() {
+        if !self.links.sinks.is_watched() {
             return usual;
         }
         let shared = self.commit_duration.saturating_mul(limits::LIVE_COMMIT_DURATIONS);
@@ -32,33 +32,32 @@ impl Writer {
 
     /// Returns true if the gathered frames must be committed now.
     pub(super) fn is_commit_due(&self) -> bool {
-        self.rows >= self.settings.commit_rows
-            || self.gathered.len() >= limits::COMMIT_FRAMES
+        self.gathered.rows >= self.settings.commit_rows
+            || self.gathered.frames.len() >= limits::COMMIT_FRAMES
             || self.time_to_commit() == Some(Duration::ZERO)
     }
 
     /// Adds a frame to the next transaction.
     pub(super) fn gather(&mut self, accepted: Accepted) {
-        if self.gathered.is_empty() {
-            self.gathered_since = self.clock.now().since_start;
+        if self.gathered.frames.is_empty() {
+            self.gathered.since = self.clock.now().since_start;
         }
         if accepted.out_of_range.is_some() {
-            self.clock_skew.report(&accepted, self.settings.clock, self.clock.now().since_start);
+            self.links.clock_skew.report(&accepted, self.settings.clock, self.clock.now().since_start);
         }
-        self.rows += accepted.rows() + accepted.rows_quarantined();
-        self.gathered.push(accepted);
+        self.gathered.rows += accepted.rows() + accepted.rows_quarantined();
+        self.gathered.frames.push(accepted);
     }
 
     /// Commits the gathered frames and acknowledges them.
     pub(super) fn commit(&mut self) {
-        let frames = std::mem::take(&mut self.gathered);
-        self.rows = 0;
+        let frames = std::mem::take(&mut self.gathered).frames;
         if frames.is_empty() {
             return;
         }
         match self.store_all(&frames) {
             // Only after the commit, so that no sink ever has a row that the store lacks.
-            Ok(()) => self.sinks.offer(frames, self.clock.now().since_start),
+            Ok(()) => self.links.sinks.offer(frames, self.clock.now().since_start),
             Err(NotStored::Refused(_)) => self.commit_one_by_one(frames),
             Err(NotStored::GivenUp) => self.give_up(frames.len()),
             Err(NotStored::StoreLost) => self.reset(),
@@ -69,8 +68,7 @@ impl Writer {
     /// acknowledged, and report the others as acknowledged: those count as lost if the store does not have
     /// them.
     pub(super) fn reset(&mut self) {
-        self.gathered.clear();
-        self.rows = 0;
+        self.gathered = Gathered::default();
         self.ingest.forget_all();
     }
 
@@ -103,7 +101,7 @@ impl Writer {
                 Err(NotStored::GivenUp | NotStored::Refused(_)) => self.give_up(1),
             }
         }
-        self.sinks.offer(stored, self.clock.now().since_start);
+        self.links.sinks.offer(stored, self.clock.now().since_start);
     }
 
     /// Stores a frame, else its content as a loss, else a loss without its source. Returns the one that was
@@ -138,8 +136,8 @@ impl Writer {
         let committed = self.persist(|store| store.commit(frames))?;
         let duration = self.clock.now().since_start.saturating_sub(begun);
         self.commit_duration = duration;
-        self.metrics.commit_duration.observe(duration.as_secs_f64());
-        self.directory.heard(frames);
+        self.links.metrics.commit_duration.observe(duration.as_secs_f64());
+        self.links.directory.heard(frames);
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;
         self.totals.quarantined += committed.quarantined;
@@ -147,7 +145,7 @@ impl Writer {
         frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.count(loss));
         for (session, through) in committed.through {
             if let Some((peer, ack)) = self.ingest.committed(session, through) {
-                self.outgoing.send(Outgoing::Message(peer, ack));
+                self.links.outgoing.send(Outgoing::Message(peer, ack));
             }
         }
         Ok(())

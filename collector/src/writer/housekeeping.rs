@@ -15,7 +15,7 @@ impl Writer {
     /// the job yet.
     pub(super) fn store_outcomes(&mut self) {
         while let Some(OutcomeReport { outcome, reply }) =
-            self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
+            self.links.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
         {
             let is_stored =
                 !self.given_up && matches!(self.persist(|store| store.store_outcome(&outcome)), Ok(true));
@@ -33,7 +33,7 @@ impl Writer {
         self.cleaned_at = now.since_start;
         self.ingest.forget_silent_unproven(now);
         self.freed_bytes += self.ingest.take_freed();
-        self.queue.tidy(now.since_start);
+        self.links.queue.tidy(now.since_start);
         if self.freed_bytes >= limits::TRIM_BYTES {
             memory::trim();
             self.freed_bytes = 0;
@@ -44,7 +44,7 @@ impl Writer {
     pub(super) fn next_wake(&self) -> Option<Duration> {
         let now = self.clock.now().since_start;
         let until_silence_check = self.next_silence_check.map(|check| check.saturating_sub(now));
-        let until_outcomes = self.outcomes.is_some().then_some(limits::OUTCOMES_INTERVAL);
+        let until_outcomes = self.links.outcomes.is_some().then_some(limits::OUTCOMES_INTERVAL);
         let is_unclean = self.ingest.has_unproven() || self.freed_bytes >= limits::TRIM_BYTES;
         let until_clean_up = is_unclean.then_some(limits::CLEAN_UP_INTERVAL);
         self.time_to_commit()
@@ -68,7 +68,7 @@ impl Writer {
         }
         let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
         match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
-            Ok(lost_jobs) => self.sinks.report_lost(lost_jobs, now.since_start),
+            Ok(lost_jobs) => self.links.sinks.report_lost(lost_jobs, now.since_start),
             Err(error) if error.is_loss() => {
                 error!("{}", chain(&error));
                 self.reset();

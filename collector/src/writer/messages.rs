@@ -25,7 +25,7 @@ impl Writer {
             ToCollector::decode(&bytes).map(|message| self.handle_request(&peer, message))
         };
         if let Some(info) = self.ingest.take_changes() {
-            self.directory.update(info);
+            self.links.directory.update(info);
         }
         match verdict {
             Ok(verdict) => {
@@ -34,7 +34,7 @@ impl Writer {
                 is_useful
             }
             Err(error) => {
-                self.outgoing.send(Outgoing::MessageRefusal(
+                self.links.outgoing.send(Outgoing::MessageRefusal(
                     peer,
                     MessageRefusal::from(error),
                     Frame::peek(&bytes),
@@ -95,11 +95,11 @@ impl Writer {
             Verdict::Repeated(ack) => {
                 self.totals.repeated += 1;
                 if let Some(ack) = ack.filter(|_| self.is_store_there()) {
-                    self.outgoing.send(Outgoing::Message(peer, ack));
+                    self.links.outgoing.send(Outgoing::Message(peer, ack));
                 }
             }
-            Verdict::Ask(request) => self.outgoing.send(Outgoing::Message(peer, request)),
-            Verdict::Refused(why) => self.outgoing.send(Outgoing::MessageRefusal(peer, why, None)),
+            Verdict::Ask(request) => self.links.outgoing.send(Outgoing::Message(peer, request)),
+            Verdict::Refused(why) => self.links.outgoing.send(Outgoing::MessageRefusal(peer, why, None)),
             Verdict::Nothing => {}
         }
     }

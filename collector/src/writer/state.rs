@@ -38,17 +38,22 @@ pub(crate) struct WriterLinks {
     pub(crate) sinks: Sinks,
 }
 
+/// The frames of the next transaction.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) frames: Vec<Accepted>,
+    pub(super) rows: usize,
+    /// The time at which the first frame was gathered.
+    pub(super) since: Duration,
+}
+
 /// One writer with its connection to the store.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(super) config: CollectorConfig,
     pub(super) clock: Clock,
     pub(super) shutdown: Shutdown,
-    pub(super) queue: WriterQueue,
-    pub(super) outgoing: OutgoingSender,
-    pub(super) directory: AgentDirectory,
-    pub(super) clock_skew: ClockSkewLog,
-    pub(super) sinks: Sinks,
+    pub(super) links: WriterLinks,
     /// The open store; none while it is unreachable.
     pub(super) store: Option<Store>,
     /// The identity of the last open store.
@@ -56,11 +61,7 @@ pub(crate) struct Writer {
     /// The time since which its file is missing.
     pub(super) missing_since: Option<Duration>,
     pub(super) ingest: Ingest,
-    /// The frames of the next transaction.
-    pub(super) gathered: Vec<Accepted>,
-    pub(super) rows: usize,
-    /// The time at which the first of them was gathered.
-    pub(super) gathered_since: Duration,
+    pub(super) gathered: Gathered,
     /// The time that the last transaction took.
     pub(super) commit_duration: Duration,
     /// The time of the next search for silent sessions; none if another writer does it.
@@ -74,9 +75,6 @@ pub(crate) struct Writer {
     pub(super) totals: Totals,
     /// The totals that were last added to the metrics.
     published: Totals,
-    pub(super) metrics: WriterMetrics,
-    pub(super) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
-    shared_settings: SharedSettings,
     /// The settings in force.
     pub(super) settings: Settings,
 }
@@ -90,28 +88,19 @@ impl Writer {
         store: Store,
         checks_silence: bool,
     ) -> Self {
-        let WriterLinks { queue, outgoing, directory, clock_skew, metrics, outcomes, settings, sinks } =
-            links;
-        let (shared_settings, settings) = (settings.clone(), settings.get());
-        let origin = store.origin();
+        let settings = links.settings.get();
         // Until then, agents can reconnect after an outage of the collector.
         let next_silence_check = checks_silence.then(|| clock.now().since_start + config.session_timeout);
         Self {
             config,
             clock,
             shutdown,
-            queue,
-            outgoing,
-            directory,
-            clock_skew,
-            sinks,
+            links,
+            origin: store.origin(),
             store: Some(store),
-            origin,
             missing_since: None,
             ingest: Ingest::new(settings.clock),
-            gathered: Vec::new(),
-            rows: 0,
-            gathered_since: Duration::ZERO,
+            gathered: Gathered::default(),
             commit_duration: Duration::ZERO,
             next_silence_check,
             cleaned_at: Duration::ZERO,
@@ -119,9 +108,6 @@ impl Writer {
             given_up: false,
             totals: Totals::default(),
             published: Totals::default(),
-            metrics,
-            outcomes,
-            shared_settings,
             settings,
         }
     }
@@ -129,12 +115,12 @@ impl Writer {
     /// Works until the receiver has ended and its queue is empty.
     pub(crate) fn run(mut self) -> Totals {
         loop {
-            match self.queue.take(self.next_wake()) {
+            match self.links.queue.take(self.next_wake()) {
                 Dequeued::Message(message) => {
                     self.refresh_settings();
                     let (peer, len) = (message.peer.clone(), message.bytes.len());
                     let is_useful = self.handle_message(message);
-                    self.queue.note(&peer, len, is_useful, self.clock.now().since_start);
+                    self.links.queue.note(&peer, len, is_useful, self.clock.now().since_start);
                     self.freed_bytes += if is_useful { 0 } else { len };
                 }
                 Dequeued::TimedOut => {}
@@ -154,15 +140,15 @@ impl Writer {
     }
 
     fn publish_metrics(&mut self) {
-        self.metrics.sessions.set(i64::try_from(self.ingest.sessions()).unwrap_or(i64::MAX));
+        self.links.metrics.sessions.set(i64::try_from(self.ingest.sessions()).unwrap_or(i64::MAX));
         if self.totals != self.published {
-            self.totals.publish(&self.published, &self.metrics);
+            self.totals.publish(&self.published, &self.links.metrics);
             self.published = self.totals;
         }
     }
 
     fn refresh_settings(&mut self) {
-        let settings = self.shared_settings.get();
+        let settings = self.links.settings.get();
         if settings != self.settings {
             self.settings = settings;
             self.ingest.set_range(settings.clock);

@@ -42,13 +42,13 @@ impl Writer {
         let mut logged: Vec<String> = Vec::new();
         let mut pause = limits::RECONNECT.0;
         loop {
-            self.metrics.store_calls.begin();
+            self.links.metrics.store_calls.begin();
             let result = self.attempt(&operation);
             let has_answered = |error: &StoreError| error.is_refusal() || error.is_loss();
-            self.metrics.store_calls.end(result.as_ref().err().is_none_or(has_answered));
+            self.links.metrics.store_calls.end(result.as_ref().err().is_none_or(has_answered));
             let error = match result {
                 Ok(value) => {
-                    self.metrics.store_up.set(1);
+                    self.links.metrics.store_up.set(1);
                     if let Some(since) = away_since {
                         let now = self.clock.now().since_start;
                         let away = now.saturating_sub(since);
@@ -65,13 +65,13 @@ impl Writer {
                 Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
                 Err(error) if error.is_loss() => {
                     error!("{}", chain(&error));
-                    self.metrics.store_failures.inc();
+                    self.links.metrics.store_failures.inc();
                     return Err(NotStored::StoreLost);
                 }
                 Err(error) => error,
             };
-            self.metrics.store_failures.inc();
-            self.metrics.store_up.set(0);
+            self.links.metrics.store_failures.inc();
+            self.links.metrics.store_up.set(0);
             let now = self.clock.now().since_start;
             away_since.get_or_insert(now);
             let cause = root_cause(&error).to_string();
