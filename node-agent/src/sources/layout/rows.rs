@@ -61,7 +61,12 @@ pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Pla
                 instance: None,
             });
         }
-        Form::Keyed | Form::Pairs | Form::Operations => 0,
+        Form::Keyed | Form::Operations => 0,
+        // Some kernels end no line of io.stat for a device that has counted nothing: `7:0 8:0 rbytes=4096`.
+        Form::Pairs => {
+            let first_pair = words.iter().position(|word| word.bytes.contains(&b'='));
+            first_pair.unwrap_or(words.len()).checked_sub(1)?
+        }
         Form::KeyedAt(word) => word,
     };
     let written = std::str::from_utf8(words.get(key_word)?.bytes).ok()?;

@@ -325,6 +325,36 @@ fn a_device_is_seen_when_it_has_its_first_io() {
 }
 
 #[test]
+fn devices_without_a_line_of_their_own_hide_no_other() {
+    let fixture = fixtures::find("v2-6.12/v2/io.stat");
+    let series = |text: &str| {
+        let mut layout = fixture.layout_of(text);
+        assert_eq!(follow(fixture, &mut layout, text), Fit::Same, "{text}");
+        layout.slots().iter().map(|slot| slot.labels.clone()).collect::<BTreeSet<_>>()
+    };
+    let alone = series("8:0 rbytes=1 wbytes=2\n253:0 rbytes=3 wbytes=4\n");
+    assert_eq!(alone.len(), 2);
+    // Devices that have counted nothing come, go and change places; those that count remain what they are.
+    let texts = [
+        "7:0 8:0 rbytes=5 wbytes=6\n253:0 rbytes=7 wbytes=8\n",
+        "7:1 7:0 8:0 rbytes=9 wbytes=10\n253:0 rbytes=11 wbytes=12\n",
+        "8:0 rbytes=13 wbytes=14\n7:2 7:1 253:0 rbytes=15 wbytes=16\n7:3 \n",
+        "7:2 7:0 253:0 rbytes=17 wbytes=18\n7:1 8:0 rbytes=19 wbytes=20\n11:0 7:9 \n",
+    ];
+    for before in texts {
+        assert_eq!(series(before), alone, "{before}");
+        for after in texts {
+            let (values, fit) = read(&mut fixture.layout_of(before), after.as_bytes());
+            assert!(fit == Fit::Changed || before == after, "{before}{after}");
+            let expected = naive::values(fixture, after);
+            for (name, value) in values.into_iter().filter(|(_, value)| value.is_some()) {
+                assert_eq!(value, expected[&name], "{name} of {after}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_new_disk_is_seen() {
     let fixture = fixtures::find("v2-6.12/proc/diskstats");
     let more = format!("{}   8       0 sda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n", fixture.text);

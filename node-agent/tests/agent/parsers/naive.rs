@@ -52,11 +52,10 @@ fn tabulate(form: Form, text: &str) -> Table<'_> {
             Form::Keyed => table.entry(words[0]).or_default().extend(columns),
             Form::KeyedAt(key) => table.entry(words[key]).or_default().extend(columns),
             Form::Pairs => {
-                let pairs = words[1..].iter().filter_map(|word| word.split_once('='));
-                table
-                    .entry(words[0])
-                    .or_default()
-                    .extend(pairs.map(|(name, value)| (name.to_owned(), value)));
+                let names: Vec<&str> = words.iter().copied().take_while(|word| !word.contains('=')).collect();
+                let pairs = words[names.len()..].iter().filter_map(|word| word.split_once('='));
+                let Some(device) = names.last() else { continue };
+                table.entry(device).or_default().extend(pairs.map(|(name, value)| (name.to_owned(), value)));
             }
             Form::Operations => {
                 if let [device, operation, value] = words[..] {
