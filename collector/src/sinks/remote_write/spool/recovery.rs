@@ -10,7 +10,7 @@ use super::files::{self, create, extent, path_of};
 use super::position::{Position, PositionFile};
 use super::queue::{PositionFiles, Queue, SpoolFile};
 use super::record::{self, Kind};
-use crate::sinks::remote_write::request;
+use crate::sinks::remote_write::request::{self, WriteRequest};
 
 /// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times of
 /// its series. Returns it with the last time of each series, in milliseconds since the epoch, by the hash of
@@ -132,12 +132,8 @@ fn replace_damaged(
 
 /// Adds the last times of the series of a request.
 fn add_times(times: &mut HashMap<u64, i64>, payload: &[u8]) {
-    let Some(body) = request::decompress(payload) else { return };
-    for series in request::series(&body).filter_map(Result::ok) {
-        let newest = series.samples().filter_map(Result::ok).map(|(time_ms, _)| time_ms).max();
-        if let Some(newest) = newest {
-            let known = times.entry(request::hash(series.labels)).or_insert(newest);
-            *known = newest.max(*known);
-        }
+    for (series, last_ms) in request::read(payload).into_iter().flat_map(WriteRequest::last_times) {
+        let known = times.entry(series).or_insert(last_ms);
+        *known = last_ms.max(*known);
     }
 }
