@@ -1,22 +1,25 @@
 //! Access to the reader of spool files for `e2e/fuzz/`.
 
 use bytes::Bytes;
+use polymeter_service::spool::record::Records;
 use prost::Message;
 
 use super::request::{self, RequestV2, WriteRequest};
-use super::spool::record::{self, Kind};
+use super::spool::record::{self, Header, Kind};
 
-/// Returns the number of records of a file, and the length of its valid beginning in bytes. Reads the series
+/// Returns the number of intact records of a file, and the length of its records in bytes. Reads the series
 /// of its requests.
 pub fn read(file: &[u8]) -> (usize, u64) {
-    let contents = record::read(file);
-    for (_, head, payload) in &contents.records {
-        match head.kind {
+    let mut records = Records::of(file);
+    let mut count = 0;
+    for (header, payload) in records.by_ref().flatten().filter_map(record::decode) {
+        count += 1;
+        match header.kind {
             Kind::Series => assert!(record::decode_times(payload).count() <= payload.len()),
             Kind::Request => request::decompress(payload).iter().for_each(|body| examine(body)),
         }
     }
-    (contents.records.len(), contents.valid_bytes)
+    (count, (file.len() - records.rest().len()) as u64)
 }
 
 /// Reads a body as 1.0, and turns it into 2.0 and into halves.
@@ -35,10 +38,9 @@ pub fn examine(body: &[u8]) {
 
 /// Returns a file with requests of the given payloads.
 pub fn file_of(payloads: &[&[u8]]) -> Vec<u8> {
-    let (mut file, mut encoded) = (Vec::new(), Vec::new());
+    let mut file = Vec::new();
     for payload in payloads {
-        record::encode(&mut encoded, Kind::Request, payload, 1, 0);
-        file.extend_from_slice(&encoded);
+        record::put(&mut file, Header { kind: Kind::Request, samples: 1, newest_ms: 0 }, payload);
     }
     file
 }
