@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use polymeter_agent::delivery::outbox::Restored;
 use polymeter_agent::delivery::spool::segment;
+use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::Frame;
 
 /// A frame in the spool.
@@ -24,7 +25,9 @@ pub fn segments(spool: &Path) -> Vec<PathBuf> {
 pub fn frames(spool: &Path) -> Vec<Spooled> {
     let mut frames = Vec::new();
     for path in segments(spool) {
-        for restored in segment::read(&fs::read(path).unwrap()).restored {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let session = SessionId(u64::from_str_radix(&name[..16], 16).unwrap());
+        for restored in segment::read(session, &fs::read(&path).unwrap()).restored {
             let Restored::Frame(_, bytes, ..) = restored else { panic!("a segment records dropped frames") };
             let frame = Frame::decode(&bytes).unwrap();
             frames.push(Spooled {

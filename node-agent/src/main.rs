@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Parser;
 use polymeter_agent::arguments::AgentArguments;
 use polymeter_agent::config::{AgentConfig, Changes};
-use polymeter_agent::delivery::spool::SpoolError;
 use polymeter_agent::watchdog::Watchdog;
 use polymeter_agent::{Agent, AgentStartError, check, detach, file_pages, kernel};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
+use polymeter_service::spool::SpoolError;
 use polymeter_service::{log, service_manager};
 use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
@@ -153,7 +153,7 @@ fn start(
     let mut left = if waits_for_spool { SPOOL_TIMEOUT } else { Duration::ZERO };
     loop {
         match Agent::start(config.clone(), context) {
-            Err(AgentStartError::Spool(SpoolError::InUse(_))) if !left.is_zero() => {
+            Err(AgentStartError::Spool(SpoolError::InUse { .. })) if !left.is_zero() => {
                 left = left.saturating_sub(PAUSE);
                 // An interrupted pause is a shorter one.
                 poll(&mut [], Timespec::try_from(PAUSE).ok().as_ref()).ok();

@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use polymeter_service::key_files::KeysError;
+use polymeter_service::spool::SpoolError;
 
 use crate::admission::MIN_DESCRIPTORS;
-use crate::delivery::spool::SpoolError;
 
 /// The reason why an agent does not start.
 #[derive(Debug, thiserror::Error)]

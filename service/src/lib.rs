@@ -1,5 +1,5 @@
-//! Modules that Polymeter's programs share: logging, configuration files, key files, user accounts, clocks
-//! and limiters.
+//! Modules that Polymeter's programs share: logging, configuration files, key files, user accounts, clocks,
+//! spools and limiters.
 //!
 //! The invariant: nothing here depends on an agent, a collector or a store.
 
@@ -16,6 +16,7 @@ pub mod log_throttle;
 pub mod printable;
 pub mod safe_text;
 pub mod service_manager;
+pub mod spool;
 pub mod svg;
 pub mod time_text;
 pub mod token_bucket;

@@ -4,25 +4,27 @@
 use polymeter_agent::delivery::spool::segment::{self, Segment};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame;
+use polymeter_service::spool::record;
 
 /// The session of the seeds.
 const SESSION: SessionId = SessionId(0xfeed);
 
 pub fn body(data: &[u8]) {
-    assert!(segment::read(data).cut_bytes <= data.len());
+    assert!(segment::read(SESSION, data).cut_bytes <= data.len());
     let (bytes, records) = segment_of(data);
-    let whole = segment::read(&bytes);
+    let whole = segment::read(SESSION, &bytes);
     assert!(whole.cut_bytes == 0 && counted(&whole) <= records);
     // An incomplete write: exactly the records before it are read.
-    let unfinished = segment::read(bytes.split_last().map_or(&[][..], |(_, before)| before));
+    let Some((_, before)) = bytes.split_last() else { return };
+    let unfinished = segment::read(SESSION, before);
     assert!(unfinished.cut_bytes > 0 && counted(&unfinished) <= counted(&whole));
-    assert!(counted(&whole) - counted(&unfinished) <= records.min(1));
+    assert!(counted(&whole) - counted(&unfinished) <= 1);
     // A flipped bit: it is detected, and no additional record is read.
     let mut turned = bytes;
     let sum = data.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
     let at = sum % turned.len();
     turned.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1);
-    let damaged = segment::read(&turned);
+    let damaged = segment::read(SESSION, &turned);
     assert!(damaged.damaged > 0 || damaged.cut_bytes > 0);
     assert!(damaged.restored.len() <= whole.restored.len());
 }
@@ -35,7 +37,7 @@ fn counted(segment: &Segment) -> usize {
 /// Returns a segment with valid checksums, which no fuzzer can guess, and its number of records. `data` has
 /// messages preceded by their lengths, like the seeds of `ingest`.
 fn segment_of(data: &[u8]) -> (Vec<u8>, usize) {
-    let (mut bytes, mut records, mut rest) = (segment::head(SESSION, 1), 0, data);
+    let (mut bytes, mut records, mut rest) = (Vec::new(), 0, data);
     while let Some((length, behind)) = rest.split_first_chunk::<2>() {
         let (message, next) = behind.split_at(usize::from(u16::from_le_bytes(*length)).min(behind.len()));
         rest = next;
@@ -44,11 +46,7 @@ fn segment_of(data: &[u8]) -> (Vec<u8>, usize) {
         if message.starts_with(&frame::MAGIC) {
             content.extend(crc32fast::hash(message).to_le_bytes());
         }
-        let mut head = u32::try_from(content.len()).expect("it is short").to_le_bytes().to_vec();
-        head.extend(crc32fast::hash(&content).to_le_bytes());
-        head.extend(crc32fast::hash(&head).to_le_bytes());
-        bytes.extend(head);
-        bytes.extend(content);
+        record::put(&mut bytes, &[&content]);
     }
     (bytes, records)
 }

@@ -38,15 +38,14 @@ impl Disk {
                 return delivery.not_spilled(now_ns);
             }
             let key = (batch.session, batch.continues.unwrap_or(batch.first));
-            let head = || segment::head(key.0, key.1);
-            self.segments.entry(key).or_insert_with(head).extend_from_slice(&batch.bytes);
+            self.segments.entry(key).or_default().extend_from_slice(&batch.bytes);
             self.open = Some(key);
             delivery.spilled(&batch, key.1);
         }
     }
 
     pub(crate) fn read(&self, session: SessionId, first: u64) -> Segment {
-        segment::read(&self.segments[&(session, first)])
+        segment::read(session, &self.segments[&(session, first)])
     }
 
     /// Returns the undelivered sessions on the disk, as the next agent finds them.
@@ -70,8 +69,8 @@ impl Disk {
     /// Returns the frames on the disk: their sessions, sequence numbers and samples.
     pub(crate) fn frames(&self) -> Vec<(SessionId, u64, Vec<u64>)> {
         let mut frames = Vec::new();
-        for bytes in self.segments.values() {
-            for restored in segment::read(bytes).restored {
+        for ((session, _), bytes) in &self.segments {
+            for restored in segment::read(*session, bytes).restored {
                 if let Restored::Frame(sequence, bytes, ..) = restored {
                     let frame = Frame::decode(&bytes).unwrap();
                     let samples = frame.blocks.into_iter().flat_map(|block| block.values).collect();

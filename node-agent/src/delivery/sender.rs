@@ -10,6 +10,7 @@ use polymeter_proto::key::KeyPair;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_service::spool::SpoolError;
 use tracing::warn;
 
 use super::collector_choice::{CollectorChoice, Moved};
@@ -19,7 +20,6 @@ use super::notices;
 use super::outage::{DeliveryState, Outage};
 use super::remote_requests::{RemoteRequest, RemoteRequestSender};
 use super::session::{DeliverySession, NextSend};
-use super::spool::SpoolError;
 use super::spool_manager::{SpoolConfig, SpoolManager};
 use super::tap::Tap;
 use crate::clock;

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
 use polymeter_service::log_throttle::LogThrottle;
+use polymeter_service::spool::SpoolError;
 use tracing::{info, warn};
 
 use super::session::DeliverySession;
+use super::spool::Spool;
 use super::spool::segment::Segment;
-use super::spool::{Spool, SpoolError};
 
 /// The interval between log messages about disk faults.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -211,7 +212,9 @@ mod tests {
     use polymeter_proto::series::SessionDescriptor;
     use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
-    use super::super::spool::{SpoolBatch, segment};
+    use polymeter_service::spool::record;
+
+    use super::super::spool::SpoolBatch;
     use super::*;
 
     const EARLIER: SessionId = SessionId(7);
@@ -227,7 +230,7 @@ mod tests {
             lost: Vec::new(),
         };
         let mut bytes = Vec::new();
-        segment::put(&mut bytes, &note.encode());
+        record::put(&mut bytes, &[&note.encode()]);
         let batch = SpoolBatch { session: EARLIER, first: 1, entries: 1, continues: None, bytes };
         Spool::open(directory, 1 << 20).unwrap().append(&batch).unwrap();
         directory.join(format!("{EARLIER}-{:016x}.spool", 1))

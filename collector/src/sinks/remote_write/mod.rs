@@ -21,7 +21,6 @@ mod http;
 mod job_facts;
 mod names;
 mod pipeline;
-mod protobuf;
 mod request;
 mod sender;
 mod series;

@@ -200,22 +200,9 @@ mod tests {
             Labels::new(vec![pair("cpu", "3"), pair("node", "1"), pair("0-a", "ü"), pair("jobid", "x")])
                 .unwrap();
         let mut set = LabelSet::new("n1", None, &[pair("Site", "here")], &own);
-        let encoded = set.encode("up");
-        let mut body = vec![0x0a];
-        let mut series = encoded.clone();
-        series.extend([0x12, 0x02, 0x10, 0x01]);
-        super::super::protobuf::put_varint(&mut body, series.len() as u64);
-        body.extend(series);
-        let labels: Vec<_> = super::super::request::series(&body)
-            .next()
-            .unwrap()
-            .unwrap()
-            .labels()
-            .map(|label| {
-                let (name, value) = label.unwrap();
-                (String::from_utf8(name.to_vec()).unwrap(), String::from_utf8(value.to_vec()).unwrap())
-            })
-            .collect();
+        let mut body = super::super::request::RequestBuilder::default();
+        body.add(&set.encode("up"), &[(1, 0)]);
+        let (labels, _) = super::super::request::decode_v1(body.body()).unwrap().remove(0);
         let expected = [
             ("Site", "here"),
             ("_0_a", "ü"),

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use polymeter_service::spool::lock_directory;
 use tracing::warn;
 
 use super::config::{RemoteWriteConfig, SHARDS_MAX};
@@ -56,9 +55,7 @@ pub(super) struct Spools {
 /// # Errors
 /// Returns an error if the directory cannot be read and written, or another process uses it.
 pub(super) fn open_spools(config: &RemoteWriteConfig) -> io::Result<Spools> {
-    // Samples reveal the activities of users.
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.spool)?;
-    let lock = lock(&config.spool)?;
+    let lock = lock_directory(&config.spool, "collector")?;
     let (count, mut times) = arrange_shards(config)?;
     let mut shards = Vec::new();
     for number in 0..count {
@@ -105,16 +102,6 @@ impl Output {
 /// Returns the directory of a shard.
 fn directory(spool: &Path, number: usize) -> PathBuf {
     spool.join(format!("shard-{number}"))
-}
-
-/// Locks the spool for this process.
-fn lock(spool: &Path) -> io::Result<File> {
-    let file = File::options().create(true).truncate(false).write(true).open(spool.join("lock"))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::other("another collector uses it")),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Returns the number of shards, and the last times of series if their shards change. It is the configured

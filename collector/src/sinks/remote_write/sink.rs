@@ -257,6 +257,7 @@ impl Drop for RemoteWrite {
         pipeline.flush_older(Duration::ZERO);
         pipeline.output.shards.iter().for_each(|shard| shard.log.sync());
         sender.stop(STOP_PATIENCE);
+        drop(pipeline);
         // Only now may another collector open the spool.
         drop(lock);
     }

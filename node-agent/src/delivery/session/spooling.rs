@@ -5,12 +5,13 @@
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::message::ToCollector;
+use polymeter_service::spool::record;
 
 use super::spool_mode::SpoolMode;
 use super::{DeliveryCounts, DeliverySession, RESEND_NS};
 use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing, Spill};
-use crate::delivery::spool::segment::{self, Segment};
+use crate::delivery::spool::segment::Segment;
 use crate::delivery::spool::{SEGMENT_BYTES, SpoolBatch};
 
 /// The longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds
@@ -65,13 +66,13 @@ impl DeliverySession {
         let mut bytes = Vec::new();
         if continues.is_none() || written != continues.map(|segment| (segment, version)) {
             for message in ToCollector::dictionaries(self.session, &self.builder.all_entries()) {
-                segment::put(&mut bytes, &message);
+                record::put(&mut bytes, &[&message]);
             }
         }
         for record in records {
             match record {
-                Outgoing::Frame(frame) => segment::put(&mut bytes, frame),
-                Outgoing::Note(note) => segment::put(&mut bytes, &note.encode()),
+                Outgoing::Frame(frame) => record::put(&mut bytes, &[frame]),
+                Outgoing::Note(note) => record::put(&mut bytes, &[&note.encode()]),
                 Outgoing::Segment(_) => {}
             }
         }

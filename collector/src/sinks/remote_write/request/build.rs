@@ -1,8 +1,9 @@
 //! Requests of remote_write 1.0 that are being built.
 
-use crate::sinks::remote_write::protobuf::{
-    bytes_tag, fixed64_tag, put_bytes, put_varint, varint_len, varint_tag,
-};
+use bytes::Bytes;
+use prost::Message;
+
+use super::messages::{Label, SampleMessage, TimeSeries};
 
 /// The value of a sample that ends a series: a signalling NaN, as Prometheus defines it.
 pub(crate) const STALE: u64 = 0x7ff0_0000_0000_0002;
@@ -10,32 +11,17 @@ pub(crate) const STALE: u64 = 0x7ff0_0000_0000_0002;
 /// The value of a sample that is not a number.
 pub(crate) const NOT_A_NUMBER: u64 = 0x7ff8_0000_0000_0001;
 
-/// The number of `timeseries` in `WriteRequest`.
-pub(super) const TIMESERIES: u8 = 1;
-/// The number of `labels` in `TimeSeries`.
-pub(super) const LABELS: u8 = 1;
-/// The number of `samples` in `TimeSeries` of both versions.
-pub(super) const SAMPLES: u8 = 2;
+/// The key of `timeseries` in `WriteRequest`: field 1, which has a length.
+const TIMESERIES_KEY: u8 = 1 << 3 | 2;
 
 /// A sample: milliseconds since the epoch, and the bits of the value.
 pub(crate) type Sample = (i64, u64);
 
-/// Encodes labels, which must be sorted by name and begin with `__name__`, as the fields of a `TimeSeries`.
+/// Encodes labels, which must be sorted by name and contain `__name__`, as a `TimeSeries` without samples.
 pub(crate) fn encode_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (name, value) in labels {
-        let field = |text: &str| 1 + varint_len(text.len() as u64) + text.len();
-        out.push(bytes_tag(LABELS));
-        put_varint(&mut out, (field(name) + field(value)) as u64);
-        put_bytes(&mut out, 1, name.as_bytes());
-        put_bytes(&mut out, 2, value.as_bytes());
-    }
-    out
-}
-
-/// Returns the length of an encoded sample after its tag and length.
-const fn sample_len(time_ms: i64) -> usize {
-    10 + varint_len(time_ms.cast_unsigned())
+    let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let labels = labels.into_iter().map(|(name, value)| Label { name: bytes(name), value: bytes(value) });
+    TimeSeries { labels: labels.collect(), samples: Vec::new() }.encode_to_vec()
 }
 
 /// Returns the identity of a series: a hash of its encoded labels (FNV-1a), which is the same in each
@@ -46,44 +32,30 @@ pub(crate) fn hash(labels: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A request of remote_write 1.0 that is being built.
+/// A request of remote_write 1.0 that is being built. Labels are encoded once for each series: a
+/// [`WriteRequest`](super::messages::WriteRequest) of structs would copy all labels into each request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBuilder {
     body: Vec<u8>,
     samples: u32,
     newest_ms: i64,
+    /// The samples that are added, kept for their allocation; without labels.
+    added: TimeSeries,
 }
 
 impl RequestBuilder {
-    /// Adds samples of a series, whose times increase.
+    /// Adds samples of a series with encoded labels, whose times increase.
     pub(crate) fn add(&mut self, labels: &[u8], samples: &[Sample]) {
         let Some(&(newest_ms, _)) = samples.last() else { return };
-        // A message of up to 127 bytes has a length of one byte; a sample has at most 20.
-        let encoded: usize = samples.iter().map(|(time_ms, _)| 2 + sample_len(*time_ms)).sum();
-        self.body.reserve(labels.len() + encoded + 8);
-        self.body.push(bytes_tag(TIMESERIES));
-        put_varint(&mut self.body, (labels.len() + encoded) as u64);
+        self.added.samples.clear();
+        let messages =
+            samples.iter().map(|&(timestamp_ms, value_bits)| SampleMessage { value_bits, timestamp_ms });
+        self.added.samples.extend(messages);
+        self.body.push(TIMESERIES_KEY);
+        // Two encoded messages in a row are the encoding of both as one. A vector takes all that is encoded.
+        prost::encode_length_delimiter(labels.len() + self.added.encoded_len(), &mut self.body).ok();
         self.body.extend_from_slice(labels);
-        for &(time_ms, bits) in samples {
-            let value = bits.to_le_bytes();
-            let [a, b, c, d, e, f, g, h] = value;
-            let len = u8::try_from(sample_len(time_ms)).unwrap_or(u8::MAX);
-            self.body.extend_from_slice(&[
-                bytes_tag(SAMPLES),
-                len,
-                fixed64_tag(1),
-                a,
-                b,
-                c,
-                d,
-                e,
-                f,
-                g,
-                h,
-                varint_tag(2),
-            ]);
-            put_varint(&mut self.body, time_ms.cast_unsigned());
-        }
+        self.added.encode(&mut self.body).ok();
         self.samples = self.samples.saturating_add(u32::try_from(samples.len()).unwrap_or(u32::MAX));
         self.newest_ms = self.newest_ms.max(newest_ms);
     }
@@ -112,12 +84,4 @@ impl RequestBuilder {
         self.body.clear();
         (self.samples, self.newest_ms) = (0, 0);
     }
-}
-
-/// Adds a series with encoded labels and samples.
-pub(super) fn put_series(out: &mut Vec<u8>, labels: &[u8], samples: &[u8]) {
-    out.push(bytes_tag(TIMESERIES));
-    put_varint(out, (labels.len() + samples.len()) as u64);
-    out.extend_from_slice(labels);
-    out.extend_from_slice(samples);
 }

@@ -5,16 +5,14 @@
 //! which each name and value of a label occurs once.
 
 mod build;
-mod halve;
+mod messages;
 mod read;
 #[cfg(test)]
 mod tests;
 mod v2;
 
 pub(super) use self::build::{NOT_A_NUMBER, RequestBuilder, STALE, Sample, encode_labels, hash};
-pub(super) use self::halve::halves;
+pub(super) use self::messages::{RequestV2, WriteRequest};
+pub(super) use self::read::{decompress, read};
 #[cfg(test)]
-pub(super) use self::read::Series;
-pub(super) use self::read::{count, decompress, series};
-pub(super) use self::v2::decode_v2;
-pub(super) use self::v2::to_v2;
+pub(super) use self::tests::{DecodedSeries, decode_v1, decode_v2};

@@ -1,89 +1,53 @@
 //! Requests of remote_write 1.0 that are read.
 
-use super::build::{LABELS, SAMPLES, Sample, TIMESERIES};
-use crate::sinks::remote_write::protobuf::{Fields, Malformed, Value};
+use bytes::Bytes;
+use prost::Message;
 
-/// The maximum size of a body, so that a damaged file cannot claim any amount of memory.
-const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+use super::build::hash;
+use super::messages::{TimeSeries, WriteRequest};
+
+/// The maximum size of a body, so that a damaged file cannot claim any amount of memory. A batch is full at
+/// 4 MiB, and the series that fills it adds at most three times 65,536 samples of 22 bytes.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Returns a compressed body as it was; none if it is damaged or too large.
-pub(crate) fn decompress(payload: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn decompress(payload: &[u8]) -> Option<Bytes> {
     let len = snap::raw::decompress_len(payload).ok()?;
-    (len <= BODY_BYTES_MAX).then(|| snap::raw::Decoder::new().decompress_vec(payload).ok()).flatten()
+    let body = (len <= BODY_BYTES_MAX).then(|| snap::raw::Decoder::new().decompress_vec(payload))?;
+    body.ok().map(Bytes::from)
 }
 
-/// A series of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Series<'a> {
-    /// The fields `labels`.
-    pub(crate) labels: &'a [u8],
-    /// The fields `samples`.
-    pub(crate) samples: &'a [u8],
+/// Returns a request from its compressed body; none if it is damaged or too large.
+pub(crate) fn read(payload: &[u8]) -> Option<WriteRequest> {
+    WriteRequest::decode(decompress(payload)?).ok()
 }
 
-impl<'a> Series<'a> {
-    /// Splits a `TimeSeries` as [`RequestBuilder::add`] writes it: labels before samples, and no other
-    /// fields.
-    fn of(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut fields = Fields(message);
-        let mut labels_end = None;
-        loop {
-            let at = message.len() - fields.0.len();
-            match fields.next() {
-                None => break,
-                Some(Ok((number, Value::Bytes(_))))
-                    if number == u64::from(LABELS) && labels_end.is_none() => {}
-                Some(Ok((number, Value::Bytes(_)))) if number == u64::from(SAMPLES) => {
-                    labels_end.get_or_insert(at);
-                }
-                Some(_) => return Err(Malformed),
-            }
-        }
-        let (labels, samples) = message.split_at_checked(labels_end.ok_or(Malformed)?).ok_or(Malformed)?;
-        Ok(Self { labels, samples })
+impl WriteRequest {
+    pub(crate) fn sample_count(&self) -> u64 {
+        self.timeseries.iter().map(|series| series.samples.len() as u64).sum()
     }
 
-    /// Returns the names and values of the labels.
-    pub(crate) fn labels(self) -> impl Iterator<Item = Result<(&'a [u8], &'a [u8]), Malformed>> {
-        Fields(self.labels).map(|field| {
-            let (mut name, mut value) = (&[][..], &[][..]);
-            let (_, Value::Bytes(label)) = field? else { return Err(Malformed) };
-            for part in Fields(label) {
-                match part? {
-                    (1, Value::Bytes(text)) => name = text,
-                    (2, Value::Bytes(text)) => value = text,
-                    _ => return Err(Malformed),
-                }
-            }
-            Ok((name, value))
+    /// Returns the last time of each series, in milliseconds since the epoch, by the hash of its labels.
+    pub(crate) fn last_times(self) -> impl Iterator<Item = (u64, i64)> {
+        self.timeseries.into_iter().filter_map(|TimeSeries { labels, samples }| {
+            let last_ms = samples.iter().map(|sample| sample.timestamp_ms).max()?;
+            Some((hash(&TimeSeries { labels, samples: Vec::new() }.encode_to_vec()), last_ms))
         })
     }
 
-    pub(crate) fn samples(self) -> impl Iterator<Item = Result<Sample, Malformed>> {
-        Fields(self.samples).map(|field| {
-            let (mut time_ms, mut bits) = (0, 0);
-            let (_, Value::Bytes(sample)) = field? else { return Err(Malformed) };
-            for part in Fields(sample) {
-                match part? {
-                    (1, Value::Fixed64(value)) => bits = value,
-                    (2, Value::Varint(time)) => time_ms = time.cast_signed(),
-                    _ => return Err(Malformed),
-                }
+    /// Splits a refused request into two with about half of the series each, or half of the samples of the
+    /// only series. Returns none for a single sample.
+    pub(crate) fn halves(self) -> Option<[Self; 2]> {
+        let mut first = self.timeseries;
+        let second = if let [only] = first.as_mut_slice() {
+            let samples = only.samples.split_off(only.samples.len() / 2);
+            if only.samples.is_empty() {
+                return None;
             }
-            Ok((time_ms, bits))
-        })
+            vec![TimeSeries { labels: only.labels.clone(), samples }]
+        } else {
+            first.split_off(first.len() / 2)
+        };
+        (!first.is_empty()).then(|| [first, second].map(|timeseries| Self { timeseries }))
     }
-}
-
-/// Returns the series of a request of 1.0.
-pub(crate) fn series(body: &[u8]) -> impl Iterator<Item = Result<Series<'_>, Malformed>> {
-    Fields(body).map(|field| match field? {
-        (number, Value::Bytes(message)) if number == u64::from(TIMESERIES) => Series::of(message),
-        _ => Err(Malformed),
-    })
-}
-
-/// Returns the number of samples of a request of 1.0; 0 if it is none.
-pub(crate) fn count(body: &[u8]) -> u64 {
-    series(body).filter_map(Result::ok).map(|series| series.samples().count() as u64).sum()
 }

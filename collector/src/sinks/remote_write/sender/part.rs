@@ -1,9 +1,10 @@
 //! The bodies of requests and of their parts.
 
 use bytes::Bytes;
+use prost::Message;
 
 use crate::sinks::remote_write::http::Answer;
-use crate::sinks::remote_write::request;
+use crate::sinks::remote_write::request::{self, RequestV2};
 
 /// A request, or a part of it.
 pub(super) struct Part {
@@ -18,10 +19,9 @@ pub(super) fn halves(part: &Part, refusal: &Answer) -> Option<[Part; 2]> {
     if refusal.status != 400 || refusal.written.is_some() {
         return None;
     }
-    let body = request::decompress(&part.payload)?;
-    let halves = request::halves(&body)?.map(|half| {
-        let payload = snap::raw::Encoder::new().compress_vec(&half).ok()?;
-        Some(Part { payload: payload.into(), samples: request::count(&half) })
+    let halves = request::read(&part.payload)?.halves()?.map(|half| {
+        let payload = snap::raw::Encoder::new().compress_vec(&half.encode_to_vec()).ok()?;
+        Some(Part { payload: payload.into(), samples: half.sample_count() })
     });
     let [Some(first), Some(second)] = halves else { return None };
     Some([first, second])
@@ -29,6 +29,6 @@ pub(super) fn halves(part: &Part, refusal: &Answer) -> Option<[Part; 2]> {
 
 /// Returns a compressed body of 1.0 as one of 2.0.
 pub(super) fn to_v2(payload: &[u8]) -> Option<Bytes> {
-    let body = request::to_v2(&request::decompress(payload)?).ok()?;
-    Some(snap::raw::Encoder::new().compress_vec(&body).ok()?.into())
+    let request = RequestV2::from(request::read(payload)?);
+    Some(snap::raw::Encoder::new().compress_vec(&request.encode_to_vec()).ok()?.into())
 }

@@ -36,7 +36,7 @@ impl Log {
     /// hash of its labels.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be read and written.
+    /// Returns an error if the directory cannot be read and written, or another process uses it.
     pub(crate) fn open(
         directory: &Path,
         bounds: SpoolBounds,
@@ -98,7 +98,7 @@ impl Log {
     /// Replaces the newest file, to simulate a full disk.
     #[cfg(test)]
     pub(super) fn replace_active(&self, file: std::fs::File) {
-        self.queue().active = file;
+        self.queue().spool.replace_file(file);
     }
 
     /// Returns the current extent.

@@ -2,7 +2,6 @@
 
 mod accepted;
 mod bounds;
-mod files;
 mod log;
 mod position;
 mod queue;

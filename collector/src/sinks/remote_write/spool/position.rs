@@ -1,11 +1,9 @@
 //! Positions in a spool, and the files that keep them.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-
-use super::files;
 
 /// The position of a record, or of the end of the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +52,8 @@ impl PositionFile {
     /// # Errors
     /// Returns an error if the file cannot be opened and read.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Option<Position>)> {
-        let file = files::open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let mut bytes = [0; 2 * POSITION_BYTES];
         let len = file.read_at(&mut bytes, 0)?;
         let slots = bytes.get(..len).unwrap_or_default().chunks(POSITION_BYTES);

@@ -2,17 +2,20 @@
 //! them, and are taken from the oldest one on.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::time::Duration;
+
+use polymeter_service::spool::{Key, Spool, SpoolError};
 
 use super::accepted::{AcceptedRequest, AcceptedRequests};
 use super::bounds::{SpoolBounds, Stats, Tally};
-use super::files::{self, path_of};
 use super::position::{Position, PositionFile};
-use super::record::{self, HEAD_BYTES, Head, Kind};
+use super::record::{self, HEADER_BYTES, Header, Kind};
+
+/// Returns the key of file `number`. The spool of a shard has one stream.
+pub(super) const fn key(number: u64) -> Key {
+    Key { stream: 0, number }
+}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpoolFile {
@@ -21,6 +24,7 @@ pub(super) struct SpoolFile {
     pub(super) bytes: u64,
     /// The samples of its requests that were not sent.
     pub(super) samples: u64,
+    /// True if a record or the bytes behind the last one are damaged. Then nothing more is appended.
     pub(super) is_damaged: bool,
 }
 
@@ -40,14 +44,11 @@ pub(crate) struct Request {
 /// The state.
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) directory: PathBuf,
-    pub(super) bounds: SpoolBounds,
+    /// Its open segment is the newest file.
+    pub(super) spool: Spool,
+    bounds: SpoolBounds,
     /// The files, the oldest first; never empty.
-    pub(super) files: VecDeque<SpoolFile>,
-    /// The newest file.
-    pub(super) active: File,
-    /// The file that is read, and its number.
-    reading: Option<(u64, File)>,
+    files: VecDeque<SpoolFile>,
     /// The position of the next request.
     position: Position,
     position_file: PositionFile,
@@ -59,7 +60,6 @@ pub(super) struct Queue {
     /// The times of the newest samples that were appended and taken off, in milliseconds since the epoch.
     appended_ms: i64,
     sent_ms: i64,
-    is_dirty: bool,
     pub(super) tally: Tally,
     /// The encoded record, kept for its allocation.
     record: Vec<u8>,
@@ -72,18 +72,16 @@ pub(super) struct PositionFiles {
 }
 
 impl Queue {
-    /// Returns the state with the files of an earlier process; `active` is the newest one.
+    /// Returns the state with the files of an earlier process, of which the newest is open.
     pub(super) fn new(
-        (directory, bounds): (PathBuf, SpoolBounds),
-        (files, active): (VecDeque<SpoolFile>, File),
+        (spool, bounds): (Spool, SpoolBounds),
+        files: VecDeque<SpoolFile>,
         (position, position_files): (Position, PositionFiles),
     ) -> Self {
         Self {
-            directory,
+            spool,
             bounds,
             files,
-            active,
-            reading: None,
             position,
             position_file: position_files.position,
             kept_file: position_files.kept,
@@ -92,7 +90,6 @@ impl Queue {
             memory_bytes: 0,
             appended_ms: 0,
             sent_ms: 0,
-            is_dirty: false,
             tally: Tally::default(),
             record: Vec::new(),
         }
@@ -126,26 +123,22 @@ impl Queue {
     /// Moves requests from memory to the newest file, as far as the disk takes them.
     fn write_out(&mut self) {
         while let Some(request) = self.memory.pop_front() {
-            let record = &mut self.record;
-            record::encode(record, Kind::Request, &request.payload, request.samples, request.newest_ms);
-            let written = match self.files.back_mut() {
-                // The next record overwrites the bytes behind the last one, if writing fails.
-                Some(file) => self.active.write_all_at(record, file.bytes).map(|()| {
-                    file.bytes += record.len() as u64;
-                    file.samples += u64::from(request.samples);
-                }),
-                None => Ok(()),
-            };
-            match written {
-                Ok(()) => {
-                    self.memory_bytes = self.memory_bytes.saturating_sub(request.payload.len());
-                    self.is_dirty = true;
-                }
-                Err(error) => {
-                    self.tally.error = Some(error.to_string());
-                    self.memory.push_front(request);
-                    break;
-                }
+            let Request { samples, newest_ms, .. } = request;
+            self.record.clear();
+            record::put(
+                &mut self.record,
+                Header { kind: Kind::Request, samples, newest_ms },
+                &request.payload,
+            );
+            if let Err(error) = self.spool.append(&self.record) {
+                self.tally.error = Some(error.to_string());
+                self.memory.push_front(request);
+                break;
+            }
+            self.memory_bytes = self.memory_bytes.saturating_sub(request.payload.len());
+            if let Some(file) = self.files.back_mut() {
+                file.bytes += self.record.len() as u64;
+                file.samples += u64::from(samples);
             }
         }
         while self.memory_bytes > self.bounds.memory_bytes {
@@ -155,20 +148,17 @@ impl Queue {
         }
     }
 
-    fn begin_file(&mut self, times: &[u8]) -> io::Result<()> {
+    fn begin_file(&mut self, times: &[u8]) -> Result<(), SpoolError> {
         let number = self.files.back().map_or(1, |file| file.number + 1);
-        self.active.sync_data()?;
-        let (file, bytes) = files::create_with_times(&self.directory, number, times)?;
-        self.active = file;
-        self.files.push_back(SpoolFile { number, bytes, samples: 0, is_damaged: false });
+        let first = record::of_times(times);
+        self.spool.begin(key(number), &first)?;
+        self.files.push_back(SpoolFile { number, bytes: first.len() as u64, samples: 0, is_damaged: false });
         Ok(())
     }
 
     /// Removes the oldest files while the spool is too large.
     fn enforce_bounds(&mut self) {
-        while self.files.len() > 1
-            && self.files.iter().map(|file| file.bytes).sum::<u64>() > self.bounds.bytes
-        {
+        while self.files.len() > 1 && !self.spool.has_room(0) {
             let Some(oldest) = self.files.front().copied() else { break };
             self.tally.dropped_full += oldest.samples;
             self.accepted.remove_file(oldest.number);
@@ -178,16 +168,10 @@ impl Queue {
 
     fn remove_oldest(&mut self) {
         let Some(oldest) = self.files.pop_front() else { return };
-        let removed = if oldest.is_damaged {
-            files::move_aside(&self.directory, oldest.number)
-        } else {
-            fs::remove_file(path_of(&self.directory, oldest.number))
-        };
+        let key = key(oldest.number);
+        let removed = if oldest.is_damaged { self.spool.set_aside(key) } else { self.spool.remove(key) };
         if let Err(error) = removed {
             self.tally.error = Some(error.to_string());
-        }
-        if self.reading.as_ref().is_some_and(|(number, _)| *number == oldest.number) {
-            self.reading = None;
         }
     }
 
@@ -212,16 +196,20 @@ impl Queue {
                 self.position = Position { file: oldest, offset: 0 };
             }
             let number = self.position.file;
-            let current = self.files.iter().find(|file| file.number == number);
-            if current.is_some_and(|file| self.position.offset < file.bytes) {
-                match self.read_next() {
-                    Ok(Some(request)) => return Some(request),
-                    Ok(None) => {}
-                    Err(error) => self.skip_damaged(&error),
+            if let Some(file) = self.files.iter_mut().find(|file| file.number == number) {
+                if self.position.offset < file.bytes {
+                    match self.read_next() {
+                        Ok(Some(request)) => return Some(request),
+                        Ok(None) => {}
+                        Err(error) => self.skip_to(None, &error),
+                    }
+                    continue;
                 }
-                continue;
+                // All of it was sent, except for what is damaged.
+                if file.is_damaged {
+                    self.tally.dropped_damaged += std::mem::take(&mut file.samples);
+                }
             }
-            // All of it was sent.
             let Some(next) = self.files.iter().find(|file| file.number > number) else { break };
             self.position = Position { file: next.number, offset: 0 };
             self.remove_sent();
@@ -232,40 +220,35 @@ impl Queue {
         Some(request)
     }
 
-    /// Reads the record at the position; none if it is no request.
+    /// Reads the record at the position; none if it is no request or damaged, which is skipped. Returns an
+    /// error if nothing behind it can be read.
     fn read_next(&mut self) -> io::Result<Option<Request>> {
         let Position { file: number, offset } = self.position;
-        if self.reading.as_ref().is_none_or(|(open, _)| *open != number) {
-            self.reading = Some((number, File::open(path_of(&self.directory, number))?));
-        }
-        let damaged =
-            || io::Error::new(io::ErrorKind::InvalidData, format!("spool file {number} is damaged"));
-        let Some((_, file)) = &self.reading else { return Ok(None) };
-        let mut bytes = [0; HEAD_BYTES];
-        file.read_exact_at(&mut bytes, offset)?;
-        let head = Head::decode(&bytes).ok_or_else(damaged)?;
-        let mut payload = vec![0; head.len];
-        file.read_exact_at(&mut payload, offset + HEAD_BYTES as u64)?;
-        if !head.is_of(&bytes, &payload) {
-            return Err(damaged());
-        }
+        let reader = self.spool.reader(key(number))?;
+        let damaged = || io::Error::other(format!("spool file {number} is damaged"));
+        let head = reader.head(offset)?.ok_or_else(damaged)?;
         let end = Position { file: number, offset: offset + head.record_bytes() };
-        if head.kind == Kind::Series {
-            self.position = end;
-            return Ok(None);
+        let contents = reader.contents(offset, &head)?;
+        let header = contents.as_deref().and_then(record::decode).map(|(header, _)| header);
+        match (contents, header) {
+            (Some(mut payload), Some(Header { kind: Kind::Request, samples, newest_ms })) => {
+                payload.drain(..HEADER_BYTES);
+                let place = Some((self.position, end));
+                return Ok(Some(Request { payload, samples, newest_ms, place }));
+            }
+            (Some(_), Some(Header { kind: Kind::Series, .. })) => self.position = end,
+            _ => self.skip_to(Some(end.offset), &damaged()),
         }
-        let place = Some((self.position, end));
-        Ok(Some(Request { payload, samples: head.samples, newest_ms: head.newest_ms, place }))
+        Ok(None)
     }
 
-    /// Skips the rest of the file that is read.
-    fn skip_damaged(&mut self, error: &io::Error) {
+    /// Skips damage in the file that is read: up to an offset, or the rest of the file.
+    fn skip_to(&mut self, offset: Option<u64>, error: &io::Error) {
         let number = self.position.file;
         self.tally.error = Some(error.to_string());
         if let Some(file) = self.files.iter_mut().find(|file| file.number == number) {
             self.tally.damaged_files += u64::from(!std::mem::replace(&mut file.is_damaged, true));
-            self.position.offset = file.bytes;
-            self.tally.dropped_damaged += std::mem::take(&mut file.samples);
+            self.position.offset = offset.unwrap_or(file.bytes);
         }
     }
 
@@ -308,9 +291,8 @@ impl Queue {
     /// Writes all requests through to the disk, so that they outlive a power failure.
     pub(super) fn sync(&mut self) {
         self.write_out();
-        if std::mem::take(&mut self.is_dirty)
-            && let Err(error) = self.active.sync_data().and_then(|()| self.position_file.sync())
-        {
+        let flushed = self.spool.flush().map_err(io::Error::from);
+        if let Err(error) = flushed.and_then(|()| self.position_file.sync()) {
             self.tally.error = Some(error.to_string());
         }
     }
@@ -321,7 +303,7 @@ impl Queue {
         let in_files: u64 = self.files.iter().map(|file| file.samples).sum();
         let samples = in_files + in_memory;
         Stats {
-            bytes: self.files.iter().map(|file| file.bytes).sum(),
+            bytes: self.spool.bytes(),
             samples,
             memory_bytes: self.memory_bytes,
             lag_ms: if samples == 0 || self.sent_ms == 0 {

@@ -1,34 +1,34 @@
 //! The opening of a spool: what an earlier process left is checked, and its end found.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs;
 use std::io;
 use std::path::Path;
 
+use polymeter_service::spool::Spool;
+
 use super::bounds::{SpoolBounds, Tally};
-use super::files::{self, create, extent, path_of};
 use super::position::{Position, PositionFile};
-use super::queue::{PositionFiles, Queue, SpoolFile};
-use super::record::{self, Kind};
-use crate::sinks::remote_write::request;
+use super::queue::{PositionFiles, Queue, SpoolFile, key};
+use super::record::{self, Header, Kind};
+use crate::sinks::remote_write::request::{self, WriteRequest};
 
 /// Opens the spool in `directory`, which is created if it is missing; then `initial` has the last times of
 /// its series. Returns it with the last time of each series, in milliseconds since the epoch, by the hash of
 /// its labels.
 ///
 /// # Errors
-/// Returns an error if the directory cannot be read and written.
+/// Returns an error if the directory cannot be read and written, or another process uses it.
 pub(super) fn open(
     directory: &Path,
     bounds: SpoolBounds,
     initial: &[u8],
 ) -> io::Result<(Queue, HashMap<u64, i64>)> {
-    fs::create_dir_all(directory)?;
+    let mut spool = Spool::open(directory, "collector", bounds.bytes)?;
     let (mut position, position_files) = open_positions(directory, bounds)?;
     let mut tally = Tally::default();
     let mut times = HashMap::new();
-    let mut found = VecDeque::new();
-    let numbers = files::numbers(directory)?;
+    let mut files = VecDeque::new();
+    let numbers: Vec<u64> = spool.segments().keys().map(|key| key.number).collect();
     let newest = numbers.last().copied();
     // The files were removed by hand.
     if newest.is_some_and(|newest| newest < position.file) {
@@ -38,28 +38,30 @@ pub(super) fn open(
         let is_newest = Some(number) == newest;
         // It was sent; the collector was killed before it removed the file.
         if number < position.file && !is_newest {
-            fs::remove_file(path_of(directory, number))?;
+            spool.remove(key(number))?;
             continue;
         }
-        let from = if number == position.file { position.offset } else { 0 };
-        let opened = open_file(directory, number, from, is_newest.then_some(&mut times), &mut tally)?;
-        if number == position.file && !opened.has_from {
-            position.offset = 0;
+        let from = if number == position.file { &mut position.offset } else { &mut 0 };
+        let file = open_file(&spool, number, from, is_newest.then_some(&mut times))?;
+        if file.is_damaged {
+            tally.damaged_files += 1;
+            tally.error = Some(format!("spool file {number} is damaged"));
         }
-        let samples = if number < position.file { 0 } else { opened.samples };
-        found.push_back(SpoolFile { number, bytes: opened.valid_bytes, samples, is_damaged: false });
+        files.push_back(file);
     }
-    let active = match found.back() {
-        Some(newest) => files::open(&path_of(directory, newest.number))?,
-        None => {
-            let number = position.file + 1;
-            let (file, bytes) = files::create_with_times(directory, number, initial)?;
+    if let Some(newest) = files.back().filter(|newest| !newest.is_damaged) {
+        // Behind its last record is what the earlier process could not complete.
+        spool.resume(key(newest.number), newest.bytes)?;
+    } else {
+        let number = newest.unwrap_or(position.file) + 1;
+        if newest.is_none() {
             times.extend(record::decode_times(initial));
-            found.push_back(SpoolFile { number, bytes, samples: 0, is_damaged: false });
-            file
         }
-    };
-    let mut queue = Queue::new((directory.to_owned(), bounds), (found, active), (position, position_files));
+        let first = record::of_times(&record::encode_times(times.iter().map(|(hash, ms)| (*hash, *ms))));
+        spool.begin(key(number), &first)?;
+        files.push_back(SpoolFile { number, bytes: first.len() as u64, samples: 0, is_damaged: false });
+    }
+    let mut queue = Queue::new((spool, bounds), files, (position, position_files));
     queue.tally = tally;
     Ok((queue, times))
 }
@@ -78,66 +80,51 @@ fn open_positions(directory: &Path, bounds: SpoolBounds) -> io::Result<(Position
     Ok((position, PositionFiles { position: file, kept: Some(kept_file) }))
 }
 
-/// Checks a file of an earlier process, and cuts it behind its last complete record. A damaged file is moved
-/// aside, and replaced by its valid beginning. Of the newest file all contents are read, and the last times
-/// of series added to `times`.
+/// Follows the records of a file of an earlier process. Counts the samples from the offset `from` on, which
+/// becomes 0 if no record begins or ends there. All contents of the newest file are read, and the last times
+/// of series added to `times`; of other files only the headers.
 fn open_file(
-    directory: &Path,
+    spool: &Spool,
     number: u64,
-    from: u64,
-    times: Option<&mut HashMap<u64, i64>>,
-    tally: &mut Tally,
-) -> io::Result<files::Extent> {
-    let path = path_of(directory, number);
-    let file = files::open(&path)?;
-    let len = file.metadata()?.len();
-    let mut found = extent(&file, from)?;
-    let Some(times) = times else {
-        if found.valid_bytes < len {
-            replace_damaged(directory, number, &fs::read(&path)?, found.valid_bytes, tally)?;
+    from: &mut u64,
+    mut times: Option<&mut HashMap<u64, i64>>,
+) -> io::Result<SpoolFile> {
+    let reader = spool.reader(key(number))?;
+    let mut file = SpoolFile { number, bytes: 0, samples: 0, is_damaged: false };
+    let (mut before, mut has_from) = (0, *from == 0);
+    while let Some(head) = reader.head(file.bytes)? {
+        if let Some(times) = &mut times {
+            match reader.contents(file.bytes, &head)? {
+                Some(contents) => add_times(times, &contents),
+                None => file.is_damaged = true,
+            }
         }
-        return Ok(found);
-    };
-    let contents = fs::read(&path)?;
-    let read = record::read(&contents);
-    for (_, head, payload) in &read.records {
-        match head.kind {
-            Kind::Series => times.extend(record::decode_times(payload)),
-            Kind::Request => add_times(times, payload),
-        }
+        let header = reader.prefix(file.bytes, &head)?.and_then(|bytes| Header::decode(&bytes));
+        let samples = header.filter(|header| header.kind == Kind::Request).map_or(0, |header| header.samples);
+        let counted = if file.bytes < *from { &mut before } else { &mut file.samples };
+        *counted += u64::from(samples);
+        file.bytes += head.record_bytes();
+        has_from |= file.bytes == *from;
     }
-    if read.is_damaged {
-        replace_damaged(directory, number, &contents, read.valid_bytes, tally)?;
-        found = extent(&files::open(&path)?, from)?;
-    } else if read.valid_bytes < len {
-        // The process ended during a write, or the disk was full.
-        file.set_len(read.valid_bytes)?;
+    if !has_from {
+        *from = 0;
+        file.samples += before;
     }
-    Ok(found)
+    let len = spool.segments().get(&key(number)).copied().unwrap_or_default();
+    // Only the newest file may end within a record.
+    file.is_damaged |= file.bytes < len && (times.is_none() || !reader.is_unfinished(file.bytes)?);
+    Ok(file)
 }
 
-fn replace_damaged(
-    directory: &Path,
-    number: u64,
-    contents: &[u8],
-    valid_bytes: u64,
-    tally: &mut Tally,
-) -> io::Result<()> {
-    tally.damaged_files += 1;
-    tally.error = Some(format!("spool file {number} is damaged behind byte {valid_bytes}"));
-    files::move_aside(directory, number)?;
-    let valid = usize::try_from(valid_bytes).ok().and_then(|valid| contents.get(..valid));
-    create(&path_of(directory, number), valid.unwrap_or_default()).map(drop)
-}
-
-/// Adds the last times of the series of a request.
-fn add_times(times: &mut HashMap<u64, i64>, payload: &[u8]) {
-    let Some(body) = request::decompress(payload) else { return };
-    for series in request::series(&body).filter_map(Result::ok) {
-        let newest = series.samples().filter_map(Result::ok).map(|(time_ms, _)| time_ms).max();
-        if let Some(newest) = newest {
-            let known = times.entry(request::hash(series.labels)).or_insert(newest);
-            *known = newest.max(*known);
-        }
+/// Adds the last times of the series of a record.
+fn add_times(times: &mut HashMap<u64, i64>, contents: &[u8]) {
+    let Some((header, payload)) = record::decode(contents) else { return };
+    if header.kind == Kind::Series {
+        times.extend(record::decode_times(payload));
+        return;
+    }
+    for (series, last_ms) in request::read(payload).into_iter().flat_map(WriteRequest::last_times) {
+        let known = times.entry(series).or_insert(last_ms);
+        *known = last_ms.max(*known);
     }
 }

@@ -5,6 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use polymeter_service::spool::record::HEAD_BYTES;
+
+use super::record::HEADER_BYTES;
 use super::{Log, SpoolBounds};
 use crate::sinks::remote_write::request::{RequestBuilder, encode_labels, hash};
 
@@ -130,24 +133,46 @@ fn an_incomplete_write_is_cut_and_a_damaged_file_is_moved_aside() {
 }
 
 #[test]
-fn a_damaged_newest_file_keeps_its_valid_beginning() {
-    let directory = tempfile::tempdir().unwrap();
+fn a_damaged_newest_file_keeps_its_valid_requests() {
     let bounds = SpoolBounds { file_bytes: 1 << 20, ..BOUNDS };
-    let (log, _) = Log::open(directory.path(), bounds, &[]).unwrap();
-    (1..=10).for_each(|time_ms| append(&log, time_ms));
+    // Damage in the contents of the fifth request costs this one; in its head, also those behind it.
+    for (at, sent) in [(HEAD_BYTES + HEADER_BYTES, vec![1, 2, 3, 4, 6, 7, 8, 9, 10]), (1, vec![1, 2, 3, 4])] {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, _) = Log::open(directory.path(), bounds, &[]).unwrap();
+        (1..=4).for_each(|time_ms| append(&log, time_ms));
+        let fifth = usize::try_from(log.stats().bytes).unwrap();
+        (5..=10).for_each(|time_ms| append(&log, time_ms));
+        drop(log);
+        let newest = spool_files(directory.path(), "spool").pop().unwrap();
+        let mut bytes = fs::read(&newest).unwrap();
+        bytes[fifth + at] ^= 0x40;
+        fs::write(&newest, &bytes).unwrap();
+        let (log, times) = Log::open(directory.path(), bounds, &[]).unwrap();
+        assert_eq!(drain(&log), sent);
+        assert_eq!(times.values().max(), sent.last(), "the times are those of the valid requests");
+        assert_eq!(log.take_tally().damaged_files, 1);
+        assert_eq!(fs::read(&spool_files(directory.path(), "damaged")[0]).unwrap(), bytes);
+        append(&log, 11);
+        assert_eq!(drain(&log), [11]);
+        drop(log);
+        let (_, times) = Log::open(directory.path(), bounds, &[]).unwrap();
+        assert_eq!(times.values().max(), Some(&11));
+    }
+}
+
+#[test]
+fn the_times_of_a_damaged_file_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path());
+    append(&log, 5);
+    drain(&log);
     drop(log);
     let newest = spool_files(directory.path(), "spool").pop().unwrap();
-    let mut bytes = fs::read(&newest).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 0x40;
-    fs::write(&newest, &bytes).unwrap();
-    let (log, times) = Log::open(directory.path(), bounds, &[]).unwrap();
-    let sent = drain(&log);
-    assert!((3..=6).contains(&sent.len()), "{sent:?}");
-    assert_eq!(times.values().max(), sent.last(), "the times are those of the valid requests");
-    assert_eq!(fs::read(&spool_files(directory.path(), "damaged")[0]).unwrap(), bytes);
-    append(&log, 11);
-    assert_eq!(drain(&log), [11]);
+    let damaged = [fs::read(&newest).unwrap(), vec![1; HEAD_BYTES]].concat();
+    fs::write(&newest, damaged).unwrap();
+    drop(open(directory.path()));
+    let (log, times) = Log::open(directory.path(), BOUNDS, &[]).unwrap();
+    assert_eq!((times.values().max(), log.next()), (Some(&5), None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::super::request::{Sample, decode_v2, decompress, series};
+use super::super::request::{DecodedSeries, Sample, decode_v1, decode_v2, decompress};
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,17 +195,10 @@ impl Receiver {
     }
 }
 
-fn parse(is_v2: bool, body: &[u8]) -> Vec<(Name, Vec<Sample>)> {
+fn parse(is_v2: bool, body: &[u8]) -> Vec<DecodedSeries> {
     let body = decompress(body).unwrap();
-    if is_v2 {
-        return decode_v2(&body).unwrap().into_iter().map(|(name, samples, _)| (name, samples)).collect();
-    }
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let of = |series: super::super::request::Series<'_>| {
-        let name = series.labels().map(|label| label.map(|(name, value)| (text(name), text(value))).unwrap());
-        (name.collect(), series.samples().map(Result::unwrap).collect())
-    };
-    series(&body).map(|series| of(series.unwrap())).collect()
+    let decoded = if is_v2 { decode_v2(&body) } else { decode_v1(&body) };
+    decoded.unwrap()
 }
 
 fn written_header(written: usize) -> String {

@@ -56,7 +56,7 @@ fn a_spool_belongs_to_one_collector_and_shards_may_change() {
     let mut session = TestSession::new(1, &["a", "b", "c", "d"]);
     accept(&mut sink, session.frame(times(BEGIN_MS, 30)));
     let error = fixture.sink().accept(&AcceptedRows::new(vec![])).unwrap_err();
-    assert!(error.to_string().contains("another collector uses it"), "{error}");
+    assert!(error.to_string().contains("another collector uses the spool"), "{error}");
     fixture.drive_until(&mut sink, |counters| counters.sent.get() >= 120 && counters.pending.get() == 0);
     drop(sink);
     fixture.config.shards = 5;

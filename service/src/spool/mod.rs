@@ -1,0 +1,324 @@
+//! A spool: a directory of segments, which are files of records and outlive the process.
+//!
+//! - One process uses a directory at a time.
+//! - A segment begins on the disk as a whole or not at all. Of a failed write nothing is kept, and records
+//!   that were flushed survive the machine.
+//! - Damage is detected, and costs the record that it hits; behind a damaged head, the rest of the segment.
+//!
+//! What the records contain, when a segment is full, when it is flushed, and what is done when the spool is
+//! full is up to the user.
+
+mod reader;
+pub mod record;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+pub use self::reader::SegmentReader;
+
+/// The modes of directories and files: samples reveal the activities of users.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// The extensions of segments and of damaged ones.
+const SEGMENT: &str = "spool";
+const DAMAGED: &str = "damaged";
+
+/// The file in which a segment is made.
+const NEW: &str = "new";
+
+/// The most damaged segments that are kept for an examination.
+const DAMAGED_MAX: usize = 4;
+
+/// An error of a spool.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolError {
+    /// Another process uses it.
+    #[error("another {user} uses the spool {}; give each {user} its own directory", directory.display())]
+    InUse {
+        /// The program, as a noun.
+        user: &'static str,
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The disk has a fault or is full.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Disk {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl SpoolError {
+    /// Returns true if the same operation may succeed later: the disk has a fault, but the file is not
+    /// missing.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Disk { source, .. } if source.kind() != io::ErrorKind::NotFound)
+    }
+}
+
+impl From<SpoolError> for io::Error {
+    fn from(error: SpoolError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// Returns a function that adds the operation and the path to an error of the disk.
+fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
+    move |source| SpoolError::Disk { doing, path: path.to_owned(), source }
+}
+
+/// Locks a directory for this process, until the returned file is closed. Creates the directory if it does
+/// not exist. `user` is the program, as a noun.
+///
+/// # Errors
+/// Returns an error if the directory cannot be used, or if another process uses it.
+pub fn lock_directory(directory: &Path, user: &'static str) -> Result<File, SpoolError> {
+    let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory);
+    created.map_err(disk("make the spool", directory))?;
+    let path = directory.join("lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
+    let file = file.map_err(disk("open", &path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(SpoolError::InUse { user, directory: directory.to_owned() }),
+        Err(error) => Err(disk("lock", &path)(error.into())),
+    }
+}
+
+/// The name of a segment. Segments are ordered by streams, and by their numbers within a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The stream to which the segment belongs.
+    pub stream: u64,
+    /// The number of the segment in its stream.
+    pub number: u64,
+}
+
+impl Key {
+    /// Parses the name of a segment's file; none if it is another file.
+    pub fn of_file(name: &str) -> Option<Self> {
+        let (stream, number) = name.strip_suffix(SEGMENT)?.strip_suffix('.')?.split_once('-')?;
+        let parse = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        Some(Self { stream: parse(stream)?, number: parse(number)? })
+    }
+
+    fn path(self, directory: &Path) -> PathBuf {
+        directory.join(format!("{:016x}-{:016x}.{SEGMENT}", self.stream, self.number))
+    }
+}
+
+/// A directory of segments.
+#[derive(Debug)]
+pub struct Spool {
+    directory: PathBuf,
+    _lock: File,
+    limit_bytes: u64,
+    /// The size of each segment, in bytes.
+    segments: BTreeMap<Key, u64>,
+    /// The segment that is being written.
+    open: Option<(Key, File)>,
+}
+
+impl Spool {
+    /// Opens and locks the spool in `directory`, for about `limit_bytes`. Creates the directory if it does
+    /// not exist. `user` is the program, as a noun.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be used, or if another process uses it.
+    pub fn open(directory: &Path, user: &'static str, limit_bytes: u64) -> Result<Self, SpoolError> {
+        let lock = lock_directory(directory, user)?;
+        let mut segments = BTreeMap::new();
+        let entries = fs::read_dir(directory).map_err(disk("read the spool", directory))?;
+        for entry in entries {
+            let entry = entry.map_err(disk("read the spool", directory))?;
+            if let Some(key) = Key::of_file(&entry.file_name().to_string_lossy()) {
+                let metadata = entry.metadata().map_err(disk("read", &entry.path()))?;
+                segments.insert(key, metadata.len());
+            }
+        }
+        Ok(Self { directory: directory.to_owned(), _lock: lock, limit_bytes, segments, open: None })
+    }
+
+    /// Returns the bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.segments.values().sum()
+    }
+
+    /// Returns true if `more_bytes` are within the limit.
+    pub fn has_room(&self, more_bytes: u64) -> bool {
+        self.bytes().saturating_add(more_bytes) <= self.limit_bytes
+    }
+
+    /// Returns the segments in order, with their sizes in bytes.
+    pub const fn segments(&self) -> &BTreeMap<Key, u64> {
+        &self.segments
+    }
+
+    /// Returns the segment that [`Self::append`] continues, with its size in bytes.
+    pub fn open_segment(&self) -> Option<(Key, u64)> {
+        let (key, _) = self.open.as_ref()?;
+        Some((*key, self.segments.get(key).copied().unwrap_or_default()))
+    }
+
+    /// Begins a segment with records, which are flushed. One of this name is replaced. The open segment is
+    /// flushed and closed.
+    ///
+    /// # Errors
+    /// Returns an error if the disk has a fault. Then there is no new segment, and the open one stays open.
+    pub fn begin(&mut self, key: Key, records: &[u8]) -> Result<(), SpoolError> {
+        self.flush()?;
+        let path = key.path(&self.directory);
+        let file = self.make(&path, records).map_err(disk("make", &path))?;
+        self.segments.insert(key, records.len() as u64);
+        self.open = Some((key, file));
+        Ok(())
+    }
+
+    fn make(&self, path: &Path, records: &[u8]) -> io::Result<File> {
+        let new = self.directory.join(NEW);
+        let mut file =
+            OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(&new)?;
+        let written = file.write_all(records).and_then(|()| file.sync_data());
+        let renamed = written.and_then(|()| fs::rename(&new, path));
+        if renamed.is_err() {
+            fs::remove_file(&new).ok();
+        }
+        renamed?;
+        let flushed = File::open(&self.directory)?.sync_all();
+        if flushed.is_err() {
+            fs::remove_file(path).ok();
+        }
+        flushed.map(|()| file)
+    }
+
+    /// Opens a segment of an earlier process to continue it behind its first `bytes` bytes. Cuts off the
+    /// rest.
+    ///
+    /// # Errors
+    /// Returns an error if the disk has a fault.
+    pub fn resume(&mut self, key: Key, bytes: u64) -> Result<(), SpoolError> {
+        let path = key.path(&self.directory);
+        let open = || {
+            let file = OpenOptions::new().write(true).open(&path)?;
+            file.set_len(bytes).map(|()| file)
+        };
+        let file = open().map_err(disk("open", &path))?;
+        self.segments.insert(key, bytes);
+        self.open = Some((key, file));
+        Ok(())
+    }
+
+    /// Appends records to the open segment. They outlive the process; the machine only after [`Self::flush`].
+    ///
+    /// # Errors
+    /// Returns an error if no segment is open, or if the disk has a fault. Then nothing of the records is
+    /// kept.
+    pub fn append(&mut self, records: &[u8]) -> Result<(), SpoolError> {
+        let Some((key, file)) = &self.open else {
+            return Err(disk("write", &self.directory)(io::ErrorKind::NotFound.into()));
+        };
+        let bytes = self.segments.entry(*key).or_default();
+        if let Err(error) = file.write_all_at(records, *bytes) {
+            // If this fails, too, the checksums reveal the partial write, and the next one overwrites it.
+            file.set_len(*bytes).ok();
+            return Err(disk("write", &key.path(&self.directory))(error));
+        }
+        *bytes += records.len() as u64;
+        Ok(())
+    }
+
+    /// Flushes the open segment to the disk.
+    ///
+    /// # Errors
+    /// Returns an error if the disk has a fault.
+    pub fn flush(&self) -> Result<(), SpoolError> {
+        let Some((key, file)) = &self.open else { return Ok(()) };
+        file.sync_data().map_err(disk("flush", &key.path(&self.directory)))
+    }
+
+    /// Cuts the open segment behind its first `bytes` bytes, and closes it: after a failed flush, nothing is
+    /// known about what was written since the last one.
+    pub fn close_at(&mut self, bytes: u64) {
+        let Some((key, file)) = self.open.take() else { return };
+        // If this fails, the checksums and the order of the records reveal what should not be there.
+        file.set_len(bytes).ok();
+        self.segments.insert(key, bytes);
+    }
+
+    /// Returns the contents of a segment, at most `limit_bytes`.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn read(&self, key: Key, limit_bytes: u64) -> Result<Vec<u8>, SpoolError> {
+        let path = key.path(&self.directory);
+        let mut bytes = Vec::new();
+        let read = File::open(&path).and_then(|file| file.take(limit_bytes).read_to_end(&mut bytes));
+        read.map(|_| bytes).map_err(disk("read", &path))
+    }
+
+    /// Opens a segment to read its records one by one.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened.
+    pub fn reader(&self, key: Key) -> Result<SegmentReader, SpoolError> {
+        let path = key.path(&self.directory);
+        File::open(&path).map(SegmentReader).map_err(disk("read", &path))
+    }
+
+    /// Removes a segment.
+    ///
+    /// # Errors
+    /// Returns an error if its file cannot be removed; the next process finds it again.
+    pub fn remove(&mut self, key: Key) -> Result<(), SpoolError> {
+        let path = self.forget(key);
+        fs::remove_file(&path).map_err(disk("remove", &path))
+    }
+
+    /// Moves a damaged segment aside for an examination, and removes the oldest of such beyond a few.
+    ///
+    /// # Errors
+    /// Returns an error if files cannot be moved or removed.
+    pub fn set_aside(&mut self, key: Key) -> Result<(), SpoolError> {
+        let path = self.forget(key);
+        let set_aside = || {
+            fs::rename(&path, path.with_extension(DAMAGED))?;
+            let mut damaged = Vec::new();
+            for entry in fs::read_dir(&self.directory)? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|extension| extension == DAMAGED) {
+                    damaged.push(path);
+                }
+            }
+            damaged.sort();
+            let excess = damaged.len().saturating_sub(DAMAGED_MAX);
+            damaged.iter().take(excess).try_for_each(fs::remove_file)
+        };
+        set_aside().map_err(disk("set aside", &path))
+    }
+
+    /// Returns the path of a segment that is no longer part of the spool.
+    fn forget(&mut self, key: Key) -> PathBuf {
+        self.open.take_if(|(open, _)| *open == key);
+        self.segments.remove(&key);
+        key.path(&self.directory)
+    }
+
+    /// Replaces the file of the open segment, so that a test can simulate a full disk.
+    #[doc(hidden)]
+    pub fn replace_file(&mut self, file: File) {
+        self.open = self.open.take().map(|(key, _)| (key, file));
+    }
+}
