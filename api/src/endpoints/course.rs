@@ -12,14 +12,11 @@ use serde_json::{Value, json};
 
 use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, find_job, key};
 use super::parts::{self, POINTS, Wanted};
-use super::series::{is_selected, series_of_job};
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::body::Failure;
-use crate::endpoint::{Endpoint, Method, OBJECT};
+use super::series::series_of_job;
+use crate::answer::{Failure, Problem, level, micros, number, rate};
 use crate::limits;
-use crate::problem::Problem;
-use crate::rows::{level, rate};
-use crate::table::{micros, number};
+use crate::live::is_selected;
+use crate::request::{Arguments, Endpoint, Kind, OBJECT, Parameter};
 
 /// The metrics that are subtracted.
 const MINUS: Parameter =
@@ -51,7 +48,6 @@ fn usual_points(nodes: usize) -> usize {
 const MEANS: [&str; 2] = ["percent", "celsius"];
 
 pub(super) static COURSE: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/course",
     id: "course",
     summary: "The sum of metrics on each node of a job in equal parts of the time: over all nodes, and by groups of nodes. Counters as \

@@ -3,21 +3,17 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use polymeter_service::clock::{self, rfc3339};
+use polymeter_service::clock::rfc3339;
 use polymeter_service::time_text::time_us;
 use polymeter_store::reader::{Access, JobFilter, JobRow, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::METRICS;
-use super::series::{is_selected, series_of_job, series_of_nodes};
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::body::{Chunks, Failure};
-use crate::endpoint::{Endpoint, Method, TABLE};
-use crate::format::Format;
+use super::parameters::{METRICS, now_ns};
+use super::series::{series_of_job, series_of_nodes};
+use crate::answer::{Chunks, Failure, Format, Problem, csv_field, labels, micros, number};
 use crate::limits;
-use crate::problem::Problem;
-use crate::rows::labels;
-use crate::table::{csv_field, micros, number};
+use crate::live::is_selected;
+use crate::request::{Arguments, Endpoint, Kind, Parameter, TABLE};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -33,7 +29,6 @@ const TIME: &str = concat!(
 );
 
 pub(super) static KWOLLECT: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/metrics",
     id: "kwollect_metrics",
     summary: "The samples of a job, and of its nodes meanwhile, or of nodes, as Kwollect answers: by series, and then by time.",
@@ -74,10 +69,10 @@ pub(super) static KWOLLECT: Endpoint = Endpoint {
     body: None,
     handler: |call| {
         Box::pin(async move {
-            let (request, format) = (Request::parse(&call.arguments)?, call.format);
+            let request = Request::parse(&call.arguments)?;
             call.stream(move |reader, access, chunks| {
                 let jobs = request.jobs(reader)?;
-                let mut out = Output::begin(format, chunks)?;
+                let mut out = Output::begin(chunks)?;
                 // One job after another: the guard remembers the series of one.
                 for job in &jobs {
                     let mut sources = Vec::new();
@@ -233,28 +228,24 @@ impl Request {
     }
 }
 
-fn now_ns() -> i64 {
-    clock::realtime_us().saturating_mul(1000)
-}
-
 /// An answer that is being written.
 struct Output<'a> {
-    format: Format,
     chunks: &'a mut Chunks,
     is_first: bool,
 }
 
 impl<'a> Output<'a> {
-    fn begin(format: Format, chunks: &'a mut Chunks) -> Result<Self, Failure> {
-        let head = if format == Format::Csv { format!("{}\r\n", COLUMNS.join(",")) } else { "[".to_owned() };
+    fn begin(chunks: &'a mut Chunks) -> Result<Self, Failure> {
+        let is_csv = chunks.format == Format::Csv;
+        let head = if is_csv { format!("{}\r\n", COLUMNS.join(",")) } else { "[".to_owned() };
         chunks.write(head.as_bytes())?;
-        Ok(Self { format, chunks, is_first: true })
+        Ok(Self { chunks, is_first: true })
     }
 
     fn row(&mut self, row: &SeriesRow, labels: &Value, time_us: i64, value: f64) -> Result<(), Failure> {
         let fields =
             [json!(rfc3339(time_us)), json!(row.node), json!(row.metric), number(value), labels.clone()];
-        if self.format == Format::Csv {
+        if self.chunks.format == Format::Csv {
             let fields = fields.each_ref().map(csv_field);
             return self.chunks.write(format!("{}\r\n", fields.join(",")).as_bytes());
         }
@@ -265,7 +256,7 @@ impl<'a> Output<'a> {
     }
 
     fn end(self) -> Result<(), Failure> {
-        if self.format == Format::Csv { Ok(()) } else { self.chunks.write(b"]") }
+        if self.chunks.format == Format::Csv { Ok(()) } else { self.chunks.write(b"]") }
     }
 }
 

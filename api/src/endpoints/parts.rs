@@ -5,15 +5,12 @@ use std::ops::Range;
 
 use polymeter_analysis::downsample::{Downsampler, Part};
 use polymeter_analysis::rates::window_ns;
-use polymeter_service::clock;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
 
-use super::parameters::{FROM_US, UNTIL_US, time_ns};
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::body::Failure;
+use super::parameters::{FROM_US, UNTIL_US, now_ns, time_ns};
+use crate::answer::{Failure, Problem, rate};
 use crate::limits;
-use crate::problem::Problem;
-use crate::rows::rate;
+use crate::request::{Arguments, Kind, Parameter};
 
 /// The number of parts of the time.
 pub(super) const POINTS: Parameter = Parameter::query(
@@ -27,7 +24,7 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// Returns the time of a request: by default that of the job, or the last hour of a node.
 pub(super) fn span_ns(arguments: &Arguments, job: Option<&JobRow>) -> Result<Range<i64>, Failure> {
-    let now_ns = clock::realtime_us().saturating_mul(1000);
+    let now_ns = now_ns();
     let ended_ns = job.and_then(|job| job.ended_ns);
     let end_ns = ended_ns.map_or(now_ns, |ended_ns| ended_ns.saturating_add(1000));
     let begin_ns = job.map_or(now_ns.saturating_sub(HOUR_NS), |job| job.started_ns);

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use polymeter_samples_file::{Format, Rows, SeriesTexts, WriteError, series_texts};
 use polymeter_store::reader::{Read, SeriesRow, SeriesScope};
 
-use crate::body::{Chunks, Failure};
-use crate::table::micros;
+use crate::answer::{Chunks, Failure, Problem, micros};
 
 /// The number of samples in a row group, which is held in memory: 2 MB.
 const ROWS: usize = 100_000;
@@ -37,7 +36,7 @@ impl Write for Buffer {
 
 impl From<WriteError> for Failure {
     fn from(_: WriteError) -> Self {
-        Self::internal()
+        Problem::internal().into()
     }
 }
 

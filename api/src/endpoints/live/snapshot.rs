@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 
 use super::super::parameters::{SERIES_IDS, find_job};
 use super::super::series::series_of_job;
-use crate::body::Failure;
+use crate::answer::{Failure, Problem, micros};
 use crate::limits;
 use crate::live::{FeedRequest, LiveValues, Periods, Subscription, describe, event};
-use crate::problem::Problem;
-use crate::table::micros;
 
 /// A job and its series.
 #[derive(Debug)]
