@@ -123,7 +123,7 @@ impl Authenticator {
             Unverified::NotLookedUp => many(),
             Unverified::Unavailable => {
                 let detail = "tokens cannot be checked now; try again in a moment";
-                Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 1)
+                Problem::busy(detail, 1)
             }
         })
     }

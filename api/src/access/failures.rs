@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use axum::http::StatusCode;
 use polymeter_service::clock;
 use polymeter_service::token_bucket::TokenBucket;
 use prometheus_client::metrics::counter::Counter;
@@ -67,11 +66,13 @@ impl Failures {
 /// Returns the problem of too many failures.
 pub(crate) fn many() -> Problem {
     let detail = "too many requests without valid authentication; try again later";
-    Problem::busy(StatusCode::TOO_MANY_REQUESTS, detail, 1)
+    Problem::too_many(detail, 1)
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
 
     fn problem() -> Problem {

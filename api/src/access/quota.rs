@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use polymeter_service::clock;
 use polymeter_service::token_bucket::TokenBucket;
 
@@ -82,19 +81,20 @@ impl Quota {
         }
         let of = users.entry(uid).or_insert_with(|| self.unused());
         if of.running >= self.limits.user_requests {
-            return too_many(
-                format!("this user already has {} requests in progress; try again later", of.running),
-                1,
-            );
+            let detail =
+                format!("this user already has {} requests in progress; try again later", of.running);
+            return Err(Problem::too_many(detail, 1));
         }
         let debt_ns = of.bytes.debt_ns(now_ns);
         if debt_ns > 0 {
             let seconds = debt_ns / 1_000_000_000 + 1;
-            return too_many(format!("this user has read too much; try again in {seconds} s"), seconds);
+            let detail = format!("this user has read too much; try again in {seconds} s");
+            return Err(Problem::too_many(detail, seconds));
         }
         if !of.requests.try_take(1.0, now_ns) {
             let per_second = self.limits.user_requests_per_second;
-            return too_many(format!("more than {per_second} requests a second; try again later"), 1);
+            let detail = format!("more than {per_second} requests a second; try again later");
+            return Err(Problem::too_many(detail, 1));
         }
         of.running += 1;
         Ok(Permit { quota: Arc::clone(self), uid, began_ns: now_ns, is_stream: false })
@@ -104,10 +104,6 @@ impl Quota {
     pub(crate) fn streams(&self) -> usize {
         self.uses().streams
     }
-}
-
-fn too_many<T>(detail: String, after_s: u64) -> Result<T, Problem> {
-    Err(Problem::busy(StatusCode::TOO_MANY_REQUESTS, detail, after_s))
 }
 
 impl Permit {
@@ -126,17 +122,15 @@ impl Permit {
         let mut uses = self.quota.uses();
         let (limits, all) = (self.quota.limits, uses.streams);
         let Some(of) = uses.by_user.get_mut(&self.uid) else {
-            return too_many("this user is unknown; try again later".to_owned(), 1);
+            return Err(Problem::too_many("this user is unknown; try again later", 1));
         };
         if of.streams >= limits.user_streams {
-            return too_many(
-                format!("this user already has {} live streams; close one of them", of.streams),
-                30,
-            );
+            let detail = format!("this user already has {} live streams; close one of them", of.streams);
+            return Err(Problem::too_many(detail, 30));
         }
         if all >= limits.streams {
             let detail = format!("there are already {all} live streams; try again later");
-            return Err(Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 30));
+            return Err(Problem::busy(detail, 30));
         }
         of.running = of.running.saturating_sub(1);
         of.streams += 1;

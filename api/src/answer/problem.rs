@@ -42,9 +42,18 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "cannot produce the answer")
     }
 
-    /// A request that must be repeated later.
-    pub(crate) fn busy(status: StatusCode, detail: impl Into<String>, retry_after_s: u64) -> Self {
-        Self::new(status, "busy", detail).header(header::RETRY_AFTER, HeaderValue::from(retry_after_s.max(1)))
+    /// A request that this program cannot serve now, and that must be repeated later.
+    pub(crate) fn busy(detail: impl Into<String>, retry_after_s: u64) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(retry_after_s)
+    }
+
+    /// A request of a client who sends too many, and that must be repeated later.
+    pub(crate) fn too_many(detail: impl Into<String>, retry_after_s: u64) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail).retry_after(retry_after_s)
+    }
+
+    fn retry_after(self, seconds: u64) -> Self {
+        self.header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
     }
 
     /// Adds a member.
@@ -109,7 +118,7 @@ impl From<Refusal> for Problem {
         let status = match refusal.code.as_str() {
             "unknown_job" => return Self::unknown_job(),
             "forbidden" => StatusCode::FORBIDDEN,
-            "busy" => return Self::busy(StatusCode::SERVICE_UNAVAILABLE, refusal.message.to_string(), 1),
+            "busy" => return Self::busy(refusal.message.to_string(), 1),
             "malformed" | "invalid" => StatusCode::BAD_REQUEST,
             _ => StatusCode::CONFLICT,
         };

@@ -1,6 +1,6 @@
 //! Kwollect's query of metrics, with its parameters and its result, so that its clients need no change.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_service::clock::rfc3339;
@@ -8,14 +8,13 @@ use polymeter_service::time_text::time_us;
 use polymeter_store::reader::{Access, JobFilter, JobRow, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{METRICS, now_ns};
+use super::parameters::{METRICS, check_number, now_ns};
+use super::parts::HOUR_NS;
 use super::series::{series_of_job, series_of_nodes};
 use crate::answer::{Chunks, Failure, Format, Problem, csv_field, labels, micros, number};
 use crate::limits;
 use crate::live::is_selected;
 use crate::request::{Arguments, Endpoint, Kind, Parameter, TABLE};
-
-const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// The time before its end that a query of nodes is about if it names no begin.
 const NODES_NS: i64 = 300_000_000_000;
@@ -102,7 +101,7 @@ struct Request {
 /// Series with a common owner, and the time that the answer has of them.
 struct Source {
     of: SeriesOwner,
-    rows: HashMap<i64, SeriesRow>,
+    rows: BTreeMap<i64, SeriesRow>,
     span_ns: Range<i64>,
 }
 
@@ -188,12 +187,9 @@ impl Request {
         let selectors = self.arguments.selectors(METRICS.name);
         let is_wanted = |row: &SeriesRow| is_selected(&row.metric, selectors);
         let rows = rows.into_iter().filter(|row| is_of_node(row) && is_wanted(row));
-        let rows: HashMap<i64, SeriesRow> = rows.map(|row| (row.series_id, row)).collect();
+        let rows: BTreeMap<i64, SeriesRow> = rows.map(|row| (row.series_id, row)).collect();
         let all = rows.len() + sources.iter().map(|source| source.rows.len()).sum::<usize>();
-        if all > limits::SERIES {
-            let detail = format!("{all} series match; ask for at most {}", limits::SERIES);
-            return Err(Problem::invalid(METRICS.name, detail).into());
-        }
+        check_number(all, limits::SERIES, &METRICS)?;
         if !rows.is_empty() && span_ns.start < span_ns.end {
             sources.push(Source { of, rows, span_ns });
         }
@@ -203,8 +199,7 @@ impl Request {
     /// Writes the samples of series.
     fn write(&self, reader: &mut dyn Read, source: &Source, out: &mut Output<'_>) -> Result<(), Failure> {
         let Source { of, rows, span_ns } = source;
-        let mut ids: Vec<i64> = rows.keys().copied().collect();
-        ids.sort_unstable();
+        let ids: Vec<i64> = rows.keys().copied().collect();
         let mut current: Option<(&SeriesRow, Value)> = None;
         let mut write = |id: i64, time_ns: i64, value: fn(&SeriesRow, f64, f64) -> f64, of: (f64, f64)| {
             if current.as_ref().is_none_or(|(row, _)| row.series_id != id) {

@@ -68,6 +68,14 @@ pub(super) fn now_ns() -> i64 {
     clock::realtime_us().saturating_mul(1000)
 }
 
+/// Refuses a request about too many series, which `parameter` selects.
+pub(super) fn check_number(series: usize, max: usize, parameter: &Parameter) -> Result<(), Problem> {
+    if series <= max {
+        return Ok(());
+    }
+    Err(Problem::invalid(parameter.name, format_args!("{series} series match; ask for at most {max}")))
+}
+
 /// Returns the key in the path of a request.
 pub(super) fn key(arguments: &Arguments) -> i64 {
     // A path without it does not lead here.

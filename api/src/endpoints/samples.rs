@@ -1,6 +1,6 @@
 //! The samples of a job's series: as they are stored, or in equal parts of the time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_analysis::downsample::Part;
@@ -8,7 +8,7 @@ use polymeter_proto::units;
 use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US};
+use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US, check_number};
 use super::parts::{self, POINTS, Wanted};
 use super::samples_parquet;
 use super::series::{owner, wanted_series};
@@ -86,8 +86,7 @@ struct Request {
     job_id: Option<String>,
     /// The finest rollup that has all of the job, if its samples are not complete.
     left: Option<Rollup>,
-    rows: HashMap<i64, SeriesRow>,
-    ids: Vec<i64>,
+    rows: BTreeMap<i64, SeriesRow>,
     span_ns: Range<i64>,
     points: Option<i64>,
 }
@@ -96,18 +95,13 @@ impl Request {
     fn new(reader: &mut dyn Read, access: Access, arguments: &Arguments) -> Result<Self, Failure> {
         let (of, job) = owner(reader, access, arguments)?;
         let rows = wanted_series(reader, access, &of, arguments)?;
-        let rows: HashMap<i64, SeriesRow> = rows.into_iter().map(|row| (row.series_id, row)).collect();
-        if rows.len() > limits::SERIES {
-            let detail = format!("{} series match; ask for at most {}", rows.len(), limits::SERIES);
-            return Err(Problem::invalid("metric", detail).into());
-        }
-        let mut ids: Vec<i64> = rows.keys().copied().collect();
-        ids.sort_unstable();
+        let rows: BTreeMap<i64, SeriesRow> = rows.into_iter().map(|row| (row.series_id, row)).collect();
+        check_number(rows.len(), limits::SERIES, &METRIC)?;
         let span_ns = parts::span_ns(arguments, job.as_ref())?;
         let points = arguments.integer(POINTS.name);
-        let all = points.map_or(0, |points| points.unsigned_abs().saturating_mul(ids.len() as u64));
+        let all = points.map_or(0, |points| points.unsigned_abs().saturating_mul(rows.len() as u64));
         if all > limits::ALL_POINTS {
-            let detail = format!("{} series with as many points are too many; ask for fewer", ids.len());
+            let detail = format!("{} series with as many points are too many; ask for fewer", rows.len());
             return Err(Problem::invalid("points", detail).into());
         }
         let left = match (&job, points) {
@@ -116,13 +110,13 @@ impl Request {
         };
         let is_of_job = matches!(of, SeriesOwner::Job(_));
         let job_id = job.filter(|_| is_of_job).map(|job| job.job_id);
-        Ok(Self { of, job_id, left, rows, ids, span_ns, points })
+        Ok(Self { of, job_id, left, rows, span_ns, points })
     }
 
     /// Writes the samples as they are stored, as Parquet.
     fn parquet(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
         let of = (SeriesScope::from(&self.of), self.job_id.as_deref());
-        samples_parquet::write(reader, of, &self.rows, &self.ids, &self.span_ns, chunks)
+        samples_parquet::write(reader, of, &self.rows, &self.span_ns, chunks)
     }
 
     /// Writes the samples as they are stored.
@@ -131,7 +125,8 @@ impl Request {
         let (mut times, mut values): (Vec<i64>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut current: Option<&SeriesRow> = None;
         let of = SeriesScope::from(&self.of);
-        reader.samples(of, &self.ids, &self.span_ns, |sample| {
+        let ids: Vec<i64> = self.rows.keys().copied().collect();
+        reader.samples(of, &ids, &self.span_ns, |sample| {
             let is_other = current.is_none_or(|row| row.series_id != sample.series_id);
             // A long series is written in several pieces, so that it is not held in memory.
             if is_other || times.len() >= PIECE_SAMPLES {
@@ -156,7 +151,7 @@ impl Request {
         let rollup = parts::rollup(width_ns, self.left);
         let mut out = Output::begin(self, chunks, Some((width_ns, rollup)))?;
         let (of, span_ns) = (SeriesScope::from(&self.of), self.span_ns.clone());
-        let wanted = Wanted { of, rows: &self.rows, ids: &self.ids, span_ns, width_ns, rollup };
+        let wanted = Wanted { of, rows: &self.rows, span_ns, width_ns, rollup };
         wanted.read(reader, |row, parts| out.parts(row, parts))?;
         out.end()
     }

@@ -231,5 +231,5 @@ fn store_problem(error: &StoreError, access: Access) -> Problem {
             "the collector cannot read its store; try again later, or contact the administrator".to_owned()
         }
     };
-    Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 5)
+    Problem::busy(detail, 5)
 }

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -47,7 +46,7 @@ impl ReaderPlaces {
         // The semaphores are never closed.
         timeout(limits::READER_TIMEOUT, place).await.ok().flatten().ok_or_else(|| {
             let detail = "too many requests are reading; try again later";
-            Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 5)
+            Problem::busy(detail, 5)
         })
     }
 

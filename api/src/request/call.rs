@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::Response;
 use bytes::Bytes;
 use polymeter_proto::control::{CollectorAnswer, JobAnswer};
@@ -105,13 +105,7 @@ impl Call {
         let (reply, answer) = oneshot::channel();
         let line = Value::Object(fields).to_string().into_bytes();
         let request = ControlRequest { uid: self.principal.uid, line, reply };
-        let busy = || {
-            Problem::busy(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the coordinator is busy; try again in a moment",
-                1,
-            )
-        };
+        let busy = || Problem::busy("the coordinator is busy; try again in a moment", 1);
         self.services.links.control.try_send(request).map_err(|_full| busy())?;
         let answer = timeout(limits::CONTROL_TIMEOUT, answer).await.ok().and_then(Result::ok);
         match answer.ok_or_else(busy)? {

@@ -1,6 +1,5 @@
 //! The state of the API, for load balancers: without authentication and without details.
 
-use axum::http::StatusCode;
 use axum::response::Response;
 use polymeter_service::clock;
 use tokio::sync::Mutex;
@@ -26,7 +25,7 @@ pub(super) async fn ready(readers: &Readers, last: &Readiness) -> Result<Respons
     if is_ready(readers, last).await {
         return Ok(alive().await);
     }
-    Err(Problem::busy(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read", 5))
+    Err(Problem::busy("the store cannot be read", 5))
 }
 
 async fn is_ready(readers: &Readers, last: &Readiness) -> bool {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Request, StatusCode};
+use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -47,7 +47,7 @@ where
 pub(crate) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let limit = limits::CONNECTIONS_PER_USER;
     let detail = format!("this user already has {limit} connections; close some of them, or try again later");
-    let response = Problem::busy(StatusCode::SERVICE_UNAVAILABLE, detail, 1).last_answer();
+    let response = Problem::busy(detail, 1).last_answer();
     let answer = async {
         stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await?;
