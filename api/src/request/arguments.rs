@@ -63,7 +63,7 @@ enum Argument {
 pub(crate) struct Arguments(BTreeMap<&'static str, Argument>);
 
 /// The parameter of every resource, which is checked with the header `Accept`.
-const FORMAT: Parameter =
+pub(crate) const FORMAT: Parameter =
     Parameter::query("format", Kind::Text, "The format, instead of the header `Accept`.");
 
 /// Refuses a query whose percent-encoding is malformed, or is no UTF-8: its values would be others than the

@@ -5,6 +5,6 @@ mod arguments;
 mod call;
 mod endpoint;
 
-pub(crate) use self::arguments::{Arguments, Kind, Parameter, check_encoding};
+pub(crate) use self::arguments::{Arguments, FORMAT, Kind, Parameter, check_encoding};
 pub(crate) use self::call::{Call, Services};
 pub(crate) use self::endpoint::{Answer, Endpoint, OBJECT, TABLE};

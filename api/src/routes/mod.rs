@@ -29,7 +29,7 @@ use crate::endpoints::ALL;
 use crate::limits;
 use crate::links::Links;
 use crate::readers::Readers;
-use crate::request::{Arguments, Call, Endpoint, Services, check_encoding};
+use crate::request::{Arguments, Call, Endpoint, FORMAT, Services, check_encoding};
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -142,12 +142,13 @@ async fn serve(
     })?;
     check_encoding(head.uri.query().unwrap_or_default())?;
     let arguments = Arguments::parse(endpoint.parameters, path.iter(), head.uri.query())?;
-    let format = negotiate(endpoint.formats, arguments.text("format"), &head.headers)?;
+    let format = negotiate(endpoint.formats, arguments.text(FORMAT.name), &head.headers)?;
     let body = match endpoint.body {
         None => Bytes::new(),
         Some(_) => {
             if principal.scope == Scope::Read {
-                let detail = "the token has the scope `read`; create one with `polymeter token create --scope control`";
+                let detail = "the token has the scope `read`; create one with \
+                              `polymeter token create --scope control`";
                 return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
             }
             check_origin(&head.headers)?;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{Format, json_response};
 use crate::limits;
-use crate::request::{Endpoint, Kind, Parameter};
+use crate::request::{Endpoint, FORMAT, Kind, Parameter};
 
 /// Text without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
@@ -75,8 +75,8 @@ fn operation(endpoint: &Endpoint) -> Value {
     let names: Vec<&str> = endpoint.formats.iter().map(|format| format.name()).collect();
     let mut parameters: Vec<Value> = endpoint.parameters.iter().map(parameter).collect();
     parameters.push(json!({
-        "name": "format", "in": "query", "required": false, "schema": {"type": "string", "enum": names},
-        "description": "The format, instead of the header `Accept`.",
+        "name": FORMAT.name, "in": "query", "required": false, "schema": {"type": "string", "enum": names},
+        "description": FORMAT.help,
     }));
     let content: Map<String, Value> = endpoint
         .formats
