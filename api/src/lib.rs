@@ -1,11 +1,22 @@
 //! Polymeter's HTTP API: stored jobs, live values and control, for programs and pages.
 //!
 //! ```text
-//! client --socket--> server --> router --> auth --> quota --> endpoint --> readers --> guard --> store
-//!                                                                 |
-//!                                                                 +--> coordinator (plan, set)
-//!                                                                 +--> live <-- committed frames <-- writers
+//! client --> server --> routes --> access --> request --> endpoints --> readers --> guard --> store
+//!                                                             |
+//!            answer <-----------------------------------------+--> coordinator (plan, set)
+//!                                                             +--> live <-- committed frames <-- writers
 //! ```
+//!
+//! | module | what it does with a request |
+//! | --- | --- |
+//! | `server` | accepts the connection and reads the head |
+//! | `routes` | finds the resource, and calls the next two in their order |
+//! | `access` | decides who asks, and how much |
+//! | `request` | checks the parameters against the declaration of the resource |
+//! | `endpoints` | declares the resources, and answers |
+//! | `readers` | reads the store on a thread, not too many at once |
+//! | `live` | sends values while they are committed |
+//! | `answer` | encodes rows, values and problems |
 //!
 //! The API has a thread of its own with a low priority, and a bounded number of threads that read the store.
 //! Nothing is shared with the writers: the store is read through read-only connections of its own, in front
@@ -16,51 +27,22 @@
 //! time and memory.
 
 mod access;
-mod arguments;
-mod auth;
-mod body;
-mod call;
+mod answer;
 mod config;
-mod connection;
-mod endpoint;
 mod endpoints;
-mod failures;
-mod filter;
-mod format;
-mod headers;
-mod health;
-mod hosts;
 mod limits;
 mod links;
-mod listener;
 mod live;
-mod metrics;
-mod openapi;
-mod pace;
-mod peer;
-mod principal;
-mod problem;
-mod quota;
-mod read_stop;
-mod reader_places;
+mod own_metrics;
 mod readers;
-mod readiness;
-mod recent;
-mod refused;
-mod router;
-mod rows;
+mod request;
+mod routes;
 mod server;
-mod site;
-mod table;
-mod tokens;
-mod unparsed;
 
-pub use self::access::AccessOf;
+pub use self::access::{AccessOf, TokenService};
 pub use self::config::{ApiConfig, Listen, Proxy};
 pub use self::limits::ApiLimits;
 pub use self::links::{AgentStatus, ClockOffset, ControlRequest, Links};
-pub use self::listener::{ApiListener, ListenError};
 pub use self::live::LiveValues;
-pub use self::metrics::ApiMetrics;
-pub use self::server::{Api, lower_priority};
-pub use self::tokens::TokenService;
+pub use self::own_metrics::ApiMetrics;
+pub use self::server::{Api, ApiListener, ListenError, lower_priority};

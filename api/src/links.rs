@@ -8,10 +8,9 @@ use polymeter_proto::control::CollectorAnswer;
 use polymeter_store::StoreUrl;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access::AccessOf;
+use crate::access::{AccessOf, TokenService};
 use crate::live::LiveValues;
-use crate::metrics::ApiMetrics;
-use crate::tokens::TokenService;
+use crate::own_metrics::ApiMetrics;
 
 /// A request of a user for the coordinator.
 #[derive(Debug)]
@@ -66,7 +65,7 @@ pub struct Links {
     /// The values of running jobs.
     pub live: LiveValues,
     /// Returns true while the writers are behind, so that reads must give way.
-    pub is_behind: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub is_behind: Arc<IsBehind>,
     /// The queue of the coordinator.
     pub control: mpsc::Sender<ControlRequest>,
     /// The API's own metrics.
@@ -80,25 +79,5 @@ pub struct Links {
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Links").field("store", &self.store).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-impl Links {
-    /// Returns links to no collector and to a store that does not exist.
-    pub(crate) fn for_tests() -> Self {
-        let store: StoreUrl = "sqlite:/nowhere/polymeter.db".parse().unwrap();
-        let access: Arc<AccessOf> = Arc::new(polymeter_store::reader::Access::Owner);
-        Self {
-            tokens: TokenService::start(store.clone(), Arc::clone(&access)).unwrap(),
-            store,
-            access,
-            agents: Arc::new(Vec::new),
-            live: LiveValues::default(),
-            is_behind: Arc::new(|| false),
-            control: mpsc::channel(1).0,
-            metrics: ApiMetrics::default(),
-            advice: PathBuf::new(),
-        }
     }
 }

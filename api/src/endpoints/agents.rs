@@ -6,12 +6,11 @@ use polymeter_service::clock;
 use polymeter_store::reader::AgentRow;
 use serde_json::json;
 
-use super::parameters::{FROM_US, NODE, time_ns};
-use crate::arguments::{Kind, Parameter};
-use crate::endpoint::{Endpoint, Method, TABLE};
+use super::parameters::{FROM_US, NODE, now_ns, time_ns};
+use crate::answer::{Column, Table, Type, micros};
 use crate::limits;
 use crate::links::{AgentStatus, ClockOffset};
-use crate::table::{Column, Table, Type, micros};
+use crate::request::{Endpoint, Kind, Parameter, TABLE};
 
 /// The time about which the answer is without a parameter.
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -109,7 +108,6 @@ static AGENTS_TABLE: Table<Health> = Table {
 };
 
 pub(super) static AGENTS: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/agents",
     id: "agents",
     summary: "The agents that sent something since `from_us`, by default in the last day, sorted by node; for administrators, others have an empty list.",
@@ -127,12 +125,12 @@ pub(super) static AGENTS: Endpoint = Endpoint {
     },
     body: None,
     handler: |call| {
-        let (format, agents) = (call.format, call.services.links.agents.clone());
+        let agents = call.services.links.agents.clone();
         let (node, after) = (call.arguments.owned(NODE.name), call.arguments.owned("cursor"));
         let limit = call.arguments.integer("limit").unwrap_or(limits::PAGE_AGENTS);
         let limit = usize::try_from(limit).unwrap_or(1);
-        let since_ns = time_ns(&call.arguments, FROM_US.name)
-            .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000).saturating_sub(DAY_NS));
+        let since_ns =
+            time_ns(&call.arguments, FROM_US.name).unwrap_or_else(|| now_ns().saturating_sub(DAY_NS));
         Box::pin(call.stream(move |reader, _, chunks| {
             let mut rows = reader.agents(since_ns)?;
             let is_on_page = |row: &AgentRow| {
@@ -147,13 +145,13 @@ pub(super) static AGENTS: Endpoint = Endpoint {
             let next = rows.last().filter(|_| has_more).map(|row| row.node.clone());
             let mut connected: HashMap<String, AgentStatus> =
                 agents().into_iter().map(|agent| (agent.node.clone(), agent)).collect();
-            let mut out = AGENTS_TABLE.writer(format, chunks)?;
-            for row in rows {
+            let agents = rows.into_iter().map(|row| {
                 let is_session = |agent: &AgentStatus| agent.started_us == micros(row.started_ns);
                 let connected = connected.remove(&row.node).filter(is_session);
-                out.push(&Health { row, connected })?;
-            }
-            out.end(&[("now_us", json!(clock::realtime_us())), ("next", json!(next))])
+                Health { row, connected }
+            });
+            let further = [("now_us", json!(clock::realtime_us())), ("next", json!(next))];
+            AGENTS_TABLE.write(chunks, agents, &further)
         }))
     },
 };

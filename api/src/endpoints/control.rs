@@ -1,14 +1,14 @@
 //! The sampling plan of a running job, through the coordinator: same rights, limits and answers as the
 //! command.
 
-use axum::response::Response;
-use polymeter_proto::control::{CollectorAnswer, invalid};
+use axum::http::StatusCode;
+use polymeter_proto::control::invalid;
+use polymeter_store::reader::Read;
 use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
-use crate::call::{Call, json as json_response};
-use crate::endpoint::{Answer, Endpoint, Method, OBJECT};
-use crate::problem::Problem;
+use crate::answer::Problem;
+use crate::request::{Answer, Call, Endpoint, OBJECT};
 
 fn nodes_schema() -> Value {
     json!({
@@ -27,7 +27,6 @@ fn nodes_schema() -> Value {
 }
 
 pub(super) static PLAN: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/plan",
     id: "plan",
     summary: "The present sampling plan of a running job, as each of its agents reports it.",
@@ -39,7 +38,6 @@ pub(super) static PLAN: Endpoint = Endpoint {
 };
 
 pub(super) static SET_PERIODS: Endpoint = Endpoint {
-    method: Method::Post,
     path: "/api/v1/jobs/{key}/periods",
     id: "set_periods",
     summary: "Samples metrics of a running job at other periods for a while, as `polymeter set`. Each node grants or refuses.",
@@ -61,7 +59,6 @@ pub(super) static SET_PERIODS: Endpoint = Endpoint {
 };
 
 pub(super) static RESET_PERIODS: Endpoint = Endpoint {
-    method: Method::Post,
     path: "/api/v1/jobs/{key}/reset",
     id: "reset_periods",
     summary: "Ends the user's leases of a running job, as `polymeter reset`.",
@@ -77,8 +74,7 @@ fn with_body(call: Call, verb: &'static str, known: &'static [&'static str]) -> 
     let fields = match serde_json::from_slice(&call.body) {
         Ok(Value::Object(fields)) => fields,
         Ok(_) | Err(_) => {
-            let status = axum::http::StatusCode::BAD_REQUEST;
-            let problem = Problem::new(status, "malformed", "expected a JSON object");
+            let problem = Problem::new(StatusCode::BAD_REQUEST, "malformed", "expected a JSON object");
             return Box::pin(async { Err(problem) });
         }
     };
@@ -91,25 +87,12 @@ fn with_body(call: Call, verb: &'static str, known: &'static [&'static str]) -> 
 }
 
 /// Sends a request about the job to its agents. The job must be one that the user may see.
-fn ask(call: Call, verb: &'static str, mut fields: Map<String, Value>) -> Answer {
+fn ask(call: Call, verb: &'static str, fields: Map<String, Value>) -> Answer {
     let key = key(&call.arguments);
     Box::pin(async move {
-        let find = move |reader: &mut dyn polymeter_store::reader::Read, _| Ok(find_job(reader, key)?.job_id);
+        let find = move |reader: &mut dyn Read, _| Ok(find_job(reader, key)?.job_id);
         let job_id = call.services.readers.read(call.principal, find).await?;
-        fields.insert("verb".to_owned(), json!(verb));
-        fields.insert("job".to_owned(), json!(job_id));
-        match call.control(Value::Object(fields).to_string().into_bytes()).await? {
-            CollectorAnswer::Nodes(answer) => Ok(object(&call, &json!(answer))),
-            CollectorAnswer::Refused(refusal) => Err(refusal.into()),
-            CollectorAnswer::Done {} | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
-                Ok(object(&call, &json!({})))
-            }
-        }
+        let answer = call.ask_agents(&job_id, verb, fields).await?;
+        Ok(call.reply(json!(answer).to_string()))
     })
-}
-
-fn object(call: &Call, value: &Value) -> Response {
-    let text = value.to_string();
-    call.permit.charge(text.len());
-    json_response(text)
 }

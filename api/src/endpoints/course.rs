@@ -1,7 +1,7 @@
 //! A quantity of a job over its nodes and its time: the sum of series on each node, as lines and as rows of a
 //! heat map. The answer is bounded, whatever the number of nodes.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use polymeter_analysis::charts::{Course, Grid, HEAT_ROWS_MAX, MAIN_QUANTITIES, MainQuantity, NodeSums};
@@ -10,16 +10,13 @@ use polymeter_proto::units;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, find_job, key};
+use super::parameters::{FROM_US, KEY, METRIC, NODE, UNTIL_US, check_number, find_job, key};
 use super::parts::{self, POINTS, Wanted};
-use super::series::{is_selected, series_of_job};
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::body::Failure;
-use crate::endpoint::{Endpoint, Method, OBJECT};
+use super::series::series_of_job;
+use crate::answer::{Failure, Problem, level, micros, number, rate};
 use crate::limits;
-use crate::problem::Problem;
-use crate::rows::{level, rate};
-use crate::table::{micros, number};
+use crate::live::is_selected;
+use crate::request::{Arguments, Endpoint, Kind, OBJECT, Parameter};
 
 /// The metrics that are subtracted.
 const MINUS: Parameter =
@@ -51,7 +48,6 @@ fn usual_points(nodes: usize) -> usize {
 const MEANS: [&str; 2] = ["percent", "celsius"];
 
 pub(super) static COURSE: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/course",
     id: "course",
     summary: "The sum of metrics on each node of a job in equal parts of the time: over all nodes, and by groups of nodes. Counters as \
@@ -137,7 +133,7 @@ impl Metrics {
 struct Request {
     job_key: i64,
     nodes: Vec<String>,
-    rows: HashMap<i64, SeriesRow>,
+    rows: BTreeMap<i64, SeriesRow>,
     /// The series that are subtracted.
     subtracted: HashSet<i64>,
     unit: String,
@@ -154,10 +150,7 @@ impl Request {
         let of_node: Vec<SeriesRow> =
             all.into_iter().filter(|row| node.is_none_or(|node| node == row.node)).collect();
         let terms = terms(of_node, &metrics);
-        if terms.len() > limits::COURSE_SERIES {
-            let detail = format!("{} series match; ask for at most {}", terms.len(), limits::COURSE_SERIES);
-            return Err(Problem::invalid(METRIC.name, detail).into());
-        }
+        check_number(terms.len(), limits::COURSE_SERIES, &METRIC)?;
         let units: BTreeSet<&str> = terms.iter().map(|(row, _)| unit_of(row)).collect();
         if units.len() > 1 {
             return Err(Problem::invalid(METRIC.name, "the metrics have different units").into());
@@ -191,12 +184,9 @@ impl Request {
         let positions: HashMap<&str, usize> =
             names.iter().enumerate().map(|(position, name)| (*name, position)).collect();
         let mut sums = NodeSums::new(names.len(), grid);
-        let mut ids: Vec<i64> = self.rows.keys().copied().collect();
-        ids.sort_unstable();
         let wanted = Wanted {
             of: SeriesScope::Job(self.job_key),
             rows: &self.rows,
-            ids: &ids,
             span_ns: self.span_ns.clone(),
             width_ns: self.width_ns,
             rollup: self.rollup,

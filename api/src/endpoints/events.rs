@@ -5,53 +5,52 @@ use polymeter_store::reader::{Read, RefusedRow};
 use serde_json::{Value, json};
 
 use super::parameters::{KEY, find_job, key};
-use crate::call::Call;
-use crate::endpoint::{Answer, Endpoint, Method, TABLE};
-use crate::rows;
-use crate::table::{Column, Table, Type, micros};
+use crate::answer::{Column, Table, Type, micros, rows};
+use crate::request::{Answer, Call, Endpoint, TABLE};
 
 /// Returns an endpoint that lists events of a job.
 const fn endpoint(
-    (path, id): (&'static str, &'static str),
+    path: &'static str,
+    id: &'static str,
     summary: &'static str,
     answer: fn() -> Value,
     handler: fn(Call) -> Answer,
 ) -> Endpoint {
-    let (method, parameters, formats, body) = (Method::Get, &[KEY], TABLE, None);
-    Endpoint { method, path, id, summary, parameters, formats, answer, body, handler }
+    Endpoint { path, id, summary, parameters: &[KEY], formats: TABLE, answer, body: None, handler }
 }
 
-fn list<T>(
+/// Answers with the rows about a job that `read` returns for its key.
+pub(super) fn list<T>(
     call: Call,
     table: &'static Table<T>,
     read: fn(&mut dyn Read, i64) -> Result<Vec<T>, StoreError>,
 ) -> Answer {
-    let (key, format) = (key(&call.arguments), call.format);
+    let key = key(&call.arguments);
     Box::pin(call.stream(move |reader, _, chunks| {
         find_job(reader, key)?;
-        let rows = read(reader, key)?;
-        let mut out = table.writer(format, chunks)?;
-        rows.iter().try_for_each(|row| out.push(row))?;
-        out.end(&[] as &[(&str, Value)])
+        table.write(chunks, read(reader, key)?, &[])
     }))
 }
 
 pub(super) static MARKS: Endpoint = endpoint(
-    ("/api/v1/jobs/{key}/marks", "marks"),
+    "/api/v1/jobs/{key}/marks",
+    "marks",
     "The marks of a job.",
     || rows::MARKS.schema(&[]),
     |call| list(call, &rows::MARKS, |reader, key| reader.marks(key)),
 );
 
 pub(super) static PLAN_CHANGES: Endpoint = endpoint(
-    ("/api/v1/jobs/{key}/plan-changes", "plan_changes"),
+    "/api/v1/jobs/{key}/plan-changes",
+    "plan_changes",
     "The changes of the sampling plan of a job.",
     || rows::PLAN_CHANGES.schema(&[]),
     |call| list(call, &rows::PLAN_CHANGES, |reader, key| reader.plan_changes(key)),
 );
 
 pub(super) static LOSSES: Endpoint = endpoint(
-    ("/api/v1/jobs/{key}/losses", "losses"),
+    "/api/v1/jobs/{key}/losses",
+    "losses",
     "The samples of a job that are missing in the store.",
     || rows::LOSSES.schema(&[]),
     |call| list(call, &rows::LOSSES, |reader, key| reader.losses(key)),
@@ -69,7 +68,8 @@ static REFUSED_TABLE: Table<RefusedRow> = Table {
     ],
 };
 pub(super) static REFUSED_REQUESTS: Endpoint = endpoint(
-    ("/api/v1/jobs/{key}/refused-requests", "refused_requests"),
+    "/api/v1/jobs/{key}/refused-requests",
+    "refused_requests",
     "The refused requests of a job's submission.",
     || REFUSED_TABLE.schema(&[]),
     |call| list(call, &REFUSED_TABLE, |reader, key| reader.refused_requests(key)),

@@ -1,11 +1,12 @@
 //! One job.
 
 use polymeter_store::reader::{JobNodeRow, JobRow};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::events::list;
 use super::parameters::{KEY, find_job, key};
-use crate::endpoint::{Endpoint, Method, OBJECT, TABLE};
-use crate::table::{Column, Table, Type, micros};
+use crate::answer::{Column, Table, Type, micros};
+use crate::request::{Endpoint, OBJECT, TABLE};
 
 /// The facts about jobs.
 pub(super) static FACTS: Table<JobRow> = Table {
@@ -62,7 +63,6 @@ pub(super) static FACTS: Table<JobRow> = Table {
 };
 
 pub(super) static JOB: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}",
     id: "job",
     summary: "The facts about a job.",
@@ -96,7 +96,6 @@ static NODES: Table<JobNodeRow> = Table {
 };
 
 pub(super) static JOB_NODES: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/nodes",
     id: "job_nodes",
     summary: "The nodes of a job, and its times there.",
@@ -104,14 +103,5 @@ pub(super) static JOB_NODES: Endpoint = Endpoint {
     formats: TABLE,
     answer: || NODES.schema(&[]),
     body: None,
-    handler: |call| {
-        let (key, format) = (key(&call.arguments), call.format);
-        Box::pin(call.stream(move |reader, _, chunks| {
-            find_job(reader, key)?;
-            let rows = reader.job_nodes(key)?;
-            let mut out = NODES.writer(format, chunks)?;
-            rows.iter().try_for_each(|row| out.push(row))?;
-            out.end(&[] as &[(&str, Value)])
-        }))
-    },
+    handler: |call| list(call, &NODES, |reader, key| reader.job_nodes(key)),
 };

@@ -5,16 +5,14 @@ use serde_json::json;
 
 use super::job::FACTS;
 use super::parameters::{FROM_US, NODE, UNTIL_US, time_ns};
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::endpoint::{Endpoint, Method, TABLE};
+use crate::answer::Problem;
 use crate::limits;
-use crate::problem::Problem;
+use crate::request::{Arguments, Endpoint, Kind, Parameter, TABLE};
 
 /// The form of cursors.
 const CURSOR: &str = r"^[0-9]{1,18}\.[0-9]{1,18}$";
 
 pub(super) static JOBS: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs",
     id: "jobs",
     summary: "The jobs of the user, or of all users for administrators; the one that started last first.",
@@ -41,15 +39,13 @@ pub(super) static JOBS: Endpoint = Endpoint {
     body: None,
     handler: |call| {
         Box::pin(async move {
-            let (filter, format) = (filter(&call.arguments)?, call.format);
+            let filter = filter(&call.arguments)?;
             call.stream(move |reader, _, chunks| {
                 let jobs = reader.jobs(&filter)?;
                 let is_full = jobs.len() as u64 >= u64::from(filter.limit);
                 let next =
                     jobs.last().filter(|_| is_full).map(|job| format!("{}.{}", job.started_ns, job.job_key));
-                let mut rows = FACTS.writer(format, chunks)?;
-                jobs.iter().try_for_each(|job| rows.push(job))?;
-                rows.end(&[("next", json!(next))])
+                FACTS.write(chunks, &jobs, &[("next", json!(next))])
             })
             .await
         })

@@ -1,25 +1,19 @@
 //! Kwollect's query of metrics, with its parameters and its result, so that its clients need no change.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use polymeter_service::clock;
 use polymeter_service::time_text::{rfc3339, time_us};
 use polymeter_store::reader::{Access, JobFilter, JobRow, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::METRICS;
-use super::series::{is_selected, series_of_job, series_of_nodes};
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::body::{Chunks, Failure};
-use crate::endpoint::{Endpoint, Method, TABLE};
-use crate::format::Format;
+use super::parameters::{METRICS, check_number, now_ns};
+use super::parts::HOUR_NS;
+use super::series::{series_of_job, series_of_nodes};
+use crate::answer::{Chunks, Failure, Format, Problem, csv_field, labels, micros, number};
 use crate::limits;
-use crate::problem::Problem;
-use crate::rows::labels;
-use crate::table::{csv_field, micros, number};
-
-const HOUR_NS: i64 = 3_600_000_000_000;
+use crate::live::is_selected;
+use crate::request::{Arguments, Endpoint, Kind, Parameter, TABLE};
 
 /// The time before its end that a query of nodes is about if it names no begin.
 const NODES_NS: i64 = 300_000_000_000;
@@ -33,7 +27,6 @@ const TIME: &str = concat!(
 );
 
 pub(super) static KWOLLECT: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/metrics",
     id: "kwollect_metrics",
     summary: "The samples of a job, and of its nodes meanwhile, or of nodes, as Kwollect answers: by series, and then by time.",
@@ -74,10 +67,10 @@ pub(super) static KWOLLECT: Endpoint = Endpoint {
     body: None,
     handler: |call| {
         Box::pin(async move {
-            let (request, format) = (Request::parse(&call.arguments)?, call.format);
+            let request = Request::parse(&call.arguments)?;
             call.stream(move |reader, access, chunks| {
                 let jobs = request.jobs(reader)?;
-                let mut out = Output::begin(format, chunks)?;
+                let mut out = Output::begin(chunks)?;
                 // One job after another: the guard remembers the series of one.
                 for job in &jobs {
                     let mut sources = Vec::new();
@@ -107,7 +100,7 @@ struct Request {
 /// Series with a common owner, and the time that the answer has of them.
 struct Source {
     of: SeriesOwner,
-    rows: HashMap<i64, SeriesRow>,
+    rows: BTreeMap<i64, SeriesRow>,
     span_ns: Range<i64>,
 }
 
@@ -193,12 +186,9 @@ impl Request {
         let selectors = self.arguments.selectors(METRICS.name);
         let is_wanted = |row: &SeriesRow| is_selected(&row.metric, selectors);
         let rows = rows.into_iter().filter(|row| is_of_node(row) && is_wanted(row));
-        let rows: HashMap<i64, SeriesRow> = rows.map(|row| (row.series_id, row)).collect();
+        let rows: BTreeMap<i64, SeriesRow> = rows.map(|row| (row.series_id, row)).collect();
         let all = rows.len() + sources.iter().map(|source| source.rows.len()).sum::<usize>();
-        if all > limits::SERIES {
-            let detail = format!("{all} series match; ask for at most {}", limits::SERIES);
-            return Err(Problem::invalid(METRICS.name, detail).into());
-        }
+        check_number(all, limits::SERIES, &METRICS)?;
         if !rows.is_empty() && span_ns.start < span_ns.end {
             sources.push(Source { of, rows, span_ns });
         }
@@ -208,8 +198,7 @@ impl Request {
     /// Writes the samples of series.
     fn write(&self, reader: &mut dyn Read, source: &Source, out: &mut Output<'_>) -> Result<(), Failure> {
         let Source { of, rows, span_ns } = source;
-        let mut ids: Vec<i64> = rows.keys().copied().collect();
-        ids.sort_unstable();
+        let ids: Vec<i64> = rows.keys().copied().collect();
         let mut current: Option<(&SeriesRow, Value)> = None;
         let mut write = |id: i64, time_ns: i64, value: fn(&SeriesRow, f64, f64) -> f64, of: (f64, f64)| {
             if current.as_ref().is_none_or(|(row, _)| row.series_id != id) {
@@ -233,28 +222,24 @@ impl Request {
     }
 }
 
-fn now_ns() -> i64 {
-    clock::realtime_us().saturating_mul(1000)
-}
-
 /// An answer that is being written.
 struct Output<'a> {
-    format: Format,
     chunks: &'a mut Chunks,
     is_first: bool,
 }
 
 impl<'a> Output<'a> {
-    fn begin(format: Format, chunks: &'a mut Chunks) -> Result<Self, Failure> {
-        let head = if format == Format::Csv { format!("{}\r\n", COLUMNS.join(",")) } else { "[".to_owned() };
+    fn begin(chunks: &'a mut Chunks) -> Result<Self, Failure> {
+        let is_csv = chunks.format == Format::Csv;
+        let head = if is_csv { format!("{}\r\n", COLUMNS.join(",")) } else { "[".to_owned() };
         chunks.write(head.as_bytes())?;
-        Ok(Self { format, chunks, is_first: true })
+        Ok(Self { chunks, is_first: true })
     }
 
     fn row(&mut self, row: &SeriesRow, labels: &Value, time_us: i64, value: f64) -> Result<(), Failure> {
         let fields =
             [json!(rfc3339(time_us)), json!(row.node), json!(row.metric), number(value), labels.clone()];
-        if self.format == Format::Csv {
+        if self.chunks.format == Format::Csv {
             let fields = fields.each_ref().map(csv_field);
             return self.chunks.write(format!("{}\r\n", fields.join(",")).as_bytes());
         }
@@ -265,7 +250,7 @@ impl<'a> Output<'a> {
     }
 
     fn end(self) -> Result<(), Failure> {
-        if self.format == Format::Csv { Ok(()) } else { self.chunks.write(b"]") }
+        if self.chunks.format == Format::Csv { Ok(()) } else { self.chunks.write(b"]") }
     }
 }
 

@@ -2,13 +2,12 @@
 
 use polymeter_proto::step_level::StepLevel;
 use polymeter_store::reader::JobMetricRow;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::parameters::{KEY, METRIC, NODE, find_job, key};
-use super::series::is_selected;
-use crate::endpoint::{Endpoint, Method, TABLE};
-use crate::rows::rate_of;
-use crate::table::{Column, Table, Type};
+use crate::answer::{Column, Table, Type, rate_of};
+use crate::live::is_selected;
+use crate::request::{Endpoint, TABLE};
 
 static JOB_METRICS: Table<JobMetricRow> = Table {
     name: "metrics",
@@ -28,7 +27,6 @@ static JOB_METRICS: Table<JobMetricRow> = Table {
 };
 
 pub(super) static METRICS: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/metrics",
     id: "job_metrics",
     summary: "The metrics of a job, with the numbers of their series and nodes.",
@@ -37,15 +35,13 @@ pub(super) static METRICS: Endpoint = Endpoint {
     answer: || JOB_METRICS.schema(&[]),
     body: None,
     handler: |call| {
-        let (format, arguments) = (call.format, call.arguments.clone());
+        let arguments = call.arguments.clone();
         Box::pin(call.stream(move |reader, _, chunks| {
             let job = find_job(reader, key(&arguments))?;
             let rows = reader.job_metrics(job.job_key, arguments.text(NODE.name))?;
-            let mut out = JOB_METRICS.writer(format, chunks)?;
             let selectors = arguments.selectors(METRIC.name);
-            let mut wanted = rows.iter().filter(|row| is_selected(&row.metric, selectors));
-            wanted.try_for_each(|row| out.push(row))?;
-            out.end(&[] as &[(&str, Value)])
+            let wanted = rows.iter().filter(|row| is_selected(&row.metric, selectors));
+            JOB_METRICS.write(chunks, wanted, &[])
         }))
     },
 };

@@ -18,7 +18,7 @@ mod samples_parquet;
 mod sampling;
 mod series;
 
-use crate::endpoint::Endpoint;
+use crate::request::Endpoint;
 
 /// All endpoints, in the order of the document.
 pub(crate) static ALL: &[&Endpoint] = &[

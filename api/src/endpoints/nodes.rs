@@ -5,12 +5,11 @@ use polymeter_service::users;
 use polymeter_store::reader::Access;
 use serde_json::{Value, json};
 
-use crate::endpoint::{Endpoint, Method, OBJECT, TABLE};
+use crate::answer::{Column, Table, Type};
 use crate::links::AgentStatus;
-use crate::table::{Column, Table, Type};
+use crate::request::{Endpoint, OBJECT, TABLE};
 
 pub(super) static WHOAMI: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/whoami",
     id: "whoami",
     summary: "The user of the request, and the rights.",
@@ -63,7 +62,6 @@ fn jobs(agent: &AgentStatus) -> Value {
 }
 
 pub(super) static NODES: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/nodes",
     id: "nodes",
     summary: "The nodes with a connected agent; for users, those on which a job of theirs runs.",
@@ -72,21 +70,17 @@ pub(super) static NODES: Endpoint = Endpoint {
     answer: || AGENTS.schema(&[]),
     body: None,
     handler: |call| {
-        let (format, agents) = (call.format, call.services.links.agents.clone());
+        let agents = call.services.links.agents.clone();
         Box::pin(call.stream(move |_, access, chunks| {
-            let mut out = AGENTS.writer(format, chunks)?;
             let mut agents = agents();
             agents.sort_by(|a, b| a.node.cmp(&b.node));
-            for mut agent in agents {
-                if let Access::Owner(uid) = access {
+            if let Access::Owner(uid) = access {
+                for agent in &mut agents {
                     agent.jobs.retain(|(_, owner)| *owner == Some(uid));
-                    if agent.jobs.is_empty() {
-                        continue;
-                    }
                 }
-                out.push(&agent)?;
+                agents.retain(|agent| !agent.jobs.is_empty());
             }
-            out.end(&[] as &[(&str, Value)])
+            AGENTS.write(chunks, &agents, &[])
         }))
     },
 };

@@ -1,12 +1,12 @@
 //! Parameters and look-ups that several endpoints have in common.
 
+use polymeter_service::clock;
 use polymeter_store::reader::{JobFilter, JobRow, Read};
 
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::body::Failure;
-use crate::filter::SeriesFilter;
+use crate::answer::{Failure, Problem};
 use crate::limits;
-use crate::problem::Problem;
+use crate::live::SeriesFilter;
+use crate::request::{Arguments, Kind, Parameter};
 
 /// The key of a job, in paths.
 pub(super) const KEY: Parameter =
@@ -61,6 +61,19 @@ pub(super) fn series_filter(arguments: &Arguments) -> SeriesFilter {
 /// Returns nanoseconds of a parameter in microseconds.
 pub(super) fn time_ns(arguments: &Arguments, name: &str) -> Option<i64> {
     arguments.integer(name).map(|time_us| time_us.saturating_mul(1000))
+}
+
+/// Returns the present time, in nanoseconds since the epoch.
+pub(super) fn now_ns() -> i64 {
+    clock::realtime_us().saturating_mul(1000)
+}
+
+/// Refuses a request about too many series, which `parameter` selects.
+pub(super) fn check_number(series: usize, max: usize, parameter: &Parameter) -> Result<(), Problem> {
+    if series <= max {
+        return Ok(());
+    }
+    Err(Problem::invalid(parameter.name, format_args!("{series} series match; ask for at most {max}")))
 }
 
 /// Returns the key in the path of a request.

@@ -1,19 +1,16 @@
 //! The values of series in equal parts of a time, from samples or from a rollup.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_analysis::downsample::{Downsampler, Part};
 use polymeter_analysis::rates::window_ns;
-use polymeter_service::clock;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
 
-use super::parameters::{FROM_US, UNTIL_US, time_ns};
-use crate::arguments::{Arguments, Kind, Parameter};
-use crate::body::Failure;
+use super::parameters::{FROM_US, UNTIL_US, now_ns, time_ns};
+use crate::answer::{Failure, Problem, rate};
 use crate::limits;
-use crate::problem::Problem;
-use crate::rows::rate;
+use crate::request::{Arguments, Kind, Parameter};
 
 /// The number of parts of the time.
 pub(super) const POINTS: Parameter = Parameter::query(
@@ -23,11 +20,11 @@ pub(super) const POINTS: Parameter = Parameter::query(
 );
 
 /// The time of a request about a node that names no begin.
-const HOUR_NS: i64 = 3_600_000_000_000;
+pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// Returns the time of a request: by default that of the job, or the last hour of a node.
 pub(super) fn span_ns(arguments: &Arguments, job: Option<&JobRow>) -> Result<Range<i64>, Failure> {
-    let now_ns = clock::realtime_us().saturating_mul(1000);
+    let now_ns = now_ns();
     let ended_ns = job.and_then(|job| job.ended_ns);
     let end_ns = ended_ns.map_or(now_ns, |ended_ns| ended_ns.saturating_add(1000));
     let begin_ns = job.map_or(now_ns.saturating_sub(HOUR_NS), |job| job.started_ns);
@@ -57,9 +54,7 @@ pub(super) struct Wanted<'a> {
     /// The owner of the series.
     pub(super) of: SeriesScope<'a>,
     /// The series by id.
-    pub(super) rows: &'a HashMap<i64, SeriesRow>,
-    /// Their ids, which ascend.
-    pub(super) ids: &'a [i64],
+    pub(super) rows: &'a BTreeMap<i64, SeriesRow>,
     /// The time.
     pub(super) span_ns: Range<i64>,
     /// The length of a part.
@@ -79,6 +74,7 @@ impl Wanted<'_> {
         // A counter has a rate in the first part if it has a value before.
         let margin_ns = self.width_ns.max(self.rollup.map_or(0, Rollup::length_ns));
         let span_ns = start.saturating_sub(margin_ns).max(0)..end;
+        let ids: Vec<i64> = self.rows.keys().copied().collect();
         let begin = |row: &SeriesRow| {
             let factor = rate(row).map(|(_, factor)| factor);
             Downsampler::new(start, self.width_ns, factor, window_ns(&row.metric))
@@ -95,14 +91,14 @@ impl Wanted<'_> {
             Ok(())
         };
         match self.rollup {
-            None => reader.samples(self.of, self.ids, &span_ns, |sample| {
+            None => reader.samples(self.of, &ids, &span_ns, |sample| {
                 switch(&mut current, sample.series_id)?;
                 if let Some((_, parts)) = &mut current {
                     parts.sample(sample.time_ns, sample.value);
                 }
                 Ok::<_, Failure>(())
             })?,
-            Some(rollup) => reader.buckets(rollup, self.of, self.ids, &span_ns, |row| {
+            Some(rollup) => reader.buckets(rollup, self.of, &ids, &span_ns, |row| {
                 switch(&mut current, row.series_id)?;
                 if let Some((_, parts)) = &mut current {
                     parts.interval(&row);

@@ -14,19 +14,16 @@ use polymeter_store::reader::{Access, JobRow, Read};
 use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
-use crate::body::Failure;
-use crate::call::{Call, json as json_response};
-use crate::endpoint::{Answer, Endpoint, Method, OBJECT, any_object};
-use crate::problem::Problem;
+use crate::answer::{Failure, Problem};
+use crate::request::{Answer, Call, Endpoint, OBJECT};
 
 pub(super) static REPORT: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/report",
     id: "report",
     summary: "The report of a job, as `polymeter report --json` prints it.",
     parameters: &[KEY],
     formats: OBJECT,
-    answer: any_object,
+    answer: || json!({"type": "object"}),
     body: None,
     handler: |call| part(call, |report| serde_json::to_value(report)),
 };
@@ -36,7 +33,6 @@ const LONG: [&str; 9] =
     ["by_node", "steps", "tasks", "series", "sources", "losses", "marks", "plan_changes", "refused_requests"];
 
 pub(super) static SUMMARY: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/summary",
     id: "summary",
     summary: "The report of a job without its long lists: facts, usage, meters, findings, completeness. That of a running job may be 10 s old.",
@@ -67,16 +63,14 @@ async fn summary(call: Call) -> Result<Response, Problem> {
             return Ok::<Arc<str>, Failure>(text);
         }
         let report = report(reader, &job, &services.links.advice)?;
-        let text: Arc<str> =
-            summary_of(report).map_err(|_unwritable| Failure::internal())?.to_string().into();
+        let text: Arc<str> = summary_of(report)?.to_string().into();
         if job.ended_ns.is_none() {
             services.recent.put(access, key, &text, clock::monotonic_ns());
         }
         Ok(text)
     };
     let text = call.services.readers.read(call.principal, work).await?;
-    call.permit.charge(text.len());
-    Ok(json_response(text.to_string()))
+    Ok(call.reply(text.to_string()))
 }
 
 fn summary_of(mut report: Report) -> serde_json::Result<Value> {
@@ -109,7 +103,6 @@ fn without_long(members: &mut Map<String, Value>) {
 }
 
 pub(super) static FINDINGS: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/findings",
     id: "findings",
     summary: "The findings about a job, the most severe first.",
@@ -125,7 +118,7 @@ fn part(call: Call, choose: fn(&Report) -> serde_json::Result<Value>) -> Answer 
     Box::pin(call.object(move |reader, _| {
         let job = find_job(reader, key)?;
         let report = report(reader, &job, &advice)?;
-        choose(&report).map_err(|_unwritable| Failure::internal())
+        Ok(choose(&report)?)
     }))
 }
 

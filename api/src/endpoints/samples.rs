@@ -1,6 +1,6 @@
 //! The samples of a job's series: as they are stored, or in equal parts of the time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_analysis::downsample::Part;
@@ -8,22 +8,15 @@ use polymeter_proto::units;
 use polymeter_store::reader::{Access, Read, Rollup, SeriesOwner, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
-use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US};
+use super::parameters::{FROM_US, KEY, METRIC, NODE, NODE_NAME, OF, SERIES_IDS, UNTIL_US, check_number};
 use super::parts::{self, POINTS, Wanted};
 use super::samples_parquet;
 use super::series::{owner, wanted_series};
-use crate::arguments::Arguments;
-use crate::body::{Chunks, Failure};
-use crate::call::Call;
-use crate::endpoint::{Answer, Endpoint, Method};
-use crate::format::Format;
+use crate::answer::{Chunks, Failure, Format, Problem, csv_field, labels, micros, number, rate};
 use crate::limits;
-use crate::problem::Problem;
-use crate::rows::{labels, rate};
-use crate::table::{csv_field, micros, number};
+use crate::request::{Answer, Arguments, Call, Endpoint};
 
 pub(super) static SAMPLES: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/samples",
     id: "samples",
     summary: "The samples of a job's series. With `points`: the range and the mean in equal parts of the time, counters as rates, from \
@@ -44,19 +37,19 @@ pub(super) static NODE_SAMPLES: Endpoint = Endpoint {
 };
 
 fn answer(call: Call) -> Answer {
-    let (format, arguments) = (call.format, call.arguments.clone());
+    let arguments = call.arguments.clone();
     Box::pin(call.stream(move |reader, access, chunks| {
         let request = Request::new(reader, access, &arguments)?;
-        match (request.points, format) {
+        match (request.points, chunks.format) {
             (Some(_), Format::Parquet) => {
                 Err(Problem::invalid("format", "Parquet has samples as they are stored, without `points`")
                     .into())
             }
             (None, Format::Parquet) => request.parquet(reader, chunks),
-            (None, Format::Json | Format::Csv) => request.raw(reader, format, chunks),
-            (Some(points), Format::Json | Format::Csv) => request.parts(reader, points, format, chunks),
+            (None, Format::Json | Format::Csv) => request.raw(reader, chunks),
+            (Some(points), Format::Json | Format::Csv) => request.parts(reader, points, chunks),
             // The endpoint does not offer them.
-            (_, Format::Events) => Err(Failure::internal()),
+            (_, Format::Events) => Err(Problem::internal().into()),
         }
     }))
 }
@@ -93,8 +86,7 @@ struct Request {
     job_id: Option<String>,
     /// The finest rollup that has all of the job, if its samples are not complete.
     left: Option<Rollup>,
-    rows: HashMap<i64, SeriesRow>,
-    ids: Vec<i64>,
+    rows: BTreeMap<i64, SeriesRow>,
     span_ns: Range<i64>,
     points: Option<i64>,
 }
@@ -102,22 +94,14 @@ struct Request {
 impl Request {
     fn new(reader: &mut dyn Read, access: Access, arguments: &Arguments) -> Result<Self, Failure> {
         let (of, job) = owner(reader, access, arguments)?;
-        let wanted = arguments.integers(SERIES_IDS.name);
-        let is_listed = |row: &SeriesRow| wanted.is_none_or(|ids| ids.contains(&row.series_id));
         let rows = wanted_series(reader, access, &of, arguments)?;
-        let rows: HashMap<i64, SeriesRow> =
-            rows.into_iter().filter(is_listed).map(|row| (row.series_id, row)).collect();
-        if rows.len() > limits::SERIES {
-            let detail = format!("{} series match; ask for at most {}", rows.len(), limits::SERIES);
-            return Err(Problem::invalid("metric", detail).into());
-        }
-        let mut ids: Vec<i64> = rows.keys().copied().collect();
-        ids.sort_unstable();
+        let rows: BTreeMap<i64, SeriesRow> = rows.into_iter().map(|row| (row.series_id, row)).collect();
+        check_number(rows.len(), limits::SERIES, &METRIC)?;
         let span_ns = parts::span_ns(arguments, job.as_ref())?;
         let points = arguments.integer(POINTS.name);
-        let all = points.map_or(0, |points| points.unsigned_abs().saturating_mul(ids.len() as u64));
+        let all = points.map_or(0, |points| points.unsigned_abs().saturating_mul(rows.len() as u64));
         if all > limits::ALL_POINTS {
-            let detail = format!("{} series with as many points are too many; ask for fewer", ids.len());
+            let detail = format!("{} series with as many points are too many; ask for fewer", rows.len());
             return Err(Problem::invalid("points", detail).into());
         }
         let left = match (&job, points) {
@@ -126,22 +110,23 @@ impl Request {
         };
         let is_of_job = matches!(of, SeriesOwner::Job(_));
         let job_id = job.filter(|_| is_of_job).map(|job| job.job_id);
-        Ok(Self { of, job_id, left, rows, ids, span_ns, points })
+        Ok(Self { of, job_id, left, rows, span_ns, points })
     }
 
     /// Writes the samples as they are stored, as Parquet.
     fn parquet(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
         let of = (SeriesScope::from(&self.of), self.job_id.as_deref());
-        samples_parquet::write(reader, of, &self.rows, &self.ids, &self.span_ns, chunks)
+        samples_parquet::write(reader, of, &self.rows, &self.span_ns, chunks)
     }
 
     /// Writes the samples as they are stored.
-    fn raw(&self, reader: &mut dyn Read, format: Format, chunks: &mut Chunks) -> Result<(), Failure> {
-        let mut out = Output::begin(self, format, chunks, None)?;
+    fn raw(&self, reader: &mut dyn Read, chunks: &mut Chunks) -> Result<(), Failure> {
+        let mut out = Output::begin(self, chunks, None)?;
         let (mut times, mut values): (Vec<i64>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut current: Option<&SeriesRow> = None;
         let of = SeriesScope::from(&self.of);
-        reader.samples(of, &self.ids, &self.span_ns, |sample| {
+        let ids: Vec<i64> = self.rows.keys().copied().collect();
+        reader.samples(of, &ids, &self.span_ns, |sample| {
             let is_other = current.is_none_or(|row| row.series_id != sample.series_id);
             // A long series is written in several pieces, so that it is not held in memory.
             if is_other || times.len() >= PIECE_SAMPLES {
@@ -161,18 +146,12 @@ impl Request {
     }
 
     /// Writes the parts of the time.
-    fn parts(
-        &self,
-        reader: &mut dyn Read,
-        points: i64,
-        format: Format,
-        chunks: &mut Chunks,
-    ) -> Result<(), Failure> {
+    fn parts(&self, reader: &mut dyn Read, points: i64, chunks: &mut Chunks) -> Result<(), Failure> {
         let width_ns = parts::width_ns(&self.span_ns, points);
         let rollup = parts::rollup(width_ns, self.left);
-        let mut out = Output::begin(self, format, chunks, Some((width_ns, rollup)))?;
+        let mut out = Output::begin(self, chunks, Some((width_ns, rollup)))?;
         let (of, span_ns) = (SeriesScope::from(&self.of), self.span_ns.clone());
-        let wanted = Wanted { of, rows: &self.rows, ids: &self.ids, span_ns, width_ns, rollup };
+        let wanted = Wanted { of, rows: &self.rows, span_ns, width_ns, rollup };
         wanted.read(reader, |row, parts| out.parts(row, parts))?;
         out.end()
     }
@@ -183,7 +162,6 @@ const PIECE_SAMPLES: usize = 10_000;
 
 /// An answer that is being written.
 struct Output<'a> {
-    format: Format,
     chunks: &'a mut Chunks,
     is_first: bool,
 }
@@ -191,12 +169,11 @@ struct Output<'a> {
 impl<'a> Output<'a> {
     fn begin(
         request: &Request,
-        format: Format,
         chunks: &'a mut Chunks,
         parts: Option<(i64, Option<Rollup>)>,
     ) -> Result<Self, Failure> {
         let (from_us, until_us) = (micros(request.span_ns.start), micros(request.span_ns.end));
-        let text = match (format, parts) {
+        let text = match (chunks.format, parts) {
             (Format::Json | Format::Events, None) => {
                 format!("{{\"from_us\":{from_us},\"until_us\":{until_us},\"series\":[")
             }
@@ -215,7 +192,7 @@ impl<'a> Output<'a> {
             }
         };
         chunks.write(text.as_bytes())?;
-        Ok(Self { format, chunks, is_first: true })
+        Ok(Self { chunks, is_first: true })
     }
 
     fn samples(
@@ -228,7 +205,7 @@ impl<'a> Output<'a> {
         if times.is_empty() {
             return Ok(());
         }
-        if self.format == Format::Json {
+        if self.chunks.format == Format::Json {
             let values: Vec<Value> = values.into_iter().map(number).collect();
             return self.series(row, &row.unit, &json!({"time_us": times, "value": values}));
         }
@@ -244,7 +221,7 @@ impl<'a> Output<'a> {
             return Ok(());
         }
         let unit = rate(row).map_or(row.unit.as_str(), |(unit, _)| unit);
-        if self.format == Format::Json {
+        if self.chunks.format == Format::Json {
             let column = |value: fn(&Part) -> Value| Value::Array(parts.iter().map(value).collect());
             let columns = json!({
                 "time_us": column(|part| json!(micros(part.time_ns))),
@@ -276,7 +253,7 @@ impl<'a> Output<'a> {
     }
 
     fn end(self) -> Result<(), Failure> {
-        if self.format == Format::Json { self.chunks.write(b"]}") } else { Ok(()) }
+        if self.chunks.format == Format::Json { self.chunks.write(b"]}") } else { Ok(()) }
     }
 }
 

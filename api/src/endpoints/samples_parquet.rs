@@ -1,6 +1,6 @@
 //! Samples as Apache Parquet, with the columns of `polymeter export`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use polymeter_samples_file::{Format, Rows, SeriesTexts, WriteError, series_texts};
 use polymeter_store::reader::{Read, SeriesRow, SeriesScope};
 
-use crate::body::{Chunks, Failure};
-use crate::table::micros;
+use crate::answer::{Chunks, Failure, Problem, micros};
 
 /// The number of samples in a row group, which is held in memory: 2 MB.
 const ROWS: usize = 100_000;
@@ -37,7 +36,7 @@ impl Write for Buffer {
 
 impl From<WriteError> for Failure {
     fn from(_: WriteError) -> Self {
-        Self::internal()
+        Problem::internal().into()
     }
 }
 
@@ -45,8 +44,7 @@ impl From<WriteError> for Failure {
 pub(super) fn write(
     reader: &mut dyn Read,
     (of, job_id): (SeriesScope<'_>, Option<&str>),
-    rows: &HashMap<i64, SeriesRow>,
-    ids: &[i64],
+    rows: &BTreeMap<i64, SeriesRow>,
     span_ns: &Range<i64>,
     chunks: &mut Chunks,
 ) -> Result<(), Failure> {
@@ -54,7 +52,8 @@ pub(super) fn write(
     let mut file = Format::Parquet.writer(buffer.clone(), Vec::new())?;
     let mut group = Rows::default();
     let mut current: Option<(i64, Arc<SeriesTexts>)> = None;
-    reader.samples(of, ids, span_ns, |sample| {
+    let ids: Vec<i64> = rows.keys().copied().collect();
+    reader.samples(of, &ids, span_ns, |sample| {
         let series_id = sample.series_id;
         if current.as_ref().is_none_or(|(id, _)| *id != series_id) {
             current = rows.get(&series_id).map(|row| (series_id, Arc::new(series_texts(row, job_id))));

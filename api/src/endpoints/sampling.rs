@@ -2,20 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use polymeter_proto::control::{CollectorAnswer, JobAnswer, NodeAnswer, PlanAnswer, PlanLine};
+use polymeter_proto::control::{JobAnswer, NodeAnswer, PlanAnswer, PlanLine};
 use polymeter_proto::period::Period;
 use polymeter_store::reader::PlanChangeRow;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
-use crate::body::Failure;
-use crate::call::{Call, json as json_response};
-use crate::endpoint::{Endpoint, Method, OBJECT};
+use crate::answer::Failure;
 use crate::limits;
-use crate::problem::Problem;
+use crate::request::{Endpoint, OBJECT};
 
 pub(super) static SAMPLING: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/sampling",
     id: "sampling",
     summary: "The periods of a job's metrics over all nodes, with their causes: of a running job the present ones, as its agents report \
@@ -34,11 +31,9 @@ pub(super) static SAMPLING: Endpoint = Endpoint {
             });
             let sampling = match of_store.await? {
                 (_, Some(changes)) => Sampling::last(&changes),
-                (job_id, None) => Sampling::present(ask(&call, &job_id).await?),
+                (job_id, None) => Sampling::present(call.ask_agents(&job_id, "plan", Map::new()).await?),
             };
-            let text = sampling.object().to_string();
-            call.permit.charge(text.len());
-            Ok(json_response(text))
+            Ok(call.reply(sampling.object().to_string()))
         })
     },
 };
@@ -62,18 +57,6 @@ fn schema() -> Value {
             "silent": {"type": "integer", "description": "The number of nodes that did not answer."},
         },
     })
-}
-
-/// Asks the agents of a job for their plans.
-async fn ask(call: &Call, job_id: &str) -> Result<JobAnswer, Problem> {
-    let request = json!({"verb": "plan", "job": job_id}).to_string();
-    match call.control(request.into_bytes()).await? {
-        CollectorAnswer::Nodes(answer) => Ok(answer),
-        CollectorAnswer::Refused(refusal) => Err(refusal.into()),
-        CollectorAnswer::Done {} | CollectorAnswer::Reading(_) | CollectorAnswer::Tokens(_) => {
-            Ok(JobAnswer { job: job_id.to_owned(), at_us: None, nodes: Vec::new() })
-        }
-    }
 }
 
 /// The distinct values of a metric's sampling over nodes.

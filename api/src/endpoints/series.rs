@@ -7,26 +7,11 @@ use polymeter_proto::catalogue;
 use polymeter_proto::name::Selector;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{Access, JobRow, Read, SeriesOwner, SeriesRow, SeriesScope};
-use serde_json::Value;
 
-use super::parameters::{KEY, METRIC, NODE, NODE_NAME, OF, find_job, key};
-use crate::arguments::Arguments;
-use crate::body::Failure;
-use crate::call::Call;
-use crate::endpoint::{Answer, Endpoint, Method, TABLE};
-use crate::problem::Problem;
-use crate::rows;
-
-/// Returns true if the request is for the series.
-pub(super) fn is_wanted(row: &SeriesRow, arguments: &Arguments) -> bool {
-    arguments.text(NODE.name).is_none_or(|node| node == row.node)
-        && is_selected(&row.metric, arguments.selectors(METRIC.name))
-}
-
-/// Returns true if the selectors select a metric. Without selectors all are selected.
-pub(super) fn is_selected(metric: &str, selectors: Option<&[Selector]>) -> bool {
-    selectors.is_none_or(|selectors| selectors.iter().any(|selector| selector.matches(metric)))
-}
+use super::parameters::{KEY, METRIC, NODE, NODE_NAME, OF, find_job, key, series_filter};
+use crate::answer::{Failure, Problem, rows};
+use crate::live::is_selected;
+use crate::request::{Answer, Arguments, Call, Endpoint, TABLE};
 
 /// Returns the series of a job, at least those that the selectors select. If these are names, no others are
 /// read: a job on many nodes has tens of thousands.
@@ -89,16 +74,17 @@ pub(super) fn wanted_series(
     of: &SeriesOwner,
     arguments: &Arguments,
 ) -> Result<Vec<SeriesRow>, Failure> {
-    let rows = match of {
+    let mut rows = match of {
         SeriesOwner::NodesOf(key) => series_of_nodes(reader, access, *key, arguments.selectors(METRIC.name))?,
         SeriesOwner::Job(key) => series_of_job(reader, *key, arguments.selectors(METRIC.name))?,
         SeriesOwner::Node(_) => reader.series(of.into())?,
     };
-    Ok(rows.into_iter().filter(|row| is_wanted(row, arguments)).collect())
+    let filter = series_filter(arguments);
+    rows.retain(|row| filter.has(row));
+    Ok(rows)
 }
 
 pub(super) static SERIES: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/series",
     id: "series",
     summary: "The series of a job, sorted by node and metric.",
@@ -118,12 +104,10 @@ pub(super) static NODE_SERIES: Endpoint = Endpoint {
 };
 
 fn list(call: Call) -> Answer {
-    let (format, arguments) = (call.format, call.arguments.clone());
+    let arguments = call.arguments.clone();
     Box::pin(call.stream(move |reader, access, chunks| {
         let (of, _) = owner(reader, access, &arguments)?;
         let rows = wanted_series(reader, access, &of, &arguments)?;
-        let mut out = rows::SERIES.writer(format, chunks)?;
-        rows.iter().try_for_each(|row| out.push(row))?;
-        out.end(&[] as &[(&str, Value)])
+        rows::SERIES.write(chunks, rows, &[])
     }))
 }

@@ -11,11 +11,12 @@ use polymeter_store::reader::{LossRow, MarkRow, PlanChangeRow};
 use serde_json::{Value, json};
 
 use super::event::{event, values};
+use super::filter::SeriesFilter;
 use super::mailbox::Mailbox;
+use super::periods::{self, Periods, describe};
 use super::reducer::{Point, Reducer};
-use super::series::{self, Periods, describe};
-use crate::filter::SeriesFilter;
-use crate::{limits, rows};
+use crate::answer::rows;
+use crate::limits;
 
 /// The values that a stream asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl Feed {
         if self.courses.contains_key(&series_id) || self.courses.len() >= limits::SERIES {
             return;
         }
-        let row = series::row(series_id, series);
+        let row = periods::row(series_id, series);
         let is_wanted = self.request.filter.has(&row);
         if is_wanted && self.described.insert(series_id) {
             self.new.push(describe(&row, &self.periods));

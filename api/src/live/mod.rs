@@ -11,14 +11,16 @@
 
 mod event;
 mod feed;
+mod filter;
 mod mailbox;
+mod periods;
 mod reducer;
-mod series;
 mod values;
 
 pub(crate) use self::event::{HEARTBEAT, RETRY, event};
 pub(crate) use self::feed::FeedRequest;
+pub(crate) use self::filter::{SeriesFilter, is_selected};
 pub(crate) use self::mailbox::Step;
-pub(crate) use self::series::{Periods, describe};
+pub(crate) use self::periods::{Periods, describe};
 pub use self::values::LiveValues;
 pub(crate) use self::values::Subscription;

@@ -4,7 +4,7 @@ use polymeter_analysis::downsample::{Extent, Increases, Part};
 use polymeter_analysis::rates::window_ns;
 use polymeter_store::reader::SeriesRow;
 
-use crate::rows::rate;
+use crate::answer::rate;
 
 /// The part of the time between two points by which a sample may come early: samples are never taken exactly
 /// at their deadlines.

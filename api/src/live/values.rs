@@ -10,7 +10,7 @@ use polymeter_store::accepted::{Accepted, JobRecord};
 
 use super::feed::{Feed, FeedRequest};
 use super::mailbox::{Mailbox, Step};
-use super::series::Periods;
+use super::periods::Periods;
 
 /// The values of running jobs, for the streams of the API. Clones share their streams.
 #[derive(Debug, Clone, Default)]

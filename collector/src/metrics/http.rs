@@ -1,13 +1,23 @@
 //! An HTTP server of the pages `/metrics`, `/health` and `/ready`. Requests are bounded in size, time and
 //! number.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
@@ -66,8 +76,7 @@ async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
             Ok((stream, _)) => {
                 let metrics = Arc::clone(&metrics);
                 tokio::spawn(async move {
-                    // A client that is slow or disconnects gets no answer.
-                    timeout(limits::HTTP_TIMEOUT, handle(stream, &metrics)).await.ok();
+                    handle(stream, &metrics).await;
                     drop(permit);
                 });
             }
@@ -77,177 +86,104 @@ async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
     }
 }
 
-async fn handle(mut stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
-    let mut request = Vec::new();
-    let response = loop {
-        match parse(&request) {
-            Parsed::Incomplete => {}
-            Parsed::Complete(response) => break response,
-        }
-        let room = limits::HTTP_REQUEST_BYTES + 1 - request.len();
-        if (&mut stream).take(room as u64).read_buf(&mut request).await? == 0 {
-            return Ok(());
-        }
-    };
-    stream.write_all(&encode(response, metrics)).await?;
-    stream.shutdown().await
+/// Serves one request of a client.
+async fn handle(stream: impl AsyncRead + AsyncWrite + Unpin, metrics: &Metrics) {
+    let service = service_fn(|request: Request<Incoming>| {
+        ready(Ok::<_, Infallible>(answer(request.method(), request.uri().path(), metrics)))
+    });
+    let mut http = http1::Builder::new();
+    http.keep_alive(false).half_close(true).title_case_headers(true).max_buf_size(limits::HTTP_REQUEST_BYTES);
+    // A client that is slow or disconnects gets no answer.
+    timeout(limits::HTTP_TIMEOUT, http.serve_connection(TokioIo::new(stream), service)).await.ok();
 }
 
-/// The response to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Response {
-    /// A page; without its body for `HEAD`.
-    Page { page: ServedPage, body: bool },
-    /// An error with this status.
-    Error(&'static str),
-}
-
-/// A page of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServedPage {
-    /// The collector's own metrics.
-    Metrics,
-    /// The state of the process: it runs.
-    Health,
-    /// The state of the store: it answers or not.
-    Ready,
-}
-
-/// The bytes received so far.
-#[derive(Debug, PartialEq, Eq)]
-enum Parsed {
-    Incomplete,
-    Complete(Response),
-}
-
-fn parse(request: &[u8]) -> Parsed {
-    let ends = request.windows(4).any(|bytes| bytes == b"\r\n\r\n");
-    if !ends {
-        return match request.len() > limits::HTTP_REQUEST_BYTES {
-            true => Parsed::Complete(Response::Error("431 Request Header Fields Too Large")),
-            false => Parsed::Incomplete,
-        };
-    }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    Parsed::Complete(match words.as_slice() {
-        [method, target, version] if version.starts_with(b"HTTP/1.") => route(method, target),
-        _ => Response::Error("400 Bad Request"),
-    })
-}
-
-/// Returns true if these bytes are a request that gets a response. For the fuzzer.
-pub fn is_answered(request: &[u8]) -> bool {
-    let metrics = Metrics::new(String::new());
-    match parse(request) {
-        Parsed::Incomplete => false,
-        Parsed::Complete(response) => encode(response, &metrics).starts_with(b"HTTP/1.1 "),
-    }
-}
-
-fn route(method: &[u8], target: &[u8]) -> Response {
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    let page = match path {
-        b"/metrics" => ServedPage::Metrics,
-        b"/health" => ServedPage::Health,
-        b"/ready" => ServedPage::Ready,
-        _ => return Response::Error("404 Not Found"),
-    };
-    match method {
-        b"GET" => Response::Page { page, body: true },
-        b"HEAD" => Response::Page { page, body: false },
-        _ => Response::Error("405 Method Not Allowed\r\nAllow: GET, HEAD"),
-    }
-}
-
-fn encode(response: Response, metrics: &Metrics) -> Vec<u8> {
+fn answer(method: &Method, path: &str, metrics: &Metrics) -> Response<Full<Bytes>> {
     const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     const PLAIN: &str = "text/plain";
-    const OK: &str = "200 OK";
-    let (status, kind, text, body) = match response {
-        Response::Page { page, body } => {
-            let (status, kind, text) = match page {
-                ServedPage::Metrics => (OK, OPENMETRICS, metrics.to_text()),
-                ServedPage::Health => (OK, PLAIN, "The collector runs.\n".to_owned()),
-                ServedPage::Ready if metrics.is_ready() => (OK, PLAIN, "The store answers.\n".to_owned()),
-                ServedPage::Ready => {
-                    ("503 Service Unavailable", PLAIN, "The store does not answer; see the log.\n".to_owned())
-                }
-            };
-            (status, kind, text, body)
+    const PAGES: &str = "The pages are GET /metrics, /health and /ready.\n";
+    let is_read = method == Method::GET || method == Method::HEAD;
+    let (status, kind, text) = match path {
+        "/metrics" | "/health" | "/ready" if !is_read => {
+            (StatusCode::METHOD_NOT_ALLOWED, PLAIN, PAGES.to_owned())
         }
-        Response::Error(status) => {
-            (status, PLAIN, "The pages are GET /metrics, /health and /ready.\n".to_owned(), true)
+        "/metrics" => (StatusCode::OK, OPENMETRICS, metrics.to_text()),
+        "/health" => (StatusCode::OK, PLAIN, "The collector runs.\n".to_owned()),
+        "/ready" if metrics.is_ready() => (StatusCode::OK, PLAIN, "The store answers.\n".to_owned()),
+        "/ready" => {
+            let text = "The store does not answer; see the log.\n".to_owned();
+            (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
         }
+        _ => (StatusCode::NOT_FOUND, PLAIN, PAGES.to_owned()),
     };
-    let mut message = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        text.len()
-    );
-    if body {
-        message.push_str(&text);
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
-    message.into_bytes()
+    response
+}
+
+/// Returns the answer to a client that sends these bytes and then closes its side. For the fuzzer.
+pub fn metrics_answer(request: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    if let Ok(event_loop) = tokio::runtime::Builder::new_current_thread().enable_time().build() {
+        let stream = tokio::io::join(request, &mut answer);
+        event_loop.block_on(handle(stream, &Metrics::new(String::new())));
+    }
+    answer
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn response(request: &str) -> Response {
-        match parse(request.as_bytes()) {
-            Parsed::Complete(response) => response,
-            Parsed::Incomplete => panic!("{request:?} is complete"),
-        }
+    /// Returns the status line; empty without an answer.
+    fn status(request: impl AsRef<[u8]>) -> String {
+        let answer = String::from_utf8(metrics_answer(request.as_ref())).unwrap();
+        answer.split_once("\r\n").map(|(line, _)| line.to_owned()).unwrap_or_default()
     }
 
     #[test]
     fn serves_three_pages() {
-        let body = Response::Page { page: ServedPage::Metrics, body: true };
-        assert_eq!(response("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), body);
-        assert_eq!(response("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), body);
-        let head = response("HEAD /metrics HTTP/1.1\r\n\r\n");
-        assert_eq!(head, Response::Page { page: ServedPage::Metrics, body: false });
-        for (path, page) in [("/health", ServedPage::Health), ("/ready", ServedPage::Ready)] {
-            let get = response(&format!("GET {path} HTTP/1.1\r\n\r\n"));
-            assert_eq!(get, Response::Page { page, body: true });
-        }
-        let status = |request| match response(request) {
-            Response::Error(status) => &status[..3],
-            Response::Page { .. } => panic!("{request:?} is wrong"),
+        let body = |request: &str| {
+            let answer = String::from_utf8(metrics_answer(request.as_bytes())).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            answer.split_once("\r\n\r\n").unwrap().1.to_owned()
         };
-        assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "405");
-        assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "404");
-        assert_eq!(status("GET /metrics\r\n\r\n"), "400");
-        assert_eq!(status("\r\n\r\n"), "400");
-        assert_eq!(status("\u{16}\u{3}\u{1} \0 \r\n\r\n"), "400");
+        for target in ["/metrics", "/metrics?x=1"] {
+            let page = body(&format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            assert!(page.starts_with("# HELP ") && page.ends_with("# EOF\n"), "{page}");
+        }
+        assert_eq!(body("HEAD /metrics HTTP/1.1\r\n\r\n"), "");
+        assert_eq!(body("GET /health HTTP/1.1\r\n\r\n"), "The collector runs.\n");
+        assert_eq!(body("GET /ready HTTP/1.1\r\n\r\n"), "The store answers.\n");
+        assert_eq!(status("GET /metrics HTTP/1.0\r\n\r\n"), "HTTP/1.0 200 OK");
+        assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+        assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
+        for malformed in ["GET /metrics\r\n\r\n", "\u{16}\u{3}\u{1} \0 \r\n\r\n"] {
+            assert_eq!(status(malformed), "HTTP/1.1 400 Bad Request", "{malformed:?}");
+        }
     }
 
     #[test]
     fn a_collector_is_ready_while_its_store_answers() {
         let metrics = Metrics::new(String::new());
         let calls = metrics.writer(0).store_calls;
-        let ready = || {
-            let answer = encode(Response::Page { page: ServedPage::Ready, body: true }, &metrics);
-            String::from_utf8(answer).unwrap()
-        };
-        assert!(ready().starts_with("HTTP/1.1 200 ") && ready().ends_with("\r\n\r\nThe store answers.\n"));
+        let status = |path: &str| answer(&Method::GET, path, &metrics).status().as_u16();
+        assert_eq!((status("/ready"), status("/health")), (200, 200));
         calls.begin();
         calls.end(false);
-        assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
-        let health = encode(Response::Page { page: ServedPage::Health, body: false }, &metrics);
-        assert!(health.starts_with(b"HTTP/1.1 200 ") && health.ends_with(b"\r\n\r\n"));
+        assert_eq!((status("/ready"), status("/health")), (503, 200));
     }
 
     #[test]
-    fn requests_may_arrive_in_pieces_and_are_bounded() {
-        let request = "GET /metrics HTTP/1.1\r\n\r\n";
+    fn requests_are_bounded_and_need_an_end() {
+        let request = b"GET /metrics HTTP/1.1\r\n\r\n";
         for end in 0..request.len() {
-            assert_eq!(parse(&request.as_bytes()[..end]), Parsed::Incomplete);
+            assert_eq!(metrics_answer(&request[..end]), b"", "{end}");
         }
         let endless = vec![b'x'; limits::HTTP_REQUEST_BYTES + 1];
-        assert!(
-            matches!(parse(&endless), Parsed::Complete(Response::Error(status)) if status.starts_with("431"))
-        );
+        assert_eq!(status(endless), "HTTP/1.1 431 Request Header Fields Too Large");
     }
 }

@@ -105,7 +105,21 @@ pub const STAGES: &[Stages] = &[
         "store/samples-file/src",
         &[&["rows"], &["writer"], &["parquet", "text", "json_lines"], &["format"]],
     ),
-    stages("api/src", &[&["problem"], &["live"], &["call"], &["endpoints"], &["router"], &["server"]]),
+    stages(
+        "api/src",
+        &[
+            &["limits", "config", "own_metrics"],
+            &["answer"],
+            &["access"],
+            &["live"],
+            &["links"],
+            &["readers"],
+            &["request"],
+            &["endpoints"],
+            &["routes"],
+            &["server"],
+        ],
+    ),
     stages(
         "cli/client/src",
         &[

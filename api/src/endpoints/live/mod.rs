@@ -17,12 +17,10 @@ use tokio::sync::mpsc;
 use self::snapshot::Snapshot;
 use self::stream::Stream;
 use super::parameters::{KEY, METRIC, NODE, SERIES_IDS, key, series_filter};
-use crate::arguments::{Kind, Parameter};
-use crate::call::Call;
-use crate::endpoint::{EVENTS, Endpoint, Method};
+use crate::answer::{Format, Problem};
 use crate::limits;
 use crate::live::FeedRequest;
-use crate::problem::Problem;
+use crate::request::{Call, Endpoint, Kind, Parameter};
 
 const PER_SECOND: Parameter = Parameter::query(
     "per_second",
@@ -37,12 +35,11 @@ const SECONDS: Parameter = Parameter::query(
 );
 
 pub(super) static LIVE: Endpoint = Endpoint {
-    method: Method::Get,
     path: "/api/v1/jobs/{key}/live",
     id: "live",
     summary: "The values of a running job as they are committed, as server-sent events. 204 if the job has ended.",
     parameters: &[KEY, METRIC, NODE, SERIES_IDS, PER_SECOND, SECONDS],
-    formats: EVENTS,
+    formats: &[Format::Events],
     answer: || json!({"type": "string"}),
     body: None,
     handler: |call| Box::pin(begin(call)),

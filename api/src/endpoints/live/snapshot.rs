@@ -1,18 +1,15 @@
 //! The part of a stream that is read from the store: the job and its series.
 
-use axum::http::StatusCode;
 use bytes::Bytes;
 use polymeter_service::clock;
 use polymeter_store::reader::{JobNodeRow, JobRow, Read, SeriesRow};
 use serde_json::{Value, json};
 
-use super::super::parameters::{SERIES_IDS, find_job};
+use super::super::parameters::{SERIES_IDS, check_number, find_job};
 use super::super::series::series_of_job;
-use crate::body::Failure;
+use crate::answer::{Failure, Problem, micros};
 use crate::limits;
 use crate::live::{FeedRequest, LiveValues, Periods, Subscription, describe, event};
-use crate::problem::Problem;
-use crate::table::micros;
 
 /// A job and its series.
 #[derive(Debug)]
@@ -35,8 +32,7 @@ impl Snapshot {
         if find_job(reader, request.job_key)?.ended_ns.is_some() {
             return Ok(None);
         }
-        let stopping =
-            || Problem::busy(StatusCode::SERVICE_UNAVAILABLE, "the collector stops; try again later", 5);
+        let stopping = || Problem::busy("the collector stops; try again later", 5);
         // First: what is committed from now on is sent as events, so that nothing is missed in between.
         let subscription = live.subscribe(request.clone()).ok_or_else(stopping)?;
         Ok(Some((Self::read(reader, &request)?, subscription)))
@@ -50,10 +46,7 @@ impl Snapshot {
         let periods = Periods::of(&reader.plan_changes(request.job_key)?);
         let mut series = series_of_job(reader, request.job_key, request.filter.metrics())?;
         series.retain(|row| request.filter.has(row));
-        if series.len() > limits::SERIES {
-            let detail = format!("{} series match; ask for at most {}", series.len(), limits::SERIES);
-            return Err(Problem::invalid(SERIES_IDS.name, detail).into());
-        }
+        check_number(series.len(), limits::SERIES, &SERIES_IDS)?;
         Ok(Self { now_us, job, nodes, series, periods })
     }
 

@@ -14,13 +14,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::parameters::find_job;
 use super::snapshot::Snapshot;
-use crate::call::Services;
+use crate::access::{Permit, Principal, Unverified};
+use crate::answer::Problem;
 use crate::limits;
 use crate::live::{FeedRequest, HEARTBEAT, RETRY, Step, Subscription, event};
-use crate::principal::Principal;
-use crate::problem::Problem;
-use crate::quota::Permit;
-use crate::tokens::Unverified;
+use crate::request::Services;
 
 #[derive(Debug)]
 pub(super) struct Stream {

@@ -1,0 +1,15 @@
+//! Answers: problems, formats, rows as JSON and CSV, and bodies that are sent while the store is read.
+
+mod body;
+mod format;
+mod problem;
+mod recent;
+pub(crate) mod rows;
+mod table;
+
+pub(crate) use self::body::{ChunkReceiver, Chunks, Failure, json_response};
+pub(crate) use self::format::{Format, negotiate};
+pub(crate) use self::problem::Problem;
+pub(crate) use self::recent::RecentAnswers;
+pub(crate) use self::rows::{labels, level, rate, rate_of};
+pub(crate) use self::table::{Column, Table, Type, csv_field, micros, number};

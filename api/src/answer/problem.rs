@@ -1,0 +1,161 @@
+//! Errors for clients, in the form of RFC 9457 (`application/problem+json`).
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use polymeter_proto::control::Refusal;
+use serde_json::{Map, Value, json};
+
+/// An error for a client. Its text contains nothing that the client must not know.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    /// A code for programs.
+    code: String,
+    /// One sentence about this occurrence.
+    detail: String,
+    /// Further members: the parameter at fault, or what would be granted.
+    members: Map<String, Value>,
+    /// Further headers.
+    headers: Vec<(header::HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// Returns a problem with a code for programs, and a sentence.
+    pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+        let (code, detail) = (code.to_owned(), detail.into());
+        Self { status, code, detail, members: Map::new(), headers: Vec::new() }
+    }
+
+    /// A parameter, or the member of a body, that is invalid.
+    pub(crate) fn invalid(parameter: &str, detail: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid", format!("`{parameter}`: {detail}"))
+            .with("parameter", parameter)
+    }
+
+    /// A job that does not exist, or that the user must not see: nothing tells one from the other.
+    pub(crate) fn unknown_job() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown_job", "unknown job, or not yours")
+    }
+
+    /// An answer that this program cannot produce.
+    pub(crate) fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "cannot produce the answer")
+    }
+
+    /// A request that this program cannot serve now, and that must be repeated later.
+    pub(crate) fn busy(detail: impl Into<String>, retry_after_s: u64) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(retry_after_s)
+    }
+
+    /// A request of a client who sends too many, and that must be repeated later.
+    pub(crate) fn too_many(detail: impl Into<String>, retry_after_s: u64) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail).retry_after(retry_after_s)
+    }
+
+    fn retry_after(self, seconds: u64) -> Self {
+        self.header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
+    }
+
+    /// Adds a member.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a header.
+    pub(crate) fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns the body of the response.
+    pub(crate) fn text(&self) -> String {
+        let mut members = self.members.clone();
+        members.insert("type".to_owned(), json!("about:blank"));
+        members.insert("title".to_owned(), json!(self.status.canonical_reason().unwrap_or("Error")));
+        members.insert("status".to_owned(), json!(self.status.as_u16()));
+        members.insert("code".to_owned(), json!(self.code));
+        members.insert("detail".to_owned(), json!(self.detail));
+        Value::Object(members).to_string()
+    }
+
+    /// Returns the bytes of the last answer on a connection, where no library writes it.
+    pub(crate) fn last_answer(&self) -> String {
+        let body = self.text();
+        let mut head = format!("HTTP/1.1 {}\r\n", self.status);
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {}\r\n", value.to_str().unwrap_or_default());
+        }
+        format!(
+            "{head}Content-Type: application/problem+json\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(self.text().into());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
+        response
+    }
+}
+
+/// A refusal of the coordinator or of an agent.
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.code.as_str() {
+            "unknown_job" => return Self::unknown_job(),
+            "forbidden" => StatusCode::FORBIDDEN,
+            "busy" => return Self::busy(refusal.message.to_string(), 1),
+            "malformed" | "invalid" => StatusCode::BAD_REQUEST,
+            _ => StatusCode::CONFLICT,
+        };
+        let mut problem = Self::new(status, &refusal.code, refusal.message.to_string());
+        if let Ok(Value::Object(members)) = serde_json::to_value(&refusal) {
+            let further = members.into_iter().filter(|(name, _)| name != "code" && name != "message");
+            problem.members.extend(further);
+        }
+        problem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_have_the_status_of_their_code() {
+        for (code, status) in [
+            ("unknown_job", 404),
+            ("forbidden", 403),
+            ("busy", 503),
+            ("invalid", 400),
+            ("malformed", 400),
+            ("shortest_period", 409),
+        ] {
+            let problem = Problem::from(Refusal::new(code, Some("plan"), "no"));
+            assert_eq!(problem.status().as_u16(), status, "{code}");
+            let response = problem.into_response();
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), code == "busy");
+        }
+    }
+
+    #[test]
+    fn a_job_of_another_user_is_unknown() {
+        let refusal = Refusal::new("unknown_job", Some("job"), "unknown job 7: no agent tracks it");
+        assert_eq!(Problem::from(refusal), Problem::unknown_job());
+    }
+}

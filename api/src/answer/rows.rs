@@ -1,0 +1,109 @@
+//! The rows of a job's series and events, as several resources list them.
+
+use polymeter_proto::step_level::StepLevel;
+use polymeter_proto::units;
+use polymeter_store::reader::{LossRow, MarkRow, PlanChangeRow, SeriesRow};
+use serde_json::{Value, json};
+
+use super::table::{Column, Table, Type, micros};
+
+pub(crate) static SERIES: Table<SeriesRow> = Table {
+    name: "series",
+    columns: &[
+        Column::new("id", Type::Integer, "The id of the series, for `samples`.", |row| json!(row.series_id)),
+        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
+        Column::new("metric", Type::Text, "The metric.", |row| json!(row.metric)),
+        Column::new("unit", Type::Text, "The unit of the values.", |row| json!(row.unit)),
+        Column::new("kind", Type::Text, "`counter` or `gauge`.", |row| json!(row.kind)),
+        Column::optional("rate_unit", Type::Text, "The unit of the rates of a counter.", |row| {
+            json!(rate(row).map(|(unit, _)| unit))
+        }),
+        Column::new("labels", Type::Labels, "The labels.", labels),
+    ],
+};
+
+/// Returns the labels of a series as an object.
+pub(crate) fn labels(row: &SeriesRow) -> Value {
+    Value::Object(row.labels.iter().map(|(key, value)| (key.to_owned(), json!(value))).collect())
+}
+
+/// Returns the unit of the rates of a counter, and the factor from its increase per second; none for a gauge.
+pub(crate) fn rate(row: &SeriesRow) -> Option<(&'static str, f64)> {
+    rate_of(&row.metric, &row.unit, &row.kind)
+}
+
+/// Returns the unit of the rates of a metric, and the factor, as [`rate`].
+pub(crate) fn rate_of(metric: &str, unit: &str, kind: &str) -> Option<(&'static str, f64)> {
+    (kind == "counter").then(|| units::rate_unit(metric, unit))
+}
+
+/// Returns the level of a series: `step` or `task`; none for one of the whole job.
+pub(crate) fn level(row: &SeriesRow) -> Option<&'static str> {
+    StepLevel::of_labels(|label| row.labels.get(label).is_some()).map(StepLevel::as_str)
+}
+
+pub(crate) static MARKS: Table<MarkRow> = Table {
+    name: "marks",
+    columns: &[
+        Column::new("time_us", Type::Integer, "The time.", |row| json!(micros(row.time_ns))),
+        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
+        Column::new("name", Type::Text, "The name.", |row| json!(row.name)),
+        Column::new("kind", Type::Text, "`instant`, or `begin` or `end` of a phase.", |row| json!(row.kind)),
+        Column::optional("actor", Type::Text, "The user that made the mark.", |row| json!(row.actor)),
+    ],
+};
+
+/// Changes of the sampling plan.
+pub(crate) static PLAN_CHANGES: Table<PlanChangeRow> = Table {
+    name: "plan_changes",
+    columns: &[
+        Column::new("time_us", Type::Integer, "The time at which it took effect.", |row| {
+            json!(micros(row.time_ns))
+        }),
+        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
+        Column::new("metric", Type::Text, "The metric.", |row| json!(row.metric)),
+        Column::optional(
+            "old_period_us",
+            Type::Integer,
+            "The previous period; none if it was not sampled.",
+            |row| json!(row.old_period_us),
+        ),
+        Column::optional(
+            "new_period_us",
+            Type::Integer,
+            "The new period; none if it is no longer sampled.",
+            |row| json!(row.new_period_us),
+        ),
+        Column::new("cause", Type::Text, "The cause.", |row| json!(row.cause)),
+        Column::optional("actor", Type::Text, "The user that requested it.", |row| json!(row.actor)),
+        Column::optional("until_us", Type::Integer, "The time at which it expires.", |row| {
+            json!(row.until_ns.map(micros))
+        }),
+        Column::optional(
+            "level",
+            Type::Text,
+            "`step` or `task` if it concerns each step or task; none for the job as a whole.",
+            |row| json!(row.level),
+        ),
+    ],
+};
+
+pub(crate) static LOSSES: Table<LossRow> = Table {
+    name: "losses",
+    columns: &[
+        Column::new("time_us", Type::Integer, "The time at which the loss was detected.", |row| {
+            json!(micros(row.time_ns))
+        }),
+        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
+        Column::new("session", Type::Text, "The agent's session.", |row| json!(row.session_id)),
+        Column::optional("source", Type::Text, "The source; none if it is unknown.", |row| json!(row.source)),
+        Column::new("samples", Type::Integer, "The number of samples.", |row| json!(row.samples)),
+        Column::new("reason", Type::Text, "The reason.", |row| json!(row.reason)),
+        Column::new("first_us", Type::Integer, "The time of the oldest lost sample.", |row| {
+            json!(micros(row.first_time_ns))
+        }),
+        Column::new("last_us", Type::Integer, "The time of the newest lost sample.", |row| {
+            json!(micros(row.last_time_ns))
+        }),
+    ],
+};

@@ -1,0 +1,202 @@
+//! Rows as JSON and CSV. Columns are declared as data, from which both and the document of the API follow.
+
+use std::borrow::Borrow;
+
+use polymeter_service::safe_text::spreadsheet_cell;
+use serde_json::{Map, Value, json};
+
+use super::body::{Chunks, Failure};
+use super::format::Format;
+use super::problem::Problem;
+
+/// The type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Integer,
+    Text,
+    Boolean,
+    /// A list of texts; in CSV, separated by spaces.
+    Texts,
+    /// An object of texts; in CSV, JSON.
+    Labels,
+}
+
+/// A column of rows of type `T`.
+pub(crate) struct Column<T: 'static> {
+    pub(crate) name: &'static str,
+    pub(crate) of: Type,
+    /// True if a row may have no value.
+    pub(crate) is_optional: bool,
+    pub(crate) help: &'static str,
+    pub(crate) value: fn(&T) -> Value,
+}
+
+impl<T> Column<T> {
+    /// A column with a value in every row.
+    pub(crate) const fn new(
+        name: &'static str,
+        of: Type,
+        help: &'static str,
+        value: fn(&T) -> Value,
+    ) -> Self {
+        Self { name, of, is_optional: false, help, value }
+    }
+
+    /// A column whose value may be unknown.
+    pub(crate) const fn optional(
+        name: &'static str,
+        of: Type,
+        help: &'static str,
+        value: fn(&T) -> Value,
+    ) -> Self {
+        Self { name, of, is_optional: true, help, value }
+    }
+
+    fn schema(&self) -> Value {
+        let (of, further) = match self.of {
+            Type::Integer => ("integer", None),
+            Type::Text => ("string", None),
+            Type::Boolean => ("boolean", None),
+            Type::Texts => ("array", Some(("items", json!({"type": "string"})))),
+            Type::Labels => ("object", Some(("additionalProperties", json!({"type": "string"})))),
+        };
+        let types = if self.is_optional { json!([of, "null"]) } else { json!(of) };
+        let mut schema = json!({"type": types, "description": self.help});
+        if let (Some((name, value)), Some(members)) = (further, schema.as_object_mut()) {
+            members.insert(name.to_owned(), value);
+        }
+        schema
+    }
+}
+
+/// Rows of one type.
+pub(crate) struct Table<T: 'static> {
+    /// The name of the list in the JSON form.
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [Column<T>],
+}
+
+impl<T> Table<T> {
+    /// Returns the schema of one row.
+    pub(crate) fn row_schema(&self) -> Value {
+        let properties: Map<String, Value> =
+            self.columns.iter().map(|column| (column.name.to_owned(), column.schema())).collect();
+        let required: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    }
+
+    /// Returns the schema of the JSON form, with further members.
+    pub(crate) fn schema(&self, further: &[(&str, Value)]) -> Value {
+        let mut properties = Map::new();
+        properties.insert(self.name.to_owned(), json!({"type": "array", "items": self.row_schema()}));
+        properties.extend(further.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())));
+        let required: Vec<&String> = properties.keys().collect();
+        json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+    }
+
+    /// Returns the JSON form of a row.
+    pub(crate) fn object(&self, row: &T) -> Value {
+        let members = self.columns.iter().map(|column| (column.name.to_owned(), (column.value)(row)));
+        Value::Object(members.collect())
+    }
+
+    /// Writes rows, with further members of the JSON form.
+    pub(crate) fn write<R: Borrow<T>>(
+        &self,
+        chunks: &mut Chunks,
+        rows: impl IntoIterator<Item = R>,
+        further: &[(&str, Value)],
+    ) -> Result<(), Failure> {
+        match chunks.format {
+            Format::Json => {
+                chunks.write(format!("{{\"{}\":[", self.name).as_bytes())?;
+                for (number, row) in rows.into_iter().enumerate() {
+                    let separator = if number > 0 { "," } else { "" };
+                    chunks.write(format!("{separator}{}", self.object(row.borrow())).as_bytes())?;
+                }
+                chunks.write(b"]")?;
+                for (name, value) in further {
+                    chunks.write(format!(",\"{name}\":{value}").as_bytes())?;
+                }
+                chunks.write(b"}")
+            }
+            Format::Csv => {
+                let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+                chunks.write(format!("{}\r\n", names.join(",")).as_bytes())?;
+                for row in rows {
+                    let fields = self.columns.iter().map(|column| csv_field(&(column.value)(row.borrow())));
+                    chunks.write(format!("{}\r\n", fields.collect::<Vec<_>>().join(",")).as_bytes())?;
+                }
+                Ok(())
+            }
+            Format::Events | Format::Parquet => Err(Problem::internal().into()),
+        }
+    }
+}
+
+/// Returns a field of CSV as in RFC 4180. Text that a spreadsheet would run as a formula is escaped as in the
+/// files of `polymeter export`.
+pub(crate) fn csv_field(value: &Value) -> String {
+    let text = match value {
+        Value::Null => return String::new(),
+        Value::Bool(_) | Value::Number(_) => return value.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => {
+            values.iter().map(|value| value.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" ")
+        }
+        Value::Object(members) if members.is_empty() => return String::new(),
+        Value::Object(_) => value.to_string(),
+    };
+    let text = spreadsheet_cell(&text);
+    if text.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into_owned()
+    }
+}
+
+/// Returns the JSON form of a finite number; others have none.
+pub(crate) fn number(value: f64) -> Value {
+    json!(value)
+}
+
+/// Returns microseconds of a time in nanoseconds.
+pub(crate) const fn micros(time_ns: i64) -> i64 {
+    time_ns.div_euclid(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_csv_are_quoted() {
+        for (value, expected) in [
+            (json!(null), ""),
+            (json!(7), "7"),
+            (json!(true), "true"),
+            (json!("plain"), "plain"),
+            (json!("a,b"), "\"a,b\""),
+            (json!("say \"x\"\r\n"), "\"say \"\"x\"\"\\u{d}\\u{a}\""),
+            (json!("=1+1"), "'=1+1"),
+            (json!("@SUM(A1),2"), "\"'@SUM(A1),2\""),
+            (json!("\t=1"), "'\\u{9}=1"),
+            (json!("-5"), "-5"),
+            (json!(-5), "-5"),
+            (json!(["=1", "n2"]), "'=1 n2"),
+            (json!(["n1", "n2"]), "n1 n2"),
+            (json!({"cpu": "1"}), "\"{\"\"cpu\"\":\"\"1\"\"}\""),
+            (json!({}), ""),
+        ] {
+            assert_eq!(csv_field(&value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers_without_a_json_form_are_null() {
+        assert_eq!(
+            (number(1.5), number(f64::NAN), number(f64::INFINITY)),
+            (json!(1.5), json!(null), json!(null))
+        );
+    }
+}

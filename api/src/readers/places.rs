@@ -1,0 +1,100 @@
+//! The places of reads: as many as there are readers. One user gets all but one of them, so that another one
+//! does not wait for long reads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::answer::Problem;
+use crate::limits;
+
+/// The places of all reads.
+#[derive(Debug)]
+pub(crate) struct ReaderPlaces {
+    all: Arc<Semaphore>,
+    /// The places of one user.
+    user: usize,
+    /// The places of the users that read now.
+    of_users: Mutex<HashMap<u32, Arc<Semaphore>>>,
+}
+
+/// The place of one read, returned on drop.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_user: OwnedSemaphorePermit,
+}
+
+impl ReaderPlaces {
+    /// Returns so many free places.
+    pub(crate) fn new(readers: usize) -> Self {
+        let all = Arc::new(Semaphore::new(readers));
+        Self { all, user: readers.saturating_sub(1).max(1), of_users: Mutex::default() }
+    }
+
+    /// Returns a place for a read of a user; waits for one if necessary.
+    pub(crate) async fn take(&self, uid: u32) -> Result<Place, Problem> {
+        let of_user = self.of_user(uid);
+        let place = async {
+            // A request that waits for other reads of the same user takes no place from others.
+            let of_user = of_user.acquire_owned().await.ok()?;
+            let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
+            Some(Place { _of_all: of_all, _of_user: of_user })
+        };
+        // The semaphores are never closed.
+        timeout(limits::READER_TIMEOUT, place).await.ok().flatten().ok_or_else(|| {
+            let detail = "too many requests are reading; try again later";
+            Problem::busy(detail, 5)
+        })
+    }
+
+    fn of_user(&self, uid: u32) -> Arc<Semaphore> {
+        let mut of_users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
+        // A permit and a request that waits have a reference of their own.
+        of_users.retain(|_, places| Arc::strong_count(places) > 1);
+        Arc::clone(of_users.entry(uid).or_insert_with(|| Arc::new(Semaphore::new(self.user))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Returns the place that a user gets at once.
+    fn take(places: &ReaderPlaces, uid: u32) -> Option<Place> {
+        let mut taking = std::pin::pin!(places.take(uid));
+        match taking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(place) => place.ok(),
+            Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn one_user_leaves_a_place_to_others() {
+        let places = ReaderPlaces::new(4);
+        let mut held: Vec<Place> = (0..3).filter_map(|_| take(&places, 1)).collect();
+        assert_eq!(held.len(), 3);
+        assert!(take(&places, 1).is_none(), "the last place is for others");
+        let other = take(&places, 2);
+        assert!(other.is_some() && take(&places, 3).is_none(), "all places are taken");
+        held.pop();
+        assert!(take(&places, 3).is_some());
+        drop((held, other));
+        assert!(take(&places, 4).is_some());
+        assert_eq!(places.of_users.lock().unwrap().len(), 1, "users without reads are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_single_place_is_for_everyone() {
+        let places = ReaderPlaces::new(1);
+        let place = take(&places, 1);
+        assert!(place.is_some() && take(&places, 2).is_none());
+        drop(place);
+        assert!(take(&places, 2).is_some());
+    }
+}
