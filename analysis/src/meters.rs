@@ -62,8 +62,8 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let memory = number("memory_used").map_or_else(unknown, |used| {
         let limit = number("memory_request").or(number("memory_limit")).map_or_else(unknown, bytes);
         let node = if report.nodes.len() > 1 { " a node" } else { "" };
-        let kind = report.by_node.iter().find_map(|node| node.used.memory_kind);
-        format!("{} of {limit}{node}, {}", bytes(used), kind.map_or("", MemoryKind::short))
+        let kind = report.memory_kind().map_or("", MemoryKind::short);
+        format!("{} of {limit}{node}, {kind}", bytes(used))
     });
     let memory_share = number("memory_request_used").or(number("memory_used_share"));
     let gpu = number("gpu_utilization").map_or_else(

@@ -158,7 +158,7 @@ fn formatted(value: &Value, format: Format) -> Option<String> {
         Format::Unit(FactUnit::Seconds) => units::elapsed(number),
         Format::Unit(FactUnit::Cores) if number.fract() == 0.0 => format!("{number:.0}"),
         Format::Unit(FactUnit::Cores) => format!("{number:.1}"),
-        Format::Unit(FactUnit::PerSecond) => units::rate_in("1/s", number),
+        Format::Unit(FactUnit::PerSecond) => units::value("1/s", number),
         Format::Unit(FactUnit::Celsius) => format!("{number:.0} °C"),
         Format::Unit(FactUnit::Number | FactUnit::Text | FactUnit::Truth) => units::number(number),
         Format::Whole => format!("{:.0}", number.ceil()),

@@ -163,10 +163,9 @@ const fn verdict(verdict: Verdict) -> &'static str {
 }
 
 fn formatted(row: &Difference, value: f64) -> String {
-    match row.unit.as_str() {
-        "seconds" if row.metric == "elapsed" => units::duration_f64(value * 1e9),
-        unit @ ("bytes/s" | "1/s" | "cores" | "s/s") => units::rate_in(unit, value),
-        unit => units::value(unit, value),
+    match row.metric.as_str() {
+        "elapsed" if row.unit == "seconds" => units::duration_f64(value * 1e9),
+        _ => units::value(&row.unit, value),
     }
 }
 

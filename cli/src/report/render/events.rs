@@ -1,7 +1,7 @@
 //! The events of a job as tables: marks, changes of the plan and refused requests.
 
 use super::detail::Detail;
-use super::paragraph::indented_table_within;
+use super::paragraph::shortened_table;
 use crate::output::table::head;
 use crate::report::summary::figure;
 use polymeter_analysis::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
@@ -27,14 +27,7 @@ fn table(rows: Vec<Vec<String>>, detail: Detail, limit: Option<usize>) -> String
     if rows.len() < 2 {
         return String::new();
     }
-    let lines_max = detail.lines_max().saturating_add(1);
-    let hidden = rows.len().saturating_sub(lines_max);
-    let rows: Vec<_> = rows.into_iter().take(lines_max).collect();
-    let mut text = indented_table_within(&rows, limit);
-    if hidden > 0 {
-        text.push_str(&format!("  ({hidden} more; `polymeter report --all` shows them)\n"));
-    }
-    text + "\n"
+    shortened_table(rows, detail.lines_max(), limit) + "\n"
 }
 
 fn on_node(node: &str, has_several_nodes: bool) -> String {
@@ -65,13 +58,6 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     std::iter::once(head).chain(rows.into_iter().map(|(_, row)| row)).collect()
 }
 
-/// Returns true if a change is usual: sampling begins with the baseline or the submission's request, and ends
-/// with the job.
-fn is_usual(change: &PlanChange) -> bool {
-    let begins = change.old.is_none() && matches!(change.cause.as_str(), "baseline" | "registration");
-    begins || change.cause == "job_end"
-}
-
 /// Returns true if two changes differ in the metric only.
 fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
     (one.at_s - other.at_s).abs() < 1e-9
@@ -86,7 +72,7 @@ fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
 /// Rows of changes of the plan, below a head. Equal changes of several metrics share a row.
 fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) -> Vec<Vec<String>> {
     let listed: Vec<&PlanChange> =
-        changes.iter().filter(|change| detail == Detail::All || !is_usual(change)).collect();
+        changes.iter().filter(|change| detail == Detail::All || !change.is_usual()).collect();
     let cell = |period: &Option<String>| period.clone().unwrap_or_else(|| "-".to_owned());
     let row = |changes: &[&PlanChange]| {
         let change = changes.first()?;

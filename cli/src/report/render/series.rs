@@ -8,7 +8,8 @@ use crate::output::layout::{distinct_names, has_distinct};
 use crate::output::printable::printable;
 use crate::output::sparkline::sparkline;
 use crate::output::{table, terminal, units};
-use polymeter_analysis::model::{PeriodUse, Report, SeriesReport};
+use crate::report::summary;
+use polymeter_analysis::model::{Report, SeriesReport};
 use polymeter_analysis::rates;
 
 /// The minimum and maximum widths of a chart.
@@ -84,17 +85,12 @@ fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<
 
 /// Lists each period that was in force, and for how long if there were several.
 fn periods(series: &SeriesReport) -> String {
-    match series.periods.as_slice() {
-        [] => series.period.clone().unwrap_or_else(|| "-".to_owned()),
-        [only] => only.period.clone(),
-        several => {
-            let one = |used: &PeriodUse| format!("{} for {}", used.period, units::elapsed(used.seconds));
-            let listed: Vec<String> = several.iter().take(PERIODS).map(one).collect();
-            let hidden = several.len().saturating_sub(PERIODS);
-            let others = if hidden > 0 { format!(", {hidden} others") } else { String::new() };
-            listed.join(", ") + &others
-        }
+    if let ([], Some(period)) = (series.periods.as_slice(), &series.period) {
+        return period.clone();
     }
+    let in_force: Vec<(&str, f64)> =
+        series.periods.iter().map(|used| (used.period.as_str(), used.seconds)).collect();
+    summary::periods(&in_force, PERIODS)
 }
 
 /// Fits the names into `room` columns, and returns true if charts fit beside them. Charts are omitted if
@@ -155,6 +151,8 @@ fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use polymeter_analysis::model::PeriodUse;
+
     use super::*;
 
     #[test]
