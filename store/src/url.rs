@@ -8,9 +8,8 @@ use std::sync::Arc;
 use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
 use crate::{Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
-/// The parser of a backend for URLs: returns none for a URL of another backend, and a message for an invalid
-/// one.
-type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, String>>;
+/// The parser of a backend for URLs: returns none for a URL of another backend.
+type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>>;
 
 /// All backends. A new one is a directory and a line here.
 const BACKENDS: [ParseUrl; 2] = [sqlite::parse_url, postgres::parse_url];
@@ -32,15 +31,19 @@ pub struct InvalidStoreUrl {
     reason: String,
 }
 
+impl InvalidStoreUrl {
+    pub(crate) fn because(reason: impl fmt::Display) -> Self {
+        Self { reason: reason.to_string() }
+    }
+}
+
 impl FromStr for StoreUrl {
     type Err = InvalidStoreUrl;
 
     fn from_str(text: &str) -> Result<Self, InvalidStoreUrl> {
         let parsed = BACKENDS.iter().find_map(|parse| parse(text));
-        match parsed.unwrap_or_else(|| Err("unknown kind of store".to_owned())) {
-            Ok(backend) => Ok(Self { text: text.to_owned(), backend }),
-            Err(reason) => Err(InvalidStoreUrl { reason }),
-        }
+        let backend = parsed.ok_or_else(|| InvalidStoreUrl::because("unknown kind of store"))??;
+        Ok(Self { text: text.to_owned(), backend })
     }
 }
 

@@ -4,43 +4,54 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use super::error::SettingsError;
 use super::words::Word;
 
 /// Returns the parameters of a service, from the first of `files` that has it.
 ///
 /// # Errors
-/// Returns a message if no file has the service, or a file cannot be read or parsed.
-pub(super) fn find(service: &str, files: &[PathBuf]) -> Result<Vec<Word>, String> {
+/// Returns an error if no file has the service, or a file cannot be read or parsed.
+pub(super) fn find(service: &str, files: &[PathBuf]) -> Result<Vec<Word>, SettingsError> {
     for file in files {
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(format!("cannot read the service file {}: {error}", file.display())),
+            Err(error) => return Err(SettingsError::file("read the service file", file, error)),
         };
-        let found = parse(&text, service).map_err(|reason| format!("{}: {reason}", file.display()))?;
+        let found =
+            parse(&text, service).map_err(|line| SettingsError::ServiceFile { path: file.clone(), line })?;
         if let Some(words) = found {
             return Ok(words);
         }
     }
     let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    Err(format!(
+    Err(SettingsError::Invalid(format!(
         "unknown service `{}`: no section of that name in {}",
         service.escape_debug(),
         files.join(", ")
-    ))
+    )))
+}
+
+/// An invalid line of a service file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {number}: {fault}")]
+pub(in crate::postgres) struct InvalidLine {
+    number: usize,
+    fault: &'static str,
 }
 
 /// Returns the parameters in the section of `service`; none without such a section.
-fn parse(text: &str, service: &str) -> Result<Option<Vec<Word>>, String> {
+fn parse(text: &str, service: &str) -> Result<Option<Vec<Word>>, InvalidLine> {
     let mut found: Option<Vec<Word>> = None;
     let mut is_inside = false;
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
+        let invalid = |fault| InvalidLine { number, fault };
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         if let Some(name) = line.strip_prefix('[') {
-            let name = name.strip_suffix(']').ok_or_else(|| format!("line {number}: missing `]`"))?;
+            let name = name.strip_suffix(']').ok_or_else(|| invalid("missing `]`"))?;
             // As in libpq, the first section of a name counts.
             is_inside = name.trim() == service && found.is_none();
             if is_inside {
@@ -49,9 +60,9 @@ fn parse(text: &str, service: &str) -> Result<Option<Vec<Word>>, String> {
             continue;
         }
         if let Some(words) = found.as_mut().filter(|_| is_inside) {
-            let (name, value) = line.split_once('=').ok_or_else(|| format!("line {number}: missing `=`"))?;
+            let (name, value) = line.split_once('=').ok_or_else(|| invalid("missing `=`"))?;
             if name.trim() == "service" {
-                return Err(format!("line {number}: a service cannot refer to another one"));
+                return Err(invalid("a service cannot refer to another one"));
             }
             words.push((name.trim().to_owned(), value.trim().to_owned()));
         }
@@ -76,10 +87,10 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
-        assert_eq!(parse("[a\n", "a").unwrap_err(), "line 1: missing `]`");
-        assert_eq!(parse("[a]\nhost\n", "a").unwrap_err(), "line 2: missing `=`");
+        assert_eq!(parse("[a\n", "a").unwrap_err().to_string(), "line 1: missing `]`");
+        assert_eq!(parse("[a]\nhost\n", "a").unwrap_err().to_string(), "line 2: missing `=`");
         assert_eq!(parse("[b]\nhost\n", "a"), Ok(None));
-        assert!(parse("[a]\nservice=b\n", "a").unwrap_err().contains("line 2"));
+        assert!(parse("[a]\nservice=b\n", "a").unwrap_err().to_string().contains("line 2"));
     }
 
     #[test]
@@ -95,9 +106,9 @@ mod tests {
             file("user", "[a]\nhost=user\n"),
             file("system", "[a]\nhost=s\n[b]\nhost=s\n"),
         ];
-        let host = |service| find(service, &files).map(|words| words[0].1.clone());
-        assert_eq!((host("a"), host("b")), (Ok("user".to_owned()), Ok("s".to_owned())));
-        let error = find("c", &files).unwrap_err();
+        let host = |service| find(service, &files).unwrap()[0].1.clone();
+        assert_eq!((host("a"), host("b")), ("user".to_owned(), "s".to_owned()));
+        let error = find("c", &files).unwrap_err().to_string();
         assert!(error.starts_with("unknown service `c`") && error.contains("system"), "{error}");
     }
 }

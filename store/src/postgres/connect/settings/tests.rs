@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-fn parse(text: &str) -> Result<Settings, String> {
+fn parse(text: &str) -> Result<Settings, SettingsError> {
     Settings::parse_with(text, &Environment::default())
 }
 
@@ -74,7 +74,7 @@ fn unsafe_or_incomplete_parameters_are_refused() {
         ("postgres://h/d?sslpassword=secret", "encrypted keys"),
         ("dbname=d", "missing host"),
     ] {
-        let error = parse(text).map(|_| ()).unwrap_err();
+        let error = parse(text).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(reason) && !error.contains("secret"), "{text}: {error}");
     }
 }
@@ -99,7 +99,7 @@ fn the_string_precedes_the_service_file_and_the_environment() {
     assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
     let settings = Settings::parse_with("host=h", &environment).unwrap();
     assert_eq!((password(&settings).as_deref(), settings.tls.mode), (Some("e"), TlsMode::Require));
-    let error = Settings::parse_with("service=x", &environment).map(|_| ()).unwrap_err();
+    let error = Settings::parse_with("service=x", &environment).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("unknown service `x`"), "{error}");
 }
 
