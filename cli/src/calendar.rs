@@ -16,12 +16,22 @@ pub(crate) struct Date {
     pub(crate) begin_us: i64,
 }
 
-impl FromStr for Date {
-    type Err = String;
+/// A text that is no date or time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidTime {
+    #[error("invalid date `{0}`: expected YYYY-MM-DD, such as 2026-11-22")]
+    Date(Text),
+    #[error(
+        "invalid time `{0}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or 7d"
+    )]
+    PointInTime(Text),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let invalid =
-            || format!("invalid date `{}`: expected YYYY-MM-DD, such as 2026-11-22", Text::of(text));
+impl FromStr for Date {
+    type Err = InvalidTime;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTime> {
+        let invalid = || InvalidTime::Date(Text::of(text));
         let mut parts = text.split('-').map(|part| {
             part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i64>().ok()).flatten()
         });
@@ -64,15 +74,10 @@ impl PointInTime {
 }
 
 impl FromStr for PointInTime {
-    type Err = String;
+    type Err = InvalidTime;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || {
-            let text = Text::of(text);
-            format!(
-                "invalid time `{text}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or 7d"
-            )
-        };
+    fn from_str(text: &str) -> Result<Self, InvalidTime> {
+        let invalid = || InvalidTime::PointInTime(Text::of(text));
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let age = [("min", 60), ("h", 3_600), ("d", 86_400)].into_iter().find_map(|(unit, seconds)| {
             let number = text.strip_suffix(unit).filter(|number| digits(number))?;
@@ -136,7 +141,7 @@ mod tests {
             "2026-11-22T1:00",
             "99999999999999999d",
         ] {
-            assert!(text.parse::<PointInTime>().unwrap_err().contains("YYYY-MM-DD"), "{text}");
+            assert!(text.parse::<PointInTime>().unwrap_err().to_string().contains("YYYY-MM-DD"), "{text}");
         }
     }
 
@@ -145,7 +150,7 @@ mod tests {
         for text in
             ["", "2026", "2026-13-01", "2026-02-30", "2025-02-29", "22.11.2026", "2026-11-22T00", "+2026-1-1"]
         {
-            assert!(text.parse::<Date>().unwrap_err().contains("YYYY-MM-DD"), "{text}");
+            assert!(text.parse::<Date>().unwrap_err().to_string().contains("YYYY-MM-DD"), "{text}");
         }
     }
 }

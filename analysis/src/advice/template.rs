@@ -37,6 +37,15 @@ enum Format {
     Time,
 }
 
+/// A format that an expression cannot have.
+#[derive(Debug, thiserror::Error)]
+enum InvalidFormat {
+    #[error("unknown format `{0}`: expected {known}", known = FORMATS.map(|(known, _)| known).join(", "))]
+    Unknown(String),
+    #[error("the format `{name}` needs a number, found {found}")]
+    NeedsNumber { name: String, found: Type },
+}
+
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     Text(String),
@@ -76,7 +85,8 @@ impl Template {
             let expression = Expression::parse(source, scope)
                 .map_err(|inner| error(position + inner.position, inner.message))?;
             parts.push(Part::Text(before.to_owned()));
-            let format = chosen_format(&expression, format).map_err(|message| error(position, message))?;
+            let format =
+                chosen_format(&expression, format).map_err(|invalid| error(position, invalid.to_string()))?;
             parts.push(Part::Figure(expression, format));
             rest = behind;
         }
@@ -121,7 +131,7 @@ impl Template {
 }
 
 /// Returns the format with this name, or else that of the fact of which the expression consists.
-fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, String> {
+fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, InvalidFormat> {
     let of_fact = expression.as_name().and_then(definition).map(|definition| Format::Unit(definition.unit));
     let Some(name) = name else {
         let of_type = match expression.result() {
@@ -132,12 +142,12 @@ fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, 
         return Ok(of_fact.unwrap_or(Format::Unit(of_type)));
     };
     let found = FORMATS.into_iter().find(|(known, _)| *known == name);
-    let known = || FORMATS.map(|(known, _)| known).join(", ");
-    let (_, format) = found.ok_or_else(|| format!("unknown format `{name}`: expected {}", known()))?;
-    if expression.result() == Type::Number {
-        Ok(format)
-    } else {
-        Err(format!("the format `{name}` needs a number, found {}", expression.result()))
+    let (_, format) = found.ok_or_else(|| InvalidFormat::Unknown(name.to_owned()))?;
+    match expression.result() {
+        Type::Number => Ok(format),
+        found @ (Type::Truth | Type::Text) => {
+            Err(InvalidFormat::NeedsNumber { name: name.to_owned(), found })
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use polymeter_store::{
 use serde::Serialize;
 
 use crate::calendar::{DAY_US, date};
-use crate::disk::disk;
+use crate::disk::{UnknownSpace, disk_of};
 use crate::output::table::{head, table_within};
 use crate::output::units;
 
@@ -70,12 +70,7 @@ impl Overview {
     pub(super) fn gather(store: &mut Administration, url: &StoreUrl) -> Result<Self, StoreError> {
         let (storage, states, kept) = (store.storage()?, store.retention()?, store.kept_jobs()?);
         let now_us = store.now_us()?;
-        let free_bytes = storage
-            .directory
-            .clone()
-            .map_err(str::to_owned)
-            .and_then(|path| disk(&path))
-            .map(|disk| disk.free_bytes);
+        let free_bytes = disk_of(&storage).map(|disk| disk.free_bytes);
         Ok(Self::new(url.to_string(), &storage, &states, kept, free_bytes, now_us))
     }
 
@@ -84,7 +79,7 @@ impl Overview {
         storage: &Storage,
         states: &[LevelState],
         kept: Vec<KeptJob>,
-        disk: Result<u64, String>,
+        disk: Result<u64, UnknownSpace>,
         now_us: i64,
     ) -> Self {
         let free_bytes = disk.as_ref().ok().copied();
@@ -97,7 +92,7 @@ impl Overview {
             growth_bytes_per_day: whole(storage.growth_bytes()),
             disk_free_bytes: free_bytes,
             days_until_full: free_bytes.and_then(|free| storage.days_until_full(states, free, now_us)),
-            disk_unknown: disk.err(),
+            disk_unknown: disk.err().map(|reason| reason.to_string()),
             returns_space: storage.returns_space,
             levels: states.iter().map(|state| LevelLine::new(state, storage, now_us)).collect(),
             kept_jobs: kept.into_iter().map(KeptLine::from).collect(),
@@ -279,7 +274,7 @@ mod tests {
             KeptJob { job_key: 9, job_id: "4712".to_owned(), until_us: Some(21_000 * DAY_US) },
         ];
         let name = "PostgreSQL database polymeter at db.example.org".to_owned();
-        let unknown = Err("the server is reached over the network".to_owned());
+        let unknown = Err(UnknownSpace::NoDirectory("the server is reached over the network"));
         let overview = Overview::new(name.clone(), &storage(2.6e9), &states(), kept, unknown, NOW_US);
         let text = overview.text(Some(80));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -130,7 +130,7 @@ impl JobDescription {
         let (SamplingRequest { plan, steps, tasks, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
                 Ok(request) => (request.unwrap_or_default(), None),
-                Err(error) => (SamplingRequest::default(), Some(error)),
+                Err(error) => (SamplingRequest::default(), Some(error.to_string())),
             };
         let start = StartRequest {
             job: job_id(self.job.as_ref(), environment)?,
