@@ -44,7 +44,7 @@ pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
 /// Converts the changes of the plan.
 pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanChange> {
     let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
-    let change = |row: &PlanChangeRow| PlanChange {
+    let changes = rows.iter().map(|row| PlanChange {
         at_s: since_start(row.time_ns),
         at_us: row.time_ns.div_euclid(1000),
         node: row.node.clone(),
@@ -56,8 +56,8 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
         actor: row.actor.clone(),
         until_s: row.until_ns.map(since_start),
         until_us: row.until_ns.map(|until_ns| until_ns.div_euclid(1000)),
-    };
-    rows.iter().map(change).collect()
+    });
+    changes.collect()
 }
 
 /// Converts the refused requests.

@@ -119,14 +119,17 @@ impl Template {
     }
 
     fn filled(&self, lookup: &dyn Lookup, unknown: Option<&str>) -> Option<String> {
-        let part = |part: &Part| match part {
-            Part::Text(text) => Some(text.clone()),
-            Part::Figure(expression, format) => {
-                let value = expression.evaluate(lookup).and_then(|value| formatted(&value, *format));
-                value.or_else(|| unknown.map(str::to_owned))
+        let mut filled = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => filled.push_str(text),
+                Part::Figure(expression, format) => {
+                    let value = expression.evaluate(lookup).and_then(|value| formatted(&value, *format));
+                    filled.push_str(value.as_deref().or(unknown)?);
+                }
             }
-        };
-        self.parts.iter().map(part).collect()
+        }
+        Some(filled)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::output::table::{head, table};
 use crate::output::terminal;
 use crate::report::choice::choose;
+use crate::report::summary::figure;
 use crate::store_failure::store_failure;
 
 /// The maximum number of jobs of a group.
@@ -113,17 +114,15 @@ fn text(comparison: &Comparison, all: bool) -> String {
     let mut rows = vec![head(["METRIC", "A", "B", "DIFFERENCE", "95 % INTERVAL", ""])];
     for row in &shown {
         let phase = row.phase.as_deref().map_or_else(String::new, |phase| format!("{phase}: "));
-        let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| formatted(row, value));
-        let interval = row.interval.map_or_else(
-            || "-".to_owned(),
-            |[low, high]| format!("{} to {}", signed(row, low), signed(row, high)),
-        );
-        let difference = row.difference.map_or_else(|| "-".to_owned(), |by| signed(row, by));
+        let mean = |of_side: Option<f64>| figure(of_side, |value| formatted(row, value));
+        let interval =
+            figure(row.interval, |[low, high]| format!("{} to {}", signed(row, low), signed(row, high)));
+        let difference = figure(row.difference, |by| signed(row, by));
         let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
         let estimated = if row.is_estimate { " (estimated)" } else { "" };
         let metric = format!("{phase}{}{estimated}", row.metric);
         let verdict = verdict(row.verdict).to_owned();
-        rows.push(vec![metric, value(row.a), value(row.b), difference + &percent, interval, verdict]);
+        rows.push(vec![metric, mean(row.a), mean(row.b), difference + &percent, interval, verdict]);
     }
     let mut text = format!("A: {}\nB: {}\n\n", comparison.a.join(", "), comparison.b.join(", "));
     if shown.is_empty() {

@@ -185,8 +185,10 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
         let state = if now_us.is_some() { "runs" } else { "has ended" };
         return format!("{of_user} {state} that matches\n");
     }
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let row = |job: &JobRow| {
+    let text = |known: &Option<String>| known.clone().unwrap_or_else(|| "-".to_owned());
+    let time = if now_us.is_some() { "STARTED (UTC)" } else { "ENDED (UTC)" };
+    let mut rows = vec![head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", time, "ELAPSED"])];
+    for job in jobs {
         let owner = job.owner.clone().or_else(|| job.owner_uid.map(|uid| uid.to_string()));
         let state = match (&job.state, job.lost_nodes.is_empty()) {
             (None, false) => "lost".to_owned(),
@@ -195,7 +197,7 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
         };
         let shown_ns = if now_us.is_some() { Some(job.started_ns) } else { job.ended_ns };
         let until_ns = job.ended_ns.or(now_us.map(|now_us| now_us.saturating_mul(1000)));
-        vec![
+        rows.push(vec![
             shown_id(job).to_owned(),
             text(&job.name),
             text(&owner),
@@ -204,11 +206,9 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
             state,
             shown_ns.map_or_else(|| "-".to_owned(), minute),
             until_ns.map_or_else(|| "-".to_owned(), |until_ns| elapsed(until_ns - job.started_ns)),
-        ]
-    };
-    let time = if now_us.is_some() { "STARTED (UTC)" } else { "ENDED (UTC)" };
-    let head = head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", time, "ELAPSED"]);
-    table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
+        ]);
+    }
+    table_within(&rows, limit)
 }
 
 /// Returns the month, day, hour and minute of a time.

@@ -152,7 +152,7 @@ impl FileSystemSource {
         let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())])?;
         let field = |definition: &Definition| {
             let name = definition.metric.field_of(KIND)?;
-            let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            let (_, compute) = FIELDS.iter().find(|(known, _)| *known == name)?;
             Some((Slot { definition: definition.clone(), labels: labels.clone() }, *compute))
         };
         let (slots, compute) = wanted.iter().filter_map(field).unzip();

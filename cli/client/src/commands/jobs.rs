@@ -25,22 +25,22 @@ fn text(jobs: &[SubjectStatus], limit: Option<usize>) -> String {
     if jobs.is_empty() {
         return "no job is tracked on this node\n".to_owned();
     }
-    let row = |job: &SubjectStatus| {
+    let mut rows = vec![head(["JOB", "OWNER", "SOURCES", "SAMPLES", "MISSED"])];
+    for job in jobs {
         let owner =
             job.user.clone().or_else(|| job.uid.map(|uid| uid.to_string())).unwrap_or_else(|| "-".to_owned());
         let sum = |count: fn(&Tally) -> u64| {
             job.sources.iter().map(|source| count(&source.tally)).sum::<u64>().to_string()
         };
-        vec![
+        rows.push(vec![
             job.job.clone().unwrap_or_default(),
             owner,
             job.sources.len().to_string(),
             sum(|tally| tally.taken),
             sum(|tally| tally.missed),
-        ]
-    };
-    let head = head(["JOB", "OWNER", "SOURCES", "SAMPLES", "MISSED"]);
-    table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
+        ]);
+    }
+    table_within(&rows, limit)
 }
 
 #[cfg(test)]

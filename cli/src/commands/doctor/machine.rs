@@ -162,8 +162,8 @@ impl Machine {
 
     /// Returns the state of the collector's store, read with the rights of the collector's user.
     pub(super) fn store(&self) -> Result<&StoreState, &Unexamined> {
-        let read = |config: CollectorConfig| StoreState::read(&config.store).map_err(Unexamined::Store);
-        self.store.get_or_init(|| self.as_collector("examine the store", read)?).as_ref()
+        let state = |config: CollectorConfig| StoreState::read(&config.store).map_err(Unexamined::Store);
+        self.store.get_or_init(|| self.as_collector("examine the store", state)?).as_ref()
     }
 }
 

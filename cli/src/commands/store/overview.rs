@@ -154,31 +154,29 @@ impl Overview {
 
     fn levels_text(&self, limit: Option<usize>) -> String {
         let unknown = || "-".to_owned();
-        let row = |line: &LevelLine| {
+        let mut rows = vec![head(["RELATION", "KEPT FOR", "SIZE", "REMOVED BEFORE", "NEXT REMOVAL"])];
+        for line in &self.levels {
             let next = line.next_drop.as_ref().map_or_else(unknown, |next| {
                 let bytes = next.bytes.map_or_else(String::new, |bytes| format!(", {}", units::bytes(bytes)));
                 format!("on {}: {} to {}{bytes}", next.on, next.from, next.to)
             });
-            vec![
+            rows.push(vec![
                 line.relation.to_owned(),
                 line.keep.clone(),
                 line.bytes.map_or_else(unknown, units::bytes),
                 line.dropped_before.clone().unwrap_or_else(unknown),
                 next,
-            ]
-        };
-        let head = head(["RELATION", "KEPT FOR", "SIZE", "REMOVED BEFORE", "NEXT REMOVAL"]);
-        table_within(&std::iter::once(head).chain(self.levels.iter().map(row)).collect::<Vec<_>>(), limit)
+            ]);
+        }
+        table_within(&rows, limit)
     }
 
     fn kept_text(&self, limit: Option<usize>) -> String {
-        let row = |line: &KeptLine| {
+        let mut rows = vec![head(["KEPT JOB", "KEY", "UNTIL"])];
+        for line in self.kept_jobs.iter().take(KEPT_MAX) {
             let until = line.until.clone().unwrap_or_else(|| "forever".to_owned());
-            vec![line.job.clone(), line.job_key.to_string(), until]
-        };
-        let rows: Vec<_> = std::iter::once(head(["KEPT JOB", "KEY", "UNTIL"]))
-            .chain(self.kept_jobs.iter().take(KEPT_MAX).map(row))
-            .collect();
+            rows.push(vec![line.job.clone(), line.job_key.to_string(), until]);
+        }
         let more = self.kept_jobs.len().saturating_sub(KEPT_MAX);
         let table = table_within(&rows, limit);
         if more == 0 { table } else { format!("{table}and {more} more: --json lists all\n") }

@@ -62,12 +62,12 @@ fn loss_text(loss: &LossReport) -> (&'static str, String) {
 
 /// The ledger by source.
 pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
-    let row = |source: &SourceReport| {
+    let head = ["source", "node"].into_iter().chain(SourceReport::COUNTS);
+    let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
+    for source in &report.sources {
         let names = [source.source.clone(), source.node.clone()];
-        names.into_iter().chain(source.counts().map(|count| count.to_string())).collect()
-    };
-    let head = ["source", "node"].into_iter().chain(SourceReport::COUNTS).map(str::to_owned).collect();
-    let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
+        rows.push(names.into_iter().chain(source.counts().map(|count| count.to_string())).collect());
+    }
     if limit.is_some() {
         remove_zero_columns(&mut rows);
     }

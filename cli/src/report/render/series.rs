@@ -50,18 +50,17 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
 
 /// Rows of series, below a head.
 fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<Vec<String>> {
-    let head = table::head(["metric", "period", "samples", "min", "mean", "max"]);
-    let row = |series: &&SeriesReport| {
-        vec![
+    let mut rows = vec![table::head(["metric", "period", "samples", "min", "mean", "max"])];
+    for series in listed {
+        rows.push(vec![
             printable(&series.name(report.nodes.len() > 1)).into_owned(),
             periods(series),
             series.samples.to_string(),
             series.point_text(series.min),
             series.point_text(series.mean),
             series.point_text(series.max),
-        ]
-    };
-    let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(listed.iter().map(row)).collect();
+        ]);
+    }
     let width = |column| table::column_width(&rows, column);
     let values: usize = (1..6).map(|column| width(column) + GAP).sum();
     let room = limit.map(|limit| limit.saturating_sub(values + GAP));

@@ -79,18 +79,18 @@ pub(super) fn join_query(words: &[Word]) -> String {
 }
 
 fn unescape(text: &str) -> Result<String, SettingsError> {
-    let invalid = || SettingsError::invalid("the URL has an invalid `%` escape");
+    let wrong_escape = || SettingsError::invalid("the URL has an invalid `%` escape");
     let mut bytes = Vec::with_capacity(text.len());
     let mut pieces = text.split('%');
     bytes.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
     for piece in pieces {
-        let (digits, rest) = piece.split_at_checked(2).ok_or_else(invalid)?;
+        let (digits, rest) = piece.split_at_checked(2).ok_or_else(wrong_escape)?;
         let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal).ok_or_else(invalid)?;
+        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal).ok_or_else(wrong_escape)?;
         bytes.push(byte);
         bytes.extend_from_slice(rest.as_bytes());
     }
-    String::from_utf8(bytes).ok().ok_or_else(invalid)
+    String::from_utf8(bytes).ok().ok_or_else(wrong_escape)
 }
 
 fn escape(text: &str) -> String {

@@ -149,11 +149,13 @@ impl View {
 
     /// The chart of a series within `columns`, and the values of its lowest and highest bars.
     fn chart_with_scale(&self, metric: &str, series: &RecentSeries, columns: usize) -> String {
-        let scale = |width: usize| {
-            let (base, max) = chart::scale(&series.columns(self.now_us, width))?;
-            Some(format!(" {} to {}", series.text(metric, base), series.text(metric, max)))
-        };
-        let scale = scale(columns).filter(|scale| columns >= width(scale) + CHART_MIN).unwrap_or_default();
+        let mut scale = String::new();
+        if let Some((base, max)) = chart::scale(&series.columns(self.now_us, columns)) {
+            scale = format!(" {} to {}", series.text(metric, base), series.text(metric, max));
+        }
+        if columns < width(&scale) + CHART_MIN {
+            scale.clear();
+        }
         let bars = chart::bars(&series.columns(self.now_us, columns.saturating_sub(width(&scale))));
         format!("{bars}{scale}")
     }
