@@ -11,10 +11,9 @@ use polymeter_proto::units;
 use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
-use crate::output::table::{head, table};
+use crate::output::table::{figure, head, table};
 use crate::output::terminal;
 use crate::report::choice::choose;
-use crate::report::summary::figure;
 use crate::store_failure::store_failure;
 
 /// The maximum number of jobs of a group.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::calendar::PointInTime;
 use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
@@ -185,7 +185,7 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
         let state = if now_us.is_some() { "runs" } else { "has ended" };
         return format!("{of_user} {state} that matches\n");
     }
-    let text = |known: &Option<String>| known.clone().unwrap_or_else(|| "-".to_owned());
+    let text = |known: &Option<String>| figure(known.as_deref(), str::to_owned);
     let time = if now_us.is_some() { "STARTED (UTC)" } else { "ENDED (UTC)" };
     let mut rows = vec![head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", time, "ELAPSED"])];
     for job in jobs {
@@ -204,8 +204,8 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
             text(&job.queue),
             job.nodes.len().to_string(),
             state,
-            shown_ns.map_or_else(|| "-".to_owned(), minute),
-            until_ns.map_or_else(|| "-".to_owned(), |until_ns| elapsed(until_ns - job.started_ns)),
+            figure(shown_ns, minute),
+            figure(until_ns, |until_ns| elapsed(until_ns - job.started_ns)),
         ]);
     }
     table_within(&rows, limit)

@@ -90,16 +90,9 @@ impl SourceKind for FilesystemKind {
                 return opening.unavailable_all(&request.wanted, &format!("{}: {error}", table.display()));
             }
         };
-        let found = with_space(parse(&text));
-        let passed_over = found.len().saturating_sub(FILE_SYSTEMS_MAX);
-        if passed_over > 0 {
-            let reason = format!(
-                "{passed_over} of {} file systems are not sampled: the limit is {FILE_SYSTEMS_MAX}",
-                found.len()
-            );
-            opening.unavailable_all(&request.wanted, &reason);
-        }
-        for mount in found.into_iter().take(FILE_SYSTEMS_MAX) {
+        let mut found = with_space(parse(&text));
+        opening.limit(&mut found, FILE_SYSTEMS_MAX, "file systems", &request.wanted);
+        for mount in found {
             let path = mounts.root.join(mount.point.trim_start_matches('/'));
             let name = format!("{KIND}{}", mount.point);
             match FileSystemSource::new(&table, path, &mount, &request.wanted) {

@@ -137,6 +137,17 @@ impl<'a> Opening<'a> {
         definitions.iter().for_each(|definition| self.unavailable(definition.clone(), reason.to_owned()));
     }
 
+    /// Passes over what is found beyond `limit`, which is stated for the wanted metrics.
+    pub fn limit<T>(&mut self, found: &mut Vec<T>, limit: usize, what: &str, wanted: &[Definition]) {
+        let all = found.len();
+        if all > limit {
+            found.truncate(limit);
+            let passed_over = all - limit;
+            let reason = format!("{passed_over} of {all} {what} are not sampled: the limit is {limit}");
+            self.unavailable_all(wanted, &reason);
+        }
+    }
+
     /// Leaves a metric to the next of the kinds that its origins name.
     pub fn leave(&mut self, definition: Definition) {
         self.left.push(definition);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::calendar::{DAY_US, date};
 use crate::disk::{UnknownSpace, disk_of};
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
 /// The maximum number of kept jobs that are listed.
@@ -153,18 +153,17 @@ impl Overview {
     }
 
     fn levels_text(&self, limit: Option<usize>) -> String {
-        let unknown = || "-".to_owned();
         let mut rows = vec![head(["RELATION", "KEPT FOR", "SIZE", "REMOVED BEFORE", "NEXT REMOVAL"])];
         for line in &self.levels {
-            let next = line.next_drop.as_ref().map_or_else(unknown, |next| {
+            let next = figure(line.next_drop.as_ref(), |next| {
                 let bytes = next.bytes.map_or_else(String::new, |bytes| format!(", {}", units::bytes(bytes)));
                 format!("on {}: {} to {}{bytes}", next.on, next.from, next.to)
             });
             rows.push(vec![
                 line.relation.to_owned(),
                 line.keep.clone(),
-                line.bytes.map_or_else(unknown, units::bytes),
-                line.dropped_before.clone().unwrap_or_else(unknown),
+                figure(line.bytes, units::bytes),
+                figure(line.dropped_before.clone(), |day| day),
                 next,
             ]);
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::calendar::{Date, date};
 use crate::failure::Failure;
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::{terminal, units};
 use crate::store_failure::store_failure;
 
@@ -106,7 +106,7 @@ fn text(lines: &[Line], limit: Option<usize>) -> String {
             line.relation.to_owned(),
             line.from.clone(),
             line.to.clone(),
-            line.bytes.map_or_else(|| "-".to_owned(), units::bytes),
+            figure(line.bytes, units::bytes),
             format!("{}{kept}", line.state),
         ]);
     }

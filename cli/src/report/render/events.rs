@@ -53,8 +53,8 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
         rows.push((instant.at_s, vec![name, seconds(instant.at_s)]));
     }
     rows.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    let head = head(["mark", "at", "until", "duration"]);
-    std::iter::once(head).chain(rows.into_iter().map(|(_, row)| row)).collect()
+    rows.insert(0, (0.0, head(["mark", "at", "until", "duration"])));
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Returns true if two changes differ in the metric only.
@@ -72,7 +72,7 @@ fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
 fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) -> Vec<Vec<String>> {
     let listed: Vec<&PlanChange> =
         changes.iter().filter(|change| detail == Detail::All || !change.is_usual()).collect();
-    let cell = |period: &Option<String>| period.clone().unwrap_or_else(|| "-".to_owned());
+    let cell = |period: &Option<String>| figure(period.as_deref(), str::to_owned);
     let mut rows = vec![head(["plan change", "at", "from", "to", "reason"])];
     for changes in listed.chunk_by(|one, other| is_same_change(one, other)) {
         let Some(change) = changes.first() else { continue };
@@ -94,8 +94,9 @@ fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) 
 fn refused_rows(requests: &[RefusedRequest]) -> Vec<Vec<String>> {
     let mut rows = vec![head(["refused request", "period", "actor", "reason"])];
     for RefusedRequest { request, period, actor, reason, .. } in requests {
-        let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let row = vec![request.clone(), cell(period), cell(actor), reason.clone()];
+        let period = figure(period.as_deref(), str::to_owned);
+        let actor = figure(actor.as_deref(), str::to_owned);
+        let row = vec![request.clone(), period, actor, reason.clone()];
         if !rows.contains(&row) {
             rows.push(row);
         }

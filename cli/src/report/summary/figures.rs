@@ -4,10 +4,7 @@ use polymeter_analysis::model::Report;
 use polymeter_analysis::phases;
 use polymeter_proto::units;
 
-/// Formats a value; `-` for one that is not known.
-pub(crate) fn figure<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
-    value.map_or_else(|| "-".to_owned(), text)
-}
+use crate::output::table::figure;
 
 pub(crate) fn cores(value: Option<f64>) -> String {
     figure(value, |cores| format!("{cores:.2}"))

@@ -14,8 +14,9 @@ use polymeter_service::clock::rfc3339;
 
 use crate::output::printable::printable_name;
 
+pub(crate) use crate::output::table::figure;
 pub(crate) use energy::energy;
-pub(crate) use figures::{Imbalance, bytes, cores, figure, joules, periods, phase_totals};
+pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals};
 pub(crate) use headline::{NODES_MAX, headline, state};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use traffic::{file_systems, network};

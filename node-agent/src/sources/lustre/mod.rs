@@ -77,15 +77,7 @@ impl SourceKind for LustreKind {
             Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
         };
         let mut found = find(mounts, &table.mounts());
-        if found.len() > FILES_MAX {
-            let reason = format!(
-                "{} of {} files are not sampled: the limit is {FILES_MAX}",
-                found.len() - FILES_MAX,
-                found.len()
-            );
-            opening.unavailable_all(&request.wanted, &reason);
-            found.truncate(FILES_MAX);
-        }
+        opening.limit(&mut found, FILES_MAX, "files", &request.wanted);
         let mut source = LustreSource::new(found, &request.wanted, table, mounts.clone());
         source.keep_present();
         for definition in &request.wanted {

@@ -148,15 +148,7 @@ impl SourceKind for NfsKind {
         if mounts.is_empty() {
             return opening.unavailable_all(&request.wanted, "no NFS file system is mounted");
         }
-        if mounts.len() > MOUNTS_MAX {
-            let reason = format!(
-                "{} of {} NFS mounts are not sampled: the limit is {MOUNTS_MAX}",
-                mounts.len() - MOUNTS_MAX,
-                mounts.len()
-            );
-            opening.unavailable_all(&request.wanted, &reason);
-            mounts.truncate(MOUNTS_MAX);
-        }
+        opening.limit(&mut mounts, MOUNTS_MAX, "NFS mounts", &request.wanted);
         let mut source = NfsSource::new(proc, &mounts, &request.wanted);
         source.keep_present();
         opening.push_custom(KIND.to_owned(), Box::new(source));

@@ -10,17 +10,17 @@ use crate::output::table::{head, table};
 
 /// Lays out metrics as a table.
 pub(super) fn text(metrics: &[&Metric]) -> String {
-    let head = head(["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"]);
-    let row = |metric: &&Metric| {
-        vec![
+    let mut rows = vec![head(["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"])];
+    for metric in metrics {
+        rows.push(vec![
             metric.name.to_owned(),
             metric.unit.as_str().to_owned(),
             metric.kind.as_str().to_owned(),
             granularity(metric),
             metric.help.to_owned(),
-        ]
-    };
-    table(&std::iter::once(head).chain(metrics.iter().map(row)).collect::<Vec<_>>())
+        ]);
+    }
+    table(&rows)
 }
 
 /// A metric as JSON.

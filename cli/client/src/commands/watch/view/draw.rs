@@ -12,6 +12,7 @@ use super::state::{Mode, Progress, Row, View, name};
 use crate::control_view::plan;
 use crate::output::layout::{left_aligned, right_aligned, shortened, width, without_middle};
 use crate::output::printable::{printable, printable_name};
+use crate::output::table::figure;
 use crate::output::{chart, units};
 
 /// The widths of a value and of a period, and the minimum width of a name.
@@ -214,7 +215,7 @@ impl View {
 
     /// The line of a row.
     fn row(&self, row: &Row<'_>, widths: Widths) -> String {
-        let now = row.series.map_or_else(|| "-".to_owned(), |series| series.current_text(&row.key.0));
+        let now = figure(row.series, |series| series.current_text(&row.key.0));
         let bars = row.series.map(|series| chart::bars(&series.columns(self.now_us, widths.chart)));
         let reason = row.plan.map(|line| reason(line, None)).unwrap_or_default();
         let period = printable(row.period().unwrap_or("-"));
