@@ -62,7 +62,7 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
 
 /// Converts the refused requests.
 pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<RefusedRequest> {
-    let request = |row: RefusedRow| RefusedRequest {
+    let requests = rows.into_iter().map(|row| RefusedRequest {
         at_s: units::seconds_between(started_ns, row.time_ns),
         at_us: row.time_ns.div_euclid(1000),
         node: row.node,
@@ -70,8 +70,8 @@ pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
         period: row.period_us.and_then(period),
         actor: row.actor,
         reason: row.reason,
-    };
-    rows.into_iter().map(request).collect()
+    });
+    requests.collect()
 }
 
 /// Returns each period of a metric on a node between two times, and for how long it was in force. Successive

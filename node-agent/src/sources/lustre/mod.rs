@@ -122,14 +122,15 @@ fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
     found.sort_by(|a, b| a.1.cmp(&b.1));
     let clients: Vec<String> =
         found.iter().filter(|(role, ..)| *role == Role::Client).map(|(_, name, _)| name.clone()).collect();
-    let with_labels = |(role, name, path): (Role, String, PathBuf)| {
+    let mut files = Vec::new();
+    for (role, name, path) in found {
         let labels = match role {
             Role::Client => client_labels(&name, &clients, mounted),
             Role::Target => vec![("target".to_owned(), name)],
         };
-        StatsFile { role, path, labels }
-    };
-    found.into_iter().map(with_labels).collect()
+        files.push(StatsFile { role, path, labels });
+    }
+    files
 }
 
 /// Returns the labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount

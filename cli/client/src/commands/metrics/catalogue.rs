@@ -37,7 +37,7 @@ pub(super) struct MetricDescription {
 
 /// Describes metrics for JSON.
 pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
-    let description = |metric: &&'static Metric| MetricDescription {
+    let descriptions = metrics.iter().map(|metric| MetricDescription {
         name: metric.name,
         unit: metric.unit.as_str(),
         kind: metric.kind.as_str(),
@@ -45,8 +45,8 @@ pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
         granularity: metric.granularity().map(|time| time.to_string()),
         help: metric.help,
         origins: metric.origins.iter().map(origin).collect(),
-    };
-    metrics.iter().map(description).collect()
+    });
+    descriptions.collect()
 }
 
 /// Formats the time within which the values are accurate; empty if every read is exact.
