@@ -149,6 +149,12 @@ pub const fn to_f64(value: u64) -> f64 {
     value as f64
 }
 
+/// Returns the one of `count` equal parts into which a fraction of the whole, from 0 to 1, falls.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the parts")]
+pub fn part(fraction: f64, count: usize) -> usize {
+    ((fraction.clamp(0.0, 1.0) * to_f64(count as u64)) as usize).min(count.saturating_sub(1))
+}
+
 /// Returns the difference of two times, in seconds.
 #[expect(clippy::cast_precision_loss, reason = "a difference of times has far less than 53 bits")]
 pub const fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {

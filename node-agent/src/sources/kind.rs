@@ -9,6 +9,7 @@ use polymeter_proto::series::Identifier;
 use super::busiest_processes::BusiestProcesses;
 use super::custom_source::CustomSource;
 use super::gpu_clients::GpuClients;
+use super::mount_table::MountTable;
 use super::reader_thread::ThreadedSource;
 use super::served_jobs::ServedJobs;
 use super::slot::Unavailable;
@@ -146,6 +147,12 @@ impl<'a> Opening<'a> {
             let reason = format!("{passed_over} of {all} {what} are not sampled: the limit is {limit}");
             self.unavailable_all(wanted, &reason);
         }
+    }
+
+    /// Opens the table of mounts. If that is impossible, states so for the wanted metrics.
+    pub(super) fn mount_table(&mut self, request: &OpenRequest<'_>) -> Option<MountTable> {
+        let table = MountTable::open(&request.host.mounts.proc.join("self/mountinfo"));
+        table.inspect_err(|error| self.unavailable_all(&request.wanted, &error.to_string())).ok()
     }
 
     /// Leaves a metric to the next of the kinds that its origins name.

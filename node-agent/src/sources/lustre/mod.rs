@@ -72,10 +72,7 @@ impl SourceKind for LustreKind {
             let watch = PatternWatch::new(&directory, patterns.into());
             opening.push(format!("{KIND}/{name}"), Source::Custom(Box::new(watch)));
         }
-        let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
-            Ok(table) => table,
-            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
-        };
+        let Some(table) = opening.mount_table(request) else { return };
         let mut found = find(mounts, &table.mounts());
         opening.limit(&mut found, FILES_MAX, "files", &request.wanted);
         let mut source = LustreSource::new(found, &request.wanted, table, mounts.clone());

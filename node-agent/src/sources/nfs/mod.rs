@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::custom_source::CustomSource;
 use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
-use super::mount_table::{Mount, MountTable, MountWatch, visible};
+use super::mount_table::{Mount, MountWatch, visible};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -139,10 +139,7 @@ impl SourceKind for NfsKind {
             return;
         }
         let proc = &request.host.mounts.proc;
-        let table = match MountTable::open(&proc.join("self/mountinfo")) {
-            Ok(table) => table,
-            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
-        };
+        let Some(table) = opening.mount_table(request) else { return };
         let mut mounts = of_nfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_nfs))));
         if mounts.is_empty() {
