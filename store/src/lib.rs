@@ -42,6 +42,7 @@ mod writer;
 
 pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
 pub use crate::api_tokens::{StoredToken, TokenTable};
+pub use crate::backend::InvalidStoreUrl;
 pub use crate::control_requests::{
     AnswerRow, AnsweringSession, CollectorRow, ControlRequest, ControlTable, NewControlRequest, Replaced,
     StoredControlRequest, StoredJobNode, Taken,
@@ -56,5 +57,5 @@ pub use crate::postgres::verified_tls;
 pub use crate::retention::{InvalidKeep, Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::{Migration, SCHEMA_VERSION};
 pub use crate::table_thread::TableThread;
-pub use crate::url::{InvalidStoreUrl, StoreUrl};
+pub use crate::url::StoreUrl;
 pub use crate::writer::Store;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
+use crate::backend::{
+    AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
+};
 use crate::{Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
 /// The parser of a backend for URLs: returns none for a URL of another backend.
@@ -20,21 +22,6 @@ pub struct StoreUrl {
     /// The text, which may contain a password.
     text: String,
     backend: Arc<dyn Backend>,
-}
-
-/// An invalid URL of a store. The URL is not repeated, since it may contain a password.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{reason}; expected sqlite:PATH, postgres://USER@HOST/DATABASE, or a connection string such as host=/run/postgresql dbname=polymeter user=polymeter"
-)]
-pub struct InvalidStoreUrl {
-    reason: String,
-}
-
-impl InvalidStoreUrl {
-    pub(crate) fn because(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string() }
-    }
 }
 
 impl FromStr for StoreUrl {

@@ -19,8 +19,7 @@ use polymeter_store::accepted::SeriesRecord;
 use polymeter_store::labels_json;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::registry::RelativePath;
-use super::sink::{AcceptedRows, Sink, SinkError};
+use super::sink::{AcceptedRows, RelativePath, Sink, SinkError};
 
 /// The mode of a new file. It is private, since samples reveal the activities of users.
 const MODE: u32 = 0o600;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use polymeter_proto::text::Text;
 
 use super::jsonl::JsonLines;
-use super::sink::Sink;
+use super::sink::{RelativePath, Sink};
 
 struct SinkKind {
     /// The scheme of its URLs.
@@ -50,11 +50,6 @@ pub enum InvalidSinkUrl {
         form: &'static str,
     },
 }
-
-/// A path that is not absolute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the path is not absolute")]
-pub struct RelativePath;
 
 fn forms() -> String {
     KINDS.iter().map(|kind| kind.form).collect::<Vec<_>>().join(", ")

@@ -35,9 +35,11 @@ use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::sample_table::SampleTable;
 use self::server::event_loop;
-use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
+use crate::backend::{
+    AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
+};
 use crate::error::{Context, DatabaseError, ErrorKind};
-use crate::{InvalidStoreUrl, OpenOptions, StoreError};
+use crate::{OpenOptions, StoreError};
 
 /// A PostgreSQL database.
 pub(crate) struct Postgres {

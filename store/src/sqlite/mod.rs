@@ -22,9 +22,11 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use self::connection::SqliteConnection;
-use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened, OpenedToRead};
+use crate::backend::{
+    AdministrationSession, Backend, Connection, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
+};
 use crate::error::{DatabaseError, ErrorKind};
-use crate::{InvalidStoreUrl, OpenOptions, StoreError, WriteMode};
+use crate::{OpenOptions, StoreError, WriteMode};
 
 /// The scheme of its URLs.
 const SCHEME: &str = "sqlite:";

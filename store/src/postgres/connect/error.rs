@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use super::service_file::InvalidLine;
 use crate::StoreError;
 
 /// The reason why connections cannot be made with these parameters. It contains no password.
@@ -26,6 +25,14 @@ pub(in crate::postgres) enum SettingsError {
         path = .0.display()
     )]
     Exposed(PathBuf),
+}
+
+/// An invalid line of a service file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {number}: {fault}")]
+pub(in crate::postgres) struct InvalidLine {
+    pub(super) number: usize,
+    pub(super) fault: &'static str,
 }
 
 impl SettingsError {

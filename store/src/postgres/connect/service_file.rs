@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use super::error::SettingsError;
+use super::error::{InvalidLine, SettingsError};
 use super::words::Word;
 
 /// Returns the parameters of a service, from the first of `files` that has it.
@@ -30,14 +30,6 @@ pub(super) fn find(service: &str, files: &[PathBuf]) -> Result<Vec<Word>, Settin
         service.escape_debug(),
         files.join(", ")
     )))
-}
-
-/// An invalid line of a service file.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {number}: {fault}")]
-pub(in crate::postgres) struct InvalidLine {
-    number: usize,
-    fault: &'static str,
 }
 
 /// Returns the parameters in the section of `service`; none without such a section.
