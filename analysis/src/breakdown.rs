@@ -16,18 +16,19 @@ pub(crate) fn nodes(
     for series in series.iter().filter(|series| !series.is_of_step) {
         by_node.entry(&series.node).or_default().push(series);
     }
-    let report = |node: &String| {
+    let mut reports = Vec::new();
+    for node in nodes {
         let series = by_node.get(node.as_str()).map(Vec::as_slice).unwrap_or_default();
-        NodeReport {
+        reports.push(NodeReport {
             node: node.clone(),
             cpus: cpus(node),
             samples: series.iter().map(|series| series.samples).sum(),
             is_lost: lost.contains(node),
             energy_joules: None,
             used: resources::of(series),
-        }
-    };
-    nodes.iter().map(report).collect()
+        });
+    }
+    reports
 }
 
 /// Computes the steps and the tasks of a report, sorted by their names.

@@ -46,14 +46,14 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(
 
 /// Returns the course of a gauge.
 pub(crate) fn curve(buckets: &[BucketRow]) -> Curve {
-    let interval = |bucket: &BucketRow| Interval {
+    let intervals = buckets.iter().map(|bucket| Interval {
         time_ns: bucket.time_ns,
         min: bucket.min,
         max: bucket.max,
         sum: bucket.sum,
         count: bucket.count,
-    };
-    Curve::of_intervals(buckets.iter().map(interval))
+    });
+    Curve::of_intervals(intervals)
 }
 
 /// Returns the begin of the first interval and the end of the last, as far as they lie in the time of the

@@ -123,8 +123,7 @@ pub fn compare(a: &[Report], b: &[Report]) -> Comparison {
 /// Returns the quantities of one job.
 fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     let mut found = BTreeMap::new();
-    let seconds = |seconds: f64| Quantity::of_job("seconds", seconds);
-    found.insert((None, "elapsed".to_owned()), seconds(report.wall_s));
+    found.insert((None, "elapsed".to_owned()), Quantity::of_job("seconds", report.wall_s));
     add_energy(&mut found, report);
     let mut series: BTreeMap<String, Vec<&SeriesReport>> = BTreeMap::new();
     for of_job in report.series.iter().filter(|series| !series.is_of_step) {
@@ -141,7 +140,10 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
         let nodes = times.iter().map(|(node, ..)| node).collect::<BTreeSet<_>>().len();
         let total_s: f64 = times.iter().map(|(_, length_s, ..)| length_s).sum();
         let per_node_s = total_s / units::to_f64(nodes.max(1) as u64);
-        found.insert((Some((*name).to_owned()), "elapsed".to_owned()), seconds(per_node_s));
+        found.insert(
+            (Some((*name).to_owned()), "elapsed".to_owned()),
+            Quantity::of_job("seconds", per_node_s),
+        );
     }
     for (metric, series) in &series {
         found.extend(quantity(series, |_, _| true).map(|quantity| ((None, metric.clone()), quantity)));
@@ -161,12 +163,12 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
 /// Adds the energy of a job on all its nodes together, and that of its phases.
 fn add_energy(found: &mut BTreeMap<Key, Quantity>, report: &Report) {
     let Some(energy) = &report.energy else { return };
-    let joules =
+    let used =
         |joules: f64| Quantity { is_estimate: energy.is_estimate, ..Quantity::of_job("joules", joules) };
-    found.insert((None, ENERGY.to_owned()), joules(energy.joules));
+    found.insert((None, ENERGY.to_owned()), used(energy.joules));
     for totals in phases::totals(report) {
         if let Some(of_phase) = totals.energy_joules {
-            found.insert((Some(totals.name), ENERGY.to_owned()), joules(of_phase));
+            found.insert((Some(totals.name), ENERGY.to_owned()), used(of_phase));
         }
     }
 }

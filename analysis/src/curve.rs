@@ -92,14 +92,8 @@ impl Curve {
 }
 
 /// Returns the number of the interval at a time after the first point.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to the few intervals of a curve"
-)]
 fn position(time_s: f64, length_s: f64) -> usize {
-    let fraction = if length_s > 0.0 { time_s / length_s } else { 0.0 };
-    ((fraction.clamp(0.0, 1.0) * units::to_f64(INTERVALS_MAX as u64)) as usize).min(INTERVALS_MAX - 1)
+    units::part(if length_s > 0.0 { time_s / length_s } else { 0.0 }, INTERVALS_MAX)
 }
 
 #[cfg(test)]

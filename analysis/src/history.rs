@@ -44,7 +44,7 @@ pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
 /// Converts the changes of the plan.
 pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanChange> {
     let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
-    let change = |row: &PlanChangeRow| PlanChange {
+    let changes = rows.iter().map(|row| PlanChange {
         at_s: since_start(row.time_ns),
         at_us: row.time_ns.div_euclid(1000),
         node: row.node.clone(),
@@ -56,13 +56,13 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
         actor: row.actor.clone(),
         until_s: row.until_ns.map(since_start),
         until_us: row.until_ns.map(|until_ns| until_ns.div_euclid(1000)),
-    };
-    rows.iter().map(change).collect()
+    });
+    changes.collect()
 }
 
 /// Converts the refused requests.
 pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<RefusedRequest> {
-    let request = |row: RefusedRow| RefusedRequest {
+    let requests = rows.into_iter().map(|row| RefusedRequest {
         at_s: units::seconds_between(started_ns, row.time_ns),
         at_us: row.time_ns.div_euclid(1000),
         node: row.node,
@@ -70,8 +70,8 @@ pub(crate) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
         period: row.period_us.and_then(period),
         actor: row.actor,
         reason: row.reason,
-    };
-    rows.into_iter().map(request).collect()
+    });
+    requests.collect()
 }
 
 /// Returns each period of a metric on a node between two times, and for how long it was in force. Successive

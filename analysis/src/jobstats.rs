@@ -58,12 +58,13 @@ pub fn summary(report: &Report) -> io::Result<String> {
     {
         gpus.entry(&series.node).or_default().push(series);
     }
-    let of_node = |node: &NodeReport| {
+    let mut nodes: BTreeMap<&str, Node<'_>> = BTreeMap::new();
+    for node in &report.by_node {
         let series = gpus.get(node.node.as_str()).map(Vec::as_slice).unwrap_or_default();
-        of_node(report, node, series)
-    };
-    let nodes: BTreeMap<&str, Node<'_>> =
-        report.by_node.iter().filter_map(|node| Some((node.node.as_str(), of_node(node)?))).collect();
+        if let Some(summary) = of_node(report, node, series) {
+            nodes.insert(&node.node, summary);
+        }
+    }
     if nodes.is_empty() {
         return Ok(format!("{PREFIX}None"));
     }

@@ -49,21 +49,27 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
+fn cores_text(cores: f64) -> String {
+    if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") }
+}
+
+fn bytes_text(bytes: f64) -> String {
+    units::value("bytes", bytes)
+}
+
 /// The meters of CPU, memory, GPU and time.
 pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let number = |name: &str| facts.number(name);
-    let cores = |cores: f64| if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") };
-    let bytes = |bytes: f64| units::value("bytes", bytes);
     let cpu = match (number("cores_used"), number("cores")) {
-        (Some(used), Some(all)) => format!("{} of {all:.0} cores in use on average", cores(used)),
-        (Some(used), None) => format!("{} of unknown cores in use on average", cores(used)),
+        (Some(used), Some(all)) => format!("{} of {all:.0} cores in use on average", cores_text(used)),
+        (Some(used), None) => format!("{} of unknown cores in use on average", cores_text(used)),
         (None, _) => unknown(),
     };
     let memory = number("memory_used").map_or_else(unknown, |used| {
-        let limit = number("memory_request").or(number("memory_limit")).map_or_else(unknown, bytes);
+        let limit = number("memory_request").or(number("memory_limit")).map_or_else(unknown, bytes_text);
         let node = if report.nodes.len() > 1 { " a node" } else { "" };
-        let kind = report.by_node.iter().find_map(|node| node.used.memory_kind);
-        format!("{} of {limit}{node}, {}", bytes(used), kind.map_or("", MemoryKind::short))
+        let kind = report.memory_kind().map_or("", MemoryKind::short);
+        format!("{} of {limit}{node}, {kind}", bytes_text(used))
     });
     let memory_share = number("memory_request_used").or(number("memory_used_share"));
     let gpu = number("gpu_utilization").map_or_else(

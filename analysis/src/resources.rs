@@ -113,7 +113,7 @@ pub fn parts(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Opt
     for interval in curve.intervals().iter().filter(|interval| interval.sum.is_finite()) {
         let after_s = units::seconds_between(begin_ns, interval.time_ns);
         if length_s > 0.0
-            && let Some((sum, points)) = sums.get_mut(part(after_s / length_s, count))
+            && let Some((sum, points)) = sums.get_mut(units::part(after_s / length_s, count))
         {
             *sum += interval.sum;
             *points += interval.count;
@@ -130,22 +130,12 @@ pub fn part_peaks(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Ve
     for interval in curve.intervals().iter().filter(|interval| interval.max.is_finite()) {
         let after_s = units::seconds_between(begin_ns, interval.time_ns);
         if length_s > 0.0
-            && let Some(peak) = peaks.get_mut(part(after_s / length_s, count))
+            && let Some(peak) = peaks.get_mut(units::part(after_s / length_s, count))
         {
             *peak = Some(peak.map_or(interval.max, |peak| peak.max(interval.max)));
         }
     }
     peaks
-}
-
-/// Returns the part of a time into which a fraction of it falls.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to the few parts of a time"
-)]
-fn part(fraction: f64, count: usize) -> usize {
-    ((fraction.clamp(0.0, 1.0) * units::to_f64(count as u64)) as usize).min(count.saturating_sub(1))
 }
 
 #[cfg(test)]

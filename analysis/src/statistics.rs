@@ -1,4 +1,4 @@
-//! Means with 95 % intervals. Pure.
+//! Means with 95 % intervals, and quantiles. Pure.
 
 use std::fmt;
 
@@ -28,6 +28,11 @@ fn student(degrees: f64) -> f64 {
     // number may be a little too small.
     let rows = (1..).zip(STUDENT).take_while(|(row, _)| f64::from(*row) <= degrees + 1e-9);
     rows.last().map_or(f64::INFINITY, |(_, t)| t)
+}
+
+/// Returns the value below which `percent` of the sorted values lie: one of them; none without values.
+pub fn quantile(sorted: &[f64], percent: usize) -> Option<f64> {
+    sorted.get((sorted.len().saturating_sub(1) * percent + 50) / 100).copied()
 }
 
 fn mean_and_variance(values: &[f64]) -> (f64, f64) {

@@ -106,10 +106,10 @@ impl Store {
             return Err(format!("{kind}: {missing}").into());
         }
         let directory = tempfile::tempdir()?;
-        let start = |name: &str| Server::start(&directory.path().join(name), kind);
-        let server = if kind == Kind::Sqlite { None } else { Some(start("server")?) };
+        let server_in = |name: &str| Server::start(&directory.path().join(name), kind);
+        let server = if kind == Kind::Sqlite { None } else { Some(server_in("server")?) };
         let workers =
-            if kind == Kind::Citus { vec![start("worker1")?, start("worker2")?] } else { Vec::new() };
+            if kind == Kind::Citus { vec![server_in("worker1")?, server_in("worker2")?] } else { Vec::new() };
         let url = match &server {
             None => format!("{SQLITE}{}/store.db", directory.path().display()),
             Some(Server { directory, port, .. }) => {

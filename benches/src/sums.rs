@@ -30,17 +30,17 @@ impl Sums {
     /// # Errors
     /// Returns an error if a query fails.
     pub fn read(store: &Store) -> Result<Self, Box<dyn Error>> {
-        let sum = |column: &str, table: &str| -> Result<u64, Box<dyn Error>> {
+        let total = |column: &str, table: &str| -> Result<u64, Box<dyn Error>> {
             let sql = format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM {table}");
             Ok(store.ask(&sql)?.parse()?)
         };
         Ok(Self {
-            due: sum("due", "ledger")?,
-            taken: sum("taken", "ledger")?,
-            missed: sum("missed", "ledger")?,
-            absent: sum("absent", "ledger")?,
-            dropped: sum("dropped", "ledger")?,
-            lost: sum("samples", "loss")?,
+            due: total("due", "ledger")?,
+            taken: total("taken", "ledger")?,
+            missed: total("missed", "ledger")?,
+            absent: total("absent", "ledger")?,
+            dropped: total("dropped", "ledger")?,
+            lost: total("samples", "loss")?,
             stored: store.samples()?,
         })
     }

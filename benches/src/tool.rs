@@ -80,11 +80,11 @@ impl Drop for RunningTool<'_> {
             shell(stop, &self.environment).status().ok();
         }
         let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
-        let signal = |signal| group.is_some_and(|group| kill_process_group(group, signal).is_ok());
-        if signal(Signal::TERM) {
+        let kill_all = |signal| group.is_some_and(|group| kill_process_group(group, signal).is_ok());
+        if kill_all(Signal::TERM) {
             crate::clock::wait_for("the tool ends", END_S, || self.process.try_wait().ok().flatten()).ok();
             // Child processes that it has not waited for.
-            signal(Signal::KILL);
+            kill_all(Signal::KILL);
         }
         self.process.wait().ok();
     }

@@ -15,14 +15,23 @@ pub(crate) struct Date {
     pub(crate) begin_us: i64,
 }
 
-impl FromStr for Date {
-    type Err = String;
+/// A text that is no date or time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidTime {
+    #[error("invalid date `{0}`: expected YYYY-MM-DD, such as 2026-11-22")]
+    Date(Text),
+    #[error(
+        "invalid time `{0}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or 7d"
+    )]
+    PointInTime(Text),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Date {
+    type Err = InvalidTime;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTime> {
         let begin_us = time_us(text).filter(|begin_us| date(*begin_us) == text);
-        begin_us.map(|begin_us| Self { begin_us }).ok_or_else(|| {
-            format!("invalid date `{}`: expected YYYY-MM-DD, such as 2026-11-22", Text::of(text))
-        })
+        begin_us.map(|begin_us| Self { begin_us }).ok_or_else(|| InvalidTime::Date(Text::of(text)))
     }
 }
 
@@ -47,20 +56,16 @@ impl PointInTime {
 }
 
 impl FromStr for PointInTime {
-    type Err = String;
+    type Err = InvalidTime;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidTime> {
         let age_us = [("min", 60), ("h", 3_600), ("d", 86_400)].into_iter().find_map(|(unit, seconds)| {
             let number = text.strip_suffix(unit)?;
             let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
             number.parse::<i64>().ok().filter(|_| is_number)?.checked_mul(seconds * 1_000_000)
         });
-        age_us.map(Self::Ago).or_else(|| time_us(text).map(Self::At)).ok_or_else(|| {
-            let text = Text::of(text);
-            format!(
-                "invalid time `{text}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM in UTC, or an age such as 12h or 7d"
-            )
-        })
+        let time = age_us.map(Self::Ago).or_else(|| time_us(text).map(Self::At));
+        time.ok_or_else(|| InvalidTime::PointInTime(Text::of(text)))
     }
 }
 
@@ -108,7 +113,7 @@ mod tests {
             "2026-11-22T1:00",
             "99999999999999999d",
         ] {
-            assert!(text.parse::<PointInTime>().unwrap_err().contains("YYYY-MM-DD"), "{text}");
+            assert!(text.parse::<PointInTime>().unwrap_err().to_string().contains("YYYY-MM-DD"), "{text}");
         }
     }
 
@@ -117,7 +122,7 @@ mod tests {
         for text in
             ["", "2026", "2026-13-01", "2026-02-30", "2025-02-29", "22.11.2026", "2026-11-22T00", "+2026-1-1"]
         {
-            assert!(text.parse::<Date>().unwrap_err().contains("YYYY-MM-DD"), "{text}");
+            assert!(text.parse::<Date>().unwrap_err().to_string().contains("YYYY-MM-DD"), "{text}");
         }
     }
 }

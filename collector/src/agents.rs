@@ -121,15 +121,15 @@ impl AgentDirectory {
 
     /// Returns the connections of the agents whose sessions have not ended, as nodes of no job.
     pub(crate) fn connections(&self) -> Vec<JobNode> {
-        let connection = |agent: &AgentInfo| JobNode {
+        let state = self.lock();
+        let agents = state.nodes.values().filter(|entry| !entry.has_ended).map(|entry| &entry.info);
+        let connections = agents.map(|agent| JobNode {
             node: agent.node.clone(),
             session: agent.session,
             peer: agent.peer.clone(),
             owner_uid: None,
-        };
-        let state = self.lock();
-        let agents = state.nodes.values().filter(|entry| !entry.has_ended);
-        agents.map(|entry| connection(&entry.info)).collect()
+        });
+        connections.collect()
     }
 
     /// Takes the agents with jobs that have changed since the last call.

@@ -273,8 +273,9 @@ fn start_job_end(
     clock: Clock,
     shutdown: &Shutdown,
 ) -> Result<Option<JobEndRunner>, CollectorStartError> {
-    let start = |command| JobEndRunner::start(command, &config.store, metrics, clock, shutdown);
-    config.job_end.as_ref().map(start).transpose().map_err(CollectorStartError::Thread)
+    let Some(command) = &config.job_end else { return Ok(None) };
+    let runner = JobEndRunner::start(command, &config.store, metrics, clock, shutdown);
+    runner.map(Some).map_err(CollectorStartError::Thread)
 }
 
 /// State that all writers share.

@@ -238,10 +238,9 @@ fn connect(
 
 /// Opens the control socket, if it is configured.
 fn open_socket(config: &AgentConfig) -> Result<Option<control::Listener>, AgentStartError> {
-    let open = |path: &std::path::PathBuf| {
-        control::Listener::open(path).map_err(|error| AgentStartError::Control(path.clone(), error))
-    };
-    config.control_socket.as_ref().map(open).transpose()
+    let Some(path) = &config.control_socket else { return Ok(None) };
+    let listener = control::Listener::open(path);
+    listener.map(Some).map_err(|error| AgentStartError::Control(path.clone(), error))
 }
 
 fn descriptor(config: &AgentConfig) -> Result<SessionDescriptor, AgentStartError> {

@@ -44,18 +44,17 @@ pub(crate) fn libraries(entry: &str, modules: &Modules) -> Vec<String> {
 
 /// Returns the script of the page whose module is `entry`.
 pub(crate) fn bundle(entry: &str, modules: &Modules) -> String {
-    let part = |path: &String| match modules.get(path) {
-        Some(_) if is_own_file(path) => {
-            format!(
-                "import * as {} from \"{}{path}\";\n",
-                variable(path),
-                "../".repeat(entry.matches('/').count())
-            )
+    let root = "../".repeat(entry.matches('/').count());
+    let mut bundle = String::new();
+    for path in order(entry, modules) {
+        let Some(text) = modules.get(&path) else { continue };
+        if is_own_file(&path) {
+            bundle.push_str(&format!("import * as {} from \"{root}{path}\";\n", variable(&path)));
+        } else {
+            bundle.push_str(&scoped(&path, text));
         }
-        Some(text) => scoped(path, text),
-        None => String::new(),
-    };
-    order(entry, modules).iter().map(part).collect()
+    }
+    bundle
 }
 
 /// Returns the name of the constant with the exports of a module.

@@ -104,7 +104,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Formats a value of a metric with this unit.
+/// Formats a value of a metric with this unit, or a rate with a unit of [`rate_unit`].
 pub fn value(unit: &str, value: f64) -> String {
     match unit {
         "bytes" => bytes_f64(value),
@@ -113,6 +113,8 @@ pub fn value(unit: &str, value: f64) -> String {
         "celsius" => format!("{} °C", three_digits(value)),
         "rpm" => format!("{} rpm", number(value)),
         "bytes/s" => format!("{}/s", bytes_f64(value)),
+        "1/s" => format!("{}/s", number(value)),
+        "cores" | "s/s" => format!("{} {unit}", three_digits(value)),
         _ => symbol(unit).map_or_else(|| number(value), |symbol| with_prefix(value, symbol)),
     }
 }
@@ -129,20 +131,10 @@ pub fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
     }
 }
 
-/// Formats a rate that is in a unit of [`rate_unit`].
-pub fn rate_in(rate_unit: &str, value: f64) -> String {
-    match rate_unit {
-        "bytes/s" => format!("{}/s", bytes_f64(value)),
-        "1/s" => format!("{}/s", number(value)),
-        "watts" => with_prefix(value, "W"),
-        unit => format!("{} {unit}", three_digits(value)),
-    }
-}
-
 /// Formats the increase per second of a counter as a rate.
 pub fn rate(metric: &str, unit: &str, per_second: f64) -> String {
     let (rate_unit, factor) = rate_unit(metric, unit);
-    rate_in(rate_unit, per_second * factor)
+    value(rate_unit, per_second * factor)
 }
 
 /// Returns true if a counter of nanoseconds is CPU time, so that its rate is a number of cores.
@@ -155,6 +147,12 @@ pub fn is_cpu_time(metric: &str) -> bool {
 #[expect(clippy::cast_precision_loss, reason = "these numbers are rounded to three digits")]
 pub const fn to_f64(value: u64) -> f64 {
     value as f64
+}
+
+/// Returns the one of `count` equal parts into which a fraction of the whole, from 0 to 1, falls.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the parts")]
+pub fn part(fraction: f64, count: usize) -> usize {
+    ((fraction.clamp(0.0, 1.0) * to_f64(count as u64)) as usize).min(count.saturating_sub(1))
 }
 
 /// Returns the difference of two times, in seconds.

@@ -25,6 +25,21 @@ use crate::stop::{Cancel, Stop};
 use crate::value::{Batch, Column, Number, Value};
 use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
 
+/// An invalid URL of a store. The URL is not repeated, since it may contain a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{reason}; expected sqlite:PATH, postgres://USER@HOST/DATABASE, or a connection string such as host=/run/postgresql dbname=polymeter user=polymeter"
+)]
+pub struct InvalidStoreUrl {
+    reason: String,
+}
+
+impl InvalidStoreUrl {
+    pub(crate) fn because(reason: impl fmt::Display) -> Self {
+        Self { reason: reason.to_string() }
+    }
+}
+
 /// A database that a URL names. [`fmt::Display`] shows its address without a password.
 pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Returns the file of the database; none if it is on a server.

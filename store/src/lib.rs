@@ -42,6 +42,7 @@ mod writer;
 
 pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
 pub use crate::api_tokens::{StoredToken, TokenTable};
+pub use crate::backend::InvalidStoreUrl;
 pub use crate::control_requests::{
     AnswerRow, AnsweringSession, CollectorRow, ControlRequest, ControlTable, NewControlRequest, Replaced,
     StoredControlRequest, StoredJobNode, Taken,
@@ -51,10 +52,10 @@ pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
 pub use crate::labels::labels_json;
 pub use crate::maintenance::Maintenance;
-pub use crate::options::{ExtensionMode, OpenOptions, StoreOrigin, WriteMode};
+pub use crate::options::{ExtensionMode, OpenOptions, StoreOrigin, UnknownMode, WriteMode};
 pub use crate::postgres::verified_tls;
-pub use crate::retention::{Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
+pub use crate::retention::{InvalidKeep, Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::{Migration, SCHEMA_VERSION};
 pub use crate::table_thread::TableThread;
-pub use crate::url::{InvalidStoreUrl, StoreUrl};
+pub use crate::url::StoreUrl;
 pub use crate::writer::Store;

@@ -19,15 +19,20 @@ pub enum ExtensionMode {
     Require,
 }
 
-impl FromStr for ExtensionMode {
-    type Err = String;
+/// A text that is no [`ExtensionMode`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown mode `{0}`: expected `auto`, `off` or `require`")]
+pub struct UnknownMode(Text);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for ExtensionMode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMode> {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
             "require" => Ok(Self::Require),
-            _ => Err(format!("unknown mode `{}`: expected `auto`, `off` or `require`", Text::of(text))),
+            _ => Err(UnknownMode(Text::of(text))),
         }
     }
 }

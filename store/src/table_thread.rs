@@ -51,9 +51,9 @@ impl<T: 'static> TableThread<T> {
     /// Returns an error if the thread cannot be started.
     pub fn start(tables: &'static str, store: StoreUrl, open: Open<T>) -> io::Result<Self> {
         let (tasks, queue) = sync_channel(TASKS);
-        let work = move || work(tables, &store, open, &queue);
+        let thread = std::thread::Builder::new().name(tables.to_owned());
         // It is not joined: the database may let a statement wait.
-        drop(std::thread::Builder::new().name(tables.to_owned()).spawn(work)?);
+        drop(thread.spawn(move || work(tables, &store, open, &queue))?);
         Ok(Self { tasks })
     }
 

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
+use crate::backend::{
+    AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
+};
 use crate::{Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
-/// The parser of a backend for URLs: returns none for a URL of another backend, and a message for an invalid
-/// one.
-type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, String>>;
+/// The parser of a backend for URLs: returns none for a URL of another backend.
+type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>>;
 
 /// All backends. A new one is a directory and a line here.
 const BACKENDS: [ParseUrl; 2] = [sqlite::parse_url, postgres::parse_url];
@@ -23,24 +24,13 @@ pub struct StoreUrl {
     backend: Arc<dyn Backend>,
 }
 
-/// An invalid URL of a store. The URL is not repeated, since it may contain a password.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{reason}; expected sqlite:PATH, postgres://USER@HOST/DATABASE, or a connection string such as host=/run/postgresql dbname=polymeter user=polymeter"
-)]
-pub struct InvalidStoreUrl {
-    reason: String,
-}
-
 impl FromStr for StoreUrl {
     type Err = InvalidStoreUrl;
 
     fn from_str(text: &str) -> Result<Self, InvalidStoreUrl> {
         let parsed = BACKENDS.iter().find_map(|parse| parse(text));
-        match parsed.unwrap_or_else(|| Err("unknown kind of store".to_owned())) {
-            Ok(backend) => Ok(Self { text: text.to_owned(), backend }),
-            Err(reason) => Err(InvalidStoreUrl { reason }),
-        }
+        let backend = parsed.ok_or_else(|| InvalidStoreUrl::because("unknown kind of store"))??;
+        Ok(Self { text: text.to_owned(), backend })
     }
 }
 

@@ -8,7 +8,7 @@ use polymeter_service::document::{Reporter, Section, Span};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::expression::{Expression, ExpressionError, Type, quantity};
+use super::expression::{Expression, ExpressionError, InvalidQuantity, Type, quantity};
 use super::facts::definition;
 use super::rule::{Rule, RuleScope};
 use super::template::Template;
@@ -129,7 +129,6 @@ impl RawRule {
         spans: &mut Spans,
         reporter: &mut Reporter<'_>,
     ) {
-        let text = |text: &str| Ok::<_, String>(text.to_owned());
         let severity =
             section.parse("severity", reporter, |name| named(name, &Severity::ALL, |one| one.name()));
         self.severity = severity.or(self.severity);
@@ -138,7 +137,7 @@ impl RawRule {
                 match value.get_ref().as_str() {
                     Some(found) => {
                         spans.insert(key, value.span());
-                        *slot = text(found).ok();
+                        *slot = Some(found.to_owned());
                     }
                     None => {
                         reporter.fault(&value.span(), format_args!("`{key}`: expected a string in quotes"))
@@ -166,7 +165,7 @@ impl RawRule {
         }
         if let Some(mut remedies) = section.section("remedy", reporter) {
             for scheduler in Scheduler::ALL {
-                if let Some(remedy) = remedies.parse(scheduler.name(), reporter, text) {
+                if let Some(remedy) = remedies.parse(scheduler.name(), reporter, str::parse) {
                     self.remedies.insert(scheduler, remedy);
                 }
             }
@@ -261,29 +260,38 @@ fn inner(file: &str, span: &Span, text: &str, position: usize) -> Span {
     start..start
 }
 
+/// An invalid value of a key.
+#[derive(Debug, thiserror::Error)]
+enum InvalidValue {
+    #[error(transparent)]
+    Quantity(#[from] InvalidQuantity),
+    #[error("unknown value `{name}`: expected {}", known.join(", "))]
+    Name { name: String, known: Vec<&'static str> },
+    /// The name of its type in TOML.
+    #[error("expected a number or a string such as \"64 KiB\", found a {0}")]
+    Type(&'static str),
+}
+
 /// Returns the value with this name.
-fn named<T: Copy>(name: &str, all: &[T], name_of: impl Fn(T) -> &'static str) -> Result<T, String> {
+fn named<T: Copy>(name: &str, all: &[T], name_of: impl Fn(T) -> &'static str) -> Result<T, InvalidValue> {
     let found = all.iter().copied().find(|one| name_of(*one) == name);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|one| name_of(*one)).collect();
-        format!("unknown value `{name}`: expected {}", known.join(", "))
+    found.ok_or_else(|| InvalidValue::Name {
+        name: name.to_owned(),
+        known: all.iter().map(|one| name_of(*one)).collect(),
     })
 }
 
 /// Returns the number of a threshold: a TOML number, or a string with a unit.
-fn number(value: &Spanned<DeValue<'_>>) -> Result<f64, String> {
+fn number(value: &Spanned<DeValue<'_>>) -> Result<f64, InvalidValue> {
     let text = match value.get_ref() {
         DeValue::String(text) => text.as_ref().to_owned(),
         DeValue::Integer(integer) => integer.as_str().to_owned(),
         DeValue::Float(float) => float.as_str().to_owned(),
         other @ (DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_)) => {
-            return Err(format!(
-                "expected a number or a string such as \"64 KiB\", found a {}",
-                other.type_str()
-            ));
+            return Err(InvalidValue::Type(other.type_str()));
         }
     };
-    quantity(&text)
+    Ok(quantity(&text)?)
 }
 
 fn is_id(id: &str) -> bool {

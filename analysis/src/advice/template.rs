@@ -37,6 +37,15 @@ enum Format {
     Time,
 }
 
+/// A format that an expression cannot have.
+#[derive(Debug, thiserror::Error)]
+enum InvalidFormat {
+    #[error("unknown format `{0}`: expected {known}", known = FORMATS.map(|(known, _)| known).join(", "))]
+    Unknown(String),
+    #[error("the format `{name}` needs a number, found {found}")]
+    NeedsNumber { name: String, found: Type },
+}
+
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     Text(String),
@@ -76,7 +85,8 @@ impl Template {
             let expression = Expression::parse(source, scope)
                 .map_err(|inner| error(position + inner.position, inner.message))?;
             parts.push(Part::Text(before.to_owned()));
-            let format = chosen_format(&expression, format).map_err(|message| error(position, message))?;
+            let format =
+                chosen_format(&expression, format).map_err(|invalid| error(position, invalid.to_string()))?;
             parts.push(Part::Figure(expression, format));
             rest = behind;
         }
@@ -109,19 +119,22 @@ impl Template {
     }
 
     fn filled(&self, lookup: &dyn Lookup, unknown: Option<&str>) -> Option<String> {
-        let part = |part: &Part| match part {
-            Part::Text(text) => Some(text.clone()),
-            Part::Figure(expression, format) => {
-                let value = expression.evaluate(lookup).and_then(|value| formatted(&value, *format));
-                value.or_else(|| unknown.map(str::to_owned))
+        let mut filled = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => filled.push_str(text),
+                Part::Figure(expression, format) => {
+                    let value = expression.evaluate(lookup).and_then(|value| formatted(&value, *format));
+                    filled.push_str(value.as_deref().or(unknown)?);
+                }
             }
-        };
-        self.parts.iter().map(part).collect()
+        }
+        Some(filled)
     }
 }
 
 /// Returns the format with this name, or else that of the fact of which the expression consists.
-fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, String> {
+fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, InvalidFormat> {
     let of_fact = expression.as_name().and_then(definition).map(|definition| Format::Unit(definition.unit));
     let Some(name) = name else {
         let of_type = match expression.result() {
@@ -132,12 +145,12 @@ fn chosen_format(expression: &Expression, name: Option<&str>) -> Result<Format, 
         return Ok(of_fact.unwrap_or(Format::Unit(of_type)));
     };
     let found = FORMATS.into_iter().find(|(known, _)| *known == name);
-    let known = || FORMATS.map(|(known, _)| known).join(", ");
-    let (_, format) = found.ok_or_else(|| format!("unknown format `{name}`: expected {}", known()))?;
-    if expression.result() == Type::Number {
-        Ok(format)
-    } else {
-        Err(format!("the format `{name}` needs a number, found {}", expression.result()))
+    let (_, format) = found.ok_or_else(|| InvalidFormat::Unknown(name.to_owned()))?;
+    match expression.result() {
+        Type::Number => Ok(format),
+        found @ (Type::Truth | Type::Text) => {
+            Err(InvalidFormat::NeedsNumber { name: name.to_owned(), found })
+        }
     }
 }
 
@@ -158,7 +171,7 @@ fn formatted(value: &Value, format: Format) -> Option<String> {
         Format::Unit(FactUnit::Seconds) => units::elapsed(number),
         Format::Unit(FactUnit::Cores) if number.fract() == 0.0 => format!("{number:.0}"),
         Format::Unit(FactUnit::Cores) => format!("{number:.1}"),
-        Format::Unit(FactUnit::PerSecond) => units::rate_in("1/s", number),
+        Format::Unit(FactUnit::PerSecond) => units::value("1/s", number),
         Format::Unit(FactUnit::Celsius) => format!("{number:.0} °C"),
         Format::Unit(FactUnit::Number | FactUnit::Text | FactUnit::Truth) => units::number(number),
         Format::Whole => format!("{:.0}", number.ceil()),

@@ -78,14 +78,9 @@ impl NodeCells {
 
     /// Adds an interval to a column, whose mean is a sum until all are added.
     fn add(&mut self, column: usize, interval: &Interval) {
-        let join = |values: &mut Vec<f64>, join: &dyn Fn(f64) -> f64, value: f64| {
-            if let Some(cell) = values.get_mut(column) {
-                *cell = if cell.is_nan() { value } else { join(*cell) };
-            }
-        };
-        join(&mut self.min, &|cell| cell.min(interval.min), interval.min);
-        join(&mut self.mean, &|cell| cell + interval.sum, interval.sum);
-        join(&mut self.max, &|cell| cell.max(interval.max), interval.max);
+        join(self.min.get_mut(column), interval.min, f64::min);
+        join(self.mean.get_mut(column), interval.sum, |sum, other| sum + other);
+        join(self.max.get_mut(column), interval.max, f64::max);
     }
 
     /// Fills empty columns between two samples that follow each other.
@@ -189,5 +184,12 @@ impl NodeCells {
 fn add(sum: &mut [f64], values: &[f64], factor: f64) {
     for (cell, value) in sum.iter_mut().zip(values).filter(|(_, value)| !value.is_nan()) {
         *cell = if cell.is_nan() { value * factor } else { *cell + value * factor };
+    }
+}
+
+/// Joins a value with that of a column, if there is one.
+fn join(cell: Option<&mut f64>, value: f64, joined: fn(f64, f64) -> f64) {
+    if let Some(cell) = cell {
+        *cell = if cell.is_nan() { value } else { joined(*cell, value) };
     }
 }

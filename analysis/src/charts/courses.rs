@@ -112,7 +112,8 @@ impl NodeSums {
     /// Returns the course over the nodes with these names. With `is_mean` the mean of the series of a node
     /// counts, not their sum.
     pub fn finish(self, names: &[&str], is_mean: bool) -> Course {
-        let finished = |mut node: NodeSum| {
+        let mut nodes: Vec<NodeCells> = Vec::new();
+        for mut node in self.nodes {
             if let Some(minus) = &node.minus {
                 node.cells.subtract(minus);
                 node.cells.raise_to_zero();
@@ -120,9 +121,8 @@ impl NodeSums {
             if is_mean && node.series > 1 {
                 node.cells.scale(1.0 / units::to_f64(node.series));
             }
-            node.cells
-        };
-        let nodes: Vec<NodeCells> = self.nodes.into_iter().map(finished).collect();
+            nodes.push(node.cells);
+        }
         let rows = heat::rows(names);
         let (highest, lowest) = ends(&nodes, names);
         Course {

@@ -4,6 +4,7 @@ use polymeter_proto::units;
 
 use super::cells::NodeCells;
 use super::model::{Histogram, Spread};
+use crate::statistics::quantile;
 
 /// The number of classes of a histogram.
 const CLASSES: usize = 40;
@@ -27,9 +28,8 @@ fn of(mut values: Vec<f64>) -> Option<Spread> {
     values.retain(|value| value.is_finite());
     values.sort_by(f64::total_cmp);
     let (low, high) = values.first().copied().zip(values.last().copied())?;
-    let last = values.len() - 1;
-    let quantile = |percent: usize| values.get((last * percent + 50) / 100).copied().unwrap_or(high);
-    Some(Spread { quantiles: PERCENTAGES.map(quantile), histogram: histogram(&values, low, high) })
+    let quantiles = PERCENTAGES.map(|percent| quantile(&values, percent).unwrap_or(high));
+    Some(Spread { quantiles, histogram: histogram(&values, low, high) })
 }
 
 /// Returns the histogram of sorted values; equal ones are in one class.

@@ -303,12 +303,15 @@ fn spacing_of(series: &SeriesReport) -> Spacing {
     let mut spacings: Vec<i64> = intervals.iter().zip(intervals.iter().skip(1)).map(between).collect();
     spacings.sort_unstable();
     let quantile = |part: usize| spacings.get(spacings.len() / part).map(|spacing| (*spacing).max(1));
-    let period =
-        |text: &str| text.parse::<Period>().ok().and_then(|period| i64::try_from(period.as_nanos()).ok());
-    let periods = series.periods.iter().filter_map(|using| period(&using.period));
+    let periods = series.periods.iter().filter_map(|using| period_ns(&using.period));
     Spacing {
         // A single sample has no resolution.
         short_ns: quantile(4).unwrap_or(i64::MAX),
         long_ns: periods.chain(quantile(2)).max().unwrap_or(1),
     }
+}
+
+fn period_ns(text: &str) -> Option<i64> {
+    let period: Period = text.parse().ok()?;
+    i64::try_from(period.as_nanos()).ok()
 }

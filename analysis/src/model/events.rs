@@ -63,6 +63,15 @@ pub struct PlanChange {
     pub until_us: Option<i64>,
 }
 
+impl PlanChange {
+    /// Returns true for what happens to each job: sampling begins with the baseline or the submission's
+    /// request, and ends with the job.
+    pub fn is_usual(&self) -> bool {
+        let begins = self.old.is_none() && matches!(self.cause.as_str(), "baseline" | "registration");
+        begins || self.cause == "job_end"
+    }
+}
+
 /// A request of the submission that was refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RefusedRequest {
@@ -108,6 +117,11 @@ impl LossReport {
     /// Returns the length of the interval, in seconds.
     pub fn duration_s(&self) -> f64 {
         (self.last_s - self.first_s).max(0.0)
+    }
+
+    /// Returns the reason in words.
+    pub fn cause(&self) -> &str {
+        if self.is_gap() { "no contact with the agent" } else { &self.reason }
     }
 
     /// Returns true if it is an interval without any information.

@@ -261,6 +261,11 @@ impl Report {
         self.steps.iter().map(|step| (step.step.as_str(), step.duration_s())).collect()
     }
 
+    /// Returns the origin of the figures of used memory on the nodes.
+    pub fn memory_kind(&self) -> Option<MemoryKind> {
+        self.by_node.iter().find_map(|node| node.used.memory_kind)
+    }
+
     /// Adds the exact totals of a command. With a cgroup they only fill in quantities that were not sampled,
     /// since they omit processes that were not waited for. Without a cgroup they replace the values of its
     /// sampled processes. If they exceed the counters of the cgroup, the command has left it.

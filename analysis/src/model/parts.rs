@@ -54,6 +54,13 @@ pub struct Resources {
     pub written_bytes: Option<f64>,
 }
 
+impl Resources {
+    /// Returns the mean number of cores in use over `time_s` seconds; none if it is unknown or the time is 0.
+    pub fn cores(&self, time_s: f64) -> Option<f64> {
+        self.cpu_s.filter(|_| time_s > 0.0).map(|cpu_s| cpu_s / time_s)
+    }
+}
+
 /// A node of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct NodeReport {

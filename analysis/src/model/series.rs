@@ -80,11 +80,8 @@ impl SeriesReport {
 
     /// Formats one of its points.
     pub fn point_text(&self, value: Option<f64>) -> String {
-        match (value, self.rate_unit) {
-            (None, _) => "-".to_owned(),
-            (Some(value), Some(rate_unit)) => units::rate_in(rate_unit, value),
-            (Some(value), None) => units::value(&self.unit, value),
-        }
+        let unit = self.rate_unit.unwrap_or(&self.unit);
+        value.map_or_else(|| "-".to_owned(), |value| units::value(unit, value))
     }
 
     /// Returns true if its value changed, or it has too few samples to know.

@@ -121,15 +121,16 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
 }
 
 fn start_collectors(scratch: &Path, store: &Store, count: usize) -> Result<Vec<Member>, Box<dyn Error>> {
-    let start = |number: usize| -> Result<Member, Box<dyn Error>> {
+    let mut members = Vec::new();
+    for number in 0..count {
         let directory = scratch.join(format!("collector{number}"));
         fs::create_dir(&directory)?;
         // The collectors that are started after a kill listen on the same port.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let collector = Collector::start(&directory, &format!("tcp://127.0.0.1:{port}"), store, "")?;
-        Ok(Member { collector, state: State::Runs })
-    };
-    (0..count).map(start).collect()
+        members.push(Member { collector, state: State::Runs });
+    }
+    Ok(members)
 }
 
 fn start_agents(
@@ -141,16 +142,18 @@ fn start_agents(
     let endpoints: Vec<String> =
         members.iter().map(|member| format!("\"{}\"", member.collector.endpoint())).collect();
     let baseline = plan::baseline(plan::job_metrics(true), arguments.period.parse()?);
-    let start = |number: usize| -> Result<Agent, Box<dyn Error>> {
+    let mut agents = Vec::new();
+    for number in 0..arguments.agents {
         let directory = scratch.join(format!("agent{number}"));
         fs::create_dir(&directory)?;
         let mut list = endpoints.clone();
         list.rotate_left(number % endpoints.len().max(1));
         let head =
             format!("node = \"n{number}\"\njobs = [\"{}\"]\ncollector_return = \"10s\"\n", job.pattern());
-        Agent::start(&directory, &format!("[{}]", list.join(", ")), &format!("{head}{baseline}"))
-    };
-    (0..arguments.agents).map(start).collect()
+        let list = format!("[{}]", list.join(", "));
+        agents.push(Agent::start(&directory, &list, &format!("{head}{baseline}"))?);
+    }
+    Ok(agents)
 }
 
 /// Kills and freezes collectors for `seconds`, at most all but one at the same time. In the end all of them

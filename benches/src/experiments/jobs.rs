@@ -228,9 +228,10 @@ impl Seen {
             .filter_map(|(job, used)| Some(to_f64(self.samples.get(job)?.1) * 100.0 / to_f64(*used)))
             .collect();
         shares.sort_by(f64::total_cmp);
-        let share =
-            |part: usize| shares.get((shares.len() * part / 1000).min(shares.len().saturating_sub(1)));
-        let share = |part: usize| share(part).map_or_else(|| "-".to_owned(), |share| format!("{share:.1} %"));
+        let share = |part: usize| {
+            let place = (shares.len() * part / 1000).min(shares.len().saturating_sub(1));
+            shares.get(place).map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %"))
+        };
         let with = |least: usize| self.samples.values().filter(|(count, _)| *count >= least).count();
         table::table(
             &[

@@ -117,10 +117,15 @@ impl LaidOut {
 /// Returns a configuration with the lines of its baseline that are off and about devices and file systems of
 /// the node, or GPUs.
 pub fn with_devices(config: &str) -> String {
-    let is_of_devices = |line: &&str| line.starts_with("# \"node.") || line.starts_with("# \"gpu.");
-    let line =
-        |line: &str| Some(line).filter(is_of_devices).map_or(line, |line| &line[2..]).to_owned() + "\n";
-    config.lines().map(line).collect()
+    let mut text = String::new();
+    for line in config.lines() {
+        let of_device = line
+            .strip_prefix("# ")
+            .filter(|setting| setting.starts_with("\"node.") || setting.starts_with("\"gpu."));
+        text.push_str(of_device.unwrap_or(line));
+        text.push('\n');
+    }
+    text
 }
 
 /// Links this machine's processes and files of the kernel, and lays out those that depend on the hardware.

@@ -11,7 +11,7 @@ use polymeter_proto::units;
 use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
 use crate::failure::Failure;
-use crate::output::table::{head, table};
+use crate::output::table::{figure, head, table};
 use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
@@ -113,17 +113,15 @@ fn text(comparison: &Comparison, all: bool) -> String {
     let mut rows = vec![head(["METRIC", "A", "B", "DIFFERENCE", "95 % INTERVAL", ""])];
     for row in &shown {
         let phase = row.phase.as_deref().map_or_else(String::new, |phase| format!("{phase}: "));
-        let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| formatted(row, value));
-        let interval = row.interval.map_or_else(
-            || "-".to_owned(),
-            |[low, high]| format!("{} to {}", signed(row, low), signed(row, high)),
-        );
-        let difference = row.difference.map_or_else(|| "-".to_owned(), |by| signed(row, by));
+        let mean = |of_side: Option<f64>| figure(of_side, |value| formatted(row, value));
+        let interval =
+            figure(row.interval, |[low, high]| format!("{} to {}", signed(row, low), signed(row, high)));
+        let difference = figure(row.difference, |by| signed(row, by));
         let percent = row.percent.map_or_else(String::new, |percent| format!(" ({percent:+.1} %)"));
         let estimated = if row.is_estimate { " (estimated)" } else { "" };
         let metric = format!("{phase}{}{estimated}", row.metric);
         let verdict = verdict(row.verdict).to_owned();
-        rows.push(vec![metric, value(row.a), value(row.b), difference + &percent, interval, verdict]);
+        rows.push(vec![metric, mean(row.a), mean(row.b), difference + &percent, interval, verdict]);
     }
     let mut text = format!("A: {}\nB: {}\n\n", comparison.a.join(", "), comparison.b.join(", "));
     if shown.is_empty() {
@@ -163,10 +161,9 @@ const fn verdict(verdict: Verdict) -> &'static str {
 }
 
 fn formatted(row: &Difference, value: f64) -> String {
-    match row.unit.as_str() {
-        "seconds" if row.metric == "elapsed" => units::duration_f64(value * 1e9),
-        unit @ ("bytes/s" | "1/s" | "cores" | "s/s") => units::rate_in(unit, value),
-        unit => units::value(unit, value),
+    match row.metric.as_str() {
+        "elapsed" if row.unit == "seconds" => units::duration_f64(value * 1e9),
+        _ => units::value(&row.unit, value),
     }
 }
 

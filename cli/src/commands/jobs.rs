@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::calendar::PointInTime;
 use crate::client::read_source::{ReadSource, Visible};
 use crate::failure::Failure;
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 use crate::store_failure::store_failure;
 
@@ -186,8 +186,10 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
         let state = if now_us.is_some() { "runs" } else { "has ended" };
         return format!("{of_user} {state} that matches\n");
     }
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let row = |job: &JobRow| {
+    let text = |known: &Option<String>| figure(known.as_deref(), str::to_owned);
+    let time = if now_us.is_some() { "STARTED (UTC)" } else { "ENDED (UTC)" };
+    let mut rows = vec![head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", time, "ELAPSED"])];
+    for job in jobs {
         let owner = job.owner.clone().or_else(|| job.owner_uid.map(|uid| uid.to_string()));
         let state = match (&job.state, job.lost_nodes.is_empty()) {
             (None, false) => "lost".to_owned(),
@@ -196,20 +198,18 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
         };
         let shown_ns = if now_us.is_some() { Some(job.started_ns) } else { job.ended_ns };
         let until_ns = job.ended_ns.or(now_us.map(|now_us| now_us.saturating_mul(1000)));
-        vec![
+        rows.push(vec![
             shown_id(job).to_owned(),
             text(&job.name),
             text(&owner),
             text(&job.queue),
             job.nodes.len().to_string(),
             state,
-            shown_ns.map_or_else(|| "-".to_owned(), minute),
-            until_ns.map_or_else(|| "-".to_owned(), |until_ns| elapsed(until_ns - job.started_ns)),
-        ]
-    };
-    let time = if now_us.is_some() { "STARTED (UTC)" } else { "ENDED (UTC)" };
-    let head = head(["JOB", "NAME", "USER", "QUEUE", "NODES", "STATE", time, "ELAPSED"]);
-    table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
+            figure(shown_ns, minute),
+            figure(until_ns, |until_ns| elapsed(until_ns - job.started_ns)),
+        ]);
+    }
+    table_within(&rows, limit)
 }
 
 /// Returns the month, day, hour and minute of a time.

@@ -1,7 +1,7 @@
 //! Curves in one line of a terminal. Pure.
 
 use polymeter_analysis::curve::Curve;
-use polymeter_client::output::chart::{bars, column};
+use polymeter_client::output::chart::bars;
 
 use super::units;
 
@@ -13,7 +13,7 @@ pub(crate) fn sparkline(curve: &Curve, width: usize) -> String {
     for points in curve.intervals() {
         let fraction =
             if length > 0.0 { units::seconds_between(begin, points.time_ns) / length } else { 0.0 };
-        if let Some((sum, count)) = columns.get_mut(column(fraction, width)) {
+        if let Some((sum, count)) = columns.get_mut(units::part(fraction, width)) {
             *sum += points.sum;
             *count += points.count;
         }

@@ -50,19 +50,21 @@ impl Line {
 /// Writes lines, with characters that control a terminal escaped in their texts; with sequences for the
 /// styles if `has_colours`.
 pub(crate) fn painted(lines: &[Line], has_colours: bool) -> String {
-    let part = |(style, text): &(Style, String)| {
-        let text = printable(text);
-        match style.sequence() {
-            "" => text.into_owned(),
-            _ if !has_colours || text.is_empty() => text.into_owned(),
-            sequence => format!("{sequence}{text}{RESET}"),
+    let mut painted = String::new();
+    for line in lines {
+        let mut text = String::new();
+        for (style, part) in &line.0 {
+            let part = printable(part);
+            match style.sequence() {
+                "" => text.push_str(&part),
+                _ if !has_colours || part.is_empty() => text.push_str(&part),
+                sequence => text.extend([sequence, &part, RESET]),
+            }
         }
-    };
-    let line = |line: &Line| {
-        let text: String = line.0.iter().map(part).collect();
-        format!("{}\n", text.trim_end())
-    };
-    lines.iter().map(line).collect()
+        painted.push_str(text.trim_end());
+        painted.push('\n');
+    }
+    painted
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ impl Control {
         let sessions_of_listeners = sessions.clone();
         // Agents learn the version of the collector from the measurement, too.
         let clock_offsets = api.clock_offsets.unwrap_or_default();
-        let work = move || {
+        let thread = Builder::new().name("control".to_owned()).spawn(move || {
             runtime.block_on(async {
                 let jobs = Arc::clone(coordinator.jobs());
                 let leaving = Arc::clone(&jobs);
@@ -215,8 +215,7 @@ impl Control {
                 // Without an answer the other collectors notice it some seconds later.
                 timeout(limits::LEAVE_TIMEOUT, leaving.leave()).await.ok();
             });
-        };
-        let thread = Builder::new().name("control".to_owned()).spawn(work)?;
+        })?;
         Ok(Some((Self { thread, sessions, stop }, answers)))
     }
 

@@ -18,5 +18,5 @@ mod verdict;
 
 pub use self::sessions::{Ingest, session_of};
 pub(crate) use self::times::micros;
-pub use self::times::{OutOfRangePolicy, TimeRange};
+pub use self::times::{OutOfRangePolicy, TimeRange, UnknownPolicy};
 pub use self::verdict::Verdict;

@@ -18,14 +18,19 @@ pub enum OutOfRangePolicy {
     Quarantine,
 }
 
-impl FromStr for OutOfRangePolicy {
-    type Err = String;
+/// A text that is no [`OutOfRangePolicy`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown policy `{0}`: expected `reject` or `quarantine`")]
+pub struct UnknownPolicy(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for OutOfRangePolicy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         match text {
             "reject" => Ok(Self::Reject),
             "quarantine" => Ok(Self::Quarantine),
-            _ => Err(format!("unknown policy `{text}`: expected `reject` or `quarantine`")),
+            _ => Err(UnknownPolicy(text.to_owned())),
         }
     }
 }

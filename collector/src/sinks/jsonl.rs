@@ -19,7 +19,7 @@ use polymeter_store::accepted::SeriesRecord;
 use polymeter_store::labels_json;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::sink::{AcceptedRows, Sink, SinkError};
+use super::sink::{AcceptedRows, RelativePath, Sink, SinkError};
 
 /// The mode of a new file. It is private, since samples reveal the activities of users.
 const MODE: u32 = 0o600;
@@ -43,8 +43,8 @@ impl JsonLines {
     }
 
     /// Checks a path.
-    pub(super) fn check(path: &str) -> Result<(), String> {
-        if Path::new(path).is_absolute() { Ok(()) } else { Err("the path is not absolute".to_owned()) }
+    pub(super) fn check(path: &str) -> Result<(), RelativePath> {
+        if Path::new(path).is_absolute() { Ok(()) } else { Err(RelativePath) }
     }
 
     fn write(&mut self, rows: &AcceptedRows) -> io::Result<()> {

@@ -22,4 +22,5 @@ mod sink;
 mod testing;
 
 pub(crate) use self::fan_out::{SinkThreads, Sinks, start};
-pub use self::registry::SinkUrl;
+pub use self::registry::{InvalidSinkUrl, SinkUrl};
+pub use self::sink::RelativePath;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use polymeter_proto::text::Text;
 
 use super::jsonl::JsonLines;
-use super::sink::Sink;
+use super::sink::{RelativePath, Sink};
 
 struct SinkKind {
     /// The scheme of its URLs.
@@ -14,7 +14,7 @@ struct SinkKind {
     /// The form of its URLs, for messages.
     form: &'static str,
     /// Checks the part of a URL after the scheme. Nothing is opened.
-    check: fn(&str) -> Result<(), String>,
+    check: fn(&str) -> Result<(), RelativePath>,
     /// Returns a sink for the part of a URL after the scheme. Nothing is opened: the sink's thread does that,
     /// since it may take time.
     create: fn(&str) -> Box<dyn Sink>,
@@ -35,18 +35,34 @@ pub struct SinkUrl {
     place: String,
 }
 
-impl FromStr for SinkUrl {
-    type Err = String;
+/// An invalid URL of a sink.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSinkUrl {
+    /// No kind has its scheme.
+    #[error("unknown kind of sink `{0}`: expected {forms}", forms = forms())]
+    UnknownKind(Text),
+    /// The part after the scheme is invalid.
+    #[error("{reason}: expected {form}")]
+    Place {
+        /// The reason.
+        reason: RelativePath,
+        /// The form of the URLs of its kind.
+        form: &'static str,
+    },
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let forms = || KINDS.iter().map(|kind| kind.form).collect::<Vec<_>>().join(", ");
-        let parts = text.split_once(':');
-        let found =
-            parts.and_then(|(scheme, place)| Some((KINDS.iter().find(|kind| kind.scheme == scheme)?, place)));
-        let Some((kind, place)) = found else {
-            return Err(format!("unknown kind of sink `{}`: expected {}", Text::of(text), forms()));
-        };
-        (kind.check)(place).map_err(|reason| format!("{reason}: expected {}", kind.form))?;
+fn forms() -> String {
+    KINDS.iter().map(|kind| kind.form).collect::<Vec<_>>().join(", ")
+}
+
+impl FromStr for SinkUrl {
+    type Err = InvalidSinkUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSinkUrl> {
+        let unknown = || InvalidSinkUrl::UnknownKind(Text::of(text));
+        let (scheme, place) = text.split_once(':').ok_or_else(unknown)?;
+        let kind = KINDS.iter().find(|kind| kind.scheme == scheme).ok_or_else(unknown)?;
+        (kind.check)(place).map_err(|reason| InvalidSinkUrl::Place { reason, form: kind.form })?;
         Ok(Self { kind, place: place.to_owned() })
     }
 }
@@ -93,7 +109,7 @@ mod tests {
             ("jsonl:", "not absolute"),
             ("jsonl:samples", "not absolute"),
         ] {
-            let error = text.parse::<SinkUrl>().unwrap_err();
+            let error = text.parse::<SinkUrl>().unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("jsonl:PATH"), "{text}: {error}");
         }
     }

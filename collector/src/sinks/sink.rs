@@ -6,6 +6,11 @@ use polymeter_store::accepted::{Accepted, SeriesRecord};
 
 /// A best-effort output of committed rows. It runs on its own thread, and may wait.
 ///
+/// A path that is not absolute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the path is not absolute")]
+pub struct RelativePath;
+
 /// An implementation must not panic: release builds abort on a panic, which stops the collector. An error
 /// costs only the rows of the call.
 pub(crate) trait Sink: Send {

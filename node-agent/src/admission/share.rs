@@ -9,14 +9,15 @@ pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -
     let mut by_need: Vec<(&O, usize)> = wanted.iter().map(|(owner, jobs)| (owner, *jobs)).collect();
     by_need.sort_by_key(|(_, jobs)| *jobs);
     let (mut left, mut owners) = (room, by_need.len());
-    let share = |(owner, jobs): (&O, usize)| {
+    let mut shares = BTreeMap::new();
+    for (owner, jobs) in by_need {
         // Rounded up, so that no place stays free; the owner with the fewest jobs comes first.
         let share = jobs.min(left.div_ceil(owners.max(1)));
         left -= share.min(left);
         owners -= 1;
-        (owner.clone(), share)
-    };
-    by_need.into_iter().map(share).collect()
+        shares.insert(owner.clone(), share);
+    }
+    shares
 }
 
 /// A candidate for tracking.

@@ -129,7 +129,7 @@ impl LostSamples {
     }
 
     fn add(&mut self, key: (Option<JobHandle>, Identifier), samples: u64) {
-        let others = || Identifier::try_from(OTHERS).map(|others| (None, others));
+        let others = || Identifier::try_from(OTHERS).map(|source| (None, source));
         let is_full = self.samples.len() >= SOURCES && !self.samples.contains_key(&key);
         let key = if is_full { others().unwrap_or(key) } else { key };
         *self.samples.entry(key).or_default() += samples;

@@ -28,9 +28,8 @@ pub(super) fn refused_by(
 
 /// Refuses all parts of `sampling` for one reason.
 pub(super) fn refuse_all(sampling: &SamplingRequest, reason: &str) -> Vec<RefusedRequest> {
-    let refused =
-        |(selector, period): &(Selector, Period)| refused(sampling.level, selector, *period, reason);
-    sampling.metrics.iter().map(refused).collect()
+    let metrics = sampling.metrics.iter();
+    metrics.map(|(selector, period)| refused(sampling.level, selector, *period, reason)).collect()
 }
 
 fn refused(level: Option<StepLevel>, selector: &Selector, period: Period, reason: &str) -> RefusedRequest {

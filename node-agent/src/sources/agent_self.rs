@@ -117,7 +117,7 @@ impl AgentSource {
     fn new(counters: Arc<Counters>, wanted: &[Definition]) -> Self {
         let field = |definition: &Definition| {
             let name = definition.metric.field_of(KIND)?;
-            let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            let (_, compute) = FIELDS.iter().find(|(known, _)| *known == name)?;
             Some((Slot { definition: definition.clone(), labels: Labels::default() }, *compute))
         };
         let (slots, compute) = wanted.iter().filter_map(field).unzip();

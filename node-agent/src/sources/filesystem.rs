@@ -90,16 +90,9 @@ impl SourceKind for FilesystemKind {
                 return opening.unavailable_all(&request.wanted, &format!("{}: {error}", table.display()));
             }
         };
-        let found = with_space(parse(&text));
-        let passed_over = found.len().saturating_sub(FILE_SYSTEMS_MAX);
-        if passed_over > 0 {
-            let reason = format!(
-                "{passed_over} of {} file systems are not sampled: the limit is {FILE_SYSTEMS_MAX}",
-                found.len()
-            );
-            opening.unavailable_all(&request.wanted, &reason);
-        }
-        for mount in found.into_iter().take(FILE_SYSTEMS_MAX) {
+        let mut found = with_space(parse(&text));
+        opening.limit(&mut found, FILE_SYSTEMS_MAX, "file systems", &request.wanted);
+        for mount in found {
             let path = mounts.root.join(mount.point.trim_start_matches('/'));
             let name = format!("{KIND}{}", mount.point);
             match FileSystemSource::new(&table, path, &mount, &request.wanted) {
@@ -152,7 +145,7 @@ impl FileSystemSource {
         let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())])?;
         let field = |definition: &Definition| {
             let name = definition.metric.field_of(KIND)?;
-            let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            let (_, compute) = FIELDS.iter().find(|(known, _)| *known == name)?;
             Some((Slot { definition: definition.clone(), labels: labels.clone() }, *compute))
         };
         let (slots, compute) = wanted.iter().filter_map(field).unzip();

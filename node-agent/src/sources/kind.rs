@@ -9,6 +9,7 @@ use polymeter_proto::series::Identifier;
 use super::busiest_processes::BusiestProcesses;
 use super::custom_source::CustomSource;
 use super::gpu_clients::GpuClients;
+use super::mount_table::MountTable;
 use super::reader_thread::ThreadedSource;
 use super::served_jobs::ServedJobs;
 use super::slot::Unavailable;
@@ -135,6 +136,23 @@ impl<'a> Opening<'a> {
     /// States the same reason for several metrics.
     pub fn unavailable_all(&mut self, definitions: &[Definition], reason: &str) {
         definitions.iter().for_each(|definition| self.unavailable(definition.clone(), reason.to_owned()));
+    }
+
+    /// Passes over what is found beyond `limit`, which is stated for the wanted metrics.
+    pub fn limit<T>(&mut self, found: &mut Vec<T>, limit: usize, what: &str, wanted: &[Definition]) {
+        let all = found.len();
+        if all > limit {
+            found.truncate(limit);
+            let passed_over = all - limit;
+            let reason = format!("{passed_over} of {all} {what} are not sampled: the limit is {limit}");
+            self.unavailable_all(wanted, &reason);
+        }
+    }
+
+    /// Opens the table of mounts. If that is impossible, states so for the wanted metrics.
+    pub(super) fn mount_table(&mut self, request: &OpenRequest<'_>) -> Option<MountTable> {
+        let table = MountTable::open(&request.host.mounts.proc.join("self/mountinfo"));
+        table.inspect_err(|error| self.unavailable_all(&request.wanted, &error.to_string())).ok()
     }
 
     /// Leaves a metric to the next of the kinds that its origins name.

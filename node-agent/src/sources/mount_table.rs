@@ -26,20 +26,21 @@ pub(super) struct Mount {
 
 /// Parses `/proc/self/mountinfo`: `36 35 98:0 /root /point options optional... - type source options`.
 pub(super) fn parse(text: &str) -> Vec<Mount> {
-    let line = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut words = before.split(' ');
-        let (device, point) = (words.nth(2)?, words.nth(1)?);
-        let mut words = after.split(' ');
-        let (fs_type, source) = (words.next()?, words.next().unwrap_or_default());
-        Some(Mount {
-            device: device.to_owned(),
-            point: unescape(point),
-            fs_type: fs_type.to_owned(),
-            source: unescape(source),
-        })
-    };
-    text.lines().filter_map(line).collect()
+    text.lines().filter_map(mount).collect()
+}
+
+fn mount(line: &str) -> Option<Mount> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut words = before.split(' ');
+    let (device, point) = (words.nth(2)?, words.nth(1)?);
+    let mut words = after.split(' ');
+    let (fs_type, source) = (words.next()?, words.next().unwrap_or_default());
+    Some(Mount {
+        device: device.to_owned(),
+        point: unescape(point),
+        fs_type: fs_type.to_owned(),
+        source: unescape(source),
+    })
 }
 
 /// Returns the mounts that are visible: the last mount on a directory hides earlier ones. Of several mounts

@@ -8,35 +8,66 @@
 
 use std::collections::BTreeMap;
 
-/// The quantities that are counted.
-pub(super) const AMOUNTS: usize = 11;
-
 /// The most generations of a family that may end between two readings. The use of further ones is kept here.
 const GENERATIONS: usize = 64;
 
 /// An amount of each quantity.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Amounts(pub(super) [u64; AMOUNTS]);
+pub(super) struct Amounts {
+    pub(super) user_ns: u64,
+    pub(super) system_ns: u64,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    pub(super) io: IoAmounts,
+}
+
+/// The amounts of proc_pid_io(5).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IoAmounts {
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+    pub(super) cancelled_bytes: u64,
+    pub(super) read_call_bytes: u64,
+    pub(super) write_call_bytes: u64,
+    pub(super) read_calls: u64,
+    pub(super) write_calls: u64,
+}
 
 impl Amounts {
     pub(super) fn add(&mut self, other: &Self) {
-        for (sum, more) in self.0.iter_mut().zip(other.0) {
-            *sum = sum.saturating_add(more);
-        }
+        *self = self.combined(other, u64::saturating_add);
     }
 
     fn raise_to(&mut self, other: &Self) {
-        for (amount, other) in self.0.iter_mut().zip(other.0) {
-            *amount = other.max(*amount);
-        }
+        *self = self.combined(other, u64::max);
     }
 
-    fn less(&self, other: &Self) -> Self {
-        let mut left = *self;
-        for (left, taken) in left.0.iter_mut().zip(other.0) {
-            *left = left.saturating_sub(taken);
+    pub(super) fn less(&self, other: &Self) -> Self {
+        self.combined(other, u64::saturating_sub)
+    }
+
+    fn combined(&self, other: &Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            user_ns: with(self.user_ns, other.user_ns),
+            system_ns: with(self.system_ns, other.system_ns),
+            minor_faults: with(self.minor_faults, other.minor_faults),
+            major_faults: with(self.major_faults, other.major_faults),
+            io: self.io.combined(&other.io, with),
         }
-        left
+    }
+}
+
+impl IoAmounts {
+    pub(super) fn combined(&self, other: &Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            read_bytes: with(self.read_bytes, other.read_bytes),
+            write_bytes: with(self.write_bytes, other.write_bytes),
+            cancelled_bytes: with(self.cancelled_bytes, other.cancelled_bytes),
+            read_call_bytes: with(self.read_call_bytes, other.read_call_bytes),
+            write_call_bytes: with(self.write_call_bytes, other.write_call_bytes),
+            read_calls: with(self.read_calls, other.read_calls),
+            write_calls: with(self.write_calls, other.write_calls),
+        }
     }
 }
 
@@ -128,8 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// A family of processes with the accounts that the kernel keeps: CPU time apart, as the first amount,
-    /// and I/O, as the last.
+    /// A family of processes with the accounts that the kernel keeps: CPU time apart, and I/O.
     #[derive(Debug, Default, Clone)]
     struct Family {
         alive: BTreeMap<u32, Process>,
@@ -137,8 +167,14 @@ mod tests {
         next: u32,
     }
 
-    const CPU: usize = 0;
-    const IO: usize = AMOUNTS - 1;
+    const fn cpu_and_io(amounts: &Amounts) -> [u64; 2] {
+        [amounts.user_ns, amounts.io.write_calls]
+    }
+
+    fn used(cpu: u64, io: u64) -> Amounts {
+        let io = IoAmounts { write_calls: io, ..IoAmounts::default() };
+        Amounts { user_ns: cpu, io, ..Amounts::default() }
+    }
 
     impl Family {
         fn fork(&mut self, parent: u32) {
@@ -154,10 +190,8 @@ mod tests {
         fn work(&mut self, number: usize, amount: u64) {
             let Some(process) = self.nth(number).and_then(|pid| self.alive.get_mut(&pid)) else { return };
             self.used += amount;
-            for quantity in [CPU, IO] {
-                process.total.0[quantity] += amount;
-            }
-            process.waited.0[IO] += amount;
+            process.total.add(&used(amount, amount));
+            process.waited.add(&used(0, amount));
         }
 
         fn exit(&mut self, number: usize, is_waited_for: bool) {
@@ -165,9 +199,7 @@ mod tests {
             let process = self.alive.remove(&pid).unwrap();
             if let Some(parent) = self.alive.get_mut(&process.parent).filter(|_| is_waited_for) {
                 parent.total.add(&process.total);
-                for quantity in [CPU, IO] {
-                    parent.waited.0[quantity] += process.total.0[quantity];
-                }
+                parent.waited.add(&process.total);
             }
             // Orphans are adopted by a process outside of the family.
             self.alive.values_mut().filter(|child| child.parent == pid).for_each(|child| child.parent = 1);
@@ -182,15 +214,16 @@ mod tests {
             family.fork(10);
             family.work(1, 500);
             let mut accounts = Accounts::default();
-            let mut sum = || accounts.update(family.alive.clone(), |pid| family.alive.get(&pid).copied()).0;
-            assert_eq!((sum()[CPU], sum()[IO]), (500, 500));
+            for _ in 0..2 {
+                let sum = accounts.update(family.alive.clone(), |pid| family.alive.get(&pid).copied());
+                assert_eq!(sum, used(500, 500));
+            }
             let mut after = family.clone();
             after.exit(1, is_waited_for);
             after.work(0, 7);
-            let sum = accounts.update(after.alive.clone(), |pid| after.alive.get(&pid).copied()).0;
-            assert_eq!(sum[CPU], 507, "waited for: {is_waited_for}");
+            let sum = accounts.update(after.alive.clone(), |pid| after.alive.get(&pid).copied());
             // The parent's own I/O cannot be distinguished from that of a child that it waited for.
-            assert_eq!(sum[IO], if is_waited_for { 507 } else { 500 });
+            assert_eq!(sum, used(507, if is_waited_for { 507 } else { 500 }), "waited for: {is_waited_for}");
         }
     }
 
@@ -207,24 +240,20 @@ mod tests {
         found.remove(&11);
         family.exit(1, true);
         for _ in 0..2 {
-            let sum = accounts.update(found.clone(), |pid| family.alive.get(&pid).copied()).0;
-            assert_eq!((sum[CPU], sum[IO]), (500, 500));
+            let sum = accounts.update(found.clone(), |pid| family.alive.get(&pid).copied());
+            assert_eq!(sum, used(500, 500));
             found = family.alive.clone();
         }
     }
 
     #[test]
     fn a_reused_number_is_another_process() {
-        let process = |started, cpu| Process {
-            parent: 1,
-            started,
-            total: Amounts(std::array::from_fn(|quantity| if quantity == CPU { cpu } else { 0 })),
-            waited: Amounts::default(),
-        };
+        let process =
+            |started, cpu| Process { parent: 1, started, total: used(cpu, 0), waited: Amounts::default() };
         let mut accounts = Accounts::default();
-        assert_eq!(accounts.update([(7, process(1, 90))].into(), |_| None).0[CPU], 90);
-        assert_eq!(accounts.update([(7, process(2, 5))].into(), |_| None).0[CPU], 95);
-        assert_eq!(accounts.update(BTreeMap::new(), |_| None).0[CPU], 95);
+        assert_eq!(accounts.update([(7, process(1, 90))].into(), |_| None).user_ns, 90);
+        assert_eq!(accounts.update([(7, process(2, 5))].into(), |_| None).user_ns, 95);
+        assert_eq!(accounts.update(BTreeMap::new(), |_| None).user_ns, 95);
     }
 
     proptest! {
@@ -245,9 +274,9 @@ mod tests {
                     _ => {
                         let alive = &family.alive;
                         let sum = accounts.update(alive.clone(), |pid| alive.get(&pid).copied());
-                        for quantity in [CPU, IO] {
-                            prop_assert!(sum.0[quantity] >= last.0[quantity], "{sum:?} after {last:?}");
-                            prop_assert!(sum.0[quantity] <= family.used, "{sum:?} of {}", family.used);
+                        for (amount, before) in cpu_and_io(&sum).into_iter().zip(cpu_and_io(&last)) {
+                            prop_assert!(amount >= before, "{sum:?} after {last:?}");
+                            prop_assert!(amount <= family.used, "{sum:?} of {}", family.used);
                         }
                         last = sum;
                     }

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::kernel_text::{self, TEXT_BYTES, too_large};
-use super::process_accounts::{AMOUNTS, Amounts, Process};
+use super::process_accounts::{Amounts, IoAmounts, Process};
 
 pub(super) const TICK_NS: u64 = 10_000_000;
 
@@ -136,92 +136,71 @@ pub(super) struct Levels {
     pub(super) no_io: u64,
 }
 
-/// The indices of the amounts.
-const USER_NS: usize = 0;
-const SYSTEM_NS: usize = 1;
-const MINOR_FAULTS: usize = 2;
-const MAJOR_FAULTS: usize = 3;
-const READ_BYTES: usize = 4;
-const WRITE_BYTES: usize = 5;
-const CANCELLED_BYTES: usize = 6;
-const READ_CALL_BYTES: usize = 7;
-const WRITE_CALL_BYTES: usize = 8;
-const READ_CALLS: usize = 9;
-const WRITE_CALLS: usize = 10;
-
-/// The counts of `/proc/PID/io`, and their indices among the amounts.
-const IO_COUNTS: [(&str, usize); 7] = [
-    ("read_bytes", READ_BYTES),
-    ("write_bytes", WRITE_BYTES),
-    ("cancelled_write_bytes", CANCELLED_BYTES),
-    ("rchar", READ_CALL_BYTES),
-    ("wchar", WRITE_CALL_BYTES),
-    ("syscr", READ_CALLS),
-    ("syscw", WRITE_CALLS),
-];
-
 /// Reads a process. If its I/O is not accessible any more, as after a change of its user, it stays unchanged.
 pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
     let directory = proc.join(pid.to_string());
     let (mut process, mut levels) = of_stat(&StatLine::read(&directory)?);
     let known = known.filter(|known| known.started == process.started);
     let io = read_whole(&directory.join("io")).ok();
-    let io = io.and_then(|io| io_amounts(&String::from_utf8_lossy(&io), known.map(|known| &known.total)));
+    let io = io.and_then(|io| io_amounts(&String::from_utf8_lossy(&io), known.map(|known| known.total.io)));
     match io {
-        Some(counts) => {
+        Some(io) => {
             levels.io = 1;
-            process.total.add(&counts);
-            process.waited.add(&counts);
+            (process.total.io, process.waited.io) = (io, io);
         }
         None => {
             levels.no_io = 1;
-            for (_, place) in IO_COUNTS {
-                copy(&mut process.total, known.map(|known| &known.total), place);
-                copy(&mut process.waited, known.map(|known| &known.waited), place);
+            if let Some(known) = known {
+                (process.total.io, process.waited.io) = (known.total.io, known.waited.io);
             }
         }
     }
     Some((process, levels))
 }
 
-fn copy(to: &mut Amounts, from: Option<&Amounts>, place: usize) {
-    if let (Some(to), Some(from)) = (to.0.get_mut(place), from.and_then(|from| from.0.get(place))) {
-        *to = *from;
-    }
-}
-
-/// Returns the amounts of the first fields, and 0 for I/O.
-fn without_io(first: [u64; 4]) -> Amounts {
-    let mut amounts = [0; AMOUNTS];
-    amounts.iter_mut().zip(first).for_each(|(amount, first)| *amount = first);
-    Amounts(amounts)
-}
-
 /// Returns a process without its I/O.
 fn of_stat(stat: &StatLine) -> (Process, Levels) {
-    let (field, ticks) = (|number| stat.field(number), |number| stat.ticks_ns(number));
-    let waited = without_io([ticks(16), ticks(17), field(11), field(13)]);
-    let mut total = without_io([ticks(14), ticks(15), field(10), field(12)]);
+    let waited = Amounts {
+        user_ns: stat.ticks_ns(16),
+        system_ns: stat.ticks_ns(17),
+        minor_faults: stat.field(11),
+        major_faults: stat.field(13),
+        io: IoAmounts::default(),
+    };
+    let mut total = Amounts {
+        user_ns: stat.ticks_ns(14),
+        system_ns: stat.ticks_ns(15),
+        minor_faults: stat.field(10),
+        major_faults: stat.field(12),
+        io: IoAmounts::default(),
+    };
     total.add(&waited);
-    let parent = u32::try_from(field(4)).unwrap_or(0);
     let (resident_pages, threads) = (stat.resident_pages(), stat.threads());
     let levels = Levels { resident_pages, threads, processes: 1, io: 0, no_io: 0 };
-    (Process { parent, started: stat.started(), total, waited }, levels)
+    (Process { parent: stat.parent(), started: stat.started(), total, waited }, levels)
 }
 
 /// Returns the counts of `/proc/PID/io`, which include those of awaited children without distinction; none if
 /// it has none. One that is missing stays as it was known.
-fn io_amounts(io: &str, known: Option<&Amounts>) -> Option<Amounts> {
+fn io_amounts(io: &str, known: Option<IoAmounts>) -> Option<IoAmounts> {
     let value = parse_io(io);
-    let mut counts = Amounts::default();
+    let mut amounts = known.unwrap_or_default();
     let mut is_any = false;
-    for (name, place) in IO_COUNTS {
-        let found = value(name);
-        is_any |= found.is_some();
-        let known = || known.and_then(|known| known.0.get(place).copied());
-        *counts.0.get_mut(place)? = found.or_else(known).unwrap_or(0);
+    for (name, amount) in [
+        ("read_bytes", &mut amounts.read_bytes),
+        ("write_bytes", &mut amounts.write_bytes),
+        ("cancelled_write_bytes", &mut amounts.cancelled_bytes),
+        ("rchar", &mut amounts.read_call_bytes),
+        ("wchar", &mut amounts.write_call_bytes),
+        ("syscr", &mut amounts.read_calls),
+        ("syscw", &mut amounts.write_calls),
+    ] {
+        if let Some(found) = value(name) {
+            *amount = found;
+            is_any = true;
+        }
     }
-    is_any.then_some(counts)
+    is_any.then_some(amounts)
 }
 
 impl Levels {
@@ -240,19 +219,19 @@ pub(super) type Compute = fn(&Amounts, &Levels) -> u64;
 
 /// The fields of sums over processes.
 pub(super) const FIELDS: [(&str, Compute); 15] = [
-    ("cpu_usage", |sums, _| amount(sums, USER_NS).saturating_add(amount(sums, SYSTEM_NS))),
-    ("cpu_user", |sums, _| amount(sums, USER_NS)),
-    ("cpu_system", |sums, _| amount(sums, SYSTEM_NS)),
+    ("cpu_usage", |sums, _| sums.user_ns.saturating_add(sums.system_ns)),
+    ("cpu_user", |sums, _| sums.user_ns),
+    ("cpu_system", |sums, _| sums.system_ns),
     ("resident", |_, levels| levels.resident_pages.saturating_mul(rustix::param::page_size() as u64)),
-    ("read_bytes", |sums, _| amount(sums, READ_BYTES)),
-    ("write_bytes", |sums, _| amount(sums, WRITE_BYTES)),
-    ("cancelled_write_bytes", |sums, _| amount(sums, CANCELLED_BYTES)),
-    ("rchar", |sums, _| amount(sums, READ_CALL_BYTES)),
-    ("wchar", |sums, _| amount(sums, WRITE_CALL_BYTES)),
-    ("syscr", |sums, _| amount(sums, READ_CALLS)),
-    ("syscw", |sums, _| amount(sums, WRITE_CALLS)),
-    ("minor_faults", |sums, _| amount(sums, MINOR_FAULTS)),
-    ("major_faults", |sums, _| amount(sums, MAJOR_FAULTS)),
+    ("read_bytes", |sums, _| sums.io.read_bytes),
+    ("write_bytes", |sums, _| sums.io.write_bytes),
+    ("cancelled_write_bytes", |sums, _| sums.io.cancelled_bytes),
+    ("rchar", |sums, _| sums.io.read_call_bytes),
+    ("wchar", |sums, _| sums.io.write_call_bytes),
+    ("syscr", |sums, _| sums.io.read_calls),
+    ("syscw", |sums, _| sums.io.write_calls),
+    ("minor_faults", |sums, _| sums.minor_faults),
+    ("major_faults", |sums, _| sums.major_faults),
     ("threads", |_, levels| levels.threads),
     ("processes", |_, levels| levels.processes),
 ];
@@ -264,27 +243,24 @@ pub(super) const IO_FIELDS: [&str; 7] =
 /// The fields of I/O that a job's cgroup counts, too. They replace the cgroup's where it counts nothing.
 pub(super) const CGROUP_IO_FIELDS: [&str; 2] = ["read_bytes", "write_bytes"];
 
-fn amount(sums: &Amounts, index: usize) -> u64 {
-    sums.0.get(index).copied().unwrap_or_default()
-}
-
 /// Checks what holds for any line of `stat` and any text of `io`, which follow each other with a zero between
 /// them.
 pub(super) fn check(data: &[u8]) {
     let mut files = data.split(|byte| *byte == 0);
     if let Some(stat) = files.next().and_then(StatLine::parse) {
         let (process, levels) = of_stat(&stat);
-        assert!(process.total.0.iter().zip(process.waited.0).all(|(total, waited)| *total >= waited));
+        assert_eq!(process.waited.less(&process.total), Amounts::default());
         assert_eq!((process.parent, process.started), (stat.parent(), stat.started()));
         assert_eq!((levels.processes, stat.leaders().len()), (1, 2));
         assert!(stat.name.len() < data.len() && stat.cpu_ns() >= stat.ticks_ns(14));
         std::hint::black_box((stat.processor(), stat.resident_pages(), stat.threads()));
     }
     let io = String::from_utf8_lossy(files.next().unwrap_or_default());
-    let known = Amounts([7; AMOUNTS]);
-    if let (Some(new), Some(later)) = (io_amounts(&io, None), io_amounts(&io, Some(&known))) {
-        let is_kept = |(new, later): (&u64, &u64)| later == new || (*new == 0 && *later == 7);
-        assert!(new.0.iter().zip(&later.0).all(is_kept), "{new:?} {later:?}");
+    let none = IoAmounts::default();
+    let known = none.combined(&none, |_, _| 7);
+    if let (Some(new), Some(later)) = (io_amounts(&io, None), io_amounts(&io, Some(known))) {
+        let wrong = new.combined(&later, |new, later| u64::from(later != new && (new, later) != (0, 7)));
+        assert_eq!(wrong, none, "{new:?} {later:?}");
     }
 }
 
@@ -294,6 +270,10 @@ mod tests {
 
     const LINE: &str =
         "S 1 42 42 0 -1 4194304 100 20 3 4 500 60 7 8 20 0 3 0 1 1000000 250 18446744073709551615";
+
+    fn without_io(user_ns: u64, system_ns: u64, minor_faults: u64, major_faults: u64) -> Amounts {
+        Amounts { user_ns, system_ns, minor_faults, major_faults, io: IoAmounts::default() }
+    }
 
     #[test]
     fn levels_of_any_size_are_added() {
@@ -312,8 +292,8 @@ mod tests {
             assert_eq!(stat.name, name);
             let (process, levels) = of_stat(&stat);
             assert_eq!((process.parent, process.started), (1, 1));
-            assert_eq!(process.total, without_io([507 * TICK_NS, 68 * TICK_NS, 120, 7]));
-            assert_eq!(process.waited, without_io([7 * TICK_NS, 8 * TICK_NS, 20, 4]));
+            assert_eq!(process.total, without_io(507 * TICK_NS, 68 * TICK_NS, 120, 7));
+            assert_eq!(process.waited, without_io(7 * TICK_NS, 8 * TICK_NS, 20, 4));
             assert_eq!((levels.threads, levels.resident_pages, levels.processes), (3, 250, 1));
             assert_eq!(stat.processor(), 0, "the line is shorter");
         }
@@ -356,13 +336,21 @@ mod tests {
     #[test]
     fn finds_io_by_name() {
         let text = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n";
-        let whole = Amounts([0, 0, 0, 0, 4096, 8192, 5, 9, 8, 7, 6]);
+        let whole = IoAmounts {
+            read_bytes: 4096,
+            write_bytes: 8192,
+            cancelled_bytes: 5,
+            read_call_bytes: 9,
+            write_call_bytes: 8,
+            read_calls: 7,
+            write_calls: 6,
+        };
         assert_eq!(io_amounts(text, None), Some(whole));
         for broken in ["rchar: 9\n", &text.replace('7', "x"), &text.replace("8192", "-1"), &text[..60]] {
-            assert_eq!(io_amounts(broken, Some(&whole)), Some(whole), "{broken:?}");
+            assert_eq!(io_amounts(broken, Some(whole)), Some(whole), "{broken:?}");
         }
         for broken in ["", "\u{fffd}", "rchar: 9", "rchar 9\n"] {
-            assert_eq!(io_amounts(broken, Some(&whole)), None, "{broken:?}");
+            assert_eq!(io_amounts(broken, Some(whole)), None, "{broken:?}");
         }
     }
 }

@@ -40,8 +40,7 @@ const COUNTS: [(&str, Value); 3] =
 /// Returns the value of a field.
 fn value_of(field: &str) -> Option<Value> {
     let count = COUNTS.iter().find(|(name, _)| *name == field).map(|(_, value)| *value);
-    let quantity = || QUANTITIES.iter().position(|quantity| quantity.field == field).map(Value::Quantity);
-    count.or_else(quantity)
+    count.or_else(|| QUANTITIES.iter().position(|quantity| quantity.field == field).map(Value::Quantity))
 }
 
 /// The ended threads of jobs.

@@ -54,9 +54,9 @@ impl<W: Write + Send> RowWriter for JsonLinesWriter<W> {
 /// Returns the members between the time and the value.
 fn texts(series: &SeriesTexts) -> String {
     let SeriesTexts { job_id, node, metric, unit, labels } = series;
-    let text = |text: &str| Value::from(text).to_string();
-    let job_id = job_id.as_deref().map_or_else(|| "null".to_owned(), text);
-    let (node, metric, unit) = (text(node), text(metric), text(unit));
+    let json = |text: &str| Value::from(text).to_string();
+    let job_id = job_id.as_deref().map_or_else(|| "null".to_owned(), json);
+    let (node, metric, unit) = (json(node), json(metric), json(unit));
     format!(
         "\",\"job_id\":{job_id},\"node\":{node},\"metric\":{metric},\"unit\":{unit},\"labels\":{labels},\"value\":"
     )

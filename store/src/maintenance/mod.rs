@@ -43,18 +43,9 @@ impl Maintenance {
         let ended = Ended(Arc::clone(&stop));
         let retention = Arc::new(Mutex::new(retention));
         let new_retention = Arc::clone(&retention);
-        let work = move || {
-            let mut rounds = 0..;
-            while let Some(round) = rounds.next()
-                && !ended.0.is_requested()
-            {
-                run_round(&*backend, round, &new_retention, &ended.0);
-                if ended.0.is_requested_within(ROUND) {
-                    break;
-                }
-            }
-        };
-        let thread = Builder::new().name("maintenance".to_owned()).spawn(work).map_err(StoreError::Thread)?;
+        let thread = Builder::new().name("maintenance".to_owned());
+        let thread = thread.spawn(move || run_rounds(&*backend, &new_retention, &ended.0));
+        let thread = thread.map_err(StoreError::Thread)?;
         Ok(Self { stop, retention, thread: Some(thread) })
     }
 
@@ -98,6 +89,18 @@ struct Ended(Arc<Stop>);
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.set_ended();
+    }
+}
+
+fn run_rounds(backend: &dyn Backend, retention: &NewRetention, stop: &Stop) {
+    for round in 0.. {
+        if stop.is_requested() {
+            return;
+        }
+        run_round(backend, round, retention, stop);
+        if stop.is_requested_within(ROUND) {
+            return;
+        }
     }
 }
 

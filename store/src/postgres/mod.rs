@@ -35,7 +35,9 @@ use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::sample_table::SampleTable;
 use self::server::event_loop;
-use crate::backend::{AdministrationSession, Backend, MaintenanceSession, Opened, OpenedToRead};
+use crate::backend::{
+    AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
+};
 use crate::error::{Context, DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError};
 
@@ -45,11 +47,11 @@ pub(crate) struct Postgres {
 }
 
 /// Parses a `postgres://` URL, or libpq's `key=value` words.
-pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> {
+pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>> {
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
     let is_words = text.split_whitespace().next().is_some_and(|word| word.contains('='));
     (is_url || is_words).then(|| {
-        let settings = Settings::parse(text)?;
+        let settings = Settings::parse(text).map_err(InvalidStoreUrl::because)?;
         Ok(Arc::new(Postgres { settings }) as Arc<dyn Backend>)
     })
 }

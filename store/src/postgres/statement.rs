@@ -68,18 +68,19 @@ pub(super) fn arrays<'a>(
     batch: &Batch<'_>,
     columns: &'a [Vec<&'a Value<'a>>],
 ) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
-    let array_type = |kind: ColumnType| match kind {
-        ColumnType::Integer => Type::INT8_ARRAY,
-        ColumnType::Real => Type::FLOAT8_ARRAY,
-        ColumnType::Bool => Type::BOOL_ARRAY,
-        ColumnType::Time => Type::TIMESTAMPTZ_ARRAY,
-        ColumnType::Text => Type::TEXT_ARRAY,
-        ColumnType::Json => Type::JSONB_ARRAY,
-    };
-    let array = |(column, (_, kind)): (&'a Vec<_>, &(&str, ColumnType))| {
-        (column as &(dyn ToSql + Sync), array_type(*kind))
-    };
-    columns.iter().zip(batch.columns()).map(array).collect()
+    let mut arrays: Vec<(&'a (dyn ToSql + Sync), Type)> = Vec::new();
+    for (column, (_, kind)) in columns.iter().zip(batch.columns()) {
+        let array_type = match kind {
+            ColumnType::Integer => Type::INT8_ARRAY,
+            ColumnType::Real => Type::FLOAT8_ARRAY,
+            ColumnType::Bool => Type::BOOL_ARRAY,
+            ColumnType::Time => Type::TIMESTAMPTZ_ARRAY,
+            ColumnType::Text => Type::TEXT_ARRAY,
+            ColumnType::Json => Type::JSONB_ARRAY,
+        };
+        arrays.push((column, array_type));
+    }
+    arrays
 }
 
 /// Returns the columns of `batch`, each to be passed as an array.

@@ -129,8 +129,8 @@ impl Reader {
 
 /// Returns the condition for the jobs that a filter selects, and its parameters.
 fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
-    let text = |text: &'_ Option<String>| text.clone().map(Value::from);
-    let time = |time_ns: Option<i64>| time_ns.map(|time_ns| Value::time(time_ns.div_euclid(1000)));
+    let text = |wanted: &'_ Option<String>| wanted.clone().map(Value::from);
+    let at = |time_ns: Option<i64>| time_ns.map(|time_ns| Value::time(time_ns.div_euclid(1000)));
     let (before_ns, before_key) = filter.before.unzip();
     let with_parameter = [
         ("job_id = ?", text(&filter.job_id)),
@@ -142,9 +142,9 @@ fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
         ("queue = ?", text(&filter.queue)),
         ("upper(state) = upper(CAST(? AS text))", text(&filter.state)),
         ("job_key IN (SELECT job_key FROM job_node WHERE node = ?)", text(&filter.node)),
-        ("(ended IS NULL OR ended >= ?)", time(filter.since_ns)),
-        ("started < ?", time(filter.until_ns)),
-        ("(started, job_key) < (?", time(before_ns)),
+        ("(ended IS NULL OR ended >= ?)", at(filter.since_ns)),
+        ("started < ?", at(filter.until_ns)),
+        ("(started, job_key) < (?", at(before_ns)),
         ("?)", before_key.map(Value::Integer)),
     ];
     let (mut condition, mut parameters) = ("1 = 1".to_owned(), Vec::new());

@@ -34,10 +34,15 @@ impl Keep {
     }
 }
 
-impl FromStr for Keep {
-    type Err = String;
+/// A text that is no time for which rows are kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid time `{0}`: expected a whole number of d or y (365d), from 1d to 100y, or forever")]
+pub struct InvalidKeep(Text);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Keep {
+    type Err = InvalidKeep;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKeep> {
         if text == "forever" {
             return Ok(Self::Forever);
         }
@@ -46,12 +51,8 @@ impl FromStr for Keep {
             let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
             is_number.then(|| number.parse::<u32>().ok()?.checked_mul(factor)).flatten()
         });
-        days.filter(|days| (1..=DAYS_MAX).contains(days)).map(Self::Days).ok_or_else(|| {
-            format!(
-                "invalid time `{}`: expected a whole number of d or y (365d), from 1d to 100y, or forever",
-                Text::of(text)
-            )
-        })
+        let days = days.filter(|days| (1..=DAYS_MAX).contains(days));
+        days.map(Self::Days).ok_or_else(|| InvalidKeep(Text::of(text)))
     }
 }
 
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn other_text_is_refused_with_the_forms() {
         for text in ["", "d", "0d", "-1d", "+1d", "90", "12h", "1 d", "101y", "99999999999d", "Forever"] {
-            let error = text.parse::<Keep>().unwrap_err();
+            let error = text.parse::<Keep>().unwrap_err().to_string();
             assert!(error.contains("from 1d to 100y, or forever"), "{text}: {error}");
         }
     }

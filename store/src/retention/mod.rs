@@ -6,7 +6,7 @@ mod parts;
 mod policy;
 mod storage;
 
-pub use self::keep::Keep;
+pub use self::keep::{InvalidKeep, Keep};
 pub(crate) use self::parts::{Cutoffs, PartKind};
 pub use self::parts::{Level, Part};
 pub use self::policy::{LevelState, Retention};

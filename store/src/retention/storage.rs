@@ -60,7 +60,8 @@ pub(crate) fn level_sizes(parts: &[Part], now_us: i64) -> Vec<LevelSize> {
     let end_us = now_us / DAY_US * DAY_US;
     let begin_us = (end_us - GROWTH_DAYS * DAY_US).max(oldest_us);
     let days = micros(end_us - begin_us) / micros(DAY_US);
-    let size = |level: Level| {
+    let mut sizes = Vec::new();
+    for level in Level::ALL {
         let of_level = || parts.iter().filter(move |part| part.level == level);
         // A part that still grows has its size in the time up to now.
         let grown = of_level().map(|part| {
@@ -72,9 +73,10 @@ pub(crate) fn level_sizes(parts: &[Part], now_us: i64) -> Vec<LevelSize> {
             count(bytes_of(part)) * micros(inside_us) / micros(filled_us)
         });
         let growth_bytes = if days > 0.0 { grown.sum::<f64>() / days } else { 0.0 };
-        LevelSize { level, bytes: of_level().map(bytes_of).sum(), growth_bytes }
-    };
-    Level::ALL.into_iter().map(size).filter(|size| size.bytes > 0).collect()
+        sizes.push(LevelSize { level, bytes: of_level().map(bytes_of).sum(), growth_bytes });
+    }
+    sizes.retain(|size| size.bytes > 0);
+    sizes
 }
 
 impl Storage {

@@ -22,7 +22,9 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use self::connection::SqliteConnection;
-use crate::backend::{AdministrationSession, Backend, Connection, MaintenanceSession, Opened, OpenedToRead};
+use crate::backend::{
+    AdministrationSession, Backend, Connection, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
+};
 use crate::error::{DatabaseError, ErrorKind};
 use crate::{OpenOptions, StoreError, WriteMode};
 
@@ -36,12 +38,14 @@ pub(crate) struct Sqlite {
 }
 
 /// Parses `sqlite:PATH` or `sqlite://PATH`.
-pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> {
+pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>> {
     let path = text.strip_prefix(SCHEME)?;
     let path = path.strip_prefix("//").unwrap_or(path);
     Some(match path {
-        "" => Err("missing path after `sqlite:`".to_owned()),
-        ":memory:" => Err("`:memory:` is not supported: other programs cannot read it".to_owned()),
+        "" => Err(InvalidStoreUrl::because("missing path after `sqlite:`")),
+        ":memory:" => {
+            Err(InvalidStoreUrl::because("`:memory:` is not supported: other programs cannot read it"))
+        }
         path => Ok(Arc::new(Sqlite::new(path.into()))),
     })
 }

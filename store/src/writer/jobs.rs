@@ -117,14 +117,15 @@ fn find_or_insert<'a>(
     let missing: Vec<_> =
         jobs.iter().zip(&found).filter(|(_, key)| key.is_none()).map(|(job, _)| *job).collect();
     let mut inserted = insert(connection, &missing)?;
-    let keyed = |(job, found): (&&'a Arc<JobRecord>, Option<i64>)| match found {
-        Some(key) => Ok(Keyed { job, key, is_new: false }),
-        None => {
-            let key = inserted.remove(job.descriptor.job_id.as_str()).ok_or_else(|| not_inserted("job"))?;
-            Ok(Keyed { job, key, is_new: true })
-        }
-    };
-    jobs.iter().zip(found).map(keyed).collect()
+    let mut keyed = Vec::new();
+    for (job, found) in jobs.iter().zip(found) {
+        let key = match found {
+            Some(key) => key,
+            None => inserted.remove(job.descriptor.job_id.as_str()).ok_or_else(|| not_inserted("job"))?,
+        };
+        keyed.push(Keyed { job, key, is_new: found.is_none() });
+    }
+    Ok(keyed)
 }
 
 /// Returns the key of each job's row: the one that this handle already uses, else the one that this node

@@ -195,17 +195,17 @@ pub(super) fn update(
         return Ok(());
     }
     let row = |(id, change): &(i64, LineChange)| {
-        let tally = |of: fn(&Tally) -> u64| {
+        let tallied = |of: fn(&Tally) -> u64| {
             change.tally.as_ref().map_or(Value::Null, |tally| Value::count(of(tally)))
         };
         [
             Value::Integer(*id),
-            tally(|tally| tally.due),
-            tally(|tally| tally.taken),
-            tally(|tally| tally.late),
-            tally(|tally| tally.missed),
-            tally(|tally| tally.absent),
-            tally(|tally| tally.dropped),
+            tallied(|tally| tally.due),
+            tallied(|tally| tally.taken),
+            tallied(|tally| tally.late),
+            tallied(|tally| tally.missed),
+            tallied(|tally| tally.absent),
+            tallied(|tally| tally.dropped),
             Value::count(change.skipped),
             Value::count(change.rejected),
             Value::count(change.quarantined),

@@ -163,7 +163,7 @@ fn write(
     ledger_lines::set_known_ids(connection, &new, new_jobs).context(ACTION)?;
     let lines = ledger::line_changes(&new);
     let changes = ledger::settle(lines.known, &mut pending, connection.dialect().defers_ledger);
-    let store = |connection: &mut dyn Connection| -> Result<(u64, u64, Vec<_>), DatabaseError> {
+    let write_all = |connection: &mut dyn Connection| -> Result<(u64, u64, Vec<_>), DatabaseError> {
         let rows = connection.write_samples(&new)?;
         let quarantined = events::insert_quarantined(connection, &new)?;
         ledger_lines::update(connection, &changes)?;
@@ -188,7 +188,7 @@ fn write(
         connection.commit()?;
         Ok((rows, quarantined, line_ids))
     };
-    let (rows, quarantined, line_ids) = store(connection).context(ACTION)?;
+    let (rows, quarantined, line_ids) = write_all(connection).context(ACTION)?;
     for (line, id) in line_ids {
         line.id.assign(id);
     }

@@ -44,16 +44,16 @@ pub(super) fn not_stored<'a>(
     check_gaps(frames, last).map_err(StoreError::FramesMissing)?;
     let last = |id| last.get(&id).copied().unwrap_or_default();
     let mut progress: BTreeMap<SessionId, Progress> = BTreeMap::new();
-    let is_new = |frame: &&Accepted| {
+    let mut new = Vec::new();
+    for frame in frames {
         let id = frame.session.id;
         let of = progress.entry(id).or_insert_with(|| Progress { last: last(id), ..Progress::default() });
-        let is_new = frame.sequence > of.last;
-        if is_new {
+        if frame.sequence > of.last {
             of.add(frame);
+            new.push(frame);
         }
-        is_new
-    };
-    Ok((frames.iter().filter(is_new).collect(), progress))
+    }
+    Ok((new, progress))
 }
 
 /// Returns the newest stored frame of each session.

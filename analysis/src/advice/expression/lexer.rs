@@ -80,17 +80,18 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError>
 /// Parses a number with an optional unit, such as `64 KiB`, `5 min` or `65 %`.
 ///
 /// # Errors
-/// Returns a message if it is not one.
-pub fn quantity(text: &str) -> Result<f64, String> {
-    let invalid = || {
-        let units: Vec<&str> = QUANTITY_UNITS.iter().map(|(unit, _)| *unit).collect();
-        format!("expected a number with an optional unit ({})", units.join(", "))
-    };
+/// Returns an error if it is not one.
+pub fn quantity(text: &str) -> Result<f64, InvalidQuantity> {
     match number(text.trim()) {
         Some((Token::Number(number), "")) => Ok(number),
-        _ => Err(invalid()),
+        _ => Err(InvalidQuantity),
     }
 }
+
+/// A text that is no number with an optional unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number with an optional unit ({units})", units = QUANTITY_UNITS.map(|(unit, _)| unit).join(", "))]
+pub struct InvalidQuantity;
 
 const fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'

@@ -11,7 +11,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
-pub use lexer::{QUANTITY_UNITS, quantity};
+pub use lexer::{InvalidQuantity, QUANTITY_UNITS, quantity};
 use syntax::Node;
 pub use syntax::{EXPRESSION_BYTES_MAX, Expression, ExpressionError, Lookup, Scope, Statistic, Type, Value};
 

@@ -206,19 +206,20 @@ fn statistics<'a>(series: &[&'a SeriesReport]) -> BTreeMap<&'a str, MetricFacts>
     for series in series {
         by_metric.entry(&series.metric).or_default().push(series);
     }
-    let facts = |series: Vec<&SeriesReport>| {
-        let means: Vec<f64> = series.iter().filter_map(|series| series.mean).collect();
-        let growth = series.iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth);
-        MetricFacts {
-            mean: ratio(Some(means.iter().sum()), Some(to_f64(means.len() as u64))),
-            lowest: series.iter().filter_map(|series| series.min).reduce(f64::min),
-            highest: series.iter().filter_map(|series| series.max).reduce(f64::max),
-            growth,
-            // The mean rate of a counter, in the unit of its rates.
-            rate: growth.map(|_| means.iter().sum()),
-        }
-    };
-    by_metric.into_iter().map(|(metric, series)| (metric, facts(series))).collect()
+    by_metric.into_iter().map(|(metric, series)| (metric, metric_facts(&series))).collect()
+}
+
+fn metric_facts(series: &[&SeriesReport]) -> MetricFacts {
+    let means: Vec<f64> = series.iter().filter_map(|series| series.mean).collect();
+    let growth = series.iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth);
+    MetricFacts {
+        mean: ratio(Some(means.iter().sum()), Some(to_f64(means.len() as u64))),
+        lowest: series.iter().filter_map(|series| series.min).reduce(f64::min),
+        highest: series.iter().filter_map(|series| series.max).reduce(f64::max),
+        growth,
+        // The mean rate of a counter, in the unit of its rates.
+        rate: growth.map(|_| means.iter().sum()),
+    }
 }
 
 /// Returns the largest of the known numbers.

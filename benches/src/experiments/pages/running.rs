@@ -32,11 +32,10 @@ pub(crate) fn measure(
     say(&format!("{} series on each node, each sampled once a second", script.samples_per_tick()));
     let context = zmq::Context::new();
     thread::scope(|scope| {
-        let send = || {
+        let sender = scope.spawn(|| {
             paced::send(&context, collector.endpoint(), &script, agents, BEFORE_S + seconds)
                 .map_err(|error| error.to_string())
-        };
-        let sender = scope.spawn(send);
+        });
         let mut browser = proxy.open(USER, "");
         let is_there = || {
             let of_nodes = |job: &Value| job["nodes"].as_array().map_or(0, Vec::len);

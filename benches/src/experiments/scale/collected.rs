@@ -92,12 +92,13 @@ fn start_collectors(
     scratch: &Path,
     store: &Store,
 ) -> Result<Vec<Collector>, Box<dyn Error>> {
-    let start = |number: u64| {
+    let mut collectors = Vec::new();
+    for number in 0..arguments.collectors {
         let directory = scratch.join(number.to_string());
         std::fs::create_dir(&directory)?;
-        Collector::start(&directory, "tcp://127.0.0.1:*", store, "")
-    };
-    (0..arguments.collectors).map(start).collect()
+        collectors.push(Collector::start(&directory, "tcp://127.0.0.1:*", store, "")?);
+    }
+    Ok(collectors)
 }
 
 /// Returns the usage of all collectors.
@@ -115,11 +116,12 @@ fn usage(collectors: &[Collector]) -> io::Result<Usage> {
 /// Distributes the agents over processes.
 fn start(arguments: &Arguments, agents: u64, collectors: &[Collector]) -> Result<Vec<Part>, Box<dyn Error>> {
     let processes = arguments.processes_for(agents);
-    let start = |number| {
+    let mut parts = Vec::new();
+    for first in 0..processes {
         let fleet = Fleet {
             endpoints: collectors.iter().map(|collector| collector.endpoint().to_owned()).collect(),
             // Interleaved, so that every process has agents of all phases.
-            first: number,
+            first,
             step: processes,
             agents,
             per_connection: arguments.per_connection,
@@ -127,7 +129,7 @@ fn start(arguments: &Arguments, agents: u64, collectors: &[Collector]) -> Result
             seconds: arguments.seconds,
             warm_up: arguments.warm_up,
         };
-        Part::start("fleet", &fleet)
-    };
-    (0..processes).map(start).collect()
+        parts.push(Part::start("fleet", &fleet)?);
+    }
+    Ok(parts)
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let kind = arguments.store.unwrap_or_else(Kind::best);
     arguments.check_store(kind)?;
     let (mut collected, mut scraped) = (Vec::new(), Vec::new());
-    let mut measure = |agents: u64| {
+    let mut measure_both = |agents: u64| {
         collected.push(Collected::measure(&arguments, kind, agents)?);
         if arguments.prometheus {
             scraped.push(Scraped::measure(&arguments, agents)?);
@@ -49,7 +49,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let failed = arguments
         .agents
         .iter()
-        .find_map(|agents| measure(*agents).err().map(|error| format!("with {agents} agents: {error}")));
+        .find_map(|agents| measure_both(*agents).err().map(|error| format!("with {agents} agents: {error}")));
     report::collected(&arguments, kind, &collected);
     if arguments.prometheus {
         say("");

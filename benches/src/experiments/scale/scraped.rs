@@ -167,13 +167,14 @@ impl Mocks {
     /// Distributes the exporters over processes.
     fn start(arguments: &Arguments, exporters: u64) -> Result<Self, Box<dyn Error>> {
         let step = arguments.processes_for(exporters);
-        let start = |first| {
+        let mut mocks = Vec::new();
+        for first in 0..step {
             let which = Exporters { first, step, exporters, period: arguments.period };
             let mut part = Part::start("exporters", &which)?;
             let port = part.parsed_line()?;
-            Ok(Mock { part, which, port })
-        };
-        Ok(Self((0..step).map(start).collect::<Result<_, Box<dyn Error>>>()?))
+            mocks.push(Mock { part, which, port });
+        }
+        Ok(Self(mocks))
     }
 
     /// Returns the nodes and their addresses.

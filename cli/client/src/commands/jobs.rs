@@ -6,7 +6,7 @@ use polymeter_proto::ledger::Tally;
 
 use crate::connection::agent::{AgentOptions, ask_status};
 use crate::failure::Failure;
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::terminal;
 
 /// Prints the jobs that the agent tracks.
@@ -25,22 +25,21 @@ fn text(jobs: &[SubjectStatus], limit: Option<usize>) -> String {
     if jobs.is_empty() {
         return "no job is tracked on this node\n".to_owned();
     }
-    let row = |job: &SubjectStatus| {
-        let owner =
-            job.user.clone().or_else(|| job.uid.map(|uid| uid.to_string())).unwrap_or_else(|| "-".to_owned());
+    let mut rows = vec![head(["JOB", "OWNER", "SOURCES", "SAMPLES", "MISSED"])];
+    for job in jobs {
+        let owner = job.user.clone().or_else(|| job.uid.map(|uid| uid.to_string()));
         let sum = |count: fn(&Tally) -> u64| {
             job.sources.iter().map(|source| count(&source.tally)).sum::<u64>().to_string()
         };
-        vec![
+        rows.push(vec![
             job.job.clone().unwrap_or_default(),
-            owner,
+            figure(owner, |owner| owner),
             job.sources.len().to_string(),
             sum(|tally| tally.taken),
             sum(|tally| tally.missed),
-        ]
-    };
-    let head = head(["JOB", "OWNER", "SOURCES", "SAMPLES", "MISSED"]);
-    table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
+        ]);
+    }
+    table_within(&rows, limit)
 }
 
 #[cfg(test)]

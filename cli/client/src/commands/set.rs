@@ -40,13 +40,14 @@ pub struct SetArguments {
 impl SetArguments {
     /// Returns the requested periods by selector.
     fn plan(&self) -> Result<BTreeMap<String, String>, Failure> {
-        let parts = |text: &String| {
+        let mut plan = BTreeMap::new();
+        for text in &self.periods {
             let (selector, period) = text.split_once('=').ok_or_else(|| {
                 Failure::Usage(format!("cannot read `{text}`: it has no period; write {text}=10ms"))
             })?;
-            Ok((selector.to_owned(), period.to_owned()))
-        };
-        self.periods.iter().map(parts).collect()
+            plan.insert(selector.to_owned(), period.to_owned());
+        }
+        Ok(plan)
     }
 
     /// Returns true if a metric was named in full, and not selected by a pattern.

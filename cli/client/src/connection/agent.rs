@@ -59,13 +59,13 @@ pub fn ask_on(
     verb: &Request,
     timeout: Duration,
 ) -> Result<Answer, Failure> {
-    let unreachable = |error| unreachable(socket, &error);
-    stream.set_read_timeout(Some(timeout)).map_err(unreachable)?;
-    stream.write_all(&request_line(verb)?).map_err(unreachable)?;
+    let failed = |error| unreachable(socket, &error);
+    stream.set_read_timeout(Some(timeout)).map_err(failed)?;
+    stream.write_all(&request_line(verb)?).map_err(failed)?;
     let mut answer = String::new();
-    if BufReader::new(stream).read_line(&mut answer).map_err(unreachable)? == 0 {
+    if BufReader::new(stream).read_line(&mut answer).map_err(failed)? == 0 {
         // The agent closed the connection: it was about to stop.
-        return Err(unreachable(ErrorKind::ConnectionReset.into()));
+        return Err(failed(ErrorKind::ConnectionReset.into()));
     }
     serde_json::from_str(&answer).map_err(|error| unreadable(&error))
 }

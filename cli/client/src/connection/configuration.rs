@@ -27,10 +27,15 @@ pub enum CollectorEndpoint {
     Tcp(String),
 }
 
-impl FromStr for CollectorEndpoint {
-    type Err = String;
+/// An invalid address of a collector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid collector address `{0}`: expected tcp://HOST:PORT or the absolute path of its socket")]
+pub struct InvalidEndpoint(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for CollectorEndpoint {
+    type Err = InvalidEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
         let has_port = |address: &str| {
             let parts = address.rsplit_once(':');
             parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
@@ -38,9 +43,7 @@ impl FromStr for CollectorEndpoint {
         match text.strip_prefix("tcp://") {
             Some(address) if has_port(address) => Ok(Self::Tcp(address.to_owned())),
             None if Path::new(text).is_absolute() => Ok(Self::Socket(text.into())),
-            Some(_) | None => Err(format!(
-                "invalid collector address `{text}`: expected tcp://HOST:PORT or the absolute path of its socket"
-            )),
+            Some(_) | None => Err(InvalidEndpoint(text.to_owned())),
         }
     }
 }
@@ -83,7 +86,10 @@ impl CollectorConfig {
         let endpoints = match (endpoint, of_variable()) {
             (Some(endpoint), _) => vec![endpoint.clone()],
             (None, Some(text)) => {
-                vec![text.parse().map_err(|error| Failure::Usage(format!("{VARIABLE}: {error}")))?]
+                vec![
+                    text.parse()
+                        .map_err(|error: InvalidEndpoint| Failure::Usage(format!("{VARIABLE}: {error}")))?,
+                ]
             }
             (None, None) if file.collectors.is_empty() && Path::new(SOCKET).exists() => {
                 vec![CollectorEndpoint::Socket(SOCKET.into())]

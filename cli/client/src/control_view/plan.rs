@@ -3,7 +3,7 @@
 use polymeter_proto::control::{LeaseAnswer, PlanLine, PredictedCost, RefusedLine};
 use polymeter_proto::step_level::StepLevel;
 
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
 /// Lays out a plan as a table, and below it the reasons for periods that are longer than requested, and the
@@ -22,8 +22,7 @@ pub(crate) fn plan_text(
         cells
     };
     let row = |line: &PlanLine| {
-        let ends =
-            line.until_us.map_or_else(|| "-".to_owned(), |until_us| units::remaining(now_us, until_us));
+        let ends = figure(line.until_us, |until_us| units::remaining(now_us, until_us));
         with_level(vec![line.metric.clone(), line.period.clone(), reason(line), ends], level_name(line.level))
     };
     let head = with_level(head(["METRIC", "PERIOD", "REASON", "ENDS IN"]), "OF");

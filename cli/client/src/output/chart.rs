@@ -1,5 +1,7 @@
 //! Charts that take one line of a terminal. Pure.
 
+use super::units;
+
 /// Bars by height.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -17,21 +19,9 @@ pub fn bars(means: &[Option<f64>]) -> String {
     let bar = |mean: Option<f64>| match mean {
         None => ' ',
         Some(_) if max <= base => BARS.first().copied().unwrap_or(' '),
-        Some(mean) => BARS.get(column((mean - base) / (max - base), BARS.len())).copied().unwrap_or(' '),
+        Some(mean) => BARS.get(units::part((mean - base) / (max - base), BARS.len())).copied().unwrap_or(' '),
     };
     means.iter().copied().map(bar).collect()
-}
-
-/// Returns the column into which a fraction of the width, from 0 to 1, falls.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "clamped to the few columns of a terminal"
-)]
-#[must_use]
-pub fn column(fraction: f64, columns: usize) -> usize {
-    ((fraction.clamp(0.0, 1.0) * columns as f64) as usize).min(columns.saturating_sub(1))
 }
 
 #[cfg(test)]

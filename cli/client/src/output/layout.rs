@@ -62,13 +62,15 @@ pub fn without_middle(name: &str, columns: usize) -> String {
 pub fn distinct_names(names: &[String], columns: usize) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| without_middle(name, columns)).collect();
     let ambiguous = ambiguous(&short, names);
-    let fit = |(name, short): (&String, &String)| {
-        if width(name) <= columns || !ambiguous.contains(short.as_str()) {
-            return short.clone();
-        }
-        format!("{ELLIPSIS}{}", tail(name, columns.saturating_sub(1)))
-    };
-    names.iter().zip(&short).map(fit).collect()
+    let mut distinct = Vec::new();
+    for (name, short) in names.iter().zip(&short) {
+        distinct.push(if width(name) <= columns || !ambiguous.contains(short.as_str()) {
+            short.clone()
+        } else {
+            format!("{ELLIPSIS}{}", tail(name, columns.saturating_sub(1)))
+        });
+    }
+    distinct
 }
 
 /// Returns true if different names have different short forms.

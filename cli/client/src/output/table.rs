@@ -36,6 +36,11 @@ pub fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
 
+/// Formats a value; `-` for one that is not known.
+pub fn figure<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
 /// Returns the width of the widest cell of a column.
 pub fn column_width(rows: &[Vec<String>], column: usize) -> usize {
     rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)

@@ -3,7 +3,7 @@
 use polymeter_service::svg::{Anchor, Point, Svg};
 
 use crate::output::printable::printable;
-use crate::output::units::{seconds_between, to_f64};
+use crate::output::units::{part, seconds_between, to_f64};
 use polymeter_analysis::curve::Interval;
 use polymeter_analysis::model::{Report, SeriesReport};
 
@@ -79,23 +79,13 @@ fn columns(series: &SeriesReport, wall_s: f64, started_ns: i64) -> Vec<Option<In
     let mut columns: Vec<Option<Interval>> = vec![None; COLUMNS];
     for points in series.curve.intervals().iter().filter(|points| points.sum.is_finite()) {
         let fraction = if wall_s > 0.0 { seconds_between(started_ns, points.time_ns) / wall_s } else { 0.0 };
-        match columns.get_mut(column_of(fraction)) {
+        match columns.get_mut(part(fraction, COLUMNS)) {
             Some(Some(column)) => column.join(points),
             Some(column) => *column = Some(*points),
             None => {}
         }
     }
     columns
-}
-
-/// Returns the column of a fraction of the width, from 0 to 1.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to the few columns of a plot"
-)]
-fn column_of(fraction: f64) -> usize {
-    ((fraction.clamp(0.0, 1.0) * to_f64(COLUMNS as u64)) as usize).min(COLUMNS - 1)
 }
 
 fn text(svg: &mut Svg, at: Point, anchor: Anchor, text: &str) {
@@ -142,6 +132,9 @@ mod tests {
 
     #[test]
     fn points_outside_of_the_job_are_drawn_at_its_ends() {
-        assert_eq!([-1.0, 0.0, 0.5, 1.0, 2.0].map(column_of), [0, 0, COLUMNS / 2, COLUMNS - 1, COLUMNS - 1]);
+        assert_eq!(
+            [-1.0, 0.0, 0.5, 1.0, 2.0].map(|fraction| part(fraction, COLUMNS)),
+            [0, 0, COLUMNS / 2, COLUMNS - 1, COLUMNS - 1]
+        );
     }
 }

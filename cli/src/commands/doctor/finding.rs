@@ -1,5 +1,7 @@
 //! The findings of checks.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::role::Role;
@@ -64,8 +66,8 @@ impl Findings {
     }
 
     /// Adds the reason for which something was not examined.
-    pub(super) fn not_checked(&mut self, reason: impl Into<String>) {
-        self.add(Level::NotChecked, reason.into(), None);
+    pub(super) fn not_checked(&mut self, reason: impl fmt::Display) {
+        self.add(Level::NotChecked, reason.to_string(), None);
     }
 
     /// Adds something that works worse than it could.

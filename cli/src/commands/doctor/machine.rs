@@ -15,7 +15,9 @@ use polymeter_collector::config::CollectorArguments;
 use polymeter_proto::control::{Answer, MetricLine, MetricsRequest, Request, StatusReport, StatusRequest};
 use polymeter_service::cgroup_mounts::Mounts;
 use polymeter_service::document::Faults;
+use polymeter_service::log::chain;
 use polymeter_service::users;
+use polymeter_store::StoreError;
 
 use super::process::Daemon;
 use super::role::Role;
@@ -41,7 +43,7 @@ pub(super) struct Machine {
     daemon: OnceCell<Option<Daemon>>,
     status: OnceCell<Result<StatusReport, Failure>>,
     metrics: OnceCell<Result<Vec<MetricLine>, Failure>>,
-    store: OnceCell<Result<StoreState, String>>,
+    store: OnceCell<Result<StoreState, Unexamined>>,
 }
 
 /// A configuration file, and its content or its faults.
@@ -55,6 +57,22 @@ impl<T> Configured<T> {
     pub(super) fn valid(&self) -> Option<&T> {
         self.content.as_ref().ok()
     }
+}
+
+/// The reason for which something cannot be examined.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unexamined {
+    #[error("only root {others}may {action}", others = match uid {
+        0 => String::new(),
+        uid => format!("and the user {} ", user_name(*uid)),
+    })]
+    NeedsRoot { action: &'static str, uid: u32 },
+    #[error("this system has no user {0}")]
+    NoUser(String),
+    #[error("the configuration has faults for {user}: {faults}", user = user_name(*uid))]
+    Faults { uid: u32, faults: Faults },
+    #[error("{}", chain(.0))]
+    Store(StoreError),
 }
 
 impl Machine {
@@ -117,12 +135,12 @@ impl Machine {
 
     /// Returns the user of the agent: that of the running one, else that of its unit, else root, as which
     /// prologs start it.
-    pub(super) fn agent_uid(&self) -> Result<u32, String> {
+    pub(super) fn agent_uid(&self) -> Result<u32, Unexamined> {
         self.agent_daemon().map_or_else(|| uid_of_unit(self.agent_unit.as_ref()), |daemon| Ok(daemon.uid))
     }
 
     /// Returns the user of the collector, as its unit names it, else root.
-    pub(super) fn collector_uid(&self) -> Result<u32, String> {
+    pub(super) fn collector_uid(&self) -> Result<u32, Unexamined> {
         uid_of_unit(self.collector_unit.as_ref())
     }
 
@@ -133,19 +151,19 @@ impl Machine {
     /// Returns the reason if this user may not do that, or the configuration has faults.
     pub(super) fn as_collector<T: Send>(
         &self,
-        action: &str,
+        action: &'static str,
         act: impl FnOnce(CollectorConfig) -> T + Send,
-    ) -> Result<T, String> {
+    ) -> Result<T, Unexamined> {
         let (uid, path) = (self.collector_uid()?, self.collector.path.as_path());
         let result = users::act_as(uid, || collector_config(path).map(act));
-        let result = result.map_err(|_denied| needs_root(action, uid))?;
-        result.map_err(|faults| format!("the configuration has faults for {}: {faults}", user_name(uid)))
+        let result = result.map_err(|_denied| Unexamined::NeedsRoot { action, uid })?;
+        result.map_err(|faults| Unexamined::Faults { uid, faults })
     }
 
     /// Returns the state of the collector's store, read with the rights of the collector's user.
-    pub(super) fn store(&self) -> Result<&StoreState, &str> {
-        let read = || self.as_collector("examine the store", |config| StoreState::read(&config.store))?;
-        self.store.get_or_init(read).as_ref().map_err(String::as_str)
+    pub(super) fn store(&self) -> Result<&StoreState, &Unexamined> {
+        let state = |config: CollectorConfig| StoreState::read(&config.store).map_err(Unexamined::Store);
+        self.store.get_or_init(|| self.as_collector("examine the store", state)?).as_ref()
     }
 }
 
@@ -154,17 +172,9 @@ pub(super) fn user_name(uid: u32) -> String {
     users::name_of(uid).unwrap_or_else(|| uid.to_string())
 }
 
-/// Returns the reason for which this user cannot do what root and a daemon's user can.
-pub(super) fn needs_root(action: &str, uid: u32) -> String {
-    match uid {
-        0 => format!("only root may {action}"),
-        uid => format!("only root and the user {} may {action}", user_name(uid)),
-    }
-}
-
-fn uid_of_unit(unit: Option<&Unit>) -> Result<u32, String> {
+fn uid_of_unit(unit: Option<&Unit>) -> Result<u32, Unexamined> {
     let Some(user) = unit.and_then(|unit| unit.user.as_deref()) else { return Ok(0) };
-    users::uid_of(user).ok_or_else(|| format!("this system has no user {user}"))
+    users::uid_of(user).ok_or_else(|| Unexamined::NoUser(user.to_owned()))
 }
 
 /// Loads the agent's configuration; without a file, the agent's defaults.

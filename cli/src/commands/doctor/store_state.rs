@@ -2,11 +2,10 @@
 
 use polymeter_proto::read::AgentRow;
 use polymeter_service::clock;
-use polymeter_service::log::chain;
 use polymeter_store::reader::{Read, Reader};
 use polymeter_store::{Administration, LevelState, Storage, StoreError, StoreUrl};
 
-use crate::disk::{Disk, disk};
+use crate::disk::{Disk, UnknownSpace, disk_of};
 
 /// The time in which an agent must have sent something to be examined.
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -18,24 +17,20 @@ pub(super) struct StoreState {
     /// The agents that sent something in the last day.
     pub(super) agents: Vec<AgentRow>,
     /// The disk that contains it, or the reason for which it is not known.
-    pub(super) disk: Result<Disk, String>,
+    pub(super) disk: Result<Disk, UnknownSpace>,
     /// The days until the disk is full; none if it lasts for years, or the growth is not known.
     pub(super) days_until_full: Option<u32>,
 }
 
 impl StoreState {
     /// Reads the state with the rights of the calling thread.
-    pub(super) fn read(url: &StoreUrl) -> Result<Self, String> {
-        Self::of(url).map_err(|error| chain(&error))
-    }
-
-    fn of(url: &StoreUrl) -> Result<Self, StoreError> {
+    pub(super) fn read(url: &StoreUrl) -> Result<Self, StoreError> {
         let mut store = Administration::open(url)?;
         let (storage, retention, now_us) = (store.storage()?, store.retention()?, store.now_us()?);
         drop(store);
         let since_ns = clock::realtime_us().saturating_mul(1000).saturating_sub(DAY_NS);
         let agents = <dyn Read>::agents(&mut Reader::open(url)?, since_ns)?;
-        let disk = storage.directory.clone().map_err(str::to_owned).and_then(|path| disk(&path));
+        let disk = disk_of(&storage);
         let free_bytes = disk.as_ref().ok().map(|disk| disk.free_bytes);
         let days_until_full = free_bytes
             .filter(|_| storage.growth_bytes() > 0.0)

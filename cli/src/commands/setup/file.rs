@@ -61,17 +61,18 @@ fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>,
     let invalid =
         |error| Failure::Failed(format!("cannot read {}: {error}; correct it first", path.display()));
     let table: toml::Table = text.parse().map_err(invalid)?;
-    let differs = |(key, wanted): &Setting| {
+    let mut different = Vec::new();
+    for (key, wanted) in settings {
         let found = table.get(*key);
         let expected =
             format!("x = {wanted}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("x"));
         if found == expected.as_ref() {
-            return None;
+            continue;
         }
         let found = found.map_or_else(|| "is not set".to_owned(), |value| format!("is {}", json(value)));
-        Some(format!("`{key}` {found}, this command would set {wanted}"))
-    };
-    Ok(settings.iter().filter_map(differs).collect())
+        different.push(format!("`{key}` {found}, this command would set {wanted}"));
+    }
+    Ok(different)
 }
 
 /// Returns a text as a TOML string.

@@ -6,8 +6,8 @@ use polymeter_store::{
 use serde::Serialize;
 
 use crate::calendar::{DAY_US, date};
-use crate::disk::disk;
-use crate::output::table::{head, table_within};
+use crate::disk::{UnknownSpace, disk_of};
+use crate::output::table::{figure, head, table_within};
 use crate::output::units;
 
 /// The maximum number of kept jobs that are listed.
@@ -70,12 +70,7 @@ impl Overview {
     pub(super) fn gather(store: &mut Administration, url: &StoreUrl) -> Result<Self, StoreError> {
         let (storage, states, kept) = (store.storage()?, store.retention()?, store.kept_jobs()?);
         let now_us = store.now_us()?;
-        let free_bytes = storage
-            .directory
-            .clone()
-            .map_err(str::to_owned)
-            .and_then(|path| disk(&path))
-            .map(|disk| disk.free_bytes);
+        let free_bytes = disk_of(&storage).map(|disk| disk.free_bytes);
         Ok(Self::new(url.to_string(), &storage, &states, kept, free_bytes, now_us))
     }
 
@@ -84,7 +79,7 @@ impl Overview {
         storage: &Storage,
         states: &[LevelState],
         kept: Vec<KeptJob>,
-        disk: Result<u64, String>,
+        disk: Result<u64, UnknownSpace>,
         now_us: i64,
     ) -> Self {
         let free_bytes = disk.as_ref().ok().copied();
@@ -97,7 +92,7 @@ impl Overview {
             growth_bytes_per_day: whole(storage.growth_bytes()),
             disk_free_bytes: free_bytes,
             days_until_full: free_bytes.and_then(|free| storage.days_until_full(states, free, now_us)),
-            disk_unknown: disk.err(),
+            disk_unknown: disk.err().map(|reason| reason.to_string()),
             returns_space: storage.returns_space,
             levels: states.iter().map(|state| LevelLine::new(state, storage, now_us)).collect(),
             kept_jobs: kept.into_iter().map(KeptLine::from).collect(),
@@ -158,32 +153,29 @@ impl Overview {
     }
 
     fn levels_text(&self, limit: Option<usize>) -> String {
-        let unknown = || "-".to_owned();
-        let row = |line: &LevelLine| {
-            let next = line.next_drop.as_ref().map_or_else(unknown, |next| {
+        let mut rows = vec![head(["RELATION", "KEPT FOR", "SIZE", "REMOVED BEFORE", "NEXT REMOVAL"])];
+        for line in &self.levels {
+            let next = figure(line.next_drop.as_ref(), |next| {
                 let bytes = next.bytes.map_or_else(String::new, |bytes| format!(", {}", units::bytes(bytes)));
                 format!("on {}: {} to {}{bytes}", next.on, next.from, next.to)
             });
-            vec![
+            rows.push(vec![
                 line.relation.to_owned(),
                 line.keep.clone(),
-                line.bytes.map_or_else(unknown, units::bytes),
-                line.dropped_before.clone().unwrap_or_else(unknown),
+                figure(line.bytes, units::bytes),
+                figure(line.dropped_before.clone(), |day| day),
                 next,
-            ]
-        };
-        let head = head(["RELATION", "KEPT FOR", "SIZE", "REMOVED BEFORE", "NEXT REMOVAL"]);
-        table_within(&std::iter::once(head).chain(self.levels.iter().map(row)).collect::<Vec<_>>(), limit)
+            ]);
+        }
+        table_within(&rows, limit)
     }
 
     fn kept_text(&self, limit: Option<usize>) -> String {
-        let row = |line: &KeptLine| {
+        let mut rows = vec![head(["KEPT JOB", "KEY", "UNTIL"])];
+        for line in self.kept_jobs.iter().take(KEPT_MAX) {
             let until = line.until.clone().unwrap_or_else(|| "forever".to_owned());
-            vec![line.job.clone(), line.job_key.to_string(), until]
-        };
-        let rows: Vec<_> = std::iter::once(head(["KEPT JOB", "KEY", "UNTIL"]))
-            .chain(self.kept_jobs.iter().take(KEPT_MAX).map(row))
-            .collect();
+            rows.push(vec![line.job.clone(), line.job_key.to_string(), until]);
+        }
         let more = self.kept_jobs.len().saturating_sub(KEPT_MAX);
         let table = table_within(&rows, limit);
         if more == 0 { table } else { format!("{table}and {more} more: --json lists all\n") }
@@ -279,7 +271,7 @@ mod tests {
             KeptJob { job_key: 9, job_id: "4712".to_owned(), until_us: Some(21_000 * DAY_US) },
         ];
         let name = "PostgreSQL database polymeter at db.example.org".to_owned();
-        let unknown = Err("the server is reached over the network".to_owned());
+        let unknown = Err(UnknownSpace::NoDirectory("the server is reached over the network"));
         let overview = Overview::new(name.clone(), &storage(2.6e9), &states(), kept, unknown, NOW_US);
         let text = overview.text(Some(80));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

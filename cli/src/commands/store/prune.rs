@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::calendar::{Date, date};
 use crate::failure::Failure;
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::{terminal, units};
 use crate::store_failure::store_failure;
 
@@ -95,22 +95,22 @@ fn text(lines: &[Line], limit: Option<usize>) -> String {
     if lines.is_empty() {
         return "nothing is older than retention keeps it\n".to_owned();
     }
-    let row = |line: &Line| {
+    let mut rows = vec![head(["RELATION", "FROM", "TO", "SIZE", "STATE"])];
+    for line in lines {
         let kept = match line.kept_jobs.len() {
             0 => "",
             1 => ", except for a kept job",
             _ => ", except for kept jobs",
         };
-        vec![
+        rows.push(vec![
             line.relation.to_owned(),
             line.from.clone(),
             line.to.clone(),
-            line.bytes.map_or_else(|| "-".to_owned(), units::bytes),
+            figure(line.bytes, units::bytes),
             format!("{}{kept}", line.state),
-        ]
-    };
-    let head = head(["RELATION", "FROM", "TO", "SIZE", "STATE"]);
-    let table = table_within(&std::iter::once(head).chain(lines.iter().map(row)).collect::<Vec<_>>(), limit);
+        ]);
+    }
+    let table = table_within(&rows, limit);
     let bytes: u64 = lines.iter().filter_map(|line| line.bytes).sum();
     if bytes == 0 { table } else { format!("{table}\n{} in all\n", units::bytes(bytes)) }
 }

@@ -1,6 +1,6 @@
 //! The places of the charts, and the table of their values for readers without them. Pure.
 
-use polymeter_analysis::charts::{Chart, Charts};
+use polymeter_analysis::charts::{Chart, Charts, Spread};
 use polymeter_proto::units;
 
 use super::element::{Cell, Table};
@@ -30,25 +30,6 @@ pub(super) fn section(page: &mut String, charts: &Charts) {
 
 /// Returns the table of the quantities: their extent and distribution.
 pub(super) fn table(charts: &Charts) -> Table<'_> {
-    let row = |chart: &'_ Chart| {
-        let quantile = |position: usize| {
-            let spread = chart.over_time.as_ref();
-            spread.and_then(|spread| spread.quantiles.get(position)).copied()
-        };
-        let number = |value: Option<f64>| Cell::Number(figure(value, |value| value_text(&chart.unit, value)));
-        vec![
-            number(Some(chart.extent.min)),
-            number(Some(chart.extent.mean)),
-            number(quantile(3)),
-            number(quantile(5)),
-            number(Some(chart.extent.max)),
-        ]
-    };
-    let rows = charts.charts.iter().map(|chart| {
-        let mut cells = vec![Cell::Name(chart.title.as_str())];
-        cells.extend(row(chart));
-        cells
-    });
     let over = if charts.is_of_one_node { "over time" } else { "over nodes and time" };
     Table {
         caption: "Quantities",
@@ -60,15 +41,26 @@ pub(super) fn table(charts: &Charts) -> Table<'_> {
             ("95 %", true),
             ("max", true),
         ],
-        rows: rows.collect(),
+        rows: charts.charts.iter().map(row).collect(),
         remarks: vec![format!("The figures of a quantity are those of a node, {over}, as in the charts.")],
     }
+}
+
+fn row(chart: &Chart) -> Vec<Cell<'_>> {
+    let (median, most) = match &chart.over_time {
+        Some(Spread { quantiles: [_, _, _, median, _, most, _], .. }) => (Some(*median), Some(*most)),
+        None => (None, None),
+    };
+    let mut cells = vec![Cell::Name(chart.title.as_str())];
+    for value in [Some(chart.extent.min), Some(chart.extent.mean), median, most, Some(chart.extent.max)] {
+        cells.push(Cell::Number(figure(value, |value| value_text(&chart.unit, value))));
+    }
+    cells
 }
 
 /// Formats a value of a chart.
 fn value_text(unit: &str, value: f64) -> String {
     match unit {
-        "cores" | "bytes/s" | "1/s" => units::rate_in(unit, value),
         "s/s" => units::value("percent", value * 100.0),
         unit => units::value(unit, value),
     }

@@ -1,14 +1,11 @@
 //! The static parts of the page: the job, meters, findings, the completeness of the data. Pure.
 
 use polymeter_analysis::advice::facts::Facts;
-use polymeter_analysis::model::{Finding, Report, Severity};
+use polymeter_analysis::model::{Finding, Report};
 use polymeter_proto::text::abridged_list;
 
 use super::element::{name, text};
-use crate::report::summary::{self, Level, Meter, unknown};
-
-/// The maximum number of nodes that the headline names.
-const NODES_MAX: usize = 8;
+use crate::report::summary::{self, Level, Meter, NODES_MAX, unknown};
 
 /// The title of the page.
 pub(super) fn title(report: &Report) -> String {
@@ -30,10 +27,6 @@ pub(super) fn header(page: &mut String, report: &Report) {
         name(&report.job),
         name(&state)
     ));
-    let is_blank = |value: &&str| value.trim().is_empty();
-    let optional =
-        |value: &Option<String>| value.as_deref().filter(|value| !is_blank(value)).map_or_else(unknown, name);
-    let display = submission.display_id.as_ref().filter(|id| **id != report.job);
     let nodes: Vec<&str> = report.nodes.iter().map(String::as_str).collect();
     let resources = text(&summary::resources(report));
     let nodes = if nodes.is_empty() {
@@ -44,11 +37,11 @@ pub(super) fn header(page: &mut String, report: &Report) {
     let end = report.ended_us.map_or_else(|| "not ended".to_owned(), clock_time);
     let restarts = submission.restarts.filter(|restarts| *restarts > 0);
     for (term, value) in [
-        ("Name", Some(optional(&submission.name))),
-        ("Shown as", display.map(|id| name(id))),
-        ("User", Some(optional(&report.owner))),
-        ("Account", Some(optional(&submission.account))),
-        ("Queue", Some(optional(&submission.queue))),
+        ("Name", Some(known(submission.name.as_deref()))),
+        ("Shown as", summary::display_id(report).map(name)),
+        ("User", Some(known(report.owner.as_deref()))),
+        ("Account", Some(known(submission.account.as_deref()))),
+        ("Queue", Some(known(submission.queue.as_deref()))),
         ("Cluster", submission.cluster.as_deref().map(name)),
         ("Resources", Some(nodes)),
         ("Start", Some(clock_time(report.started_us))),
@@ -64,6 +57,11 @@ pub(super) fn header(page: &mut String, report: &Report) {
         }
     }
     page.push_str("</dl>\n</header>\n");
+}
+
+/// Writes a name; `unknown` for none and for a blank one.
+fn known(value: Option<&str>) -> String {
+    value.filter(|value| !value.trim().is_empty()).map_or_else(unknown, name)
 }
 
 /// Writes a time in UTC. The script replaces it by the time of the reader's zone.
@@ -121,14 +119,9 @@ pub(super) fn findings(page: &mut String, report: &Report) {
 }
 
 fn finding(page: &mut String, finding: &Finding, report: &Report) {
-    let class = match finding.severity {
-        Severity::Critical => "critical",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
-    };
+    let class = finding.severity.name();
     page.push_str(&format!(
-        "<li class=\"{class}\">\n<h3><span class=\"level {class}\">{}</span> {}</h3>\n<p class=\"evidence\">{}</p>\n",
-        finding.severity.name(),
+        "<li class=\"{class}\">\n<h3><span class=\"level {class}\">{class}</span> {}</h3>\n<p class=\"evidence\">{}</p>\n",
         name(&finding.sentence),
         name(&finding.evidence)
     ));

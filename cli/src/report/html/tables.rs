@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use polymeter_analysis::charts::Charts;
 use polymeter_analysis::model::{Report, Resources};
-use polymeter_analysis::phases;
 use polymeter_proto::units;
 
 use super::element::{Cell, Table};
@@ -60,10 +59,6 @@ fn optional(value: Option<&str>) -> Cell<'_> {
     Cell::Text(Cow::Borrowed(value.unwrap_or("-")))
 }
 
-fn joules(value: Option<f64>) -> Cell<'static> {
-    Cell::Number(summary::joules(value))
-}
-
 fn bytes(value: Option<f64>) -> Cell<'static> {
     Cell::Number(summary::bytes(value))
 }
@@ -87,7 +82,7 @@ const USED: [(&str, bool); 8] = [
 fn used_cells(used: &Resources, wall_s: f64) -> [Cell<'static>; 8] {
     [
         seconds(used.cpu_s),
-        cores(used.cpu_s.filter(|_| wall_s > 0.0).map(|cpu_s| cpu_s / wall_s)),
+        cores(used.cores(wall_s)),
         cores(used.cores_max),
         bytes(used.memory_bytes),
         bytes(used.cache_bytes),
@@ -98,29 +93,29 @@ fn used_cells(used: &Resources, wall_s: f64) -> [Cell<'static>; 8] {
 }
 
 /// Describes the imbalance of CPU time between parts: the largest over the mean.
-fn imbalance<'a>(kind: &str, used: impl Iterator<Item = (&'a str, Option<f64>)>) -> Option<String> {
-    let Imbalance { ratio, most: (most, most_time), least: (least, least_time) } = Imbalance::of(used)?;
-    Some(format!(
-        "Imbalance of CPU time between {kind}s, largest / mean: {ratio:.2}. Most: {most}, {most_time}; \
+fn imbalance_text(kind: &str, imbalance: &Imbalance<'_>) -> String {
+    let Imbalance { ratio, most: (most, most_time), least: (least, least_time) } = imbalance;
+    format!(
+        "Imbalance of CPU time between {kind}, largest / mean: {ratio:.2}. Most: {most}, {most_time}; \
          least: {least}, {least_time}."
-    ))
+    )
 }
 
 fn nodes(report: &Report) -> Table<'_> {
     let has_energy = report.by_node.iter().any(|node| node.energy_joules.is_some());
     let mut head = with_used(&[("node", false), ("CPUs", true), ("samples", true)]);
     head.extend(has_energy.then_some(("energy", true)));
-    let row = |node: &'_ polymeter_analysis::model::NodeReport| {
+    let mut rows = Vec::new();
+    for node in &report.by_node {
         let cpus = Cell::Number(summary::figure(node.cpus, |cpus| cpus.to_string()));
-        let mut cells = vec![cpus, count(node.samples)];
-        cells.extend(used_cells(&node.used, report.wall_s));
-        cells.extend(has_energy.then(|| joules(node.energy_joules)));
-        cells
-    };
-    let rows = report.by_node.iter().map(|node| named(&node.node, row(node))).collect();
-    let cpu = report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s));
-    let mut remarks: Vec<String> = imbalance("node", cpu).into_iter().collect();
-    if let Some(kind) = report.by_node.iter().find_map(|node| node.used.memory_kind) {
+        let mut row = vec![Cell::Name(&node.node), cpus, count(node.samples)];
+        row.extend(used_cells(&node.used, report.wall_s));
+        row.extend(has_energy.then(|| Cell::Number(summary::joules(node.energy_joules))));
+        rows.push(row);
+    }
+    let mut remarks = Vec::new();
+    remarks.extend(Imbalance::of_nodes(report).map(|imbalance| imbalance_text("nodes", &imbalance)));
+    if let Some(kind) = report.memory_kind() {
         remarks.push(format!("Memory: {}; its peak on the node.", kind.text()));
     }
     let lost = report.by_node.iter().filter(|node| node.is_lost).map(|node| node.node.as_str());
@@ -129,10 +124,6 @@ fn nodes(report: &Report) -> Table<'_> {
         remarks.push(format!("Lost contact with the agent on {}.", lost.join(", ")));
     }
     Table { caption: "Nodes", head, rows, remarks }
-}
-
-fn named<'a>(name: &'a str, cells: Vec<Cell<'a>>) -> Vec<Cell<'a>> {
-    std::iter::once(Cell::Name(name)).chain(cells).collect()
 }
 
 /// Puts columns in front of those of used resources.
@@ -144,9 +135,10 @@ fn steps(report: &Report) -> Table<'_> {
     let head = with_used(&[("step", false), ("nodes", true), ("tasks", true), ("time", true)]);
     let rows = report.steps.iter().map(|step| {
         let time_s = step.duration_s();
-        let mut cells = vec![count(step.nodes), count(step.tasks), seconds(Some(time_s))];
-        cells.extend(used_cells(&step.used, time_s));
-        named(&step.step, cells)
+        let mut row =
+            vec![Cell::Name(&step.step), count(step.nodes), count(step.tasks), seconds(Some(time_s))];
+        row.extend(used_cells(&step.used, time_s));
+        row
     });
     let remarks =
         vec!["Peaks are summed over the nodes. Cores used: CPU time of the step / its time.".to_owned()];
@@ -156,48 +148,30 @@ fn steps(report: &Report) -> Table<'_> {
 fn tasks(report: &Report) -> Table<'_> {
     let head = with_used(&[("task", false), ("step", false), ("node", false)]);
     let mut remarks = Vec::new();
-    for tasks in report.tasks.chunk_by(|one, other| one.step == other.step).take(ROWS_MAX) {
-        let cpu = tasks.iter().map(|task| (task.task.as_str(), task.used.cpu_s));
-        let step = tasks.first().map_or("", |task| task.step.as_str());
-        remarks.extend(imbalance("task", cpu).map(|text| format!("Step {step}: {text}")));
+    for (step, imbalance) in Imbalance::of_steps(report).take(ROWS_MAX) {
+        let text = imbalance.map(|imbalance| imbalance_text("tasks", &imbalance));
+        remarks.extend(text.map(|text| format!("Step {step}: {text}")));
     }
     let durations = report.step_durations();
     let rows = report.tasks.iter().map(|task| {
-        let mut cells = vec![optional(Some(&task.step)), optional(Some(&task.node))];
-        cells.extend(used_cells(&task.used, durations.get(task.step.as_str()).copied().unwrap_or_default()));
-        named(&task.task, cells)
+        let time_s = durations.get(task.step.as_str()).copied().unwrap_or_default();
+        let mut row = vec![Cell::Name(&task.task), optional(Some(&task.step)), optional(Some(&task.node))];
+        row.extend(used_cells(&task.used, time_s));
+        row
     });
     Table { caption: "Tasks", head, rows: rows.collect(), remarks }
 }
 
 fn phase_totals(report: &Report) -> Table<'_> {
-    let totals = phases::totals(report);
-    let has_energy = totals.iter().any(|phase| phase.energy_joules.is_some());
-    let mut head = vec![
-        ("phase", false),
-        ("times", true),
-        ("duration", true),
-        ("share", true),
-        ("cores used", true),
-        ("memory", true),
-        ("written", true),
-    ];
-    head.extend(has_energy.then_some(("energy", true)));
-    let rows = totals.into_iter().map(|phase| {
-        let share = Some(phase.duration_s / report.wall_s).filter(|share| share.is_finite());
-        let mut cells = vec![
-            Cell::Text(Cow::Owned(phase.name)),
-            count(phase.count),
-            seconds(Some(phase.duration_s)),
-            Cell::Number(summary::figure(share, |share| units::value("percent", 100.0 * share))),
-            cores(phase.cores_mean),
-            bytes(phase.memory_bytes),
-            bytes(phase.written_bytes),
-        ];
-        cells.extend(has_energy.then(|| joules(phase.energy_joules)));
-        cells
-    });
-    Table { caption: "Totals of the phases", head, rows: rows.collect(), remarks: Vec::new() }
+    let (names, totals) = summary::phase_totals(report);
+    let head = names.into_iter().enumerate().map(|(column, name)| (name, column > 0)).collect();
+    let mut rows = Vec::new();
+    for total in totals {
+        let mut cells = total.into_iter();
+        let name = cells.next().map(|name| Cell::Text(Cow::Owned(name)));
+        rows.push(name.into_iter().chain(cells.map(Cell::Number)).collect());
+    }
+    Table { caption: "Totals of the phases", head, rows, remarks: Vec::new() }
 }
 
 /// The sampling of a metric on all nodes.
@@ -225,16 +199,8 @@ fn periods(report: &Report) -> Table<'_> {
         }
     }
     let rows = metrics.into_iter().map(|(metric, MetricSampling { series, samples, periods })| {
-        let text = match periods.as_slice() {
-            [] => "-".to_owned(),
-            [(period, _)] => (*period).to_owned(),
-            several => {
-                let text =
-                    |(period, seconds): &(&str, f64)| format!("{period} for {}", units::elapsed(*seconds));
-                several.iter().map(text).collect::<Vec<_>>().join(", ")
-            }
-        };
-        vec![Cell::Name(metric), count(series), count(samples), Cell::Text(Cow::Owned(text))]
+        let periods = Cell::Text(Cow::Owned(summary::periods(&periods, usize::MAX)));
+        vec![Cell::Name(metric), count(series), count(samples), periods]
     });
     let remarks = vec!["The times of several periods are summed over the nodes.".to_owned()];
     Table { caption: "Periods", head, rows: rows.collect(), remarks }
@@ -251,12 +217,7 @@ fn plan(report: &Report) -> Table<'_> {
         ("cause", false),
         ("user", false),
     ];
-    // Sampling begins with the baseline or the submission's request, and ends with the job.
-    let is_usual = |change: &polymeter_analysis::model::PlanChange| {
-        let begins = change.old.is_none() && matches!(change.cause.as_str(), "baseline" | "registration");
-        begins || change.cause == "job_end"
-    };
-    let rows = report.plan_changes.iter().filter(|change| !is_usual(change)).map(|change| {
+    let rows = report.plan_changes.iter().filter(|change| !change.is_usual()).map(|change| {
         vec![
             Cell::Name(&change.metric),
             Cell::Text(Cow::Borrowed(level_name(change.level.as_deref()))),
@@ -306,14 +267,13 @@ fn losses(report: &Report) -> Table<'_> {
     ];
     let rows = report.losses.iter().map(|loss| {
         let samples = if loss.is_gap() { "unknown".to_owned() } else { loss.samples.to_string() };
-        let reason = if loss.is_gap() { "no contact with the agent" } else { loss.reason.as_str() };
         vec![
             Cell::Name(&loss.node),
             optional(loss.source.as_deref()),
             Cell::Number(samples),
             Cell::Time(loss.first_s, loss.first_us),
             Cell::Time(loss.last_s, loss.last_us),
-            optional(Some(reason)),
+            optional(Some(loss.cause())),
         ]
     });
     Table { caption: "Losses", head, rows: rows.collect(), remarks: Vec::new() }

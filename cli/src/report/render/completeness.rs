@@ -50,27 +50,24 @@ fn samples(report: &Report) -> String {
 
 /// Describes a loss, with its label.
 fn loss_text(loss: &LossReport) -> (&'static str, String) {
-    let LossReport { node, source, samples, reason, first_s, last_s, .. } = loss;
-    let (node, reason) = (printable_name(node), printable(reason));
+    let LossReport { node, source, samples, first_s, last_s, .. } = loss;
+    let (node, cause) = (printable_name(node), printable(loss.cause()));
     let interval = format!("from {first_s:.3} s to {last_s:.3} s");
     if loss.is_gap() {
-        return (
-            "unknown",
-            format!("{:.3} s on {node}, {interval}: no contact with the agent", last_s - first_s),
-        );
+        return ("unknown", format!("{:.3} s on {node}, {interval}: {cause}", last_s - first_s));
     }
     let source = source.as_deref().map_or_else(|| "unknown sources".into(), printable);
-    ("lost", format!("{samples} samples of {source} on {node}, {interval}: {reason}"))
+    ("lost", format!("{samples} samples of {source} on {node}, {interval}: {cause}"))
 }
 
 /// The ledger by source.
 pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
-    let row = |source: &SourceReport| {
+    let head = ["source", "node"].into_iter().chain(SourceReport::COUNTS);
+    let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
+    for source in &report.sources {
         let names = [source.source.clone(), source.node.clone()];
-        names.into_iter().chain(source.counts().map(|count| count.to_string())).collect()
-    };
-    let head = ["source", "node"].into_iter().chain(SourceReport::COUNTS).map(str::to_owned).collect();
-    let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
+        rows.push(names.into_iter().chain(source.counts().map(|count| count.to_string())).collect());
+    }
     if limit.is_some() {
         remove_zero_columns(&mut rows);
     }

@@ -1,10 +1,10 @@
 //! The events of a job as tables: marks, changes of the plan and refused requests.
 
 use super::detail::Detail;
-use super::paragraph::indented_table_within;
+use super::paragraph::shortened_table;
 use crate::output::table::head;
 use crate::report::summary::figure;
-use polymeter_analysis::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
+use polymeter_analysis::model::{PlanChange, RefusedRequest, Report};
 
 /// Lays out the events; empty if there are none.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -27,14 +27,7 @@ fn table(rows: Vec<Vec<String>>, detail: Detail, limit: Option<usize>) -> String
     if rows.len() < 2 {
         return String::new();
     }
-    let lines_max = detail.lines_max().saturating_add(1);
-    let hidden = rows.len().saturating_sub(lines_max);
-    let rows: Vec<_> = rows.into_iter().take(lines_max).collect();
-    let mut text = indented_table_within(&rows, limit);
-    if hidden > 0 {
-        text.push_str(&format!("  ({hidden} more; `polymeter report --all` shows them)\n"));
-    }
-    text + "\n"
+    shortened_table(rows, detail.lines_max(), limit) + "\n"
 }
 
 fn on_node(node: &str, has_several_nodes: bool) -> String {
@@ -48,28 +41,20 @@ fn seconds(time_s: f64) -> String {
 /// Rows of phases and instants by time, below a head.
 fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     let cell = |time_s: Option<f64>| figure(time_s, seconds);
-    let phase = |phase: &Phase| {
+    let mut rows = Vec::new();
+    for phase in &report.phases {
         let duration_s = phase.begin_s.zip(phase.end_s).map(|(begin_s, end_s)| end_s - begin_s);
         let name = format!("{}{}", on_node(&phase.node, has_several_nodes), phase.name);
         let row = vec![name, cell(phase.begin_s), cell(phase.end_s), cell(duration_s)];
-        (phase.begin_s.or(phase.end_s).unwrap_or_default(), row)
-    };
-    let instant = |instant: &MarkedInstant| {
+        rows.push((phase.begin_s.or(phase.end_s).unwrap_or_default(), row));
+    }
+    for instant in &report.marks {
         let name = format!("{}{}", on_node(&instant.node, has_several_nodes), instant.name);
-        (instant.at_s, vec![name, seconds(instant.at_s)])
-    };
-    let mut rows: Vec<(f64, Vec<String>)> =
-        report.phases.iter().map(phase).chain(report.marks.iter().map(instant)).collect();
+        rows.push((instant.at_s, vec![name, seconds(instant.at_s)]));
+    }
     rows.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    let head = head(["mark", "at", "until", "duration"]);
-    std::iter::once(head).chain(rows.into_iter().map(|(_, row)| row)).collect()
-}
-
-/// Returns true if a change is usual: sampling begins with the baseline or the submission's request, and ends
-/// with the job.
-fn is_usual(change: &PlanChange) -> bool {
-    let begins = change.old.is_none() && matches!(change.cause.as_str(), "baseline" | "registration");
-    begins || change.cause == "job_end"
+    rows.insert(0, (0.0, head(["mark", "at", "until", "duration"])));
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Returns true if two changes differ in the metric only.
@@ -86,10 +71,11 @@ fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
 /// Rows of changes of the plan, below a head. Equal changes of several metrics share a row.
 fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) -> Vec<Vec<String>> {
     let listed: Vec<&PlanChange> =
-        changes.iter().filter(|change| detail == Detail::All || !is_usual(change)).collect();
-    let cell = |period: &Option<String>| period.clone().unwrap_or_else(|| "-".to_owned());
-    let row = |changes: &[&PlanChange]| {
-        let change = changes.first()?;
+        changes.iter().filter(|change| detail == Detail::All || !change.is_usual()).collect();
+    let cell = |period: &Option<String>| figure(period.as_deref(), str::to_owned);
+    let mut rows = vec![head(["plan change", "at", "from", "to", "reason"])];
+    for changes in listed.chunk_by(|one, other| is_same_change(one, other)) {
+        let Some(change) = changes.first() else { continue };
         let others = match changes.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
@@ -99,19 +85,18 @@ fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) 
         let level = change.level.as_ref().map_or_else(String::new, |level| format!(" of {level}s"));
         let metric = format!("{}{}{others}{level}", on_node(&change.node, has_several_nodes), change.metric);
         let reason = format!("{}{actor}{until}", change.cause.replace('_', " "));
-        Some(vec![metric, seconds(change.at_s), cell(&change.old), cell(&change.new), reason])
-    };
-    let groups = listed.chunk_by(|one, other| is_same_change(one, other));
-    let head = head(["plan change", "at", "from", "to", "reason"]);
-    std::iter::once(head).chain(groups.filter_map(row)).collect()
+        rows.push(vec![metric, seconds(change.at_s), cell(&change.old), cell(&change.new), reason]);
+    }
+    rows
 }
 
 /// Rows of refused requests, below a head. The same refusal by several nodes is listed once.
 fn refused_rows(requests: &[RefusedRequest]) -> Vec<Vec<String>> {
     let mut rows = vec![head(["refused request", "period", "actor", "reason"])];
     for RefusedRequest { request, period, actor, reason, .. } in requests {
-        let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let row = vec![request.clone(), cell(period), cell(actor), reason.clone()];
+        let period = figure(period.as_deref(), str::to_owned);
+        let actor = figure(actor.as_deref(), str::to_owned);
+        let row = vec![request.clone(), period, actor, reason.clone()];
         if !rows.contains(&row) {
             rows.push(row);
         }

@@ -1,12 +1,11 @@
 //! Tables of nodes, steps, tasks and phases: all rows, or those at both ends and the distribution. Pure.
 
-use polymeter_analysis::model::{Report, Resources, StepReport, TaskReport};
-use polymeter_analysis::phases;
+use polymeter_analysis::model::{Report, Resources};
+use polymeter_analysis::statistics::quantile;
 use polymeter_proto::units;
 
 use super::detail::Detail;
 use super::paragraph;
-use crate::output::table::head;
 use crate::report::summary::{self, Imbalance};
 
 /// The number of rows at each end of a table.
@@ -22,9 +21,22 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Returns the mean number of cores in use.
     fn cores(&self) -> Option<f64> {
-        self.used.cpu_s.filter(|_| self.time_s > 0.0).map(|cpu_s| cpu_s / self.time_s)
+        self.used.cores(self.time_s)
+    }
+
+    fn row(&self, has_energy: bool) -> Vec<String> {
+        let used = self.used;
+        let mut cells = self.names.clone();
+        cells.extend([
+            summary::cores(self.cores()),
+            summary::bytes(used.memory_bytes),
+            summary::bytes(used.cache_bytes),
+            summary::bytes(used.read_bytes),
+            summary::bytes(used.written_bytes),
+        ]);
+        cells.extend(has_energy.then(|| summary::joules(self.energy_joules)));
+        cells
     }
 }
 
@@ -41,24 +53,18 @@ pub(super) fn all(report: &Report, limit: Option<usize>) -> String {
 
 /// Lays out the nodes.
 pub(super) fn nodes(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let group = |node: &'_ polymeter_analysis::model::NodeReport| {
-        vec![node.node.clone(), summary::figure(node.cpus, |cpus| cpus.to_string())]
-    };
-    let groups = report
-        .by_node
-        .iter()
-        .map(|node| Group {
-            names: group(node),
+    let mut groups = Vec::new();
+    for node in &report.by_node {
+        groups.push(Group {
+            names: vec![node.node.clone(), summary::figure(node.cpus, |cpus| cpus.to_string())],
             time_s: report.wall_s,
             energy_joules: node.energy_joules,
             used: &node.used,
-        })
-        .collect();
+        });
+    }
     let mut text = table(&["node", "CPUs"], groups, detail, limit);
-    let cpu = report.by_node.iter().map(|node| (node.node.as_str(), node.used.cpu_s));
-    text.push_str(&imbalance("node", cpu, limit));
-    let kind = report.by_node.iter().find_map(|node| node.used.memory_kind);
-    if let Some(kind) = kind {
+    text.extend(Imbalance::of_nodes(report).map(|imbalance| imbalance_text("node", &imbalance, limit)));
+    if let Some(kind) = report.memory_kind() {
         text.push_str(&paragraph::remark(&format!("memory: {}", kind.text()), limit));
     }
     text
@@ -69,20 +75,17 @@ pub(super) fn steps(report: &Report, detail: Detail, limit: Option<usize>) -> St
     if report.steps.is_empty() {
         return paragraph::remark("no step was sampled", limit);
     }
-    let names = |step: &StepReport| {
-        let duration = units::elapsed(step.duration_s());
-        vec![step.step.clone(), step.nodes.to_string(), step.tasks.to_string(), duration]
-    };
-    let groups = report
-        .steps
-        .iter()
-        .map(|step| Group {
-            names: names(step),
-            time_s: step.duration_s(),
+    let mut groups = Vec::new();
+    for step in &report.steps {
+        let time_s = step.duration_s();
+        let duration = units::elapsed(time_s);
+        groups.push(Group {
+            names: vec![step.step.clone(), step.nodes.to_string(), step.tasks.to_string(), duration],
+            time_s,
             energy_joules: None,
             used: &step.used,
-        })
-        .collect();
+        });
+    }
     table(&["step", "nodes", "tasks", "time"], groups, detail, limit)
 }
 
@@ -92,140 +95,84 @@ pub(super) fn tasks(report: &Report, detail: Detail, limit: Option<usize>) -> St
         return paragraph::remark("no task was sampled", limit);
     }
     let durations = report.step_durations();
-    let names = |task: &TaskReport| vec![format!("{}.{}", task.step, task.task), task.node.clone()];
-    let groups = report
-        .tasks
-        .iter()
-        .map(|task| Group {
-            names: names(task),
+    let mut groups = Vec::new();
+    for task in &report.tasks {
+        groups.push(Group {
+            names: vec![format!("{}.{}", task.step, task.task), task.node.clone()],
             time_s: durations.get(task.step.as_str()).copied().unwrap_or_default(),
             energy_joules: None,
             used: &task.used,
-        })
-        .collect();
+        });
+    }
     let mut text = table(&["task", "node"], groups, detail, limit);
-    let steps = report.tasks.chunk_by(|one, other| one.step == other.step).take(detail.lines_max());
-    for tasks in steps.filter(|tasks| tasks.len() > 1) {
-        let Some(first) = tasks.first() else { continue };
-        let cpu = tasks.iter().map(|task| (task.task.as_str(), task.used.cpu_s));
-        text.push_str(&imbalance(&format!("step {}, task", first.step), cpu, limit));
+    for (step, imbalance) in Imbalance::of_steps(report).take(detail.lines_max()) {
+        let kind = format!("step {step}, task");
+        text.extend(imbalance.map(|imbalance| imbalance_text(&kind, &imbalance, limit)));
     }
     text
 }
 
 /// Lays out the totals of the phases.
 pub(super) fn phases(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let totals = phases::totals(report);
-    let has_energy = totals.iter().any(|phase| phase.energy_joules.is_some());
-    let mut rows = vec![head(["phase", "times", "duration", "share", "cores used", "memory", "written"])];
-    rows.iter_mut().for_each(|row| row.extend(has_energy.then(|| "energy".to_owned())));
-    for phase in totals.iter().take(detail.lines_max()) {
-        let share = if report.wall_s > 0.0 { 100.0 * phase.duration_s / report.wall_s } else { 0.0 };
-        let mut row = vec![
-            phase.name.clone(),
-            phase.count.to_string(),
-            units::elapsed(phase.duration_s),
-            units::value("percent", share),
-            summary::cores(phase.cores_mean),
-            summary::bytes(phase.memory_bytes),
-            summary::bytes(phase.written_bytes),
-        ];
-        row.extend(has_energy.then(|| summary::joules(phase.energy_joules)));
-        rows.push(row);
-    }
+    let (names, totals) = summary::phase_totals(report);
     if totals.is_empty() {
         return paragraph::remark("no phase has a begin and an end", limit);
     }
-    let mut text = paragraph::indented_table_within(&rows, limit);
-    let hidden = totals.len().saturating_sub(detail.lines_max());
-    if hidden > 0 {
-        text.push_str(&paragraph::remark(
-            &format!("{hidden} more; `polymeter report --all` shows them"),
-            limit,
-        ));
-    }
-    text
+    let mut rows = vec![names.into_iter().map(str::to_owned).collect()];
+    rows.extend(totals);
+    paragraph::shortened_table(rows, detail.lines_max(), limit)
 }
 
 /// Lays out groups, sorted by their CPU time. Of many the first and the last are listed, and the distribution
 /// of all.
 fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Option<usize>) -> String {
-    let cpu_s = |group: &Group<'_>| group.used.cpu_s.unwrap_or(f64::NEG_INFINITY);
-    let is_long = detail == Detail::Summary && groups.len() > 2 * ENDS;
-    if is_long {
-        groups.sort_by(|one, other| cpu_s(other).total_cmp(&cpu_s(one)));
-    }
     let has_energy = groups.iter().any(|group| group.energy_joules.is_some());
-    let mut columns = vec!["cores used", "memory", "cache", "read", "written"];
-    columns.extend(has_energy.then_some("energy"));
-    let row = |group: &Group<'_>| {
-        let used = group.used;
-        let mut cells = group.names.clone();
-        cells.extend([
-            summary::cores(group.cores()),
-            summary::bytes(used.memory_bytes),
-            summary::bytes(used.cache_bytes),
-            summary::bytes(used.read_bytes),
-            summary::bytes(used.written_bytes),
-        ]);
-        cells.extend(has_energy.then(|| summary::joules(group.energy_joules)));
-        cells
-    };
-    let mut rows: Vec<Vec<String>> =
-        vec![names.iter().chain(&columns).map(|name| (*name).to_owned()).collect()];
-    let (first, last) = if is_long { (ENDS, groups.len() - ENDS) } else { (groups.len(), groups.len()) };
-    rows.extend(groups.iter().take(first).map(row));
-    if is_long {
-        rows.push(vec!["…".to_owned()]);
+    let columns = ["cores used", "memory", "cache", "read", "written"];
+    let head = names.iter().copied().chain(columns).chain(has_energy.then_some("energy"));
+    let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
+    if detail == Detail::All || groups.len() <= 2 * ENDS {
+        rows.extend(groups.iter().map(|group| group.row(has_energy)));
+        return paragraph::indented_table_within(&rows, limit);
     }
-    rows.extend(groups.iter().skip(last).map(row));
+    let cpu_s = |group: &Group<'_>| group.used.cpu_s.unwrap_or(f64::NEG_INFINITY);
+    groups.sort_by(|one, other| cpu_s(other).total_cmp(&cpu_s(one)));
+    rows.extend(groups.iter().take(ENDS).map(|group| group.row(has_energy)));
+    rows.push(vec!["…".to_owned()]);
+    rows.extend(groups.iter().skip(groups.len() - ENDS).map(|group| group.row(has_energy)));
     let mut text = paragraph::indented_table_within(&rows, limit);
-    if is_long {
-        let hidden = format!("{} between are not shown; `polymeter report --all` shows them", last - first);
-        text.push_str(&paragraph::remark(&hidden, limit));
-        text.push_str(&distribution(&groups, limit));
-    }
+    let hidden = groups.len() - 2 * ENDS;
+    let hidden = format!("{hidden} between are not shown; `polymeter report --all` shows them");
+    text.push_str(&paragraph::remark(&hidden, limit));
+    text.push_str(&distribution(&groups, limit));
     text
 }
 
+/// The points of a distribution: percent of the values, and a name.
+const POINTS: [(usize, &str); 5] = [(0, "min"), (10, "10 %"), (50, "median"), (90, "90 %"), (100, "max")];
+
 /// Describes the distribution of the cores in use and of the memory over groups.
 fn distribution(groups: &[Group<'_>], limit: Option<usize>) -> String {
-    let of = |name: &str, values: Vec<f64>, text: &dyn Fn(f64) -> String| {
-        let mut values = values;
-        values.sort_by(f64::total_cmp);
-        let at = |percent: usize| values.get((values.len().saturating_sub(1) * percent + 50) / 100).copied();
-        let points: Option<Vec<String>> = [0, 10, 50, 90, 100]
-            .into_iter()
-            .map(|percent| Some(format!("{} {}", percentile(percent), text(at(percent)?))))
-            .collect();
-        points.map(|points| format!("{name} of {}: {}", values.len(), points.join(", ")))
-    };
-    let cores = groups.iter().filter_map(Group::cores);
-    let memory = groups.iter().filter_map(|group| group.used.memory_bytes);
-    let lines = [
-        of("cores used", cores.collect(), &|cores| format!("{cores:.2}")),
-        of("memory", memory.collect(), &|bytes| units::value("bytes", bytes)),
-    ];
-    lines.into_iter().flatten().map(|line| paragraph::remark(&line, limit)).collect()
+    let cores = groups.iter().filter_map(Group::cores).collect();
+    let memory = groups.iter().filter_map(|group| group.used.memory_bytes).collect();
+    points("cores used", cores, limit, |cores| summary::cores(Some(cores)))
+        + &points("memory", memory, limit, |bytes| summary::bytes(Some(bytes)))
 }
 
-const fn percentile(percent: usize) -> &'static str {
-    match percent {
-        0 => "min",
-        10 => "10 %",
-        50 => "median",
-        90 => "90 %",
-        _ => "max",
+/// Describes a distribution; empty without values.
+fn points(name: &str, mut values: Vec<f64>, limit: Option<usize>, text: impl Fn(f64) -> String) -> String {
+    if values.is_empty() {
+        return String::new();
     }
+    values.sort_by(f64::total_cmp);
+    let points: Vec<String> = POINTS
+        .into_iter()
+        .filter_map(|(percent, point)| Some(format!("{point} {}", text(quantile(&values, percent)?))))
+        .collect();
+    paragraph::remark(&format!("{name} of {}: {}", values.len(), points.join(", ")), limit)
 }
 
 /// Describes the imbalance of the CPU time: the largest over the mean, and both ends.
-fn imbalance<'a>(
-    kind: &str,
-    used: impl Iterator<Item = (&'a str, Option<f64>)>,
-    limit: Option<usize>,
-) -> String {
-    let Some(imbalance) = Imbalance::of(used) else { return String::new() };
+fn imbalance_text(kind: &str, imbalance: &Imbalance<'_>, limit: Option<usize>) -> String {
     let Imbalance { ratio, most: (most, most_time), least: (least, least_time) } = imbalance;
     let text = format!(
         "imbalance of CPU time, max / mean: {ratio:.2}; most: {kind} {most} with {most_time}, \
@@ -236,7 +183,7 @@ fn imbalance<'a>(
 
 #[cfg(test)]
 mod tests {
-    use polymeter_analysis::model::NodeReport;
+    use polymeter_analysis::model::{NodeReport, StepReport, TaskReport};
 
     use super::*;
 

@@ -16,19 +16,19 @@ use crate::output::style;
 use crate::report::summary::headline;
 pub(crate) use detail::Detail;
 pub(crate) use paragraph::LABEL;
-use polymeter_analysis::model::{Finding, Report};
+use polymeter_analysis::model::Report;
 pub(crate) use sections::Sections;
 
 /// Writes a report as text of at most `limit` columns, if there is a limit.
 pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let finding = |finding: &Finding| {
+    let mut findings = String::new();
+    for finding in &report.findings {
         let remedy = finding
             .remedy(report.scheduler)
             .map_or_else(String::new, |remedy| format!("; next time: {remedy}"));
         let text = format!("{} {}{remedy}", finding.sentence, finding.evidence);
-        paragraph::paragraph(finding.severity.name(), &text, limit)
-    };
-    let findings: String = report.findings.iter().map(finding).collect();
+        findings.push_str(&paragraph::paragraph(finding.severity.name(), &text, limit));
+    }
     printable_lines(&(headline(report) + &findings)).into_owned() + &details(report, detail, limit)
 }
 

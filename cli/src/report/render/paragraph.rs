@@ -19,6 +19,17 @@ pub(super) fn indented_table_within(rows: &[Vec<String>], limit: Option<usize>) 
     text.lines().map(|line| format!("{INDENT}{line}\n")).collect()
 }
 
+/// Lays out at most `lines_max` rows below the head, `rows`' first, and states how many others there are.
+pub(super) fn shortened_table(mut rows: Vec<Vec<String>>, lines_max: usize, limit: Option<usize>) -> String {
+    let hidden = rows.len().saturating_sub(lines_max.saturating_add(1));
+    rows.truncate(rows.len() - hidden);
+    let mut text = indented_table_within(&rows, limit);
+    if hidden > 0 {
+        text.push_str(&remark(&format!("{hidden} more; `polymeter report --all` shows them"), limit));
+    }
+    text
+}
+
 /// Lays out a labelled line of a report, wrapped where there is a limit.
 pub(super) fn paragraph(label: &str, text: &str, limit: Option<usize>) -> String {
     let text = printable(text);

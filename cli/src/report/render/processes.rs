@@ -38,7 +38,7 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     let columns =
         ["process", "pid", "node", "CPU time", "cores used", "threads", "memory", "read", "written"];
     let mut rows = vec![head(columns)];
-    for ((node, labels), process) in processes.iter().take(detail.lines_max()) {
+    for ((node, labels), process) in &processes {
         rows.push(vec![
             label(labels, "comm").to_owned(),
             label(labels, "pid").to_owned(),
@@ -51,13 +51,7 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
             summary::bytes(process.growth("io.write.bytes")),
         ]);
     }
-    let mut text = paragraph::indented_table_within(&rows, limit);
-    let hidden = processes.len().saturating_sub(detail.lines_max());
-    if hidden > 0 {
-        let hidden = format!("{hidden} more; `polymeter report --all` shows them");
-        text.push_str(&paragraph::remark(&hidden, limit));
-    }
-    text
+    paragraph::shortened_table(rows, detail.lines_max(), limit)
 }
 
 /// Returns true if processes were sampled.

@@ -8,7 +8,8 @@ use crate::output::layout::{distinct_names, has_distinct};
 use crate::output::printable::printable;
 use crate::output::sparkline::sparkline;
 use crate::output::{table, terminal, units};
-use polymeter_analysis::model::{PeriodUse, Report, SeriesReport};
+use crate::report::summary;
+use polymeter_analysis::model::{Report, SeriesReport};
 use polymeter_analysis::rates;
 
 /// The minimum and maximum widths of a chart.
@@ -49,18 +50,17 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
 
 /// Rows of series, below a head.
 fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<Vec<String>> {
-    let head = table::head(["metric", "period", "samples", "min", "mean", "max"]);
-    let row = |series: &&SeriesReport| {
-        vec![
+    let mut rows = vec![table::head(["metric", "period", "samples", "min", "mean", "max"])];
+    for series in listed {
+        rows.push(vec![
             printable(&series.name(report.nodes.len() > 1)).into_owned(),
             periods(series),
             series.samples.to_string(),
             series.point_text(series.min),
             series.point_text(series.mean),
             series.point_text(series.max),
-        ]
-    };
-    let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(listed.iter().map(row)).collect();
+        ]);
+    }
     let width = |column| table::column_width(&rows, column);
     let values: usize = (1..6).map(|column| width(column) + GAP).sum();
     let room = limit.map(|limit| limit.saturating_sub(values + GAP));
@@ -84,17 +84,12 @@ fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<
 
 /// Lists each period that was in force, and for how long if there were several.
 fn periods(series: &SeriesReport) -> String {
-    match series.periods.as_slice() {
-        [] => series.period.clone().unwrap_or_else(|| "-".to_owned()),
-        [only] => only.period.clone(),
-        several => {
-            let one = |used: &PeriodUse| format!("{} for {}", used.period, units::elapsed(used.seconds));
-            let listed: Vec<String> = several.iter().take(PERIODS).map(one).collect();
-            let hidden = several.len().saturating_sub(PERIODS);
-            let others = if hidden > 0 { format!(", {hidden} others") } else { String::new() };
-            listed.join(", ") + &others
-        }
+    if let ([], Some(period)) = (series.periods.as_slice(), &series.period) {
+        return period.clone();
     }
+    let in_force: Vec<(&str, f64)> =
+        series.periods.iter().map(|used| (used.period.as_str(), used.seconds)).collect();
+    summary::periods(&in_force, PERIODS)
 }
 
 /// Fits the names into `room` columns, and returns true if charts fit beside them. Charts are omitted if
@@ -120,41 +115,59 @@ fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
 
 /// Explains the rates of counters over windows longer than the time between two samples.
 fn remarks(report: &Report, listed: &[&SeriesReport]) -> Vec<String> {
-    // The key is the window, and true if it is long enough for the counter.
-    let mut windows: Vec<((f64, bool), Vec<&str>)> = Vec::new();
+    let mut windows: Vec<Window<'_>> = Vec::new();
     let mut clamped: Vec<&str> = Vec::new();
     for series in listed {
         let name = series.metric.as_str();
         // A note describes the windows of a rollup.
         if let Some(window_s) = series.window_s.filter(|_| report.rollup_s.is_none()) {
             let is_long = window_s >= units::seconds_between(0, rates::window_ns(name)) - 1e-9;
-            let is_same = |known: (f64, bool)| (known.0 - window_s).abs() < 1e-9 && known.1 == is_long;
-            match windows.iter_mut().find(|(known, _)| is_same(*known)) {
-                Some((_, names)) => add(names, name),
-                None => windows.push(((window_s, is_long), vec![name])),
+            let is_same = |known: &&mut Window<'_>| {
+                (known.length_s - window_s).abs() < 1e-9 && known.is_long == is_long
+            };
+            match windows.iter_mut().find(is_same) {
+                Some(known) => add(&mut known.names, name),
+                None => windows.push(Window { length_s: window_s, is_long, names: vec![name] }),
             }
         }
         if series.is_clamped {
             add(&mut clamped, name);
         }
     }
-    let window = |((window_s, is_long), names): &((f64, bool), Vec<&str>)| {
-        let (names, window) = (abridged_list(names, NAMED), units::duration_f64(window_s * 1e9));
-        if *is_long {
-            format!("{names}: min and max are rates over at least {window}, the counter's update interval")
+    let mut remarks: Vec<String> = windows.iter().map(Window::remark).collect();
+    if !clamped.is_empty() {
+        remarks.push(format!(
+            "{}: the kernel counted more CPU time than the node's CPUs can provide; max is limited to their capacity",
+            abridged_list(&clamped, NAMED)
+        ));
+    }
+    remarks
+}
+
+/// The window of the rates of counters.
+struct Window<'a> {
+    length_s: f64,
+    /// True if it is long enough for the counters.
+    is_long: bool,
+    /// The metrics.
+    names: Vec<&'a str>,
+}
+
+impl Window<'_> {
+    fn remark(&self) -> String {
+        let (names, length) = (abridged_list(&self.names, NAMED), units::duration_f64(self.length_s * 1e9));
+        if self.is_long {
+            format!("{names}: min and max are rates over at least {length}, the counter's update interval")
         } else {
-            format!("{names}: sampled for {window} only, too short for accurate rates")
+            format!("{names}: sampled for {length} only, too short for accurate rates")
         }
-    };
-    let impossible = format!(
-        "{}: the kernel counted more CPU time than the node's CPUs can provide; max is limited to their capacity",
-        abridged_list(&clamped, NAMED)
-    );
-    windows.iter().map(window).chain((!clamped.is_empty()).then_some(impossible)).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use polymeter_analysis::model::PeriodUse;
+
     use super::*;
 
     #[test]

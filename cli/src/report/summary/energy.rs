@@ -3,6 +3,8 @@
 use polymeter_analysis::model::{Energy, Report};
 use polymeter_proto::units;
 
+use super::figures::on_nodes;
+
 /// Joules in a kilowatt-hour.
 const KWH: f64 = 3.6e6;
 
@@ -12,11 +14,7 @@ pub(crate) fn energy(report: &Report) -> Option<String> {
     let power =
         watts_mean.map_or_else(String::new, |watts| format!(", {} on average", units::value("watts", watts)));
     let names: Vec<&str> = parts.iter().map(|part| part.part).map(name).collect();
-    let known = if *nodes == report.nodes.len() as u64 {
-        String::new()
-    } else {
-        format!(" on {nodes} of {} nodes", report.nodes.len())
-    };
+    let known = on_nodes(*nodes, report);
     let origin = if *is_estimate { "estimated by CPU time on shared nodes" } else { "measured" };
     Some(format!(
         "{} ({:.3} kWh){power}; {}{known}, {origin}",

@@ -6,8 +6,8 @@ use polymeter_proto::text::abridged_list;
 use super::outcome;
 use crate::output::printable::{printable, printable_name};
 
-/// The maximum number of nodes that the first line names.
-const NODES_MAX: usize = 8;
+/// The maximum number of nodes that a line names.
+pub(crate) const NODES_MAX: usize = 8;
 
 /// The final state, or that the job runs; none if nothing is known.
 pub(crate) fn state(report: &Report) -> Option<String> {

@@ -14,9 +14,10 @@ use polymeter_service::time_text::rfc3339;
 
 use crate::output::printable::printable_name;
 
+pub(crate) use crate::output::table::figure;
 pub(crate) use energy::energy;
-pub(crate) use figures::{Imbalance, bytes, cores, figure, joules};
-pub(crate) use headline::{headline, state};
+pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals};
+pub(crate) use headline::{NODES_MAX, headline, state};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use traffic::{file_systems, network};
 
@@ -28,8 +29,7 @@ pub(crate) fn count(number: u64, one: &str) -> String {
 /// The name of the job, its account and its queue.
 pub(crate) fn names(report: &Report) -> String {
     let submission = &report.submission;
-    let display = submission.display_id.as_ref().filter(|id| **id != report.job);
-    let display = display.map_or_else(String::new, |id| format!(", shown as {id}"));
+    let display = display_id(report).map_or_else(String::new, |id| format!(", shown as {id}"));
     let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
     format!(
         "{}{display}, account {}, queue {}",
@@ -37,6 +37,11 @@ pub(crate) fn names(report: &Report) -> String {
         text(&submission.account),
         text(&submission.queue)
     )
+}
+
+/// The id as the scheduler displays it, if it differs from the job's own.
+pub(crate) fn display_id(report: &Report) -> Option<&str> {
+    report.submission.display_id.as_deref().filter(|id| *id != report.job)
 }
 
 pub(crate) fn unknown() -> String {

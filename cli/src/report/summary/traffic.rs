@@ -3,6 +3,8 @@
 use polymeter_analysis::model::{Report, Traffic};
 use polymeter_proto::units;
 
+use super::figures::on_nodes;
+
 /// Describes the traffic with networks; none if it is unknown on all nodes.
 pub(crate) fn network(report: &Report) -> Option<String> {
     line(report, true, "received", "sent")
@@ -20,17 +22,12 @@ fn line(report: &Report, is_network: bool, received: &str, sent: &str) -> Option
 }
 
 fn part(report: &Report, traffic: &Traffic, received: &str, sent: &str) -> String {
-    let bytes = |value: f64| units::value("bytes", value);
-    let known = if traffic.nodes == report.nodes.len() as u64 {
-        String::new()
-    } else {
-        format!(" on {} of {} nodes", traffic.nodes, report.nodes.len())
-    };
     format!(
-        "{} {} {received}, {} {sent}{known}",
+        "{} {} {received}, {} {sent}{}",
         name(traffic.name),
-        bytes(traffic.received_bytes),
-        bytes(traffic.sent_bytes)
+        units::value("bytes", traffic.received_bytes),
+        units::value("bytes", traffic.sent_bytes),
+        on_nodes(traffic.nodes, report)
     )
 }
 

@@ -36,10 +36,10 @@ pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
         requested: in_force.requested.map(|period| period.to_string()),
         reason: in_force.reason(),
     };
-    let refused = |refused: &RefusedRequest| RefusedLine {
-        request: refused.request.to_string(),
-        period: refused.period.map(|period| period.to_string()),
-        reason: refused.reason.to_string(),
+    let refused = |part: &RefusedRequest| RefusedLine {
+        request: part.request.to_string(),
+        period: part.period.map(|period| period.to_string()),
+        reason: part.reason.to_string(),
     };
     let whole = view.plan.iter().map(|planned| line(None, planned));
     let of_steps = view.step_plans.iter().map(|(level, planned)| line(Some(*level), planned));

@@ -11,8 +11,8 @@ use crate::plan::Rule;
 
 /// Parses the rules of the plan in `field`, which may switch metrics off.
 pub(super) fn rules(field: &str, plan: &PlanFields) -> Result<Vec<Rule>, Refusal> {
-    let rule = |(selector, period): (&String, &String)| config::rule(selector, period);
-    plan.iter().map(rule).collect::<Result<_, _>>().map_err(|error| invalid(field, &error))
+    let rules = plan.iter().map(|(selector, period)| config::rule(selector, period));
+    rules.collect::<Result<_, _>>().map_err(|error| invalid(field, &error))
 }
 
 /// Parses the metrics of a lease, which may not switch metrics off, in `field`.

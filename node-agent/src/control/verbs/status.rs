@@ -43,14 +43,17 @@ pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refus
     }))
 }
 
+fn source(view: &SourceView) -> SourceStatus {
+    SourceStatus {
+        name: view.name.clone(),
+        tally: view.tally,
+        reads: view.reads,
+        read_mean_ns: view.read_total_ns.checked_div(view.reads).unwrap_or(0),
+        read_max_ns: view.read_max_ns,
+    }
+}
+
 fn subject(view: &JobView) -> SubjectStatus {
-    let source = |source: &SourceView| SourceStatus {
-        name: source.name.clone(),
-        tally: source.tally,
-        reads: source.reads,
-        read_mean_ns: source.read_total_ns.checked_div(source.reads).unwrap_or(0),
-        read_max_ns: source.read_max_ns,
-    };
     SubjectStatus {
         job: view.job_id.as_ref().map(ToString::to_string),
         uid: view.owner_uid,

@@ -19,7 +19,7 @@ use super::child_process::Program;
 use super::custom_source::CustomSource;
 use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
-use super::mount_table::{Mount, MountTable, MountWatch, visible};
+use super::mount_table::{Mount, MountWatch, visible};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -66,10 +66,7 @@ impl SourceKind for BeegfsKind {
             return;
         }
         let mounts = request.host.mounts;
-        let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
-            Ok(table) => table,
-            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
-        };
+        let Some(table) = opening.mount_table(request) else { return };
         let found = of_beegfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_beegfs))));
         let mut programs = PROGRAMS.iter().map(|program| mounts.root.join(program));

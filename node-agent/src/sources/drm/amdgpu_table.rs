@@ -32,7 +32,7 @@ pub(super) fn parse(bytes: &[u8]) -> Table {
     // All ones mean that the chip does not have it.
     let word = |offset: usize| {
         let bytes = table.get(offset..)?.first_chunk::<8>()?;
-        Some(u64::from_le_bytes(*bytes)).filter(|word| *word != u64::MAX)
+        Some(u64::from_le_bytes(*bytes)).filter(|value| *value != u64::MAX)
     };
     let energy = match content {
         1..=4 => word(24),

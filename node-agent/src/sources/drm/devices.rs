@@ -34,18 +34,21 @@ pub(super) struct Card {
 
 /// Returns the GPUs with a card, in the order of their names.
 pub(super) fn cards(sys: &Path) -> Vec<Card> {
-    let card = |name: String| {
+    let mut cards = Vec::new();
+    for name in names(sys) {
         // `card0-DP-1` is a connector.
-        let number =
-            name.strip_prefix("card").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let number = name.strip_prefix("card");
+        let Some(number) = number.filter(|number| number.bytes().all(|byte| byte.is_ascii_digit())) else {
+            continue;
+        };
         let device = sys.join("class/drm").join(&name).join("device");
         let mut labels = vec![("gpu".to_owned(), number.to_owned())];
         let uuid = kernel_text::text(&device.join("unique_id")).unwrap_or_default();
         let uuid = Some(uuid.trim().to_owned()).filter(|uuid| !uuid.is_empty());
         labels.extend(uuid.map(|uuid| ("uuid".to_owned(), uuid)));
-        Some(Card { name, device, labels })
-    };
-    names(sys).into_iter().filter_map(card).collect()
+        cards.push(Card { name, device, labels });
+    }
+    cards
 }
 
 /// Returns the labels of each GPU by its PCI address.

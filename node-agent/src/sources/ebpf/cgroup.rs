@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tracing::{info, warn};
 
+use super::reason::EbpfError;
+use crate::sources::kernel_text::FileError;
+
 /// The attachments of this process.
 static ATTACHMENTS: Mutex<Vec<Weak<Attachment>>> = Mutex::new(Vec::new());
 
@@ -45,7 +48,7 @@ impl Cgroup {
 /// Programs that count events of one cgroup.
 pub(super) trait Programs: Send + fmt::Debug {
     /// Counts the events of this cgroup from now on, and no longer those of the one before.
-    fn attach(&mut self, cgroup: &Cgroup) -> Result<(), String>;
+    fn attach(&mut self, cgroup: &Cgroup) -> Result<(), EbpfError>;
 }
 
 /// Programs on the cgroup of a path.
@@ -65,8 +68,8 @@ struct State {
 
 impl Attachment {
     /// Attaches programs to the cgroup of a path, also when it is created again.
-    pub(super) fn new(path: &Path, mut programs: Box<dyn Programs>) -> Result<Arc<Self>, String> {
-        let cgroup = Cgroup::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    pub(super) fn new(path: &Path, mut programs: Box<dyn Programs>) -> Result<Arc<Self>, EbpfError> {
+        let cgroup = Cgroup::open(path).map_err(FileError::of(path))?;
         programs.attach(&cgroup)?;
         let state = Mutex::new(State { id: cgroup.id, programs });
         let attachment = Arc::new(Self { path: path.to_owned(), state, is_lost: AtomicBool::new(false) });

@@ -30,6 +30,7 @@ use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::target::Target;
 use fields::{KIND, NETWORK, RUNQUEUE, VFS};
+use reason::EbpfError;
 
 pub(super) use btf::check;
 
@@ -76,7 +77,7 @@ struct Group {
     /// The name of the source.
     name: &'static str,
     fields: &'static [&'static str],
-    open: fn(&OpenRequest<'_>) -> Result<Box<dyn CustomSource>, String>,
+    open: fn(&OpenRequest<'_>) -> Result<Box<dyn CustomSource>, EbpfError>,
 }
 
 static GROUPS: &[Group] = &[
@@ -106,7 +107,7 @@ impl Group {
         }
         match (self.open)(request) {
             Ok(source) => opening.push_custom(format!("{KIND}/{}", self.name), source),
-            Err(reason) => opening.unavailable_all(&wanted, &reason),
+            Err(error) => opening.unavailable_all(&wanted, &error.to_string()),
         }
     }
 }

@@ -4,15 +4,14 @@ use std::io;
 use std::path::Path;
 
 use crate::sources::cpu_list;
-use crate::sources::kernel_text;
+use crate::sources::kernel_text::{self, FileError};
 
 /// Returns the number of CPUs that can ever be online: one more than the highest number, which a program may
 /// run on.
-pub(super) fn possible_cpus(root: &Path) -> Result<u32, String> {
+pub(super) fn possible_cpus(root: &Path) -> Result<u32, FileError> {
     let path = root.join("sys/devices/system/cpu/possible");
-    let fault = |error: io::Error| format!("{}: {error}", path.display());
-    let text = kernel_text::text(&path).map_err(fault)?;
+    let text = kernel_text::text(&path).map_err(FileError::of(&path))?;
     let highest = cpu_list::parse(text.trim()).and_then(|cpus| cpus.into_iter().max());
     let count = highest.and_then(|highest| u32::try_from(highest + 1).ok());
-    count.ok_or_else(|| fault(io::Error::other("not a list of CPUs")))
+    count.ok_or_else(|| FileError { path, error: io::Error::other("not a list of CPUs") })
 }

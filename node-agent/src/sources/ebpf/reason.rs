@@ -4,6 +4,49 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::sources::kernel_text::FileError;
+
+/// The reason why the events of a job cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EbpfError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{0}; the kernel must be built with CONFIG_DEBUG_INFO_BTF, since Linux 5.4")]
+    NoTypes(FileError),
+    /// A type or a member that the kernel lacks.
+    #[error(
+        "the kernel has no `{0}`; it needs Linux 5.8 or later with CONFIG_SCHED_INFO and CONFIG_FAIR_GROUP_SCHED"
+    )]
+    Lacking(String),
+    #[error("{}: {} ({error})", step.object(), step.meaning(error))]
+    Refused { step: Step, error: io::Error },
+    #[error("the system calls of this architecture are unknown; it needs x86-64 or Arm64")]
+    UnknownSystemCalls,
+    #[error("the program is too long")]
+    TooLong,
+    #[error(
+        "eBPF finds the processes of a job by its cgroup, and the job has none; register the job with its cgroup"
+    )]
+    NoCgroup,
+    #[error(
+        "eBPF counts the network of cgroups of version 2, and the job has none; name one when the job is \
+         registered, or boot the node with cgroups of version 2"
+    )]
+    NoCgroupOfVersion2,
+    #[error("the root of the cgroups is no job")]
+    RootCgroup,
+    #[error("the network of {0} jobs and steps is counted already; sample it for fewer")]
+    TooManyNetworks(usize),
+    #[error("{0} jobs and steps are counted already; sample it for fewer")]
+    TooManyJobs(u32),
+    #[error("jobs and steps at {0} levels of cgroups are counted already")]
+    TooManyLevels(usize),
+    #[error("not registered")]
+    NotRegistered,
+    #[error("it is counted anew already")]
+    CountedAnew,
+}
+
 /// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -15,42 +58,53 @@ pub(super) enum Step {
     Trace,
 }
 
-/// Returns the meaning of an error of bpf(2), with the remedy.
-pub(super) fn meaning(step: Step, error: &io::Error) -> String {
-    let meaning = match (error.raw_os_error().map(Errno::from_raw_os_error), step) {
-        (Some(Errno::PERM | Errno::ACCESS), Step::Load) => {
-            "permission denied; run the agent as root or with CAP_BPF and CAP_NET_ADMIN (CAP_SYS_ADMIN before Linux 5.8), allow \
-             the system call bpf, and raise LimitMEMLOCK before Linux 5.11"
+impl Step {
+    /// Returns the error for a step that the kernel refused.
+    pub(super) const fn refused(self, error: io::Error) -> EbpfError {
+        EbpfError::Refused { step: self, error }
+    }
+
+    const fn object(self) -> &'static str {
+        match self {
+            Self::Load => "cannot load the eBPF program",
+            Self::Attach => "cannot attach the eBPF program to the job's cgroup",
+            Self::Trace => "cannot trace the kernel with the eBPF program",
         }
-        (Some(Errno::PERM), Step::Trace) => {
-            "permission denied; run the agent as root or with CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8), allow the \
+    }
+
+    /// Returns the meaning of an error of bpf(2), with the remedy.
+    fn meaning(self, error: &io::Error) -> &'static str {
+        match (error.raw_os_error().map(Errno::from_raw_os_error), self) {
+            (Some(Errno::PERM | Errno::ACCESS), Self::Load) => {
+                "permission denied; run the agent as root or with CAP_BPF and CAP_NET_ADMIN (CAP_SYS_ADMIN before Linux 5.8), allow \
+             the system call bpf, and raise LimitMEMLOCK before Linux 5.11"
+            }
+            (Some(Errno::PERM), Self::Trace) => {
+                "permission denied; run the agent as root or with CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8), allow the \
              system call bpf, and raise LimitMEMLOCK before Linux 5.11; a kernel that is locked down for confidentiality allows \
              no tracing"
+            }
+            (Some(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP), Self::Trace) => {
+                "the kernel does not support it; it needs Linux 5.10 or later with CONFIG_BPF_EVENTS and CONFIG_DEBUG_INFO_BTF"
+            }
+            (Some(Errno::PERM | Errno::ACCESS), Self::Attach) => {
+                "permission denied; the agent needs CAP_NET_ADMIN, and no cgroup above may have a program that excludes others"
+            }
+            (Some(Errno::TOOBIG), Self::Attach) => {
+                "the cgroup has as many programs as the kernel allows; detach others"
+            }
+            (Some(Errno::BADF), Self::Attach) => "the job's directory is no cgroup of version 2",
+            (Some(Errno::NOENT), Self::Attach) => "the job's cgroup has been removed",
+            (Some(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP), _) => {
+                "the kernel does not support it; it needs Linux 5.7 or later with CONFIG_CGROUP_BPF"
+            }
+            (Some(Errno::MFILE | Errno::NFILE), _) => "no file descriptors left; raise LimitNOFILE",
+            (Some(Errno::NOMEM | Errno::AGAIN), _) => {
+                "the kernel has no memory for it; sample it for fewer jobs"
+            }
+            _ => "the kernel refused it",
         }
-        (Some(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP), Step::Trace) => {
-            "the kernel does not support it; it needs Linux 5.10 or later with CONFIG_BPF_EVENTS and CONFIG_DEBUG_INFO_BTF"
-        }
-        (Some(Errno::PERM | Errno::ACCESS), Step::Attach) => {
-            "permission denied; the agent needs CAP_NET_ADMIN, and no cgroup above may have a program that excludes others"
-        }
-        (Some(Errno::TOOBIG), Step::Attach) => {
-            "the cgroup has as many programs as the kernel allows; detach others"
-        }
-        (Some(Errno::BADF), Step::Attach) => "the job's directory is no cgroup of version 2",
-        (Some(Errno::NOENT), Step::Attach) => "the job's cgroup has been removed",
-        (Some(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP), _) => {
-            "the kernel does not support it; it needs Linux 5.7 or later with CONFIG_CGROUP_BPF"
-        }
-        (Some(Errno::MFILE | Errno::NFILE), _) => "no file descriptors left; raise LimitNOFILE",
-        (Some(Errno::NOMEM | Errno::AGAIN), _) => "the kernel has no memory for it; sample it for fewer jobs",
-        _ => "the kernel refused it",
-    };
-    let object = match step {
-        Step::Load => "cannot load the eBPF program",
-        Step::Attach => "cannot attach the eBPF program to the job's cgroup",
-        Step::Trace => "cannot trace the kernel with the eBPF program",
-    };
-    format!("{object}: {meaning} ({error})")
+    }
 }
 
 #[cfg(test)]
@@ -59,7 +113,7 @@ mod tests {
 
     #[test]
     fn errors_have_remedies() {
-        let of = |step, errno: Errno| meaning(step, &io::Error::from(errno));
+        let of = |step: Step, errno: Errno| step.refused(io::Error::from(errno)).to_string();
         assert!(of(Step::Load, Errno::PERM).contains("CAP_BPF and CAP_NET_ADMIN"));
         assert!(of(Step::Attach, Errno::PERM).contains("CAP_NET_ADMIN"));
         assert!(of(Step::Trace, Errno::PERM).contains("CAP_BPF and CAP_PERFMON"));

@@ -9,7 +9,7 @@ use polymeter_proto::series::Labels;
 
 use super::custom_source::CustomSource;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
-use super::mount_table::{Mount, MountTable, MountWatch, visible};
+use super::mount_table::{Mount, MountWatch, visible};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -54,10 +54,7 @@ impl SourceKind for GpfsKind {
             return;
         }
         let mounts = request.host.mounts;
-        let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
-            Ok(table) => table,
-            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
-        };
+        let Some(table) = opening.mount_table(request) else { return };
         let found = of_gpfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_gpfs))));
         let program = mounts.root.join(PROGRAM);

@@ -49,8 +49,12 @@ impl SourceKind for IpmiKind {
         let (Target::Node(_), Some(definition)) = (request.target, request.wanted.first()) else { return };
         match find(&request.host.mounts.root) {
             Some(path) => {
-                let open = move || Device::open(&path).map(|device| Box::new(device) as Box<dyn Controller>);
-                opening.push_custom(KIND.to_owned(), Box::new(PowerSource::new(definition, Box::new(open))));
+                let controller =
+                    move || Device::open(&path).map(|device| Box::new(device) as Box<dyn Controller>);
+                opening.push_custom(
+                    KIND.to_owned(),
+                    Box::new(PowerSource::new(definition, Box::new(controller))),
+                );
             }
             None => opening.unavailable(
                 definition.clone(),

@@ -72,20 +72,9 @@ impl SourceKind for LustreKind {
             let watch = PatternWatch::new(&directory, patterns.into());
             opening.push(format!("{KIND}/{name}"), Source::Custom(Box::new(watch)));
         }
-        let table = match MountTable::open(&mounts.proc.join("self/mountinfo")) {
-            Ok(table) => table,
-            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
-        };
+        let Some(table) = opening.mount_table(request) else { return };
         let mut found = find(mounts, &table.mounts());
-        if found.len() > FILES_MAX {
-            let reason = format!(
-                "{} of {} files are not sampled: the limit is {FILES_MAX}",
-                found.len() - FILES_MAX,
-                found.len()
-            );
-            opening.unavailable_all(&request.wanted, &reason);
-            found.truncate(FILES_MAX);
-        }
+        opening.limit(&mut found, FILES_MAX, "files", &request.wanted);
         let mut source = LustreSource::new(found, &request.wanted, table, mounts.clone());
         source.keep_present();
         for definition in &request.wanted {
@@ -130,14 +119,15 @@ fn find(mounts: &Mounts, mounted: &[Mount]) -> Vec<StatsFile> {
     found.sort_by(|a, b| a.1.cmp(&b.1));
     let clients: Vec<String> =
         found.iter().filter(|(role, ..)| *role == Role::Client).map(|(_, name, _)| name.clone()).collect();
-    let with_labels = |(role, name, path): (Role, String, PathBuf)| {
+    let mut files = Vec::new();
+    for (role, name, path) in found {
         let labels = match role {
             Role::Client => client_labels(&name, &clients, mounted),
             Role::Target => vec![("target".to_owned(), name)],
         };
-        StatsFile { role, path, labels }
-    };
-    found.into_iter().map(with_labels).collect()
+        files.push(StatsFile { role, path, labels });
+    }
+    files
 }
 
 /// Returns the labels of a client's directory, `scratch-ffff8f0e2d4f1800`: the file system and its mount

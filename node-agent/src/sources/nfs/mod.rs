@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::custom_source::CustomSource;
 use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
-use super::mount_table::{Mount, MountTable, MountWatch, visible};
+use super::mount_table::{Mount, MountWatch, visible};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
@@ -139,24 +139,13 @@ impl SourceKind for NfsKind {
             return;
         }
         let proc = &request.host.mounts.proc;
-        let table = match MountTable::open(&proc.join("self/mountinfo")) {
-            Ok(table) => table,
-            Err(error) => return opening.unavailable_all(&request.wanted, &error.to_string()),
-        };
+        let Some(table) = opening.mount_table(request) else { return };
         let mut mounts = of_nfs(table.mounts());
         opening.push(format!("{KIND}/mounts"), Source::Custom(Box::new(MountWatch::new(table, of_nfs))));
         if mounts.is_empty() {
             return opening.unavailable_all(&request.wanted, "no NFS file system is mounted");
         }
-        if mounts.len() > MOUNTS_MAX {
-            let reason = format!(
-                "{} of {} NFS mounts are not sampled: the limit is {MOUNTS_MAX}",
-                mounts.len() - MOUNTS_MAX,
-                mounts.len()
-            );
-            opening.unavailable_all(&request.wanted, &reason);
-            mounts.truncate(MOUNTS_MAX);
-        }
+        opening.limit(&mut mounts, MOUNTS_MAX, "NFS mounts", &request.wanted);
         let mut source = NfsSource::new(proc, &mounts, &request.wanted);
         source.keep_present();
         opening.push_custom(KIND.to_owned(), Box::new(source));

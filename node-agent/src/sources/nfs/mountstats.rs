@@ -118,23 +118,23 @@ impl Section<'_> {
 /// Parses the line of a transport: its kind, then numbers of which those of connections are missing for UDP.
 fn transport(line: &str) -> Option<Transport> {
     let (kind, numbers) = line.trim_start().split_once(' ')?;
-    let number = |column| number(numbers, column);
+    let at = |column| number(numbers, column);
     let (connects, first) = match kind {
         // Port, binds, connects, time to connect, idle time.
-        "tcp" | "rdma" | "tcp-tls" => (Some(number(2)?), 5),
+        "tcp" | "rdma" | "tcp-tls" => (Some(at(2)?), 5),
         // Port, binds.
         "udp" => (None, 2),
         // Binds, connects, time to connect, idle time.
-        "local" => (Some(number(1)?), 4),
+        "local" => (Some(at(1)?), 4),
         _ => return None,
     };
     Some(Transport {
         connects,
-        sends: number(first)?,
-        receives: number(first + 1)?,
-        bad_xids: number(first + 2)?,
+        sends: at(first)?,
+        receives: at(first + 1)?,
+        bad_xids: at(first + 2)?,
         // Behind the sum of requests in progress.
-        backlog: number(first + 4)?,
+        backlog: at(first + 4)?,
     })
 }
 

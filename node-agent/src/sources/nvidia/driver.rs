@@ -96,24 +96,26 @@ impl Driver {
 
     /// Returns the driver of the machine at `root`, which is created with this step.
     pub(super) fn with_step(root: &Path, step: Duration) -> Arc<Self> {
-        let new = || {
-            let state = State {
-                nvml: None,
-                gpus: Err(NoGpus::NotAnswered),
-                missing_since: None,
-                has_thread: false,
-                jobs: BTreeMap::new(),
-                has_new_job: false,
-            };
-            Arc::new(Self {
-                root: root.to_owned(),
-                step,
-                state: Mutex::new(state),
-                changes: AtomicU64::new(0),
-                looked_ns: AtomicU64::new(0),
-            })
+        let mut drivers = lock(&DRIVERS);
+        Arc::clone(drivers.entry(root.to_owned()).or_insert_with(|| Arc::new(Self::new(root, step))))
+    }
+
+    fn new(root: &Path, step: Duration) -> Self {
+        let state = State {
+            nvml: None,
+            gpus: Err(NoGpus::NotAnswered),
+            missing_since: None,
+            has_thread: false,
+            jobs: BTreeMap::new(),
+            has_new_job: false,
         };
-        Arc::clone(lock(&DRIVERS).entry(root.to_owned()).or_insert_with(new))
+        Self {
+            root: root.to_owned(),
+            step,
+            state: Mutex::new(state),
+            changes: AtomicU64::new(0),
+            looked_ns: AtomicU64::new(0),
+        }
     }
 
     /// Returns the GPUs, or the reason why there are none. Starts the thread that looks for them, unless

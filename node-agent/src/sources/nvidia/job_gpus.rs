@@ -165,20 +165,18 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
 /// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut
 /// off. A number of a GPU with MIG devices names none, because schedulers number those in ways of their own.
 fn named(list: &str, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
-    let of_item = |item: &str| -> Vec<String> {
-        match item.parse::<u32>() {
-            Ok(index) => {
-                let is_it = |gpu: &&Arc<Gpu>| gpu.index == index && gpu.devices.len() == 1;
-                gpus.iter().filter(is_it).map(|gpu| gpu.uuid().to_owned()).collect()
-            }
-            Err(_) if item.starts_with("GPU-") || item.starts_with("MIG-") => {
-                let all = gpus.iter().flat_map(|gpu| &gpu.devices);
-                all.filter(|device| device.uuid.starts_with(item)).map(|device| device.uuid.clone()).collect()
-            }
-            Err(_) => Vec::new(),
+    let mut named = BTreeSet::new();
+    for item in list.split(',').map(str::trim) {
+        if let Ok(index) = item.parse::<u32>() {
+            let whole = gpus.iter().filter(|gpu| gpu.index == index && gpu.devices.len() == 1);
+            named.extend(whole.map(|gpu| gpu.uuid().to_owned()));
+        } else if item.starts_with("GPU-") || item.starts_with("MIG-") {
+            let devices = gpus.iter().flat_map(|gpu| &gpu.devices);
+            let found = devices.filter(|device| device.uuid.starts_with(item));
+            named.extend(found.map(|device| device.uuid.clone()));
         }
-    };
-    list.split(',').flat_map(|item| of_item(item.trim())).collect()
+    }
+    named
 }
 
 /// Returns the list of devices that an environment, proc_pid_environ(5), names. Slurm's numbers are those of

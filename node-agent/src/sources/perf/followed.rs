@@ -312,12 +312,16 @@ impl ProcessFollower {
         if self.families.knows_launcher(launcher) {
             return;
         }
-        let parent = |pid: &u32| {
-            let stat = StatLine::read(&self.proc.join(pid.to_string()))?;
-            Some(stat.parent()).filter(|parent| *parent > 0)
-        };
-        let ancestors: Vec<u32> =
-            std::iter::successors(parent(&launcher), parent).take(ANCESTORS_MAX).collect();
+        let mut ancestors = Vec::new();
+        let mut pid = launcher;
+        while ancestors.len() < ANCESTORS_MAX {
+            let Some(stat) = StatLine::read(&self.proc.join(pid.to_string())) else { break };
+            pid = stat.parent();
+            if pid == 0 {
+                break;
+            }
+            ancestors.push(pid);
+        }
         self.families.launched_by(launcher, ancestors);
     }
 

@@ -66,7 +66,7 @@ fn operation(text: &str) -> Option<Operation> {
     // A histogram within the braces, which follows the sums, has braces of its own.
     (rest.trim().is_empty() || text.contains('{')).then_some(())?;
     let field = |name: &str| {
-        let mut fields = text.split(',').filter_map(|field| field.split_once(':'));
+        let mut fields = text.split(',').filter_map(|pair| pair.split_once(':'));
         fields.find_map(|(key, value)| (key.trim() == name).then(|| value.trim()))
     };
     let number = |name: &str| field(name)?.parse::<u64>().ok();

@@ -119,9 +119,13 @@ impl SourceSet {
         unavailable: Vec<Unavailable>,
     ) {
         let name = step.name.clone();
-        let new =
-            || OpenStep { step, files: Vec::new(), perf: Vec::new(), perf_groups: 0, missing: Vec::new() };
-        let open = self.steps.entry(name.clone()).or_insert_with(new);
+        let open = self.steps.entry(name.clone()).or_insert_with(|| OpenStep {
+            step,
+            files: Vec::new(),
+            perf: Vec::new(),
+            perf_groups: 0,
+            missing: Vec::new(),
+        });
         open.perf_groups += opened.iter().filter(|opened| is_perf_of_step(&name, &opened.name)).count();
         open.files = wanted.files;
         open.perf.extend(wanted.new_perf);

@@ -43,7 +43,7 @@ impl<'a> Rows<'a> {
     }
 
     pub(super) fn absent_columns(&self, number: u32) -> &'a [(u32, u32)] {
-        let at = |row: usize| self.absent_from.get(row).map_or(0, |at| *at as usize);
+        let at = |row: usize| self.absent_from.get(row).map_or(0, |start| *start as usize);
         self.batch.absent.get(at(number as usize)..at(number as usize + 1)).unwrap_or_default()
     }
 

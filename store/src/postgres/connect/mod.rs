@@ -6,6 +6,7 @@
 
 mod client;
 mod environment;
+mod error;
 mod password_file;
 mod server_role;
 mod session;

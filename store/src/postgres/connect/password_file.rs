@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use super::error::SettingsError;
+
 /// The server, database and user for which a password is searched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Login<'a> {
@@ -21,29 +23,25 @@ const OTHERS: u32 = 0o077;
 /// Returns the text of a password file; none if it does not exist.
 ///
 /// # Errors
-/// Returns a message if the file cannot be read, or other users can access it.
-pub(super) fn read(path: &Path) -> Result<Option<String>, String> {
-    let failed =
-        |error: &std::io::Error| format!("cannot read the password file {}: {error}", path.display());
+/// Returns an error if the file cannot be read, or other users can access it.
+pub(super) fn read(path: &Path) -> Result<Option<String>, SettingsError> {
+    let failed = |error| SettingsError::file("read the password file", path, error);
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(failed(error)),
     };
-    let metadata = file.metadata().map_err(|error| failed(&error))?;
+    let metadata = file.metadata().map_err(failed)?;
     check_permissions(path, &metadata)?;
     let mut text = String::new();
-    file.read_to_string(&mut text).map_err(|error| failed(&error))?;
+    file.read_to_string(&mut text).map_err(failed)?;
     Ok(Some(text))
 }
 
 /// Checks that nobody but the owner has access to a file with a secret.
-pub(super) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
+pub(super) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<(), SettingsError> {
     if metadata.is_file() && metadata.permissions().mode() & OTHERS != 0 {
-        let path = path.display();
-        return Err(format!(
-            "cannot use {path}: other users have access to it, and it contains a secret; run chmod 600 {path}"
-        ));
+        return Err(SettingsError::Exposed(path.to_owned()));
     }
     Ok(())
 }
@@ -113,12 +111,12 @@ mod tests {
     fn a_file_that_others_can_read_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pass");
-        assert_eq!(read(&path), Ok(None));
+        assert_eq!(read(&path).unwrap(), None);
         fs::write(&path, TEXT).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let error = read(&path).unwrap_err();
+        let error = read(&path).unwrap_err().to_string();
         assert!(error.contains("chmod 600"), "{error}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(read(&path), Ok(Some(TEXT.to_owned())));
+        assert_eq!(read(&path).unwrap().as_deref(), Some(TEXT));
     }
 }

@@ -7,6 +7,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use super::environment::Environment;
+use super::error::SettingsError;
 use super::password_file::{self, Login};
 use super::server_role::ServerRole;
 use super::tls::{self, TlsMode, TlsSettings};
@@ -59,12 +60,12 @@ impl Settings {
     /// Parses a URL, or words `key=value`. Reads no file.
     ///
     /// # Errors
-    /// Returns a message for an invalid parameter. It does not repeat passwords.
-    pub(in crate::postgres) fn parse(text: &str) -> Result<Self, String> {
+    /// Returns an error for an invalid parameter. It does not repeat passwords.
+    pub(in crate::postgres) fn parse(text: &str) -> Result<Self, SettingsError> {
         Self::parse_with(text, &Environment::of_process())
     }
 
-    fn parse_with(text: &str, environment: &Environment) -> Result<Self, String> {
+    fn parse_with(text: &str, environment: &Environment) -> Result<Self, SettingsError> {
         let (mut config, mut own) = parse_text(text)?;
         let has_password = config.get_password().is_some();
         own.words.extend(environment.defaults.iter().cloned());
@@ -74,7 +75,7 @@ impl Settings {
             config.password(password);
         }
         if config.get_hosts().is_empty() {
-            return Err("missing host; for a Unix socket write host=/run/postgresql".to_owned());
+            return Err(SettingsError::invalid("missing host; for a Unix socket write host=/run/postgresql"));
         }
         let tls = tls_settings(&own)?;
         config.ssl_mode(match tls.mode {
@@ -117,18 +118,21 @@ impl Settings {
     pub(super) fn config(&self) -> Result<Config, StoreError> {
         let mut config = self.config.clone();
         if config.get_password().is_none()
-            && let Some(password) = self.password_from_file().map_err(StoreError::Unusable)?
+            && let Some(password) = self.password_from_file()?
         {
             config.password(password);
         }
         Ok(config)
     }
 
-    fn password_from_file(&self) -> Result<Option<String>, String> {
+    fn password_from_file(&self) -> Result<Option<String>, SettingsError> {
         let Some((path, must_exist)) = &self.password_file else { return Ok(None) };
         let Some(text) = password_file::read(path)? else {
-            let missing = || format!("cannot read the password file {}: no such file", path.display());
-            return if *must_exist { Err(missing()) } else { Ok(None) };
+            return if *must_exist {
+                Err(SettingsError::file("read the password file", path, "no such file"))
+            } else {
+                Ok(None)
+            };
         };
         let config = &self.config;
         let user = config.get_user().unwrap_or_default();
@@ -147,9 +151,10 @@ impl Settings {
         match found.as_slice() {
             [] => Ok(None),
             [password] => Ok(Some(password.clone())),
-            _ => Err(format!(
-                "cannot use the password file {}: it has different passwords for the hosts; give all hosts the same password",
-                path.display()
+            _ => Err(SettingsError::file(
+                "use the password file",
+                path,
+                "it has different passwords for the hosts; give all hosts the same password",
             )),
         }
     }
@@ -178,7 +183,7 @@ impl OwnWords {
 }
 
 /// Parses a connection string of either form.
-fn parse_text(text: &str) -> Result<(Config, OwnWords), String> {
+fn parse_text(text: &str) -> Result<(Config, OwnWords), SettingsError> {
     if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
         let (own, others) = divide(words::split(text)?)?;
         return Ok((library_config(&words::join(&others))?, own));
@@ -190,15 +195,15 @@ fn parse_text(text: &str) -> Result<(Config, OwnWords), String> {
     Ok((library_config(&text)?, own))
 }
 
-fn library_config(text: &str) -> Result<Config, String> {
-    text.parse().map_err(|error: tokio_postgres::Error| chain(&error))
+fn library_config(text: &str) -> Result<Config, SettingsError> {
+    text.parse().map_err(|error: tokio_postgres::Error| SettingsError::Invalid(chain(&error)))
 }
 
 /// Separates the parameters that the client library does not know.
-fn divide(all: Vec<Word>) -> Result<(OwnWords, Vec<Word>), String> {
+fn divide(all: Vec<Word>) -> Result<(OwnWords, Vec<Word>), SettingsError> {
     for (name, _) in &all {
         if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| refused == name) {
-            return Err(format!("unsupported parameter `{name}`: {reason}"));
+            return Err(SettingsError::Invalid(format!("unsupported parameter `{name}`: {reason}")));
         }
     }
     let (own, others) = all.into_iter().partition(|(name, _)| OWN.contains(&name.as_str()));
@@ -207,22 +212,22 @@ fn divide(all: Vec<Word>) -> Result<(OwnWords, Vec<Word>), String> {
 
 /// Parses `target_session_attrs`: the part that the client library checks, and the part that it does not
 /// know.
-fn server_state(value: &str) -> Result<(TargetSessionAttrs, Option<ServerRole>), String> {
+fn server_state(value: &str) -> Result<(TargetSessionAttrs, Option<ServerRole>), SettingsError> {
     match value {
         "any" => Ok((TargetSessionAttrs::Any, None)),
         "read-write" => Ok((TargetSessionAttrs::ReadWrite, None)),
         "read-only" => Ok((TargetSessionAttrs::ReadOnly, None)),
         _ => match ServerRole::parse(value) {
             Some(role) => Ok((TargetSessionAttrs::Any, Some(role))),
-            None => Err(format!(
+            None => Err(SettingsError::Invalid(format!(
                 "unknown target_session_attrs `{}`: expected `any`, `read-write`, `read-only`, `primary`, `standby` or `prefer-standby`",
                 value.escape_debug()
-            )),
+            ))),
         },
     }
 }
 
-fn tls_settings(own: &OwnWords) -> Result<TlsSettings, String> {
+fn tls_settings(own: &OwnWords) -> Result<TlsSettings, SettingsError> {
     let mode = own.get("sslmode").map_or(Ok(TlsMode::Prefer), str::parse)?;
     let file = |word: &str| own.get(word).map(PathBuf::from);
     let root = match own.get("sslrootcert") {
@@ -230,15 +235,18 @@ fn tls_settings(own: &OwnWords) -> Result<TlsSettings, String> {
         path => path.map(|path| tls::Root::File(path.into())),
     };
     if root.is_none() && matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyFull) {
-        return Err("missing root certificate: sslmode=verify-full requires sslrootcert=FILE, or sslrootcert=system for the certificates of the operating system".to_owned());
+        return Err(SettingsError::invalid(
+            "missing root certificate: sslmode=verify-full requires sslrootcert=FILE, or sslrootcert=system \
+             for the certificates of the operating system",
+        ));
     }
     // As in libpq, a weaker mode could be redirected to any server with a publicly trusted certificate.
     if root == Some(tls::Root::System) && mode != TlsMode::VerifyFull {
-        return Err("sslrootcert=system requires sslmode=verify-full".to_owned());
+        return Err(SettingsError::invalid("sslrootcert=system requires sslmode=verify-full"));
     }
     let (certificate, key) = (file("sslcert"), file("sslkey"));
     if certificate.is_some() && key.is_none() {
-        return Err("missing sslkey=FILE, the key of the client certificate".to_owned());
+        return Err(SettingsError::invalid("missing sslkey=FILE, the key of the client certificate"));
     }
     Ok(TlsSettings { mode, root, client: certificate.zip(key) })
 }

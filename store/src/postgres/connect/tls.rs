@@ -1,5 +1,6 @@
 //! TLS: the verification of the server, and the certificate of the client.
 
+use std::error::Error;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::error::SettingsError;
 use super::password_file::check_permissions;
 use crate::StoreError;
 
@@ -32,19 +34,19 @@ pub(super) enum TlsMode {
 }
 
 impl FromStr for TlsMode {
-    type Err = String;
+    type Err = SettingsError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SettingsError> {
         match text {
             "disable" => Ok(Self::Disable),
             "prefer" => Ok(Self::Prefer),
             "require" => Ok(Self::Require),
             "verify-ca" => Ok(Self::VerifyCa),
             "verify-full" => Ok(Self::VerifyFull),
-            _ => Err(format!(
+            _ => Err(SettingsError::Invalid(format!(
                 "unknown sslmode `{}`: expected `disable`, `prefer`, `require`, `verify-ca` or `verify-full`",
                 text.escape_debug()
-            )),
+            ))),
         }
     }
 }
@@ -75,32 +77,33 @@ pub(super) struct TlsSettings {
 /// # Errors
 /// Returns an error if a file cannot be used.
 pub(super) fn connector(settings: &TlsSettings) -> Result<MakeRustlsConnect, StoreError> {
-    configuration(settings).map(MakeRustlsConnect::new).map_err(StoreError::Unusable)
+    Ok(MakeRustlsConnect::new(configuration(settings)?))
 }
 
-fn configuration(settings: &TlsSettings) -> Result<ClientConfig, String> {
+fn configuration(settings: &TlsSettings) -> Result<ClientConfig, SettingsError> {
     let provider = Arc::new(ring::default_provider());
     // Without TLS no file is read.
     let is_used = settings.mode != TlsMode::Disable;
     let verifier = Verifier::new(settings, is_used, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("cannot configure TLS: {error}"))?
+        .map_err(|error| SettingsError::Invalid(format!("cannot configure TLS: {error}")))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     match settings.client.as_ref().filter(|_| is_used) {
         None => Ok(builder.with_no_client_auth()),
         Some((certificate, key)) => {
             let chain = certificates(certificate)?;
-            let failed = |error: &dyn std::fmt::Display| {
-                format!("cannot use the client key {}: {error}", key.display())
-            };
-            let metadata = fs::metadata(key).map_err(|error| failed(&error))?;
+            let metadata = fs::metadata(key).map_err(|error| unusable_key(key, error))?;
             check_permissions(key, &metadata)?;
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(&error))?;
-            builder.with_client_auth_cert(chain, secret).map_err(|error| failed(&error))
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable_key(key, error))?;
+            builder.with_client_auth_cert(chain, secret).map_err(|error| unusable_key(key, error))
         }
     }
+}
+
+fn unusable_key(path: &Path, error: impl Error + Send + Sync + 'static) -> SettingsError {
+    SettingsError::file("use the client key", path, error)
 }
 
 /// Returns the configuration of a client that verifies its server's certificate and name, with the roots of a
@@ -111,38 +114,41 @@ fn configuration(settings: &TlsSettings) -> Result<ClientConfig, String> {
 /// Returns an error if the certificates cannot be used.
 pub fn verified_tls(roots: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let root = Some(roots.map_or(Root::System, |path| Root::File(path.to_owned())));
-    configuration(&TlsSettings { mode: TlsMode::VerifyFull, root, client: None }).map(Arc::new)
+    configuration(&TlsSettings { mode: TlsMode::VerifyFull, root, client: None })
+        .map(Arc::new)
+        .map_err(|error| error.to_string())
 }
 
 /// Reads the certificates of a file, at least one.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let failed =
-        |error: &dyn std::fmt::Display| format!("cannot read the certificate {}: {error}", path.display());
-    let file = File::open(path).map_err(|error| failed(&error))?;
-    let certificates: Vec<_> =
-        CertificateDer::pem_reader_iter(file).collect::<Result<_, _>>().map_err(|error| failed(&error))?;
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingsError> {
+    const ACTION: &str = "read the certificate";
+    let file = File::open(path).map_err(|error| SettingsError::file(ACTION, path, error))?;
+    let certificates: Vec<_> = CertificateDer::pem_reader_iter(file)
+        .collect::<Result<_, _>>()
+        .map_err(|error| SettingsError::file(ACTION, path, error))?;
     if certificates.is_empty() {
-        Err(failed(&"it contains no certificate in the PEM format"))
-    } else {
-        Ok(certificates)
+        return Err(SettingsError::file(ACTION, path, "it contains no certificate in the PEM format"));
     }
+    Ok(certificates)
 }
 
-fn root_store(root: &Root) -> Result<RootCertStore, String> {
+fn root_store(root: &Root) -> Result<RootCertStore, SettingsError> {
     let mut store = RootCertStore::empty();
     match root {
         Root::File(path) => {
             for certificate in certificates(path)? {
-                store.add(certificate).map_err(|error| {
-                    format!("cannot use the root certificate {}: {error}", path.display())
-                })?;
+                let added = store.add(certificate);
+                added.map_err(|error| SettingsError::file("use the root certificate", path, error))?;
             }
         }
         Root::System => {
             let found = rustls_native_certs::load_native_certs();
             let (added, _) = store.add_parsable_certificates(found.certs);
             if added == 0 {
-                return Err("cannot verify the server: the operating system has no root certificates; install ca-certificates, or name a file of root certificates (sslrootcert, ca_file)".to_owned());
+                return Err(SettingsError::invalid(
+                    "cannot verify the server: the operating system has no root certificates; install \
+                     ca-certificates, or name a file of root certificates (sslrootcert, ca_file)",
+                ));
             }
         }
     }
@@ -160,7 +166,11 @@ struct Verifier {
 }
 
 impl Verifier {
-    fn new(settings: &TlsSettings, is_used: bool, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+    fn new(
+        settings: &TlsSettings,
+        is_used: bool,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, SettingsError> {
         // As in libpq, `require` verifies against a root certificate if there is one.
         let verifies = is_used && settings.mode != TlsMode::Prefer;
         let roots = match settings.root.as_ref().filter(|_| verifies) {
@@ -172,9 +182,9 @@ impl Verifier {
                 )
                 .build()
                 .map_err(|error| {
-                    format!(
+                    SettingsError::Invalid(format!(
                         "cannot use the root certificates: {error}; check that the file has PEM certificates"
-                    )
+                    ))
                 })?,
             ),
         };

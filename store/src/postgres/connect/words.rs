@@ -1,20 +1,23 @@
 //! The words `key=value` of a connection string, and of the query of a URL. Pure.
 
+use super::error::SettingsError;
+
 /// A parameter: its name and its value.
 pub(super) type Word = (String, String);
 
 /// Splits a connection string in libpq's form, such as `host=a password='a b'`.
 ///
 /// # Errors
-/// Returns a message if a word has no `=`, or a quote is not closed. It does not repeat values.
-pub(super) fn split(text: &str) -> Result<Vec<Word>, String> {
+/// Returns an error if a word has no `=`, or a quote is not closed. It does not repeat values.
+pub(super) fn split(text: &str) -> Result<Vec<Word>, SettingsError> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
-        let (name, after) = rest.split_once('=').ok_or("a word has no `=`")?;
+        let (name, after) =
+            rest.split_once('=').ok_or_else(|| SettingsError::invalid("a word has no `=`"))?;
         let name = name.trim_end();
         if name.is_empty() || name.contains(char::is_whitespace) {
-            return Err("a word has no `=`".to_owned());
+            return Err(SettingsError::invalid("a word has no `=`"));
         }
         let (value, after) = value(after.trim_start(), name)?;
         words.push((name.to_owned(), value));
@@ -24,7 +27,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, String> {
 }
 
 /// Parses a value, which may be quoted, and returns it with the text behind it.
-fn value<'a>(text: &'a str, name: &str) -> Result<(String, &'a str), String> {
+fn value<'a>(text: &'a str, name: &str) -> Result<(String, &'a str), SettingsError> {
     let quoted = text.strip_prefix('\'');
     let mut characters = quoted.unwrap_or(text).char_indices();
     let mut value = String::new();
@@ -39,7 +42,7 @@ fn value<'a>(text: &'a str, name: &str) -> Result<(String, &'a str), String> {
         }
     }
     if quoted.is_some() {
-        Err(format!("the value of `{name}` has no closing quote"))
+        Err(SettingsError::Invalid(format!("the value of `{name}` has no closing quote")))
     } else {
         Ok((value, ""))
     }
@@ -54,15 +57,16 @@ pub(super) fn join(words: &[Word]) -> String {
 /// Splits the query of a URL, such as `sslmode=require&host=%2Frun`.
 ///
 /// # Errors
-/// Returns a message if a parameter has no `=`, or an escape is invalid.
-pub(super) fn split_query(query: &str) -> Result<Vec<Word>, String> {
-    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
-    parameters
-        .map(|parameter| {
-            let (name, value) = parameter.split_once('=').ok_or("a parameter of the URL has no `=`")?;
-            Ok((unescape(name)?, unescape(value)?))
-        })
-        .collect()
+/// Returns an error if a parameter has no `=`, or an escape is invalid.
+pub(super) fn split_query(query: &str) -> Result<Vec<Word>, SettingsError> {
+    let mut words = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let Some((name, value)) = parameter.split_once('=') else {
+            return Err(SettingsError::invalid("a parameter of the URL has no `=`"));
+        };
+        words.push((unescape(name)?, unescape(value)?));
+    }
+    Ok(words)
 }
 
 /// Joins words to the query of a URL.
@@ -74,27 +78,32 @@ pub(super) fn join_query(words: &[Word]) -> String {
         .join("&")
 }
 
-fn unescape(text: &str) -> Result<String, String> {
-    let invalid = || "the URL has an invalid `%` escape".to_owned();
+fn unescape(text: &str) -> Result<String, SettingsError> {
+    let wrong_escape = || SettingsError::invalid("the URL has an invalid `%` escape");
     let mut bytes = Vec::with_capacity(text.len());
     let mut pieces = text.split('%');
     bytes.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
     for piece in pieces {
-        let (digits, rest) = piece.split_at_checked(2).ok_or_else(invalid)?;
+        let (digits, rest) = piece.split_at_checked(2).ok_or_else(wrong_escape)?;
         let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal).ok_or_else(invalid)?;
+        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal).ok_or_else(wrong_escape)?;
         bytes.push(byte);
         bytes.extend_from_slice(rest.as_bytes());
     }
-    String::from_utf8(bytes).ok().ok_or_else(invalid)
+    String::from_utf8(bytes).ok().ok_or_else(wrong_escape)
 }
 
 fn escape(text: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(escape).collect()
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -114,7 +123,7 @@ mod tests {
         assert_eq!(words(r"user=a\ b"), [word("user", "a b")]);
         assert_eq!(words(" "), []);
         for text in ["host", "host a=b", "=b", "a='b", "a=b c"] {
-            let error = split(text).unwrap_err();
+            let error = split(text).unwrap_err().to_string();
             assert!(error.contains("no `=`") || error.contains("closing quote"), "{text}: {error}");
         }
     }
@@ -123,8 +132,8 @@ mod tests {
     fn words_that_are_joined_and_split_are_unchanged() {
         let values = ["", "a", "a b", r"a'b\c", "100%", "ä&=", "\n"];
         let before: Vec<Word> = values.iter().map(|value| ("k".to_owned(), (*value).to_owned())).collect();
-        assert_eq!(split(&join(&before)), Ok(before.clone()));
-        assert_eq!(split_query(&join_query(&before)), Ok(before));
+        assert_eq!(split(&join(&before)).unwrap(), before);
+        assert_eq!(split_query(&join_query(&before)).unwrap(), before);
     }
 
     #[test]
@@ -132,6 +141,6 @@ mod tests {
         for query in ["a", "a=%", "a=%4", "a=%zz", "a=%ff", "a=%+1"] {
             assert!(split_query(query).is_err(), "{query}");
         }
-        assert_eq!(split_query("&"), Ok(vec![]));
+        assert_eq!(split_query("&").unwrap(), []);
     }
 }

@@ -58,7 +58,8 @@ impl DetailOptions {
                 .map_err(|error| warnings.push(format!("cannot use {name}: {error}")))
                 .ok()
         };
-        let name = || ["SLURM_JOB_NAME", "OAR_JOB_NAME"].iter().find_map(|name| environment.get(name));
+        let name =
+            || ["SLURM_JOB_NAME", "OAR_JOB_NAME"].iter().find_map(|variable| environment.get(variable));
         let display_id = match &self.display_id {
             Some(id) => Some(option("--display-id", id)?),
             None => composed_id(environment).and_then(|id| variable("SLURM_ARRAY_TASK_ID", id)),

@@ -31,20 +31,29 @@ pub(super) fn in_comment(comment: &str) -> Option<&str> {
     rest.split([';', '\n']).next()
 }
 
+/// The invalid part of a request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidRequest {
+    #[error("it has more than {BYTES_MAX} bytes")]
+    TooLong,
+    #[error("`for` has no duration; write `for 1h`")]
+    NoDuration,
+    /// A selector.
+    #[error("`{0}` has no period; write {0}=10ms")]
+    NoPeriod(String),
+}
+
 /// Parses a request.
-///
-/// # Errors
-/// Describes the invalid part.
-pub(super) fn parse(text: &str) -> Result<SamplingRequest, String> {
+pub(super) fn parse(text: &str) -> Result<SamplingRequest, InvalidRequest> {
     if text.len() > BYTES_MAX {
-        return Err(format!("it has more than {BYTES_MAX} bytes"));
+        return Err(InvalidRequest::TooLong);
     }
     let mut words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
     let mut request = SamplingRequest::default();
     let mut level = None;
     while let Some(mut word) = words.next() {
         if word == "for" {
-            let duration = words.next().ok_or("`for` has no duration; write `for 1h`")?;
+            let duration = words.next().ok_or(InvalidRequest::NoDuration)?;
             request.duration = Some(duration.to_owned());
             continue;
         }
@@ -56,7 +65,7 @@ pub(super) fn parse(text: &str) -> Result<SamplingRequest, String> {
             continue;
         }
         let (selector, period) =
-            word.split_once('=').ok_or_else(|| format!("`{word}` has no period; write {word}=10ms"))?;
+            word.split_once('=').ok_or_else(|| InvalidRequest::NoPeriod(word.to_owned()))?;
         let plan = match level {
             None => &mut request.plan,
             Some(StepLevel::Step) => &mut request.steps,
@@ -93,14 +102,14 @@ mod tests {
             (vec!["pids.current".to_owned()], "1s")
         );
         assert_eq!(request.duration.as_deref(), Some("5min"));
-        assert!(parse("steps: cpu").unwrap_err().contains("cpu=10ms"));
+        assert!(parse("steps: cpu").unwrap_err().to_string().contains("cpu=10ms"));
     }
 
     #[test]
     fn an_invalid_request_is_described() {
-        assert!(parse("cpu.*").unwrap_err().contains("cpu.*=10ms"));
-        assert!(parse("cpu.*=1s for").unwrap_err().contains("for 1h"));
-        assert!(parse(&"x=1s ".repeat(2000)).unwrap_err().contains("more than 4096 bytes"));
+        assert!(parse("cpu.*").unwrap_err().to_string().contains("cpu.*=10ms"));
+        assert!(parse("cpu.*=1s for").unwrap_err().to_string().contains("for 1h"));
+        assert!(parse(&"x=1s ".repeat(2000)).unwrap_err().to_string().contains("more than 4096 bytes"));
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl JobDescription {
         let (SamplingRequest { plan, steps, tasks, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
                 Ok(request) => (request.unwrap_or_default(), None),
-                Err(error) => (SamplingRequest::default(), Some(error)),
+                Err(error) => (SamplingRequest::default(), Some(error.to_string())),
             };
         let start = StartRequest {
             job: job_id(self.job.as_ref(), environment)?,
@@ -158,9 +158,11 @@ impl JobDescription {
 
     /// Returns the owner's sampling request, as it was written.
     fn request_text(&self, environment: &impl SchedulerEnvironment) -> Option<String> {
-        let in_comment =
-            || sampling_request::in_comment(&environment.get("SLURM_JOB_COMMENT")?).map(str::to_owned);
-        self.request.clone().or_else(in_comment)
+        if self.request.is_some() {
+            return self.request.clone();
+        }
+        let comment = environment.get("SLURM_JOB_COMMENT")?;
+        sampling_request::in_comment(&comment).map(str::to_owned)
     }
 }
 

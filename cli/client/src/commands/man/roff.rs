@@ -17,20 +17,16 @@ pub(super) fn sections(supplement: Option<&Supplement>) -> String {
 /// Returns a section with a paragraph for each entry: its term in bold, and its description. Of command lines
 /// the description comes first.
 fn section(title: &str, entries: &[Entry], are_commands: bool) -> String {
-    let entry = |(term, description): &Entry| {
+    let mut text = String::new();
+    for (term, description) in entries {
         let (term, description) = (escaped(term), escaped(description));
-        if are_commands {
+        text.push_str(&if are_commands {
             format!(".PP\n{description}\n.PP\n.RS 4\n.nf\n{term}\n.fi\n.RE\n")
         } else {
             format!(".TP\n\\fB{term}\\fR\n{description}\n")
-        }
-    };
-    let entries: String = entries.iter().map(entry).collect();
-    if entries.is_empty() {
-        entries
-    } else {
-        format!(".SH \"{title}\"\n{}", entries.trim_start_matches(".PP\n"))
+        });
     }
+    if text.is_empty() { text } else { format!(".SH \"{title}\"\n{}", text.trim_start_matches(".PP\n")) }
 }
 
 /// Escapes what man(7) interprets: backslashes, hyphens, which are to be typed as they are, and marks at the

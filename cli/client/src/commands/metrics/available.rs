@@ -5,7 +5,7 @@ use polymeter_proto::name::Selector;
 
 use crate::connection::agent::{AgentOptions, ask, unexpected};
 use crate::failure::Failure;
-use crate::output::table::{head, table_within};
+use crate::output::table::{figure, head, table_within};
 use crate::output::{terminal, units};
 
 /// Prints the selected metrics of a job, or of the node if there is no job.
@@ -28,20 +28,19 @@ pub(super) fn execute(agent: &AgentOptions, job: Option<String>, selector: &Sele
 
 /// Lays out the available metrics, and below them the unavailable ones.
 fn text(metrics: &[MetricLine], limit: Option<usize>) -> String {
-    let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let row = |line: &MetricLine| {
+    let cell = |known: &Option<String>| figure(known.as_deref(), str::to_owned);
+    let mut rows = vec![head(["METRIC", "UNIT", "PERIOD", "READ COST", "SOURCE"])];
+    let (available, unavailable): (Vec<_>, Vec<_>) = metrics.iter().partition(|line| line.available);
+    for line in available.into_iter().chain(unavailable) {
         let read_cost = line.read_ns.filter(|ns| *ns > 0.0).map(units::duration_f64);
         let source = match (&line.reason, &line.refresh_interval) {
             (None, None) => cell(&line.source),
             (None, Some(interval)) => format!("{}, changes every {interval}", cell(&line.source)),
             (Some(reason), _) => format!("not available: {reason}"),
         };
-        vec![line.metric.clone(), cell(&line.unit), cell(&line.period), cell(&read_cost), source]
-    };
-    let (available, unavailable): (Vec<_>, Vec<_>) = metrics.iter().partition(|line| line.available);
-    let rows = available.into_iter().chain(unavailable).map(row);
-    let head = head(["METRIC", "UNIT", "PERIOD", "READ COST", "SOURCE"]);
-    table_within(&std::iter::once(head).chain(rows).collect::<Vec<_>>(), limit)
+        rows.push(vec![line.metric.clone(), cell(&line.unit), cell(&line.period), cell(&read_cost), source]);
+    }
+    table_within(&rows, limit)
 }
 
 #[cfg(test)]

@@ -10,17 +10,17 @@ use crate::output::table::{head, table};
 
 /// Lays out metrics as a table.
 pub(super) fn text(metrics: &[&Metric]) -> String {
-    let head = head(["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"]);
-    let row = |metric: &&Metric| {
-        vec![
+    let mut rows = vec![head(["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"])];
+    for metric in metrics {
+        rows.push(vec![
             metric.name.to_owned(),
             metric.unit.as_str().to_owned(),
             metric.kind.as_str().to_owned(),
             granularity(metric),
             metric.help.to_owned(),
-        ]
-    };
-    table(&std::iter::once(head).chain(metrics.iter().map(row)).collect::<Vec<_>>())
+        ]);
+    }
+    table(&rows)
 }
 
 /// A metric as JSON.
@@ -37,7 +37,7 @@ pub(super) struct MetricDescription {
 
 /// Describes metrics for JSON.
 pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
-    let description = |metric: &&'static Metric| MetricDescription {
+    let descriptions = metrics.iter().map(|metric| MetricDescription {
         name: metric.name,
         unit: metric.unit.as_str(),
         kind: metric.kind.as_str(),
@@ -45,8 +45,8 @@ pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
         granularity: metric.granularity().map(|time| time.to_string()),
         help: metric.help,
         origins: metric.origins.iter().map(origin).collect(),
-    };
-    metrics.iter().map(description).collect()
+    });
+    descriptions.collect()
 }
 
 /// Formats the time within which the values are accurate; empty if every read is exact.

@@ -35,7 +35,8 @@ pub(super) fn rows(tokens: &[TokenInfo], has_users: bool) -> Vec<Vec<String>> {
     if has_users {
         heading.insert(1, "USER".to_owned());
     }
-    let row = |token: &TokenInfo| {
+    let mut rows = vec![heading];
+    for token in tokens {
         let mut row = vec![
             token.id.clone(),
             token.scope.name().to_owned(),
@@ -47,9 +48,9 @@ pub(super) fn rows(tokens: &[TokenInfo], has_users: bool) -> Vec<Vec<String>> {
         if has_users {
             row.insert(1, token.user.clone().unwrap_or_else(|| token.uid.to_string()));
         }
-        row
-    };
-    std::iter::once(heading).chain(tokens.iter().map(row)).collect()
+        rows.push(row);
+    }
+    rows
 }
 
 #[cfg(test)]

@@ -88,14 +88,11 @@ fn send(target: RequestTarget, request: Request) -> JoinHandle<Result<Answer, Fa
 }
 
 /// Waits for the answer to the pending request; forever if there is none.
-async fn answer_to(pending: &mut Option<JoinHandle<Result<Answer, Failure>>>) -> Result<Answer, String> {
+async fn answer_to(pending: &mut Option<JoinHandle<Result<Answer, Failure>>>) -> Result<Answer, Failure> {
     let Some(request) = pending else { return std::future::pending().await };
     let answer = request.await;
     *pending = None;
-    match answer {
-        Ok(answer) => answer.map_err(|failure| failure.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+    answer.map_err(|error| Failure::Failed(error.to_string()))?
 }
 
 /// Reads the terminal's events on a thread that ends with the process or with the terminal.

@@ -158,10 +158,15 @@ fn agents(socket: &Path) -> io::Result<Vec<Agent>> {
 
 /// Encodes the bytes of a parameter that are not letters or digits.
 fn encoded(text: &str) -> String {
-    let byte = |byte: u8| {
-        if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    text.bytes().map(byte).collect()
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
 }
 
 /// Returns the body of an answer. HTTP/1.0 ends it with the connection.

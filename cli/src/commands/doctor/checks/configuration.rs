@@ -9,7 +9,7 @@ use polymeter_service::document::Faults;
 use polymeter_service::users;
 
 use crate::commands::doctor::finding::Findings;
-use crate::commands::doctor::machine::{Configured, Machine, user_name};
+use crate::commands::doctor::machine::{Configured, Machine, Unexamined, user_name};
 use crate::commands::doctor::role::Role;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
@@ -26,7 +26,7 @@ pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     }
 }
 
-fn file<T>(configured: &Configured<T>, uid: Result<u32, String>, setup: &str, findings: &mut Findings) {
+fn file<T>(configured: &Configured<T>, uid: Result<u32, Unexamined>, setup: &str, findings: &mut Findings) {
     let path = configured.path.display();
     match &configured.content {
         Ok(_) if configured.path.exists() => match uid.map(|uid| (uid, is_readable(&configured.path, uid))) {

@@ -10,7 +10,7 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     let Some(config) = machine.collector.valid() else { return };
     let uid = match machine.collector_uid() {
         Ok(uid) => uid,
-        Err(error) => return findings.problem(error, "systemd-sysusers"),
+        Err(error) => return findings.problem(error.to_string(), "systemd-sysusers"),
     };
     let examine = |mut config: CollectorConfig| {
         // Keys and the command at the ends of jobs have checks of their own.

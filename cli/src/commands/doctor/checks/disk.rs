@@ -21,13 +21,14 @@ const DAYS: (u32, u32) = (7, 30);
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     let Some(config) = machine.collector.valid() else { return };
     let (space, days) = match (machine.store(), config.store.file()) {
-        (Ok(state), _) => (state.disk.clone(), state.days_until_full),
+        (Ok(state), _) => (state.disk.clone().map_err(|reason| reason.to_string()), state.days_until_full),
         // The collector has not created it yet, or it cannot be read: its disk can be examined all the same.
         (Err(_), Some(path)) => {
             let directory = path.ancestors().skip(1).map(of_relative).find(|directory| directory.is_dir());
-            (directory.map_or_else(|| Err("its directory does not exist".to_owned()), disk), None)
+            let directory = directory.ok_or_else(|| "its directory does not exist".to_owned());
+            (directory.and_then(|path| disk(path).map_err(|reason| reason.to_string())), None)
         }
-        (Err(reason), None) => (Err(reason.to_owned()), None),
+        (Err(reason), None) => (Err(reason.to_string()), None),
     };
     match space {
         Ok(space) => judge(space, days, findings),

@@ -13,7 +13,7 @@ use polymeter_service::log::chain;
 use polymeter_service::users;
 
 use crate::commands::doctor::finding::Findings;
-use crate::commands::doctor::machine::{Machine, needs_root, user_name};
+use crate::commands::doctor::machine::{Machine, Unexamined, user_name};
 use crate::commands::doctor::role::Role;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,8 @@ fn examine(uid: u32, files: &[KeyFile], findings: &mut Findings) {
     let user = user_name(uid);
     let read = || files.iter().map(KeyFile::read).collect::<Vec<_>>();
     let Ok(results) = users::act_as(uid, read) else {
-        findings.not_checked(format!("{}; run this as root", needs_root("read the key files", uid)));
+        let reason = Unexamined::NeedsRoot { action: "read the key files", uid };
+        findings.not_checked(format!("{reason}; run this as root"));
         return;
     };
     for (file, result) in files.iter().zip(results) {

@@ -1,14 +1,14 @@
-//! The checks: one file each, and one line in [`CHECKS`].
+//! The checks: one line each in [`CHECKS`].
 
 mod agent;
 mod cgroups;
-mod citus;
 mod clock;
 mod configuration;
 mod connection;
 mod database;
 mod disk;
 mod energy;
+mod extensions;
 mod gpus;
 mod kernel;
 mod keys;
@@ -22,7 +22,6 @@ mod script;
 mod slurm;
 mod slurm_conf;
 mod spool;
-mod timescaledb;
 mod versions;
 
 use super::finding::{Finding, Findings};
@@ -57,8 +56,8 @@ const CHECKS: &[Check] = &[
     Check { name: "clock", roles: ALL, run: clock::check },
     Check { name: "versions", roles: ALL, run: versions::check },
     Check { name: "database", roles: COLLECTOR, run: database::check },
-    Check { name: "timescaledb", roles: COLLECTOR, run: timescaledb::check },
-    Check { name: "citus", roles: COLLECTOR, run: citus::check },
+    Check { name: "timescaledb", roles: COLLECTOR, run: extensions::timescaledb },
+    Check { name: "citus", roles: COLLECTOR, run: extensions::citus },
     Check { name: "retention", roles: COLLECTOR, run: retention::check },
     Check { name: "disk", roles: COLLECTOR, run: disk::check },
     Check { name: "spool", roles: NODE, run: spool::check },

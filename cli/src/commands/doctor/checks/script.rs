@@ -27,14 +27,7 @@ pub(super) enum Script {
 impl Script {
     /// Reads the script at `path`.
     pub(super) fn read(path: &Path) -> Self {
-        let read = || {
-            let metadata = fs::metadata(path)?;
-            if !metadata.is_file() || metadata.len() > SCRIPT_BYTES {
-                return Err(io::Error::other("it is no script"));
-            }
-            Ok((metadata, String::from_utf8_lossy(&fs::read(path)?).into_owned()))
-        };
-        let (metadata, text) = match read() {
+        let (metadata, text) = match metadata_and_text(path) {
             Ok(found) => found,
             Err(error) => return Self::Unreadable(format!("{}: {error}", path.display())),
         };
@@ -48,6 +41,14 @@ impl Script {
             },
         }
     }
+}
+
+fn metadata_and_text(path: &Path) -> io::Result<(fs::Metadata, String)> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() > SCRIPT_BYTES {
+        return Err(io::Error::other("it is no script"));
+    }
+    Ok((metadata, String::from_utf8_lossy(&fs::read(path)?).into_owned()))
 }
 
 /// Returns the files of a pattern of slurm.conf, sorted: an absolute path, whose last part may have an

@@ -148,14 +148,14 @@ impl Frames {
     /// Returns the first frames, which have the job on its nodes.
     pub(super) fn begin(&mut self) -> Vec<Accepted> {
         self.sequence = 1;
-        let (sequence, received_us) = (self.sequence, self.received_us);
-        let first = |node: &mut Node| {
-            let mut frame = node.frame(sequence, received_us);
+        let mut frames = Vec::new();
+        for node in self.nodes.values_mut() {
+            let mut frame = node.frame(self.sequence, self.received_us);
             frame.job_facts.push((Arc::clone(&node.job), self.facts.clone()));
             frame.job_details.push((Arc::clone(&node.job), self.details.clone()));
-            frame
-        };
-        self.nodes.values_mut().map(first).collect()
+            frames.push(frame);
+        }
+        frames
     }
 
     /// Returns the frames of the next part of the file: those of its samples that the store does not have
@@ -189,15 +189,15 @@ impl Frames {
     /// exported ends with its last sample.
     pub(super) fn end(&mut self) -> Vec<Accepted> {
         self.sequence += 1;
-        let (sequence, received_us) = (self.sequence, self.received_us);
         let ended_us = self.ended_us.unwrap_or(self.newest_us);
-        let last = |node: &mut Node| {
-            let mut frame = node.frame(sequence, received_us);
+        let mut frames = Vec::new();
+        for node in self.nodes.values_mut() {
+            let mut frame = node.frame(self.sequence, self.received_us);
             frame.job_ends.push((Arc::clone(&node.job), ended_us));
             frame.session_end_us = Some(ended_us);
-            frame
-        };
-        self.nodes.values_mut().map(last).collect()
+            frames.push(frame);
+        }
+        frames
     }
 
     /// Returns the session of a node, which begins with the job.

@@ -5,6 +5,7 @@
 
 mod program;
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,7 +22,7 @@ use super::loading::{attach_to_cgroup, load_packet_program};
 use super::map::create_array;
 use super::mapping::Mapping;
 use super::possible_cpus::possible_cpus;
-use super::reason::{Step, meaning};
+use super::reason::{EbpfError, Step};
 use super::system_call::operand;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::kind::{OpenRequest, metrics_of};
@@ -70,18 +71,13 @@ pub(super) struct NetworkSource {
 impl NetworkSource {
     /// Attaches the programs to the target's cgroup, or states why that is impossible. The source has all
     /// counters, whether they are wanted or not, so that it stays open when another one is wanted.
-    pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
+    pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let cgroup = match request.target {
             Target::Cgroups(cgroups) => cgroups.directory(Hierarchy::V2),
             Target::Processes(_) | Target::Node(_) => None,
         };
-        let cgroup = cgroup.ok_or(
-            "eBPF counts the network of cgroups of version 2, and the job has none; name one when the job is registered, or \
-             boot the node with cgroups of version 2",
-        )?;
-        let place = Place::take().ok_or_else(|| {
-            format!("the network of {NETWORKS_MAX} jobs and steps is counted already; sample it for fewer")
-        })?;
+        let cgroup = cgroup.ok_or(EbpfError::NoCgroupOfVersion2)?;
+        let place = Place::take().ok_or(EbpfError::TooManyNetworks(NETWORKS_MAX))?;
         let cpus = possible_cpus(&request.host.mounts.root)?;
         let (counters, programs) = NetworkPrograms::load(cpus)?;
         let attachment = Attachment::new(cgroup, Box::new(programs))?;
@@ -111,9 +107,9 @@ struct NetworkPrograms {
 
 impl NetworkPrograms {
     /// Loads the programs of both directions. Returns their counters, too.
-    fn load(cpus: u32) -> Result<(Counters, Self), String> {
-        let fault = |error| meaning(Step::Load, &error);
-        let line_bytes = u32::try_from(LINE_BYTES).map_err(|error| error.to_string())?;
+    fn load(cpus: u32) -> Result<(Counters, Self), EbpfError> {
+        let fault = |error| Step::Load.refused(error);
+        let line_bytes = u32::try_from(LINE_BYTES).map_err(io::Error::other).map_err(fault)?;
         let map = create_array(c"polymeter", line_bytes, cpus).map_err(fault)?;
         let words = (cpus as usize).saturating_mul(LINE_BYTES / size_of::<u64>());
         let memory = Mapping::of_array(map.as_fd(), 0, words).map_err(fault)?;
@@ -129,10 +125,10 @@ impl NetworkPrograms {
 }
 
 impl Programs for NetworkPrograms {
-    fn attach(&mut self, cgroup: &Cgroup) -> Result<(), String> {
+    fn attach(&mut self, cgroup: &Cgroup) -> Result<(), EbpfError> {
         let attach = |program: &OwnedFd, direction| {
             attach_to_cgroup(program.as_fd(), cgroup.descriptor(), direction)
-                .map_err(|error| meaning(Step::Attach, &error))
+                .map_err(|error| Step::Attach.refused(error))
         };
         self.links =
             Some([attach(&self.receive, Direction::Receive)?, attach(&self.transmit, Direction::Transmit)?]);

@@ -16,7 +16,7 @@ use super::fields::{KIND, WAIT_BUCKET, WAIT_COUNT, WAIT_TIME};
 use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program};
 use super::map::{Sizes, create_cache};
 use super::possible_cpus::possible_cpus;
-use super::reason::{Step, meaning};
+use super::reason::{EbpfError, Step};
 use super::tracing::{
     BUCKETS, CgroupHierarchy, JobTable, Known, LIMITS_NS, Running, choose, read_types, up_to,
 };
@@ -48,14 +48,13 @@ static RUNNING: Running<WaitProgram> = Running::new();
 static TYPES: Known<Types> = Known::new();
 
 impl WaitProgram {
-    fn start(hierarchy: CgroupHierarchy, root: &Path) -> Result<Self, String> {
-        let fault = |error| meaning(Step::Trace, &error);
+    fn start(hierarchy: CgroupHierarchy, root: &Path) -> Result<Self, EbpfError> {
+        let fault = |error| Step::Trace.refused(error);
         let types = TYPES.get(hierarchy, || Types::of(&read_types(root)?, hierarchy))?;
         let table = JobTable::create(possible_cpus(root)?, LINE_BYTES).map_err(fault)?;
         let sizes = Sizes { key_bytes: TASK_KEY_BYTES, value_bytes: 8, entries: TASKS_MAX };
         let tasks = create_cache(c"polymeter_tasks", sizes).map_err(fault)?;
-        let instructions =
-            count_waits(&types, table.maps(), tasks.as_fd()).ok_or("the program is too long")?;
+        let instructions = count_waits(&types, table.maps(), tasks.as_fd()).ok_or(EbpfError::TooLong)?;
         let program =
             load_tracing_program(c"polymeter_wait", TracingPlace::Tracepoint, types.switch, &instructions);
         let link = program.and_then(|program| attach_tracing_program(program.as_fd())).map_err(fault)?;
@@ -88,7 +87,7 @@ enum Quantity {
 impl RunqueueSource {
     /// Counts the waits of the target's processes, or states why that is impossible. The source has all
     /// metrics, whether they are wanted or not, so that it stays open when another one is wanted.
-    pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
+    pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let program = RUNNING.get(hierarchy, || WaitProgram::start(hierarchy, &request.host.mounts.root))?;
         let registration = program.table.register(&cgroup)?;

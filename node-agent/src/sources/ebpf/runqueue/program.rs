@@ -13,6 +13,7 @@ use super::super::instruction::{
     Condition, Helper, Instruction, Register, add, add_register, call, copy, exit, load_map, load_u32,
     load_u64, set, store_u32, store_u64, subtract_register,
 };
+use super::super::reason::EbpfError;
 use super::super::system_call::operand;
 use super::super::tracing::{
     BUCKETS, CgroupHierarchy, CgroupTypes, STACK_USED, TableMaps, choose_bucket, find_jobs, for_each_job,
@@ -62,7 +63,7 @@ pub(super) struct Types {
 }
 
 impl Types {
-    pub(super) fn of(btf: &Btf, hierarchy: CgroupHierarchy) -> Result<Self, String> {
+    pub(super) fn of(btf: &Btf, hierarchy: CgroupHierarchy) -> Result<Self, EbpfError> {
         let task = |path| offset(btf, "task_struct", path);
         Ok(Self {
             cgroups: CgroupTypes::of(btf, hierarchy)?,

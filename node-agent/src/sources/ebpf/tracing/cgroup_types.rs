@@ -1,7 +1,8 @@
 //! The way from a task to its cgroups in the structures of the kernel.
 
 use super::super::btf::Btf;
-use super::kernel_types::{lacking, offset};
+use super::super::reason::EbpfError;
+use super::kernel_types::offset;
 
 /// The hierarchy whose cgroups are the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,31 +37,31 @@ pub(in super::super) struct CgroupTypes {
 
 impl CgroupTypes {
     /// Returns the offsets of this kernel.
-    pub(in super::super) fn of(btf: &Btf, hierarchy: CgroupHierarchy) -> Result<Self, String> {
-        let offset = |structure, path| offset(btf, structure, path);
+    pub(in super::super) fn of(btf: &Btf, hierarchy: CgroupHierarchy) -> Result<Self, EbpfError> {
         let (set_member, state_cgroup) = match hierarchy {
-            CgroupHierarchy::V2 => (offset("css_set", "dfl_cgrp")?, None),
+            CgroupHierarchy::V2 => (offset(btf, "css_set", "dfl_cgrp")?, None),
             CgroupHierarchy::V1(controller) => {
                 let number = btf.enumerator("cgroup_subsys_id", controller);
                 let number = number.and_then(|number| i16::try_from(number * 8).ok());
-                let number = number.ok_or_else(|| lacking(controller))?;
+                let number = number.ok_or_else(|| EbpfError::Lacking(controller.to_owned()))?;
                 (
-                    offset("css_set", "subsys")?.saturating_add(number),
-                    Some(offset("cgroup_subsys_state", "cgroup")?),
+                    offset(btf, "css_set", "subsys")?.saturating_add(number),
+                    Some(offset(btf, "cgroup_subsys_state", "cgroup")?),
                 )
             }
         };
-        let pointers = offset("cgroup", "ancestors").map(|offset| (Ancestors::Pointers, offset));
-        let ancestors =
-            pointers.or_else(|_| Ok::<_, String>((Ancestors::Ids, offset("cgroup", "ancestor_ids")?)))?;
+        let ancestors = match offset(btf, "cgroup", "ancestors") {
+            Ok(pointers) => (Ancestors::Pointers, pointers),
+            Err(_) => (Ancestors::Ids, offset(btf, "cgroup", "ancestor_ids")?),
+        };
         Ok(Self {
-            task_cgroups: offset("task_struct", "cgroups")?,
+            task_cgroups: offset(btf, "task_struct", "cgroups")?,
             set_member,
             state_cgroup,
-            level: offset("cgroup", "level")?,
+            level: offset(btf, "cgroup", "level")?,
             ancestors,
-            node: offset("cgroup", "kn")?,
-            node_id: offset("kernfs_node", "id")?,
+            node: offset(btf, "cgroup", "kn")?,
+            node_id: offset(btf, "kernfs_node", "id")?,
         })
     }
 }

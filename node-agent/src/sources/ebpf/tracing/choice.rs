@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use polymeter_proto::catalogue::Hierarchy;
 
+use super::super::reason::EbpfError;
 use super::cgroup_types::CgroupHierarchy;
 use crate::sources::target::Target;
 
@@ -23,19 +24,15 @@ const CONTROLLERS: &[(&str, &str)] = &[
 
 /// Returns the cgroup of a target by which programs find its tasks: of version 2, else of a controller of
 /// version 1.
-pub(in super::super) fn choose(target: &Target) -> Result<(CgroupHierarchy, PathBuf), String> {
-    let without = || {
-        "eBPF finds the processes of a job by its cgroup, and the job has none; register the job with its \
-         cgroup"
-            .to_owned()
-    };
-    let Target::Cgroups(cgroups) = target else { return Err(without()) };
-    let of = |hierarchy, kind| cgroups.directory(hierarchy).map(|path| (kind, path.to_owned()));
-    of(Hierarchy::V2, CgroupHierarchy::V2)
-        .or_else(|| {
-            let mut controllers = CONTROLLERS.iter();
-            controllers
-                .find_map(|(controller, name)| of(Hierarchy::V1(controller), CgroupHierarchy::V1(name)))
-        })
-        .ok_or_else(without)
+pub(in super::super) fn choose(target: &Target) -> Result<(CgroupHierarchy, PathBuf), EbpfError> {
+    let Target::Cgroups(cgroups) = target else { return Err(EbpfError::NoCgroup) };
+    if let Some(path) = cgroups.directory(Hierarchy::V2) {
+        return Ok((CgroupHierarchy::V2, path.to_owned()));
+    }
+    for (controller, name) in CONTROLLERS {
+        if let Some(path) = cgroups.directory(Hierarchy::V1(controller)) {
+            return Ok((CgroupHierarchy::V1(name), path.to_owned()));
+        }
+    }
+    Err(EbpfError::NoCgroup)
 }

@@ -12,9 +12,10 @@ use super::super::cgroup::{Cgroup, Programs, lock};
 use super::super::counters::Counters;
 use super::super::map::{Sizes, create_array, create_hash, delete, update};
 use super::super::mapping::Mapping;
-use super::super::reason::{Step, meaning};
+use super::super::reason::{EbpfError, Step};
 use super::super::system_call::operand;
 use super::level::level;
+use crate::sources::kernel_text::FileError;
 
 /// The most different levels of cgroups that are counted at a time: those of jobs, steps and tasks of a
 /// scheduler, and one more. A program looks one cgroup up for each.
@@ -92,10 +93,9 @@ impl JobTable {
     }
 
     /// Counts a cgroup from now on.
-    pub(in super::super) fn register(self: &Arc<Self>, path: &Path) -> Result<Registration, String> {
-        let fault = |error: io::Error| format!("{}: {error}", path.display());
-        let id = fs::metadata(path).map_err(fault)?.ino();
-        let level = level(path).map_err(fault)?;
+    pub(in super::super) fn register(self: &Arc<Self>, path: &Path) -> Result<Registration, EbpfError> {
+        let id = fs::metadata(path).map_err(FileError::of(path))?.ino();
+        let level = level(path).map_err(FileError::of(path))?;
         let mut taken = lock(&self.taken);
         let shared = taken.iter_mut().find(|(_, other)| other.id == id);
         let place = match shared {
@@ -105,9 +105,7 @@ impl JobTable {
             }
             None => {
                 let place = (0..self.capacity).find(|place| !taken.contains_key(place));
-                let place = place.ok_or_else(|| {
-                    format!("{} jobs and steps are counted already; sample it for fewer", self.capacity)
-                })?;
+                let place = place.ok_or(EbpfError::TooManyJobs(self.capacity))?;
                 self.enter(&mut taken, place, Taken { id, level, users: 1 })?;
                 place
             }
@@ -116,15 +114,15 @@ impl JobTable {
     }
 
     /// Enters a cgroup at a place, in exchange for the one that is there.
-    fn enter(&self, taken: &mut BTreeMap<u32, Taken>, place: u32, new: Taken) -> Result<(), String> {
-        let fault = |error| meaning(Step::Load, &error);
+    fn enter(&self, taken: &mut BTreeMap<u32, Taken>, place: u32, new: Taken) -> Result<(), EbpfError> {
+        let fault = |error| Step::Load.refused(error);
         let others = taken.iter().filter(|(other, _)| **other != place).map(|(_, taken)| taken.level);
         let levels: BTreeSet<u32> = others.chain([new.level]).collect();
         if new.level == 0 {
-            return Err("the root of the cgroups is no job".to_owned());
+            return Err(EbpfError::RootCgroup);
         }
         if levels.len() > LEVELS {
-            return Err(format!("jobs and steps at {LEVELS} levels of cgroups are counted already"));
+            return Err(EbpfError::TooManyLevels(LEVELS));
         }
         update(self.jobs.as_fd(), &new.id, &(place * self.lines + 1)).map_err(fault)?;
         if let Some(old) = taken.insert(place, new) {
@@ -173,29 +171,28 @@ pub(in super::super) struct Registration {
 
 impl Registration {
     /// Returns the counters of the cgroup. They begin anywhere, since places are used again.
-    pub(in super::super) fn counters(&self) -> Result<Counters, String> {
+    pub(in super::super) fn counters(&self) -> Result<Counters, EbpfError> {
         let table = &self.table;
         let words_per_line = table.line_bytes as usize / size_of::<u64>();
         let start = self.place as usize * table.lines as usize * table.line_bytes as usize;
         let words = table.used_lines as usize * words_per_line;
         let memory = Mapping::of_array(table.counters.as_fd(), start, words);
-        memory
-            .map(|memory| Counters::new(memory, words_per_line))
-            .map_err(|error| meaning(Step::Load, &error))
+        let memory = memory.map_err(|error| Step::Load.refused(error))?;
+        Ok(Counters::new(memory, words_per_line))
     }
 }
 
 impl Programs for Registration {
-    fn attach(&mut self, cgroup: &Cgroup) -> Result<(), String> {
+    fn attach(&mut self, cgroup: &Cgroup) -> Result<(), EbpfError> {
         let mut taken = lock(&self.table.taken);
-        let Some(old) = taken.get(&self.place).copied() else { return Err("not registered".to_owned()) };
+        let old = taken.get(&self.place).copied().ok_or(EbpfError::NotRegistered)?;
         if old.id == cgroup.id {
             return Ok(());
         }
         if taken.values().any(|other| other.id == cgroup.id) {
-            return Err("it is counted anew already".to_owned());
+            return Err(EbpfError::CountedAnew);
         }
-        let level = level(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let level = level(&self.path).map_err(FileError::of(&self.path))?;
         self.table.enter(&mut taken, self.place, Taken { id: cgroup.id, level, ..old })
     }
 }

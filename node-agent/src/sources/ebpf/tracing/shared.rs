@@ -15,11 +15,11 @@ impl<T> Running<T> {
     }
 
     /// Returns the programs for a hierarchy, which are started for the first job.
-    pub(in super::super) fn get(
+    pub(in super::super) fn get<E>(
         &self,
         hierarchy: CgroupHierarchy,
-        start: impl FnOnce() -> Result<T, String>,
-    ) -> Result<Arc<T>, String> {
+        start: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
         let mut running = lock(&self.0);
         running.retain(|(_, programs)| programs.strong_count() > 0);
         let known = running.iter().find(|(other, _)| *other == hierarchy);
@@ -42,11 +42,11 @@ impl<T: Copy> Known<T> {
     }
 
     /// Returns what is known about a hierarchy, which is found out once.
-    pub(in super::super) fn get(
+    pub(in super::super) fn get<E>(
         &self,
         hierarchy: CgroupHierarchy,
-        find: impl FnOnce() -> Result<T, String>,
-    ) -> Result<T, String> {
+        find: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut known = lock(&self.0);
         if let Some((_, one)) = known.iter().find(|(other, _)| *other == hierarchy) {
             return Ok(*one);
@@ -64,19 +64,19 @@ mod tests {
     #[test]
     fn programs_are_shared_until_no_job_uses_them() {
         let running = Running::new();
-        let first = running.get(CgroupHierarchy::V2, || Ok(1)).unwrap();
-        assert_eq!(*running.get(CgroupHierarchy::V2, || Ok(2)).unwrap(), 1);
-        assert_eq!(*running.get(CgroupHierarchy::V1("cpu_cgrp_id"), || Ok(3)).unwrap(), 3);
+        let first = running.get(CgroupHierarchy::V2, || Ok::<_, String>(1)).unwrap();
+        assert_eq!(*running.get(CgroupHierarchy::V2, || Ok::<_, String>(2)).unwrap(), 1);
+        assert_eq!(*running.get(CgroupHierarchy::V1("cpu_cgrp_id"), || Ok::<_, String>(3)).unwrap(), 3);
         drop(first);
         assert_eq!(running.get(CgroupHierarchy::V2, || Err("refused".to_owned())), Err("refused".to_owned()));
-        assert_eq!(*running.get(CgroupHierarchy::V2, || Ok(4)).unwrap(), 4);
+        assert_eq!(*running.get(CgroupHierarchy::V2, || Ok::<_, String>(4)).unwrap(), 4);
     }
 
     #[test]
     fn what_is_known_is_found_out_once() {
         let known = Known::new();
         assert_eq!(known.get(CgroupHierarchy::V2, || Err("refused".to_owned())), Err("refused".to_owned()));
-        assert_eq!(known.get(CgroupHierarchy::V2, || Ok(1)), Ok(1));
-        assert_eq!(known.get(CgroupHierarchy::V2, || Ok(2)), Ok(1));
+        assert_eq!(known.get(CgroupHierarchy::V2, || Ok::<_, String>(1)), Ok(1));
+        assert_eq!(known.get(CgroupHierarchy::V2, || Ok::<_, String>(2)), Ok(1));
     }
 }

@@ -7,6 +7,7 @@ mod slots;
 mod system_calls;
 mod types;
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use super::cgroup::Attachment;
 use super::counters::Counters;
 use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program};
 use super::map::{Sizes, create_array, create_cache, update};
-use super::reason::{Step, meaning};
+use super::reason::{EbpfError, Step};
 use super::system_call::operand;
 use super::tracing::{BUCKETS, CgroupHierarchy, JobTable, Known, Running, choose, read_types};
 use crate::sources::custom_source::CustomSource;
-use crate::sources::kernel_text;
+use crate::sources::kernel_text::{self, FileError};
 use crate::sources::kind::OpenRequest;
 use crate::sources::mount_table::parse;
 use crate::sources::outcome::Outcome;
@@ -53,10 +54,10 @@ static RUNNING: Running<FilePrograms> = Running::new();
 static TYPES: Known<Types> = Known::new();
 
 impl FilePrograms {
-    fn start(hierarchy: CgroupHierarchy, root: &Path) -> Result<Self, String> {
-        let fault = |error| meaning(Step::Trace, &error);
+    fn start(hierarchy: CgroupHierarchy, root: &Path) -> Result<Self, EbpfError> {
+        let fault = |error| Step::Trace.refused(error);
         let types = TYPES.get(hierarchy, || Types::of(&read_types(root)?, hierarchy))?;
-        let lines = u32::try_from(DEVICES_MAX).map_err(|error| error.to_string())? * STRIPES;
+        let lines = u32::try_from(DEVICES_MAX).map_err(io::Error::other).map_err(fault)? * STRIPES;
         let table = JobTable::create(lines, LINE_BYTES).map_err(fault)?;
         let devices = Devices::create().map_err(fault)?;
         let calls = table_of_calls().map_err(fault)?;
@@ -69,7 +70,7 @@ impl FilePrograms {
             jobs: table.maps(),
         };
         let start = |name, number, instructions: Option<Vec<_>>| {
-            let instructions = instructions.ok_or("the program is too long")?;
+            let instructions = instructions.ok_or(EbpfError::TooLong)?;
             let program = load_tracing_program(name, TracingPlace::Tracepoint, number, &instructions);
             program.and_then(|program| attach_tracing_program(program.as_fd())).map_err(fault)
         };
@@ -80,10 +81,10 @@ impl FilePrograms {
 }
 
 /// Creates the map from the number of a system call to one more than its operation.
-fn table_of_calls() -> std::io::Result<OwnedFd> {
+fn table_of_calls() -> io::Result<OwnedFd> {
     let map = create_array(c"polymeter_sys", 4, NUMBERS)?;
     for (call, operation) in SYSTEM_CALLS {
-        let call = u32::try_from(*call).map_err(std::io::Error::other)?;
+        let call = u32::try_from(*call).map_err(io::Error::other)?;
         update(map.as_fd(), &call, &(*operation as u32 + 1))?;
     }
     Ok(map)
@@ -110,13 +111,13 @@ pub(super) struct FilesSource {
 impl FilesSource {
     /// Counts the operations of the target's processes on the file systems that are mounted, or states why
     /// that is impossible.
-    pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, String> {
+    pub(super) fn open(request: &OpenRequest<'_>) -> Result<Self, EbpfError> {
         let (hierarchy, cgroup) = choose(request.target)?;
         let programs =
             RUNNING.get(hierarchy, || FilePrograms::start(hierarchy, &request.host.mounts.root))?;
         let path = request.host.mounts.root.join("proc/self/mountinfo");
-        let text = kernel_text::text(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mounted = programs.devices.refresh(parse(&text)).map_err(|error| meaning(Step::Trace, &error))?;
+        let text = kernel_text::text(&path).map_err(FileError::of(&path))?;
+        let mounted = programs.devices.refresh(parse(&text)).map_err(|error| Step::Trace.refused(error))?;
         let registration = programs.table.register(&cgroup)?;
         let counters = registration.counters()?;
         let start: Vec<u64> = (0..DEVICES_MAX * LINE_WORDS).map(|word| sum(&counters, word)).collect();

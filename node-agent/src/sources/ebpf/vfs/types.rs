@@ -1,6 +1,7 @@
 //! The offsets and the numbers of types that the programs need.
 
 use super::super::btf::{Btf, TypeKind};
+use super::super::reason::EbpfError;
 use super::super::tracing::{CgroupHierarchy, CgroupTypes, offset, type_number};
 use super::system_calls::REGISTERS;
 
@@ -28,10 +29,9 @@ pub(super) struct Types {
 }
 
 impl Types {
-    pub(super) fn of(btf: &Btf, hierarchy: CgroupHierarchy) -> Result<Self, String> {
+    pub(super) fn of(btf: &Btf, hierarchy: CgroupHierarchy) -> Result<Self, EbpfError> {
         let registers = |member| offset(btf, "pt_regs", member);
-        let [call_number, first_argument] =
-            REGISTERS.ok_or("the system calls of this architecture are unknown; it needs x86-64 or Arm64")?;
+        let [call_number, first_argument] = REGISTERS.ok_or(EbpfError::UnknownSystemCalls)?;
         Ok(Self {
             cgroups: CgroupTypes::of(btf, hierarchy)?,
             call_number: registers(call_number)?,

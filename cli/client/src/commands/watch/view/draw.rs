@@ -8,6 +8,7 @@ use super::state::{Mode, Progress, Row, View, name};
 use crate::control_view::plan;
 use crate::output::layout::{head, left_aligned, right_aligned, shortened, width, without_middle};
 use crate::output::printable::{printable, printable_name};
+use crate::output::table::figure;
 use crate::output::{chart, units};
 
 /// The widths of a value and of a period, and the minimum width of a name.
@@ -153,11 +154,13 @@ impl View {
 
     /// The chart of a series within `columns`, and the values of its lowest and highest bars.
     fn chart_with_scale(&self, metric: &str, series: &RecentSeries, columns: usize) -> String {
-        let scale = |width: usize| {
-            let (base, max) = chart::scale(&series.columns(self.now_us, width))?;
-            Some(format!(" {} to {}", series.text(metric, base), series.text(metric, max)))
-        };
-        let scale = scale(columns).filter(|scale| columns >= width(scale) + CHART_MIN).unwrap_or_default();
+        let mut scale = String::new();
+        if let Some((base, max)) = chart::scale(&series.columns(self.now_us, columns)) {
+            scale = format!(" {} to {}", series.text(metric, base), series.text(metric, max));
+        }
+        if columns < width(&scale) + CHART_MIN {
+            scale.clear();
+        }
         let bars = chart::bars(&series.columns(self.now_us, columns.saturating_sub(width(&scale))));
         format!("{bars}{scale}")
     }
@@ -216,7 +219,7 @@ impl View {
 
     /// The line of a row.
     fn row(&self, row: &Row<'_>, widths: Widths) -> String {
-        let now = row.series.map_or_else(|| "-".to_owned(), |series| series.current_text(&row.key.0));
+        let now = figure(row.series, |series| series.current_text(&row.key.0));
         let bars = row.series.map(|series| chart::bars(&series.columns(self.now_us, widths.chart)));
         let reason = row.plan.map(|line| reason(line, None)).unwrap_or_default();
         let period = printable(row.period().unwrap_or("-"));

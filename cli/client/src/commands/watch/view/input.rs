@@ -9,6 +9,7 @@ use polymeter_proto::period::Period;
 use super::keys::{self, KeyAction};
 use super::period_steps;
 use super::state::{Mode, View, ViewAction, plan_key};
+use crate::failure::Failure;
 
 /// The duration of a lease that a key requests.
 pub(super) const LEASE: &str = "10min";
@@ -104,7 +105,7 @@ impl View {
     }
 
     /// Processes the reply to the pending request, or the error instead of it.
-    pub(in crate::commands::watch) fn handle_reply(&mut self, reply: Result<Answer, String>) -> ViewAction {
+    pub(in crate::commands::watch) fn handle_reply(&mut self, reply: Result<Answer, Failure>) -> ViewAction {
         let request = self.pending.take();
         match (reply, request) {
             (Ok(answer @ Answer::Granted(_)), Some(Request::Set(lease))) => {
@@ -120,7 +121,7 @@ impl View {
             }
             (Ok(Answer::Refused(refusal)), _) => self.message = format!("refused: {}", refusal.message),
             (Ok(_), _) => "unexpected answer of the agent".clone_into(&mut self.message),
-            (Err(cause), _) => self.message = cause,
+            (Err(failure), _) => self.message = failure.to_string(),
         }
         ViewAction::None
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::output::table::figure;
 use crate::output::units;
 
 /// The time that the chart covers, in microseconds.
@@ -71,7 +72,7 @@ impl RecentSeries {
 
     /// Formats the last value or rate.
     pub(super) fn current_text(&self, metric: &str) -> String {
-        self.current().map_or_else(|| "-".to_owned(), |value| self.text(metric, value))
+        figure(self.current(), |value| self.text(metric, value))
     }
 
     /// Formats a value of a gauge, or a rate of a counter.

@@ -142,8 +142,10 @@ impl View {
                 if self.series.len() >= SERIES_MAX && !self.series.contains_key(&key) {
                     return;
                 }
-                let new = || RecentSeries::new(unit.unwrap_or_default(), kind == "counter");
-                let series = self.series.entry(key).or_insert_with(new);
+                let series = self
+                    .series
+                    .entry(key)
+                    .or_insert_with(|| RecentSeries::new(unit.unwrap_or_default(), kind == "counter"));
                 series.period = period;
                 for (time_us, value) in times_us.into_iter().zip(values) {
                     if let Some(value) = value {

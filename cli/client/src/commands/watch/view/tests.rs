@@ -9,6 +9,7 @@ use polymeter_proto::control::{Request, ResetRequest, SetRequest};
 use super::input::LEASE;
 use super::recent_series::WINDOW_US;
 use super::*;
+use crate::failure::Failure;
 use crate::local::JobFacts;
 
 const NOW_US: i64 = 1_790_000_000_000_000;
@@ -270,7 +271,7 @@ fn refusals_are_shown_and_a_shorter_lease_is_requested() {
         "the request is repeated once"
     );
     letter(&mut view, '+');
-    view.handle_reply(Err("cannot reach the agent".to_owned()));
+    view.handle_reply(Err(Failure::Unreachable("cannot reach the agent".to_owned())));
     assert_eq!(drawn(&view, 80, 24)[23], "cannot reach the agent");
     receive(
         &mut view,

@@ -1,0 +1,47 @@
+//! The error of the parameters of connections.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use crate::StoreError;
+
+/// The reason why connections cannot be made with these parameters. It contains no password.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::postgres) enum SettingsError {
+    /// The connection string, or a value in it or in the environment, is invalid.
+    #[error("{0}")]
+    Invalid(String),
+    #[error("cannot {action} {}: {error}", path.display())]
+    File {
+        /// A verb and an object, such as "read the password file".
+        action: &'static str,
+        path: PathBuf,
+        error: Box<dyn Error + Send + Sync>,
+    },
+    #[error(
+        "cannot use {path}: other users have access to it, and it contains a secret; run chmod 600 {path}",
+        path = .0.display()
+    )]
+    Exposed(PathBuf),
+}
+
+impl SettingsError {
+    pub(super) fn invalid(text: &str) -> Self {
+        Self::Invalid(text.to_owned())
+    }
+
+    /// Returns the error for a file that cannot be used.
+    pub(super) fn file(
+        action: &'static str,
+        path: &Path,
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::File { action, path: path.to_owned(), error: error.into() }
+    }
+}
+
+impl From<SettingsError> for StoreError {
+    fn from(error: SettingsError) -> Self {
+        Self::Unusable(error.to_string())
+    }
+}
