@@ -344,7 +344,7 @@ keys! {
 const JOBS: &str = r#"[
     "slurm*/uid_{uid}/job_{job}",                       # Slurm, version 1, with and without the node's name
     "*.slice/*slurmstepd.scope/job_{job}",              # Slurm, version 2
-    "*.slice/*slurmstepd.scope/{sluid}",                # Slurm 26.05 and later; prolog or processes give the id
+    "*.slice/*slurmstepd.scope/{sluid}",                # Slurm 26.05 and later; id by prolog or processes
     "oar/{user}_{number}",                              # OAR 2, version 1
     "oar.slice/oar-u{uid}.slice/oar-u*-j{number}.slice", # OAR 3, version 2
     "oar.slice/{user}_{number}.scope",
