@@ -63,9 +63,9 @@ for daemon in agent collector; do
         sed "s/^/$key${inner:+.}/" <<<"$inner"
     done >"$work/$daemon.keys"
     [ -s "$work/$daemon.keys" ] || failed "polymeter-$daemon does not list its keys"
-    evaluate nix/check/keys.nix --arg file "./nix/modules/$daemon-settings.nix" | sort >"$work/$daemon.options"
+    evaluate nix/check/keys.nix --argstr program "$daemon" | sort >"$work/$daemon.options"
     sort "$work/$daemon.keys" | diff -u "$work/$daemon.options" - ||
-        failed "nix/modules/$daemon-settings.nix (-) and polymeter-$daemon (+) have other keys"
+        failed "nix/modules/keys.json (-) and polymeter-$daemon (+) have other keys"
     passed "polymeter-$daemon and its module have the same $(wc -l <"$work/$daemon.keys") keys"
 done
 

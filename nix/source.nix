@@ -1,4 +1,4 @@
-# The sources of the programs: the crates of the workspace, and the files that their tests read. Nix files, CI
+# The sources of the programs: the crates of the workspace, and the files that their tests read. Other Nix files, CI
 # and the documents outside of docs/ are left out, so that a change of them requires no build.
 { lib }:
 
@@ -18,6 +18,7 @@ toSource {
       ../rustfmt.toml
       ../deploy
       ../docs
+      ./modules/keys.json
     ]
   )) ../benches/results;
 }

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use polymeter_api::{Api, Listen, LiveValues};
 use polymeter_proto::key::KeyPair;
 use polymeter_service::clock::Clock;
+use polymeter_service::keys::update;
 use polymeter_store::{Maintenance, Store, StoreError, WriteMode};
 
 use crate::agents::AgentDirectory;
@@ -14,7 +15,7 @@ use crate::api::start_api;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
 use crate::backlog::Backlog;
 use crate::clock_skew::ClockSkewLog;
-use crate::config::CollectorConfig;
+use crate::config::{CollectorConfig, KEYS};
 use crate::control::outcome::OutcomeReport;
 use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners};
 use crate::error::{CollectorStartError, ThreadPanicked};
@@ -24,7 +25,7 @@ use crate::metrics::{self, Metrics};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
 use crate::reading::{Administrators, ReadSessions};
 use crate::receiver::{self, Receiver};
-use crate::settings::{self, SharedSettings};
+use crate::settings::SharedSettings;
 use crate::shutdown::Shutdown;
 use crate::sinks::{self, SinkThreads, Sinks};
 use crate::thread::spawn;
@@ -193,13 +194,13 @@ impl Collector {
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,
     /// `session_timeout`, `[clock]` and `[retention]`. Sinks reopen their outputs. Returns the other keys
     /// with changed values, which require a restart.
-    pub fn reload(&self, config: &CollectorConfig) -> Vec<&'static str> {
+    pub fn reload(&self, config: &CollectorConfig) -> Vec<String> {
         self.settings.set(config);
         if let Some(retention) = config.retention {
             self.maintenance.set_retention(retention);
         }
         self.sinks.reopen();
-        settings::fixed_changes(&self.config, config)
+        update(KEYS, &mut self.config.clone(), config).at_restart
     }
 
     /// Commits and acknowledges the messages in the socket, and ends the threads. If the store does not

@@ -1,5 +1,5 @@
 # The configuration keys of a program as its module defines them, one per line. Tables with arbitrary keys end with `.*`.
-{ file }:
+{ program }:
 
 let
   lib = import ./lib.nix;
@@ -14,4 +14,4 @@ let
       if (setting._type or "") == "option" then [ key ] else walk "${key}." setting
     ) (builtins.attrNames settings);
 in
-builtins.concatStringsSep "\n" (walk "" (import file { inherit lib; }))
+builtins.concatStringsSep "\n" (walk "" (import ../modules/settings.nix { inherit lib; } program))

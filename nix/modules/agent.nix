@@ -82,7 +82,7 @@ in
     settings = lib.mkOption {
       type = lib.types.submodule {
         freeformType = file.type;
-        options = import ./agent-settings.nix { inherit lib; };
+        options = import ./settings.nix { inherit lib; } "agent";
       };
       default = { };
       example = {
@@ -92,7 +92,9 @@ in
       };
       description = ''
         The contents of /etc/polymeter/agent.toml. Keys that are not set have the agent's own default. `baseline` has the
-        example's standing plan, of which single metrics can be said otherwise, and `jobs` the example's patterns.
+        example's standing plan, of which single metrics can be said otherwise, and `jobs` the example's patterns. `key` is a path
+        outside of the Nix store, owned by root with mode 0400; `spool` lies below /var/lib/polymeter-agent, the only place where
+        the agent may write.
       '';
     };
   };

@@ -52,7 +52,7 @@ in
     settings = lib.mkOption {
       type = lib.types.submodule {
         freeformType = file.type;
-        options = import ./collector-settings.nix { inherit lib; };
+        options = import ./settings.nix { inherit lib; } "collector";
       };
       default = { };
       example = {
@@ -61,7 +61,8 @@ in
       };
       description = ''
         The contents of the collector's configuration file. Keys that are left out have the collector's defaults. The file
-        is in the Nix store, which every user can read: it must not contain a password.
+        is in the Nix store, which every user can read: it must not contain a password. `key`, owned by the user polymeter with
+        mode 0400, and files with passwords and tokens are paths outside of it.
       '';
     };
   };

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use polymeter_agent::arguments::AgentArguments;
-use polymeter_agent::config::{AgentConfig, Changes};
+use polymeter_agent::config::AgentConfig;
 use polymeter_agent::watchdog::Watchdog;
 use polymeter_agent::{Agent, AgentStartError, check, detach, file_pages, kernel};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
+use polymeter_service::keys::Changes;
 use polymeter_service::spool::SpoolError;
 use polymeter_service::{log, service_manager};
 use rustix::event::{Timespec, poll};

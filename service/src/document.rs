@@ -90,7 +90,8 @@ impl<'a> Reporter<'a> {
 pub struct Section<'i> {
     name: String,
     table: DeTable<'i>,
-    known: Vec<&'static str>,
+    /// The keys that a message can name.
+    pub(crate) known: Vec<&'static str>,
 }
 
 impl<'i> Section<'i> {

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod document;
 mod faults;
 pub mod key_files;
+pub mod keys;
 pub mod log;
 pub mod log_throttle;
 pub mod printable;

@@ -5,6 +5,15 @@ use std::ffi::CString;
 use std::io;
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use polymeter_proto::series::{Identifier, InvalidIdentifier};
+
+/// Parses the name of a user, or of a group with a leading `@`.
+///
+/// # Errors
+/// Returns an error if no user or group can have the name.
+pub fn user_or_group(text: &str) -> Result<String, InvalidIdentifier> {
+    Identifier::try_from(text.strip_prefix('@').unwrap_or(text)).map(|_| text.to_owned())
+}
 
 /// Returns the numeric id of the user `name`.
 pub fn uid_of(name: &str) -> Option<u32> {

@@ -1,7 +1,14 @@
 //! The section `[api]`: the HTTP API.
 
-use polymeter_api::{ApiConfig, ApiLimits, Listen, Proxy};
-use polymeter_service::document::{Reporter, Section, Span};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use polymeter_api::{ApiConfig, Listen, Proxy};
+use polymeter_service::document::{Reporter, Span};
+use polymeter_service::keys;
+use polymeter_service::keys::Kind::{Flag, Integer, Text, Texts};
+use polymeter_service::keys::Stated::{Example, Usual};
+use polymeter_service::keys::Value;
 
 use super::values::duration_up_to;
 
@@ -20,61 +27,77 @@ const STREAMS_MAX: u64 = 400;
 /// The least and the greatest number of bytes that a user may read a second.
 const BYTES_RANGE: (u64, u64) = (1000, 1_000_000_000_000);
 
-/// The raw section.
-#[derive(Debug, Default)]
-pub(super) struct RawApi(Option<ApiConfig>);
-
-impl RawApi {
-    /// Takes the section out of the document.
-    pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Self {
-        let Some(mut section) = root.section("api", reporter) else { return Self::default() };
-        let place = section.span("listen");
-        let listen: Option<Endpoint> = section.parse("listen", reporter, |text| match text {
-            "off" => Ok(Endpoint(None)),
-            _ => text.parse().map(|listen| Endpoint(Some(listen))),
-        });
-        let is_insecure = section.boolean("insecure", reporter).unwrap_or(false);
-        let server_names = names(&mut section, reporter);
-        let trusted_proxies = proxies(&mut section, reporter);
-        let user_header = section.parse("user_header", reporter, header);
-        let limits = limits(&mut section, reporter);
-        section.finish(reporter);
-        let listen = listen.and_then(|endpoint| endpoint.0);
-        if let (Some(listen), Some(place)) = (&listen, &place) {
-            check_remote(listen, is_insecure, &trusted_proxies, (place, reporter));
-        }
-        Self(listen.map(|listen| {
-            let usual = ApiConfig::new(listen);
-            ApiConfig {
-                server_names,
-                trusted_proxies,
-                user_header: user_header.unwrap_or(usual.user_header),
-                limits,
-                listen: usual.listen,
-            }
-        }))
-    }
-
-    /// Returns the configuration; none if the API is off.
-    pub(super) fn resolve(self) -> Option<ApiConfig> {
-        self.0
-    }
+/// The values of the section.
+#[derive(Debug)]
+pub(super) struct Api {
+    /// None for `off`.
+    listen: Option<Listen>,
+    /// True if other machines may connect.
+    insecure: bool,
+    /// The other values; its address counts for nothing.
+    config: ApiConfig,
 }
 
-/// An address; none for `off`.
-struct Endpoint(Option<Listen>);
+keys! {
+    /// The keys of the section.
+    pub(super) const KEYS: Api = |api, value|
+
+    /// The Unix socket, such as "/run/polymeter/api.sock", or ADDRESS:PORT for a proxy on this machine, or
+    /// "off".
+    "listen": Text("string"), Usual("off") => listen = value.parse(listen);
+
+    /// Let other machines connect without encryption. Only those in trusted_proxies can.
+    "insecure": Flag, Usual("false") => insecure = value.boolean();
+
+    /// The names by which browsers may address the API, besides addresses and localhost. Requests with
+    /// another name in Host are refused, except from trusted_proxies while there are no names here.
+    "server_names": Texts, Example(r#"["meter.example.org"]"#) => config.server_names = names(value);
+
+    /// The proxies that authenticate users, and name them in a header: addresses, networks, or user:NAME for
+    /// a user of the Unix socket.
+    "trusted_proxies": Texts, Example(r#"["user:www-data"]"#) => config.trusted_proxies = proxies(value);
+    "user_header": Text("string"), Usual("X-Remote-User") => config.user_header = value.parse(header);
+
+    /// The number of connections to the store, of which one user gets all but one, and the time for reading
+    /// one answer, in whole s or min, up to 1h.
+    "readers": Integer(1, READERS_MAX), Usual("4") => config.limits.readers = value.integer();
+    "query_timeout": Text("reach"), Usual("60s")
+        => config.limits.query_timeout = value.parse(|text| duration_up_to(text, LONGEST));
+
+    /// The limits of one user: requests in progress, and requests and bytes a second.
+    "user_requests": Integer(1, REQUESTS_MAX), Usual("8") => config.limits.user_requests = value.integer();
+    "user_requests_per_second": Integer(1, REQUESTS_MAX), Usual("50")
+        => config.limits.user_requests_per_second = value.integer();
+    "user_bytes_per_second": Integer(BYTES_RANGE.0, BYTES_RANGE.1), Usual("67108864")
+        => config.limits.user_bytes_per_second = value.integer();
+
+    /// The streams of live values: of all users, and of one user.
+    "streams": Integer(1, STREAMS_MAX), Usual("256") => config.limits.streams = value.integer();
+    "user_streams": Integer(1, STREAMS_MAX), Usual("16") => config.limits.user_streams = value.integer();
+}
+
+/// Takes the section; the API is off without an address.
+pub(super) fn take(mut value: Value<'_, '_, '_>) -> Option<ApiConfig> {
+    let section = value.table()?;
+    let place = section.span("listen");
+    let nowhere = Listen::Unix(PathBuf::new());
+    let mut api = Api { listen: None, insecure: false, config: ApiConfig::new(nowhere) };
+    keys::read(KEYS, &mut api, section, value.reporter);
+    let listen = api.listen?;
+    if let Some(place) = place.filter(|_| listen.is_remote()) {
+        check_remote(api.insecure, &api.config.trusted_proxies, &place, value.reporter);
+    }
+    Some(ApiConfig { listen, ..api.config })
+}
+
+/// Parses an address; none for `off`.
+fn listen(text: &str) -> Result<Option<Listen>, <Listen as FromStr>::Err> {
+    if text == "off" { Ok(None) } else { text.parse().map(Some) }
+}
 
 /// Reports an address that other machines can reach, unless that is permitted and a proxy authenticates
 /// users.
-fn check_remote(
-    listen: &Listen,
-    is_insecure: bool,
-    proxies: &[Proxy],
-    (place, reporter): (&Span, &mut Reporter<'_>),
-) {
-    if !listen.is_remote() {
-        return;
-    }
+fn check_remote(is_insecure: bool, proxies: &[Proxy], place: &Span, reporter: &mut Reporter<'_>) {
     if !is_insecure {
         reporter.fault(
             place,
@@ -97,9 +120,9 @@ fn check_remote(
 /// The longest name of a host, as in DNS.
 const HOST_NAME_BYTES: usize = 253;
 
-fn names(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<String> {
+fn names(mut value: Value<'_, '_, '_>) -> Option<Vec<String>> {
     let mut names = Vec::new();
-    for (name, span) in section.strings("server_names", reporter).unwrap_or_default() {
+    for (name, span) in value.strings()? {
         let is_name = !name.is_empty()
             && name.len() <= HOST_NAME_BYTES
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
@@ -108,21 +131,23 @@ fn names(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<String> 
             names.push(name.trim_end_matches('.').to_owned());
         } else {
             let message = "expected the name of a host without a port, such as \"meter.example.org\"";
-            reporter.fault(&span, format_args!("`server_names` in [api]: {message}, found `{name}`"));
+            value.reporter.fault(&span, format_args!("`server_names` in [api]: {message}, found `{name}`"));
         }
     }
-    names
+    Some(names)
 }
 
-fn proxies(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<Proxy> {
+fn proxies(mut value: Value<'_, '_, '_>) -> Option<Vec<Proxy>> {
     let mut proxies = Vec::new();
-    for (text, span) in section.strings("trusted_proxies", reporter).unwrap_or_default() {
+    for (text, span) in value.strings()? {
         match text.parse() {
             Ok(proxy) => proxies.push(proxy),
-            Err(error) => reporter.fault(&span, format_args!("`trusted_proxies` in [api]: {error}")),
+            Err(error) => {
+                value.reporter.fault(&span, format_args!("`trusted_proxies` in [api]: {error}"));
+            }
         }
     }
-    proxies
+    Some(proxies)
 }
 
 fn header(text: &str) -> Result<String, String> {
@@ -135,29 +160,4 @@ fn header(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!("expected the name of a header for the user, such as \"X-Remote-User\", found `{text}`"))
-}
-
-fn limits(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> ApiLimits {
-    let usual = ApiLimits::default();
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let readers = section.integer("readers", reporter, 1..=READERS_MAX);
-    let query_timeout = section.parse("query_timeout", reporter, |text| duration_up_to(text, LONGEST));
-    let requests = section.integer("user_requests", reporter, 1..=REQUESTS_MAX);
-    let per_second = section.integer("user_requests_per_second", reporter, 1..=REQUESTS_MAX);
-    let bytes = section.integer("user_bytes_per_second", reporter, BYTES_RANGE.0..=BYTES_RANGE.1);
-    let streams = section.integer("streams", reporter, 1..=STREAMS_MAX);
-    let user_streams = section.integer("user_streams", reporter, 1..=STREAMS_MAX);
-    ApiLimits {
-        readers: readers.map_or(usual.readers, size),
-        query_timeout: query_timeout.unwrap_or(usual.query_timeout),
-        user_requests: requests.map_or(usual.user_requests, size),
-        user_requests_per_second: per_second
-            .and_then(|count| u32::try_from(count).ok())
-            .unwrap_or(usual.user_requests_per_second),
-        user_bytes_per_second: bytes.unwrap_or(usual.user_bytes_per_second),
-        streams: streams.map_or(usual.streams, size),
-        user_streams: user_streams.map_or(usual.user_streams, size),
-        stream_stall: usual.stream_stall,
-        stream_refresh: usual.stream_refresh,
-    }
 }

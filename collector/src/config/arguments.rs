@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use polymeter_service::document::Faults;
 use polymeter_service::log;
-use polymeter_store::{ExtensionMode, StoreUrl};
+use polymeter_store::ExtensionMode;
 
 use super::endpoint::Endpoint;
-use super::job_end::RawJobEnd;
-use super::model::{CollectorConfig, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
-use super::raw::RawConfig;
+use super::file::File;
+use super::model::{CollectorConfig, DEFAULT_PATH};
+use super::security;
 
 /// Polymeter's collector: receives samples from agents and stores each of them once.
 #[derive(Debug, Parser)]
@@ -71,51 +71,33 @@ impl CollectorArguments {
     /// Does the same as [`Self::resolve`], with the file at `default` if the command line names none.
     fn resolve_with(&self, default: &Path) -> Result<CollectorConfig, Faults> {
         let mut faults = Faults::default();
-        let raw = match &self.config {
-            Some(path) => RawConfig::read(path, &mut faults),
-            None if default.exists() => RawConfig::read(default, &mut faults),
-            None => RawConfig::default(),
+        let File { mut config, mut listen_place } = match &self.config {
+            Some(path) => File::read(path, &mut faults),
+            None if default.exists() => File::read(default, &mut faults),
+            None => File::default(),
         };
-        let listen: Option<Endpoint> = faults.parse_option("--listen", self.listen.as_deref()).or(raw.listen);
-        let store: Option<StoreUrl> = faults.parse_option("--store", self.store.as_deref()).or(raw.store);
-        let timescaledb: Option<ExtensionMode> =
-            faults.parse_option("--timescaledb", self.timescaledb.as_deref()).or(raw.timescaledb);
-        let citus: Option<ExtensionMode> =
-            faults.parse_option("--citus", self.citus.as_deref()).or(raw.citus);
-        if [timescaledb, citus] == [Some(ExtensionMode::Require); 2] {
+        if let Some(text) = &self.listen {
+            let listen: Option<Endpoint> = faults.parse_option("--listen", Some(text));
+            config.listen = listen.map_or(config.listen, |listen| listen.to_string());
+            "--listen".clone_into(&mut listen_place);
+        }
+        let store = faults.parse_option("--store", self.store.as_deref());
+        config.store = store.unwrap_or(config.store);
+        let timescaledb = faults.parse_option("--timescaledb", self.timescaledb.as_deref());
+        config.timescaledb = timescaledb.unwrap_or(config.timescaledb);
+        config.citus = faults.parse_option("--citus", self.citus.as_deref()).unwrap_or(config.citus);
+        config.insecure |= self.insecure;
+        config.log_level = log::resolve_filter(self.log.as_ref(), config.log_level);
+        config.log_format = self.log_format.unwrap_or(config.log_format);
+        if [config.timescaledb, config.citus] == [ExtensionMode::Require; 2] {
             faults.add(
                 "citus",
                 "`timescaledb` and `citus` are both `require`, and do not work together in one database; set one of them to `off`",
             );
         }
-        if let Some(listen) = &listen {
-            raw.security.check_endpoint(listen, self.listen.is_some(), self.insecure, &mut faults);
-        }
-        let store = store.or_else(|| faults.parse_option("the default store", Some(DEFAULT_STORE)));
-        let Some(store) = store.filter(|_| faults.0.is_empty()) else { return Err(faults) };
-        let listen = listen.map_or_else(|| DEFAULT_LISTEN.to_owned(), |listen| listen.to_string());
-        let usual = CollectorConfig::new(listen, store);
-        Ok(CollectorConfig {
-            timescaledb: timescaledb.unwrap_or(usual.timescaledb),
-            citus: citus.unwrap_or(usual.citus),
-            writers: raw.writers.unwrap_or(usual.writers),
-            commit_interval: raw.commit_interval.unwrap_or(usual.commit_interval),
-            commit_rows: raw.commit_rows.unwrap_or(usual.commit_rows),
-            session_timeout: raw.session_timeout.unwrap_or(usual.session_timeout),
-            clock: raw.clock.resolve(),
-            retention: Some(raw.retention.resolve()),
-            control: raw.control.resolve(),
-            bind_node_to_key: raw.security.bind_node_to_key.unwrap_or(usual.bind_node_to_key),
-            metrics_listen: raw.metrics_listen,
-            sinks: raw.sinks,
-            remote_write: raw.remote_write,
-            job_end: raw.job_end.and_then(RawJobEnd::resolve),
-            api: raw.api.resolve(),
-            keys: raw.security.resolve(),
-            log_level: log::resolve_filter(self.log.as_ref(), raw.log_level.unwrap_or(usual.log_level)),
-            log_format: self.log_format.or(raw.log_format).unwrap_or(usual.log_format),
-            ..usual
-        })
+        let is_permitted = config.insecure || config.keys.is_some();
+        security::check_endpoint(&config.listen, is_permitted, &listen_place, &mut faults);
+        faults.into_result(config)
     }
 }
 
@@ -123,8 +105,10 @@ impl CollectorArguments {
 mod tests {
     use std::time::Duration;
 
-    use polymeter_store::Retention;
+    use polymeter_service::keys::{Key, Kind, Stated, docs};
+    use polymeter_store::{Retention, StoreUrl};
 
+    use super::super::{DEFAULT_LISTEN, api, job_end, remote_write};
     use super::*;
     use crate::control::ControlConfig;
     use crate::ingest::{OutOfRangePolicy, TimeRange};
@@ -174,6 +158,29 @@ mod tests {
         let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/collector.toml");
         let config = resolve(&["--config", example]).unwrap();
         assert_eq!(config, CollectorConfig::new(DEFAULT_LISTEN, config.store.clone()));
+    }
+
+    #[test]
+    fn the_example_states_the_usual_values() {
+        let resolve = resolver();
+        for (head, docs) in [
+            ("auth = 'munge'\ncontrol_listen = 'tcp://[::]:1'\n", docs(super::super::KEYS)),
+            ("[api]\nlisten = '/run/api.sock'\n", docs(api::KEYS)),
+            ("[job_end]\ncommand = ['/c']\n", docs(job_end::KEYS)),
+            ("[remote_write]\nurl = 'http://x/'\n", docs(remote_write::KEYS)),
+        ] {
+            let is_usual = |key: &&Key| {
+                matches!(key.stated, Stated::Usual(_))
+                    && !matches!(key.kind, Kind::Table(_))
+                    && !head.contains(key.name)
+            };
+            let usual = docs.iter().flat_map(|doc| doc.keys).filter(is_usual);
+            let lines = usual.map(|key| format!("{} = {}\n", key.name, key.toml()));
+            let text = lines.fold(head.to_owned(), |text, line| text + &line);
+            assert!(text.len() > head.len());
+            assert_eq!(resolve(&text, &[]), resolve(head, &[]), "{text}");
+            assert!(resolve(head, &[]).is_ok());
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The section `[job_end]`: the command at the end of each job.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use polymeter_service::document::{Reporter, Section};
+use polymeter_service::keys;
+use polymeter_service::keys::Kind::{Integer, Text, Texts};
+use polymeter_service::keys::Stated::{Example, Usual};
+use polymeter_service::keys::Value;
 
-use super::values::{absolute, duration_up_to};
+use super::values::{absolute, duration_up_to, section_with};
 use crate::job_end::JobEndConfig;
 
 /// The maximum number of commands that run at the same time: each has a thread, a connection to the store,
@@ -18,72 +20,48 @@ const QUEUE_MAX: u64 = 1_000_000;
 /// The longest timeout and delay. A command that runs longer blocks those of other jobs.
 const LONGEST: &str = "1h";
 
-/// The raw section.
-#[derive(Debug, Default)]
-pub(super) struct RawJobEnd {
-    command: Option<Vec<String>>,
-    timeout: Option<Duration>,
-    concurrent: Option<u64>,
-    queue: Option<u64>,
-    delay: Option<Duration>,
-    advice: Option<PathBuf>,
+keys! {
+    /// The keys of the section.
+    pub(super) const KEYS: JobEndConfig = |config, value|
+
+    /// The absolute path of the program, and its arguments; no shell takes part. Only root and the
+    /// collector's user may be able to change the file.
+    "command": Texts, Example(r#"["/usr/libexec/polymeter/slurm/admin-comment.sh"]"#)
+        => program = command(&mut config.arguments, value);
+
+    /// The time after which the command is killed with its process group, and the number of commands that run
+    /// at the same time.
+    "timeout": Text("reach"), Usual("60s") => timeout = value.parse(|text| duration_up_to(text, LONGEST));
+    "concurrent": Integer(1, CONCURRENT_MAX), Usual("2") => concurrent = value.integer();
+
+    /// The time between the end and the command, in whole s or min, up to 1h: for the last samples of all
+    /// nodes, and the final state that the scheduler's controller reports.
+    "delay": Text("reach"), Usual("30s") => delay = value.parse(|text| duration_up_to(text, LONGEST));
+
+    /// The number of ends that may wait. The oldest of more are dropped and counted.
+    "queue": Integer(1, QUEUE_MAX), Usual("10000") => queue = value.integer();
+
+    /// The directory of the site's rules for findings, as in `polymeter report`.
+    "advice": Text("path"), Usual("/etc/polymeter/advice.d") => advice = value.parse(absolute);
 }
 
-impl RawJobEnd {
-    /// Takes the section out of the document.
-    pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<Self> {
-        let place = root.span("job_end");
-        let mut section = root.section("job_end", reporter)?;
-        let raw = Self {
-            command: command(&mut section, reporter),
-            timeout: section.parse("timeout", reporter, |text| duration_up_to(text, LONGEST)),
-            concurrent: section.integer("concurrent", reporter, 1..=CONCURRENT_MAX),
-            queue: section.integer("queue", reporter, 1..=QUEUE_MAX),
-            delay: section.parse("delay", reporter, |text| duration_up_to(text, LONGEST)),
-            advice: section.parse("advice", reporter, absolute),
-        };
-        if let (None, Some(place)) = (&raw.command, &place) {
-            reporter.fault(
-                place,
-                format_args!(
-                    "[job_end]: missing `command`; remove the section, or set command = [\"/PATH\"]"
-                ),
-            );
-        }
-        section.finish(reporter);
-        Some(raw)
-    }
-
-    /// Returns the settings; none if the command is missing.
-    pub(super) fn resolve(self) -> Option<JobEndConfig> {
-        let mut words = self.command?.into_iter();
-        let usual = JobEndConfig::new(words.next()?);
-        Some(JobEndConfig {
-            arguments: words.collect(),
-            timeout: self.timeout.unwrap_or(usual.timeout),
-            concurrent: self
-                .concurrent
-                .and_then(|count| usize::try_from(count).ok())
-                .unwrap_or(usual.concurrent),
-            queue: self.queue.unwrap_or(usual.queue),
-            delay: self.delay.unwrap_or(usual.delay),
-            advice: self.advice.unwrap_or(usual.advice),
-            ..usual
-        })
-    }
+/// Takes the section, which must have a command.
+pub(super) fn take(value: Value<'_, '_, '_>) -> Option<JobEndConfig> {
+    section_with(value, KEYS, JobEndConfig::new(""), "command", "[\"/PATH\"]")
 }
 
 /// Takes the program and its arguments.
-fn command(section: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<Vec<String>> {
-    let place = section.span("command");
-    let words: Vec<String> =
-        section.strings("command", reporter)?.into_iter().map(|(word, _)| word).collect();
-    let place = place?;
-    let program = words.first().map(String::as_str).unwrap_or_default();
-    if let Err(message) = absolute(program) {
-        reporter.fault(&place, format_args!("`command` in [job_end]: {message}"));
-    } else if words.iter().any(|word| word.contains('\0')) {
-        reporter.fault(&place, format_args!("`command` in [job_end]: an argument contains a NUL character"));
-    }
-    Some(words)
+fn command(arguments: &mut Vec<String>, mut value: Value<'_, '_, '_>) -> Option<PathBuf> {
+    let place = value.span()?;
+    let mut words = value.strings()?.into_iter().map(|(word, _)| word);
+    let program = words.next().unwrap_or_default();
+    arguments.extend(words);
+    let has_nul = program.contains('\0') || arguments.iter().any(|word| word.contains('\0'));
+    let fault = match absolute(&program) {
+        Ok(path) if !has_nul => return Some(path),
+        Ok(_) => "an argument contains a NUL character".to_owned(),
+        Err(error) => error,
+    };
+    value.reporter.fault(&place, format_args!("`command` in [job_end]: {fault}"));
+    None
 }

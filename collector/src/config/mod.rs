@@ -4,12 +4,11 @@
 
 mod api;
 mod arguments;
-mod clock;
 mod control;
 mod endpoint;
+mod file;
 mod job_end;
 mod model;
-mod raw;
 mod remote_write;
 mod retention;
 mod security;
@@ -17,5 +16,5 @@ mod values;
 
 pub use self::arguments::CollectorArguments;
 pub use self::endpoint::Endpoint;
-pub use self::model::{CollectorConfig, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
-pub use self::raw::check;
+pub use self::file::check;
+pub use self::model::{CollectorConfig, DEFAULT_LISTEN, DEFAULT_PATH, HEAD, KEYS};

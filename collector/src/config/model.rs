@@ -1,12 +1,21 @@
-//! The resolved configuration.
+//! The configuration: its values, their defaults, and the keys that set them.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use polymeter_api::ApiConfig;
-use polymeter_service::log;
+use polymeter_proto::period::{InvalidPeriod, Period};
+use polymeter_service::keys::Kind::{Flag, Integer, OneOf, Table, Text, Texts};
+use polymeter_service::keys::Stated::{Example, Set, Usual};
+use polymeter_service::keys::{Value, docs};
+use polymeter_service::users::user_or_group;
+use polymeter_service::{keys, log};
 use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
+use super::endpoint::Endpoint;
+use super::values::coarse_duration;
+use super::{api, control, job_end, remote_write, retention, security};
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
 use crate::job_end::JobEndConfig;
@@ -21,8 +30,15 @@ pub const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7717";
 /// The path of the configuration file if the command line names none.
 pub const DEFAULT_PATH: &str = "/etc/polymeter/collector.toml";
 
-/// The store if none is configured.
-pub const DEFAULT_STORE: &str = "sqlite:polymeter.db";
+/// The SQLite file of the store if none is configured.
+const DEFAULT_STORE: &str = "polymeter.db";
+
+/// The maximum number of writers; more connections do not make a server faster.
+const WRITERS_MAX: u64 = 64;
+
+/// The maximum number of samples in one commit; a larger transaction takes longer than agents should wait for
+/// an acknowledgement.
+const COMMIT_ROWS_MAX: u64 = 10_000_000;
 
 /// The collector's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +69,8 @@ pub struct CollectorConfig {
     pub keys: Option<CollectorKeyFiles>,
     /// Restricts each agent to the node that its key is named after.
     pub bind_node_to_key: bool,
+    /// Lets other machines connect without keys.
+    pub insecure: bool,
     /// The address of the collector's own metrics; none if they are not served.
     pub metrics_listen: Option<SocketAddr>,
     /// The sinks of committed rows.
@@ -69,6 +87,12 @@ pub struct CollectorConfig {
     pub log_level: log::Filter,
     /// The form of log lines.
     pub log_format: log::Format,
+}
+
+impl Default for CollectorConfig {
+    fn default() -> Self {
+        Self::new(DEFAULT_LISTEN, StoreUrl::sqlite(DEFAULT_STORE))
+    }
 }
 
 impl CollectorConfig {
@@ -88,6 +112,7 @@ impl CollectorConfig {
             control: ControlConfig::default(),
             keys: None,
             bind_node_to_key: true,
+            insecure: false,
             metrics_listen: None,
             sinks: Vec::new(),
             remote_write: None,
@@ -110,4 +135,159 @@ impl CollectorConfig {
             collector_id: self.collector_id.clone(),
         }
     }
+}
+
+/// What the example says before its first key; the rule of reloading follows.
+pub const HEAD: &str = "The configuration of Polymeter's collector: /etc/polymeter/collector.toml, unless \
+    `--config` names another file.\n\n\
+    Every key may be left out. The values in this file, also those behind a `#`, are the defaults, except for \
+    `store`. `polymeter-collector --check` reports all faults of this file.";
+
+keys! {
+    /// The keys of the file.
+    pub const KEYS: CollectorConfig = |config, value|
+
+    /// The endpoint for agents: tcp://ADDRESS:PORT, or ipc://PATH on the same machine. Other machines can
+    /// connect only with keys, or with insecure = true.
+    "listen": Text("endpoint"), Set("tcp://127.0.0.1:7717")
+        => listen = value.parse(Endpoint::from_str).map(|endpoint| endpoint.to_string());
+
+    /// Encryption and authentication: the collector's key file, made by `polymeter keygen --name collector`,
+    /// and the directory that contains a file NODE.pub for each node whose agent may connect. Files that are
+    /// added or removed count at once. See docs/explanation/security.md.
+    "key": Text("path"), Example("/etc/polymeter/collector.key");
+    "authorised_agents": Text("path"), Example("/etc/polymeter/agents.d")
+        => keys = Some(security::key_files(value));
+
+    /// Accept from an agent only the data of the node that its .pub file is named after.
+    "bind_node_to_key": Flag, Set("true") => bind_node_to_key = value.boolean();
+
+    /// Let other machines connect without keys: data is not encrypted, and agents are not authenticated.
+    "insecure": Flag, Set("false"), AT_ONCE => insecure = value.boolean();
+
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE, or keywords as libpq reads them. A new SQLite
+    /// file is readable by its owner only; to change that, chmod it while no collector runs. Do not move,
+    /// overwrite or delete the file, its -wal or its -shm while a collector runs: the collector would notice,
+    /// stop acknowledging, and continue with the file at the path.
+    "store": Text("string"), Set("host=/run/postgresql dbname=polymeter user=polymeter")
+        => store = value.parse(str::parse);
+
+    /// Use TimescaleDB if the PostgreSQL server has it: auto, off, or require. A store keeps the layout it
+    /// was created with.
+    "timescaledb": OneOf(&["auto", "off", "require"]), Set("auto") => timescaledb = value.parse(str::parse);
+
+    /// Distribute the samples over the servers of Citus if the database has its extension: auto, off, or
+    /// require. A store keeps the layout it was created with, but "require" also distributes the samples of a
+    /// store with a partition per day, in one transaction.
+    "citus": OneOf(&["auto", "off", "require"]), Set("auto") => citus = value.parse(str::parse);
+
+    /// Further outputs of stored rows, best effort: a sink that is slow or fails loses rows, which are
+    /// counted in the metrics, and never delays the store. jsonl:PATH writes JSON lines to a file, a FIFO or
+    /// a Unix socket; SIGHUP opens it again after rotation.
+    "sinks": Texts, Example(r#"["jsonl:/var/log/polymeter/samples.jsonl"]"#) => sinks = sinks(value);
+
+    /// The Unix socket for users of this machine who change the sampling of their jobs on all nodes, or read
+    /// the reports of their jobs, such as "/run/polymeter/collector.sock"; or "off".
+    "control_socket": Text("pathOrOff"), Set("off") => control.socket = value.parse(control::path_or_off);
+
+    /// The authentication of users of other machines: "munge", or "none". With "munge": the address for
+    /// `polymeter set` and other commands on login nodes, and the command that decodes their credentials.
+    "auth": OneOf(&["none", "munge"]), Set("none");
+    "control_listen": Text("tcpAddress"), Example("tcp://127.0.0.1:7718");
+    "unmunge_path": Text("path"), Usual("/usr/bin/unmunge");
+    "munge_socket": Text("path"), Example("/run/munge/munge.socket.2")
+        => control.network = Some(control::network(value));
+
+    /// The user that may report how jobs ended (`polymeter job state`), besides root: the user of the
+    /// scheduler's controller.
+    "scheduler_user": Text("string"), Example("slurm")
+        => control.scheduler_user = value.parse(control::user_name).map(Some);
+
+    /// The users, and groups behind an @, that may read the reports of all jobs through control_socket and
+    /// control_listen, besides root. Other users read their own jobs.
+    "administrators": Texts, Example(r#"["alice", "@hpc-admin"]"#)
+        => control.administrators = value.list(user_or_group);
+
+    /// The number of connections that write in parallel. SQLite always has one.
+    "writers": Integer(1, WRITERS_MAX), Set("2") => writers = value.integer();
+
+    /// The longest time that samples wait for a commit, and the most samples of one commit. Agents get an
+    /// acknowledgement after it.
+    "commit_interval": Text("period"), Set("1s"), AT_ONCE => commit_interval = value.parse(period);
+    "commit_rows": Integer(1, COMMIT_ROWS_MAX), Set("50000"), AT_ONCE => commit_rows = value.integer();
+
+    /// The silence after which an agent's session and its jobs count as ended, from 1s to 3660d. An agent
+    /// that sends again later, for instance after a network outage, resumes both. A value below 2min ends
+    /// sessions of agents that only wait to send again.
+    "session_timeout": Text("reach"), Set("5min"), AT_ONCE => session_timeout = value.parse(coarse_duration);
+
+    /// The address of the collector's own metrics, http://ADDRESS:PORT/metrics, for Prometheus. Default: not
+    /// served.
+    "metrics_listen": Text("address"), Example("127.0.0.1:9717")
+        => metrics_listen = value.parse(address).map(Some);
+
+    /// The events to log: off, error, warn, info, debug or trace; also per module, as in
+    /// "info,polymeter_collector::writer=debug". The variable POLYMETER_LOG and the option --log override it.
+    "log_level": Text("string"), Set("info"), AT_ONCE => log_level = value.parse(str::parse);
+
+    /// The form of log lines: "text" or "json".
+    "log_format": OneOf(&["text", "json"]), Set("text"), AT_ONCE => log_format = value.parse(str::parse);
+
+    /// The HTTP API for programs and pages; see docs/reference/api.md. Without this section it is off.
+    "api": Table(|| docs(api::KEYS)), Usual("") => api = api::take(value).map(Some);
+
+    /// The command that runs at the end of each job, with the report of `polymeter report --json` on its
+    /// standard input. See docs/how-to/job-end.md. Without this section nothing runs.
+    "job_end": Table(|| docs(job_end::KEYS)), Usual("") => job_end = job_end::take(value).map(Some);
+
+    /// A receiver of remote_write: Prometheus, VictoriaMetrics, Mimir or Thanos. See
+    /// docs/how-to/remote-write.md. Without this section nothing is sent.
+    "remote_write": Table(|| docs(remote_write::KEYS)), Usual("")
+        => remote_write = remote_write::take(value).map(Some);
+
+    /// The accepted difference between a sample's time and its arrival, in whole s, min, h or d, up to 3660d.
+    /// Old samples may come from a spool; samples from the future have a wrong clock. Samples out of range
+    /// are logged, and either rejected ("reject") or stored in the table samples_quarantine ("quarantine").
+    "clock": Table(|| docs(CLOCK)), Set(""), AT_ONCE => clock = value.section(CLOCK, TimeRange::default());
+
+    /// The time for which samples and their summaries are kept, in whole d or y, or "forever"; a coarser
+    /// level is not kept for a shorter time than a finer one. Older days are dropped, except for those of
+    /// jobs that `polymeter keep` exempts. Samples that arrive later than `raw` are out of range. Of several
+    /// collectors with one store, the last that starts or reloads decides.
+    "retention": Table(|| docs(retention::KEYS)), Set(""), AT_ONCE
+        => retention = retention::take(value).map(Some);
+}
+
+keys! {
+    /// The keys of the section `[clock]`: the accepted times of samples.
+    const CLOCK: TimeRange = |range, value|
+
+    "max_age": Text("reach"), Set("366d") => max_age = value.parse(coarse_duration);
+    "max_skew": Text("reach"), Set("1d") => max_skew = value.parse(coarse_duration);
+    "out_of_range": OneOf(&["reject", "quarantine"]), Set("reject") => out_of_range = value.parse(str::parse);
+}
+
+fn period(text: &str) -> Result<Duration, InvalidPeriod> {
+    text.parse().map(|period: Period| Duration::from_nanos(period.as_nanos()))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_invalid| {
+        format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\"")
+    })
+}
+
+/// Takes the sinks. A repeated URL is a fault, since each row would be written twice.
+fn sinks(mut value: Value<'_, '_, '_>) -> Option<Vec<SinkUrl>> {
+    let mut sinks: Vec<SinkUrl> = Vec::new();
+    for (text, span) in value.strings()? {
+        match text.parse() {
+            Ok(sink) if sinks.contains(&sink) => {
+                value.reporter.fault(&span, format_args!("`sinks`: `{sink}` is listed twice"));
+            }
+            Ok(sink) => sinks.push(sink),
+            Err(reason) => value.reporter.fault(&span, format_args!("`sinks`: {reason}")),
+        }
+    }
+    Some(sinks)
 }

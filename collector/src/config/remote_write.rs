@@ -1,11 +1,13 @@
 //! The section `[remote_write]`: the receiver of samples, and the selection.
 
-use std::fmt::Display;
+use std::path::PathBuf;
 
-use polymeter_service::byte_size;
-use polymeter_service::document::{Reporter, Section, Span};
+use polymeter_service::keys::Kind::{Integer, OneOf, Text, Texts};
+use polymeter_service::keys::Stated::{Example, Usual};
+use polymeter_service::keys::Value;
+use polymeter_service::{byte_size, keys};
 
-use super::values::{absolute, duration_up_to};
+use super::values::{absolute, duration_up_to, section_with};
 use crate::sinks::remote_write::{Credentials, ReceiverUrl, RemoteWriteConfig, SHARDS_MAX};
 
 /// The maximum number of samples in a request: its body has some 20 bytes for each, and the labels.
@@ -20,40 +22,80 @@ const SPOOL_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=16 << 40;
 /// The maximum number of labels that each series gets.
 const LABELS_MAX: usize = 16;
 
-/// Takes the section out of the document; none without one, and without a valid URL.
-pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<RemoteWriteConfig> {
-    let place = root.span("remote_write");
-    let mut section = root.section("remote_write", reporter)?;
-    let has_url = section.span("url").is_some();
-    let url: Option<ReceiverUrl> = section.parse("url", reporter, str::parse);
-    if let Some(place) = place.filter(|_| !has_url) {
-        let message =
-            "[remote_write]: missing `url`; remove the section, or set url = \"http://HOST:PORT/PATH\"";
-        reporter.fault(&place, message);
-    }
-    // Without a URL the other keys are checked, too.
-    let any: Option<ReceiverUrl> = "http://localhost/".parse().ok();
-    let mut config = RemoteWriteConfig::new(url.clone().or(any)?);
-    read_selection(&mut config, &mut section, reporter);
-    read_delivery(&mut config, &mut section, reporter);
-    read_requests(&mut config, &mut section, reporter);
-    section.finish(reporter);
-    url.map(|_| config)
+keys! {
+    /// The keys of the section.
+    pub(super) const KEYS: RemoteWriteConfig = |config, value|
+
+    /// The receiver, http or https, without credentials. With https, ca_file has the root certificates;
+    /// without it those of the operating system count.
+    "url": Text("url"), Example("http://localhost:9090/api/v1/write") => url = value.parse(str::parse);
+    "ca_file": Text("path"), Example("/etc/polymeter/ca.pem")
+        => ca_file = ca_file(&config.url, value).map(Some);
+
+    /// The version of the protocol: "1.0", "2.0", or "auto" for 2.0 if the receiver accepts it.
+    "protocol": OneOf(&["auto", "1.0", "2.0"]), Usual("auto") => protocol = value.parse(str::parse);
+
+    /// The samples that are sent: globs of metrics, of the ids of jobs, and of nodes. jobs = [] leaves the
+    /// series of nodes.
+    "metrics": Texts, Usual("[\"*\"]") => metrics = value.list(str::parse);
+    "jobs": Texts, Usual("[\"*\"]") => jobs = value.list(str::parse);
+    "nodes": Texts, Usual("[\"*\"]") => nodes = value.list(str::parse);
+
+    /// Labels that each series gets.
+    "labels": Texts, Example("[\"site=here\"]") => labels = labels(value);
+
+    /// Credentials: a name and a file with the password, or a file with a bearer token. Not every user may be
+    /// able to read these files.
+    "username": Text("string"), Example("polymeter");
+    "password_file": Text("path"), Example("/etc/polymeter/remote-write.password");
+    "bearer_token_file": Text("path"), Example("/etc/polymeter/remote-write.token")
+        => credentials = Some(credentials(value));
+
+    /// Further headers, and a file with such that are secrets, one in each line.
+    "headers": Texts, Example("[\"X-Scope-OrgID: hpc\"]") => headers = value.list(str::parse);
+    "headers_file": Text("path"), Example("/etc/polymeter/remote-write.headers")
+        => headers_file = value.parse(absolute).map(Some);
+
+    /// The directory of samples that were not sent, and its size, from 16MiB to 16384GiB. The oldest samples
+    /// beyond it are dropped.
+    "spool": Text("path"), Usual("/var/lib/polymeter/remote-write") => spool = value.parse(absolute);
+    "spool_bytes": Text("size"), Usual("8GiB")
+        => spool_bytes = value.parse(|text| byte_size::parse(text, SPOOL_BYTES));
+
+    /// The number of connections, each with a part of the series; the most samples of a request, and the
+    /// longest time, in whole s or min, for which they wait for others; the timeout of a request.
+    "shards": Integer(1, SHARDS_MAX as u64), Usual("4") => shards = value.integer();
+    "batch_samples": Integer(1, BATCH_SAMPLES_MAX), Usual("2000") => batch_samples = value.integer();
+    "batch_wait": Text("reach"), Usual("5s")
+        => batch_wait = value.parse(|text| duration_up_to(text, LONGEST));
+    "timeout": Text("reach"), Usual("30s") => timeout = value.parse(|text| duration_up_to(text, LONGEST));
+
+    /// For a receiver that is killed and forgets what it accepted, such as VictoriaMetrics: what was accepted
+    /// within this time, in whole s or min, is sent again after the receiver could not be reached. The
+    /// receiver must ignore samples that it has. Without it nothing is sent again.
+    "resend_window": Text("reach"), Example("1min")
+        => resend_window = value.parse(|text| duration_up_to(text, LONGEST));
 }
 
-/// Replaces a setting that the section has.
-fn set<T>(setting: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *setting = value;
-    }
+/// Takes the section, which must have a URL.
+pub(super) fn take(value: Value<'_, '_, '_>) -> Option<RemoteWriteConfig> {
+    // A receiver in place of one that is missing or invalid, so that the other keys are checked, too.
+    let any: ReceiverUrl = "http://localhost/".parse().ok()?;
+    section_with(value, KEYS, RemoteWriteConfig::new(any), "url", "\"http://HOST:PORT/PATH\"")
 }
 
-fn read_selection(config: &mut RemoteWriteConfig, section: &mut Section<'_>, reporter: &mut Reporter<'_>) {
-    set(&mut config.metrics, list(section, reporter, "metrics", str::parse));
-    set(&mut config.jobs, list(section, reporter, "jobs", str::parse));
-    set(&mut config.nodes, list(section, reporter, "nodes", str::parse));
+fn ca_file(url: &ReceiverUrl, value: Value<'_, '_, '_>) -> Option<PathBuf> {
+    if let Some(place) = value.span().filter(|_| !url.is_tls()) {
+        value.reporter.fault(&place, "`ca_file`: requires a `url` that begins with https");
+    }
+    value.parse(absolute)
+}
+
+/// Takes labels with different names.
+fn labels(mut value: Value<'_, '_, '_>) -> Option<Vec<(String, String)>> {
     let mut labels: Vec<(String, String)> = Vec::new();
-    for (text, span) in section.strings("labels", reporter).unwrap_or_default() {
+    for (text, span) in value.strings()? {
+        let reporter = &mut *value.reporter;
         match label(&text) {
             Ok((name, _)) if labels.iter().any(|(known, _)| *known == name) => {
                 reporter.fault(&span, format_args!("`labels`: `{name}` is listed twice"));
@@ -65,72 +107,30 @@ fn read_selection(config: &mut RemoteWriteConfig, section: &mut Section<'_>, rep
             Err(reason) => reporter.fault(&span, format_args!("`labels`: {reason}")),
         }
     }
-    config.labels = labels;
+    Some(labels)
 }
 
-fn read_delivery(config: &mut RemoteWriteConfig, section: &mut Section<'_>, reporter: &mut Reporter<'_>) {
-    set(&mut config.protocol, section.parse("protocol", reporter, str::parse));
-    set(&mut config.spool, section.parse("spool", reporter, absolute));
-    let size = |text: &str| byte_size::parse(text, SPOOL_BYTES);
-    set(&mut config.spool_bytes, section.parse("spool_bytes", reporter, size));
-    let shards = section.integer("shards", reporter, 1..=SHARDS_MAX as u64);
-    set(&mut config.shards, shards.and_then(|shards| usize::try_from(shards).ok()));
-    let samples = section.integer("batch_samples", reporter, 1..=BATCH_SAMPLES_MAX);
-    set(&mut config.batch_samples, samples.and_then(|samples| u32::try_from(samples).ok()));
-    set(&mut config.batch_wait, section.parse("batch_wait", reporter, |text| duration_up_to(text, LONGEST)));
-    set(&mut config.timeout, section.parse("timeout", reporter, |text| duration_up_to(text, LONGEST)));
-    let window = section.parse("resend_window", reporter, |text| duration_up_to(text, LONGEST));
-    set(&mut config.resend_window, window);
-}
-
-fn read_requests(config: &mut RemoteWriteConfig, section: &mut Section<'_>, reporter: &mut Reporter<'_>) {
+/// Takes a name and the file with its password, or the file with a token.
+fn credentials(Value { section, reporter, .. }: Value<'_, '_, '_>) -> Option<Credentials> {
     let place = |key| section.span(key);
     let (user_place, password_place) = (place("username"), place("password_file"));
-    let (token_place, ca_place) = (place("bearer_token_file"), place("ca_file"));
+    let token_place = place("bearer_token_file");
     let username = section.parse("username", reporter, user_name);
     let password_file = section.parse("password_file", reporter, absolute);
     let token_file = section.parse("bearer_token_file", reporter, absolute);
-    let mut fault = |place: &Option<Span>, message: &str| {
-        if let Some(place) = place {
-            reporter.fault(place, message);
-        }
-    };
     match (&user_place, &password_place) {
-        (Some(_), None) => fault(&user_place, "`username`: requires `password_file`"),
-        (None, Some(_)) => fault(&password_place, "`password_file`: requires `username`"),
+        (Some(place), None) => reporter.fault(place, "`username`: requires `password_file`"),
+        (None, Some(place)) => reporter.fault(place, "`password_file`: requires `username`"),
         (Some(_), Some(_)) | (None, None) => {}
     }
-    if user_place.is_some() && token_place.is_some() {
-        fault(&token_place, "`bearer_token_file`: cannot be combined with `username`");
+    if let (Some(_), Some(place)) = (&user_place, &token_place) {
+        reporter.fault(place, "`bearer_token_file`: cannot be combined with `username`");
     }
-    if ca_place.is_some() && !config.url.is_tls() {
-        fault(&ca_place, "`ca_file`: requires a `url` that begins with https");
-    }
-    config.credentials = match (username, password_file, token_file) {
+    match (username, password_file, token_file) {
         (Some(username), Some(password_file), None) => Some(Credentials::Basic { username, password_file }),
         (_, _, Some(token_file)) => Some(Credentials::Bearer { token_file }),
         _ => None,
-    };
-    config.headers_file = section.parse("headers_file", reporter, absolute);
-    config.ca_file = section.parse("ca_file", reporter, absolute);
-    set(&mut config.headers, list(section, reporter, "headers", str::parse));
-}
-
-/// Takes a list, and parses each of its strings.
-fn list<T, E: Display>(
-    section: &mut Section<'_>,
-    reporter: &mut Reporter<'_>,
-    key: &'static str,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> Option<Vec<T>> {
-    let mut parsed = Vec::new();
-    for (text, span) in section.strings(key, reporter)? {
-        match parse(&text) {
-            Ok(item) => parsed.push(item),
-            Err(reason) => reporter.fault(&span, format_args!("`{key}`: {reason}")),
-        }
     }
-    Some(parsed)
 }
 
 /// Parses a label, `NAME=VALUE`.

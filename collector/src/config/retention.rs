@@ -1,53 +1,36 @@
 //! The section `[retention]`: the time for which samples and rollups are kept.
 
-use polymeter_service::document::{Faults, Reporter, Section};
-use polymeter_store::{Keep, Level, Retention};
+use polymeter_service::keys;
+use polymeter_service::keys::Kind::Text;
+use polymeter_service::keys::Stated::Set;
+use polymeter_service::keys::Value;
+use polymeter_store::Retention;
 
-/// The raw section.
-#[derive(Debug, Default)]
-pub(super) struct RawRetention {
-    keep: [Option<Keep>; Level::ALL.len()],
-    /// The file and line of the section.
-    place: String,
+keys! {
+    /// The keys of the section.
+    pub(super) const KEYS: Retention = |retention, value|
+
+    "raw": Text("keep"), Set("90d") => samples = value.parse(str::parse);
+    "10s": Text("keep"), Set("90d") => ten_seconds = value.parse(str::parse);
+    "1min": Text("keep"), Set("1y") => minute = value.parse(str::parse);
+    "1h": Text("keep"), Set("forever") => hour = value.parse(str::parse);
 }
 
-impl RawRetention {
-    /// Takes the section out of the document.
-    pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Self {
-        let place = root.span("retention").map(|span| reporter.place(&span)).unwrap_or_default();
-        let Some(mut section) = root.section("retention", reporter) else { return Self::default() };
-        let keep = Level::ALL.map(|level| section.parse(level.key(), reporter, str::parse));
-        section.finish(reporter);
-        Self { keep, place }
+/// Takes the section. A level that would be removed before a finer one is a fault.
+pub(super) fn take(mut value: Value<'_, '_, '_>) -> Option<Retention> {
+    let place = value.span()?;
+    let mut retention = Retention::default();
+    keys::read(KEYS, &mut retention, value.table()?, value.reporter);
+    for (coarse, fine) in retention.conflicts() {
+        let (key, kept, finer_kept) = (coarse.key(), retention.of(coarse), retention.of(fine));
+        value.reporter.fault(
+            &place,
+            format_args!(
+                "[retention]: `{key}` is kept for a shorter time ({kept}) than `{}` ({finer_kept}); \
+                 set `{key}` to {finer_kept} or longer",
+                fine.key()
+            ),
+        );
     }
-
-    /// Adds a fault for each level that would be removed before a finer one.
-    pub(super) fn check(&self, faults: &mut Faults) {
-        let retention = self.resolve();
-        for (coarse, fine) in retention.conflicts() {
-            faults.add(
-                &*self.place,
-                format!(
-                    "[retention]: `{}` is kept for a shorter time ({}) than `{}` ({}); set `{}` to {} or longer",
-                    coarse.key(),
-                    retention.of(coarse),
-                    fine.key(),
-                    retention.of(fine),
-                    coarse.key(),
-                    retention.of(fine)
-                ),
-            );
-        }
-    }
-
-    pub(super) fn resolve(&self) -> Retention {
-        let usual = Retention::default();
-        let [samples, ten_seconds, minute, hour] = self.keep;
-        Retention {
-            samples: samples.unwrap_or(usual.samples),
-            ten_seconds: ten_seconds.unwrap_or(usual.ten_seconds),
-            minute: minute.unwrap_or(usual.minute),
-            hour: hour.unwrap_or(usual.hour),
-        }
-    }
+    Some(retention)
 }

@@ -60,7 +60,7 @@ pub const CRATES: &[Allowed] = &[
     ),
     allowed("e2e/harness", &[]),
     allowed("e2e/structure", &[]),
-    allowed("e2e", &["proto", "store", "node-agent", "collector", "e2e/harness"]),
+    allowed("e2e", &["proto", "service", "store", "node-agent", "collector", "e2e/harness"]),
     allowed("e2e/fuzz", &["proto", "service", "analysis", "node-agent", "collector"]),
     allowed("benches", &["proto", "service", "store", "analysis", "node-agent", "collector", "e2e"]),
 ];

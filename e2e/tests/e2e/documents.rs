@@ -8,10 +8,15 @@ use std::process::Command;
 
 use polymeter_e2e::{Need, program, require, tests};
 use rusqlite::Connection;
+use serde_json::{Map, Value};
+
+mod configuration;
 
 tests![
     command_reference_is_current,
+    configuration_files_follow_from_the_keys,
     configuration_reference_is_current,
+    the_words_of_a_key_are_accepted,
     sql_reference_lists_every_column,
     readme_report_has_the_form_of_a_run,
 ];
@@ -59,23 +64,44 @@ fn command_reference_is_current() {
     must_be_current("docs/reference/commands.md", &text);
 }
 
+fn configuration_files_follow_from_the_keys() {
+    let mut options = Map::new();
+    for program in configuration::programs() {
+        must_be_current(&format!("deploy/{}.toml", program.name), &configuration::example(&program));
+        options.insert(program.name.to_owned(), configuration::nix_options(&program.docs, ""));
+    }
+    let options = serde_json::to_string_pretty(&Value::Object(options)).unwrap();
+    must_be_current("nix/modules/keys.json", &(options + "\n"));
+}
+
 fn configuration_reference_is_current() {
     let mut text = "# Configuration\n\n\
-        The example configurations of [deploy/](../../deploy), which contain every key, its meaning and its default. A test keeps this\n\
-        page current, and the programs' own tests read the examples. Every error of a configuration is reported with file and line\n\
+        The example configurations of [deploy/](../../deploy), which contain every key, its meaning and its default. They and this\n\
+        page are written from the declarations of the keys. Every error of a configuration is reported with file and line\n\
         (`--check`); an unknown key is an error.\n"
         .to_owned();
-    let files = [
-        ("The agent", "agent.toml"),
-        ("The collector", "collector.toml"),
-        ("The command on login nodes", "client.toml"),
-    ];
-    for (title, name) in files {
-        let example = fs::read_to_string(root().join("deploy").join(name)).unwrap();
-        write!(text, "\n## {title}\n\n`/etc/polymeter/{name}`\n\n```toml\n{}\n```\n", example.trim_end())
-            .unwrap();
-    }
+    let mut add = |title: &str, name: &str, example: &str| {
+        let example = example.trim_end();
+        write!(text, "\n## {title}\n\n`/etc/polymeter/{name}`\n\n```toml\n{example}\n```\n").unwrap();
+    };
+    let [agent, collector] = configuration::programs().map(|program| configuration::example(&program));
+    add("The agent", "agent.toml", &agent);
+    add("The collector", "collector.toml", &collector);
+    let client = fs::read_to_string(root().join("deploy/client.toml")).unwrap();
+    add("The command on login nodes", "client.toml", &client);
     must_be_current("docs/reference/configuration.md", &text);
+}
+
+fn the_words_of_a_key_are_accepted() {
+    for program in configuration::programs() {
+        let mut lines = Vec::new();
+        configuration::add_words(&mut lines, "", &program.docs);
+        assert!(lines.len() > 5, "{lines:?}");
+        for (key, text) in lines {
+            let faults = (program.faults)(&text);
+            assert!(!faults.contains(&format!("`{key}`: ")), "{text} {faults}");
+        }
+    }
 }
 
 /// The columns of each table and view, sorted.

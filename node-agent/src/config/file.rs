@@ -2,16 +2,10 @@
 
 use std::path::Path;
 
-use polymeter_proto::series::{Identifier, InvalidIdentifier};
-use polymeter_service::document::{Faults, Reporter, Section, Span, read_text};
+use polymeter_service::document::{Faults, Reporter, read_text};
+use polymeter_service::keys::{self, Changes};
 
-use super::key_settings;
-use super::model::{AgentConfig, EXAMPLE, Limits};
-use super::rules::{cgroup_rule, layer, patterns, rule};
-use super::values::{absolute, bytes, bytes_or_off, endpoint, order, path_or_off, period_or_off, visibility};
-
-/// The most processes of one job that may have series of their own at a time: each has five.
-const BUSIEST_PROCESSES_MAX: u64 = 64;
+use super::model::{AgentConfig, EXAMPLE, KEYS};
 
 impl AgentConfig {
     /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of
@@ -39,168 +33,24 @@ impl AgentConfig {
 
     fn with(mut self, path: &Path, text: &str) -> Result<Self, Faults> {
         let mut reporter = Reporter::new(path, text);
-        let mut root = reporter.root();
-        for key in KEYS {
-            (key.take)(&mut self, &mut root, &mut reporter);
-        }
-        root.finish(&mut reporter);
+        let root = reporter.root();
+        keys::read(KEYS, &mut self, root, &mut reporter);
         reporter.into_faults().into_result(self)
     }
 
     /// Takes over the values of `wanted` that can change in a running agent. Returns the keys with other
     /// values.
     pub fn update(&mut self, wanted: &Self) -> Changes {
-        let mut changes = Changes::default();
-        for key in KEYS {
-            if !(key.differs)(self, wanted) {
-                continue;
-            }
-            match key.change {
-                Change::AtOnce => {
-                    (key.copy)(self, wanted);
-                    changes.at_once.push(key.name);
-                }
-                Change::AtRestart => changes.at_restart.push(key.name),
-            }
-        }
-        changes
+        keys::update(KEYS, self, wanted)
     }
-}
-
-/// The names of changed keys.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Those that a running agent takes over.
-    pub at_once: Vec<&'static str>,
-    /// Those that keep their values until the agent is restarted.
-    pub at_restart: Vec<&'static str>,
-}
-
-/// The time at which a changed value takes effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
-    /// When the configuration is reloaded.
-    AtOnce,
-    AtRestart,
-}
-
-/// A key of the file, or a section, or keys that depend on each other: the parser and the rule of reloading.
-#[derive(Debug)]
-struct Key {
-    name: &'static str,
-    change: Change,
-    take: fn(&mut AgentConfig, &mut Section<'_>, &mut Reporter<'_>),
-    differs: fn(&AgentConfig, &AgentConfig) -> bool,
-    copy: fn(&mut AgentConfig, &AgentConfig),
-}
-
-/// Declares the keys, each with its time of change, its name, its field, and the expression that takes it
-/// from the file.
-macro_rules! keys {
-    (|$config:ident, $root:ident, $key:ident, $reporter:ident|
-     $($change:ident $name:literal => $field:ident: $take:expr;)*) => {
-        &[$(Key {
-            name: $name,
-            change: Change::$change,
-            take: |$config, $root, $reporter| {
-                let $key = $name;
-                if let Some(value) = $take {
-                    $config.$field = value;
-                }
-            },
-            differs: |one, other| one.$field != other.$field,
-            copy: |to, from| to.$field.clone_from(&from.$field),
-        }),*]
-    };
-}
-
-/// All keys, in the order of the example.
-#[allow(unused_variables, reason = "keys that depend on each other are taken together, by their own names")]
-const KEYS: &[Key] = keys! { |config, root, key, reporter|
-    AtRestart "node" => node: root.parse(key, reporter, identifier);
-    AtOnce "cluster" => cluster: root.parse(key, reporter, identifier);
-    AtRestart "collector" => collectors: root.one_or_more(key, reporter, endpoint);
-    AtRestart "collector_order" => collector_order: root.parse(key, reporter, order);
-    AtRestart "collector_return" => collector_return: root.parse(key, reporter, period_or_off);
-    AtRestart "key, collector_key" => keys: Some(key_settings::take(root, config.collectors.len(), reporter));
-    AtRestart "flush_interval" => flush_interval: root.parse(key, reporter, str::parse);
-    AtRestart "outbox_bytes" => outbox_bytes: root.parse(key, reporter, bytes);
-    AtRestart "keep_acknowledged" => keep_acknowledged_bytes: root.parse(key, reporter, bytes_or_off);
-    AtRestart "spool" => spool: root.parse(key, reporter, |text| absolute(text).map(Some));
-    AtRestart "spool_bytes" => spool_bytes: root.parse(key, reporter, bytes).map(|bytes| bytes as u64);
-    AtOnce "log_level" => log_level: root.parse(key, reporter, str::parse);
-    AtOnce "log_format" => log_format: root.parse(key, reporter, str::parse);
-    AtRestart "root" => root: root.parse(key, reporter, absolute);
-    AtRestart "realtime_priority" => realtime_priority: root.integer(key, reporter, 0..=50).map(priority);
-    AtOnce "perf_fd_limit" => perf_fd_limit: root.integer(key, reporter, 0..=1_000_000).map(count);
-    AtOnce "busiest_processes" => busiest_processes:
-        root.integer(key, reporter, 0..=BUSIEST_PROCESSES_MAX).map(count);
-    AtOnce "ebpf" => ebpf: root.boolean(key, reporter);
-    AtOnce "jobs" => jobs: root.strings(key, reporter).map(|texts| patterns(texts, reporter));
-    AtOnce "rescan_interval" => rescan_interval: root.parse(key, reporter, str::parse);
-    AtRestart "control_socket" => control_socket: root.parse(key, reporter, path_or_off);
-    AtRestart "remote_control" => remote_control: root.boolean(key, reporter).map(Some);
-    AtOnce "administrators" => administrators:
-        root.strings(key, reporter).map(|names| administrators(names, reporter));
-    AtOnce "job_visibility" => job_visibility: root.parse(key, reporter, visibility);
-    AtOnce "baseline" => baseline: root.section(key, reporter).map(|section| layer(section, rule, reporter));
-    AtOnce "steps" => steps: root.section(key, reporter).map(|section| layer(section, cgroup_rule, reporter));
-    AtOnce "tasks" => tasks: root.section(key, reporter).map(|section| layer(section, cgroup_rule, reporter));
-    AtOnce "limits" => limits:
-        root.section(key, reporter).map(|section| limits(config.limits.clone(), section, reporter));
-};
-
-fn identifier(text: &str) -> Result<Option<Identifier>, InvalidIdentifier> {
-    Identifier::try_from(text).map(Some)
-}
-
-fn count(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-/// Returns a `SCHED_FIFO` priority; 0 stands for none.
-fn priority(number: u64) -> Option<u8> {
-    u8::try_from(number).ok().filter(|priority| *priority > 0)
-}
-
-/// Checks the names of users, and of groups with a leading `@`.
-fn administrators(names: Vec<(String, Span)>, reporter: &mut Reporter<'_>) -> Vec<String> {
-    let mut valid = Vec::new();
-    for (name, span) in names {
-        match Identifier::try_from(name.strip_prefix('@').unwrap_or(&name)) {
-            Ok(_) => valid.push(name),
-            Err(error) => reporter.fault(&span, format_args!("`administrators`: {error}")),
-        }
-    }
-    valid
-}
-
-fn limits(mut limits: Limits, mut section: Section<'_>, reporter: &mut Reporter<'_>) -> Limits {
-    if let Some(period) = section.parse("shortest_period", reporter, str::parse) {
-        limits.shortest_period = period;
-    }
-    if let Some(periods) = section.section("shortest_periods", reporter) {
-        limits.shortest_periods = layer(periods, rule, reporter);
-    }
-    if let Some(period) = section.parse("longest_lease", reporter, str::parse) {
-        limits.longest_lease = period;
-    }
-    if let Some(samples) = section.integer("samples_per_second", reporter, 1..=100_000_000) {
-        limits.samples_per_second = samples;
-    }
-    if let Some(percent) = section.integer("job_cpu_percent", reporter, 1..=100) {
-        limits.job_cpu_percent = percent;
-    }
-    if let Some(percent) = section.integer("node_cpu_percent", reporter, 1..=100) {
-        limits.node_cpu_percent = percent;
-    }
-    section.finish(reporter);
-    limits
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::JobVisibility;
+    use polymeter_service::keys::{Kind, Stated};
+
+    use super::super::model::LIMITS;
+    use super::super::values::JobVisibility;
     use super::*;
     use crate::plan::Layer;
 
@@ -244,6 +94,20 @@ mod tests {
     }
 
     #[test]
+    fn the_example_states_the_usual_values() {
+        for (head, docs) in [("", keys::docs(KEYS)), ("[limits]\n", keys::docs(LIMITS))] {
+            let is_usual = |key: &&keys::Key| {
+                matches!(key.stated, Stated::Usual(_)) && !matches!(key.kind, Kind::Table(_) | Kind::Periods)
+            };
+            let usual: Vec<_> = docs.iter().flat_map(|doc| doc.keys).filter(is_usual).collect();
+            let lines = usual.iter().map(|key| format!("{} = {}\n", key.name, key.toml()));
+            let text = lines.fold(head.to_owned(), |text, line| text + &line);
+            assert!(usual.len() > 3, "{text}");
+            assert_eq!(parse(&text).unwrap(), AgentConfig::standard(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_running_agent_takes_over_what_can_change() {
         let mut running = parse("node = 'n1'\nkey = '/k'\ncollector_key = '/c'\n").unwrap();
         let started = running.clone();
@@ -267,8 +131,8 @@ mod tests {
             let line = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
             EXAMPLE.lines().any(|text| line(text) || text.trim_start_matches("# ") == format!("[{key}]"))
         };
-        for key in KEYS.iter().flat_map(|key| key.name.split(", ")) {
-            assert!(is_stated(key), "the example lacks {key}");
+        for key in KEYS.iter().flat_map(|setting| setting.doc.keys) {
+            assert!(is_stated(key.name), "the example lacks {}", key.name);
         }
         let head: Vec<&str> =
             EXAMPLE.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
@@ -280,8 +144,9 @@ mod tests {
         stated.sort_unstable();
         let is_section = |name: &&str| ["baseline", "limits", "steps", "tasks"].contains(name);
         let written = |name| if is_section(&name) { format!("[{name}]") } else { name.to_owned() };
-        let at_once = KEYS.iter().filter(|key| key.change == Change::AtOnce);
-        let mut expected: Vec<String> = at_once.map(|key| written(key.name)).collect();
+        let at_once = KEYS.iter().filter(|setting| setting.doc.changes_at_once);
+        let mut expected: Vec<String> =
+            at_once.flat_map(|setting| setting.doc.keys).map(|key| written(key.name)).collect();
         expected.sort_unstable();
         assert_eq!(stated, expected);
     }

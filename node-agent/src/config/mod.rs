@@ -6,9 +6,6 @@ mod model;
 mod rules;
 mod values;
 
-pub use file::Changes;
-pub use model::{
-    AgentConfig, CollectorOrder, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, JobVisibility, Limits,
-};
+pub use model::{AgentConfig, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, HEAD, KEYS, Limits};
 pub use rules::{InvalidRule, rule};
-pub use values::{InvalidValue, endpoint};
+pub use values::{CollectorOrder, InvalidValue, JobVisibility, endpoint};

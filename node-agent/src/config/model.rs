@@ -1,12 +1,21 @@
-//! The resolved configuration.
+//! The configuration: its values, their defaults, and the keys that set them.
 
 use std::path::PathBuf;
 
-use polymeter_proto::endpoint;
+use polymeter_proto::endpoint as address;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Identifier;
-use polymeter_service::log;
+use polymeter_proto::series::{Identifier, InvalidIdentifier};
+use polymeter_service::keys::Kind::{Flag, Integer, OneOf, Periods, Table, Text, Texts};
+use polymeter_service::keys::Stated::{Example, Set, Usual};
+use polymeter_service::keys::docs;
+use polymeter_service::users::user_or_group;
+use polymeter_service::{keys, log};
 
+use super::key_settings;
+use super::rules::{cgroup_rule, layer, patterns, rule};
+use super::values::{
+    CollectorOrder, JobVisibility, absolute, bytes, bytes_or_off, endpoint, path_or_off, period_or_off,
+};
 use crate::cgroups::Pattern;
 use crate::keys::AgentKeyFiles;
 use crate::plan::Layer;
@@ -17,7 +26,10 @@ pub const DEFAULT_PATH: &str = "/etc/polymeter/agent.toml";
 /// The collector's endpoint if the configuration names none.
 pub const DEFAULT_COLLECTOR: &str = "tcp://127.0.0.1:7717";
 
-/// The example configuration, which states the defaults.
+/// The most processes of one job that may have series of their own at a time: each has five.
+const BUSIEST_PROCESSES_MAX: u64 = 64;
+
+/// The example configuration, which states the defaults. It is written from [`KEYS`].
 pub const EXAMPLE: &str = include_str!("../../../deploy/agent.toml");
 
 /// The agent's configuration.
@@ -83,27 +95,6 @@ pub struct AgentConfig {
     pub log_format: log::Format,
     /// Ends the agent when it has been idle for a while. Set on the command line only.
     pub exit_when_idle: bool,
-}
-
-/// The order in which an agent tries its collectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CollectorOrder {
-    /// The order of the configuration; the addresses of one name in an order of the node's own.
-    #[default]
-    Listed,
-    /// An order of the node's own, so that the nodes share all collectors and, after a failure, those that
-    /// are left.
-    Spread,
-}
-
-/// The jobs that an ordinary user can see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JobVisibility {
-    /// The user's own.
-    #[default]
-    Own,
-    /// All jobs, and the node.
-    All,
 }
 
 /// The limits of what users may request with a lease. They do not apply to administrators.
@@ -184,7 +175,187 @@ impl AgentConfig {
     /// trusted; therefore by default only collectors that are known by their keys or run on this machine are
     /// answered.
     pub fn accepts_remote_control(&self) -> bool {
-        let are_local = || self.collectors.iter().all(|collector| endpoint::is_local(collector));
+        let are_local = || self.collectors.iter().all(|collector| address::is_local(collector));
         self.remote_control.unwrap_or_else(|| self.keys.is_some() || are_local())
     }
+}
+
+/// What the example says before its first key; the rule of reloading follows.
+pub const HEAD: &str = "The configuration of Polymeter's node agent.\n\n\
+    Every key may be left out. The values in this file, also those behind a `#`, are the defaults. A list or \
+    section that is given replaces the default as a whole: a [baseline] of your own contains nothing of the \
+    one below. `polymeter-agent --check` reports all faults of this file.";
+
+keys! {
+    /// The keys of the file.
+    pub const KEYS: AgentConfig = |config, value|
+
+    /// The node's name in the data. Default: the host name.
+    "node": Text("string"), Example("node17") => node = value.parse(identifier);
+
+    /// The cluster of jobs whose scheduler scripts do not name one. Job ids are unique within a cluster.
+    "cluster": Text("string"), Example("lab"), AT_ONCE => cluster = value.parse(identifier);
+
+    /// The collector's endpoint: tcp://HOST:PORT, or ipc:///PATH on the same machine. Several collectors with
+    /// the same store are a list, or a name with several addresses. The agent stays while its collector
+    /// acknowledges samples, moves to the next one when it has not for 5 to 15 s, and returns to the first.
+    "collector": Text("endpoints"), Usual("tcp://127.0.0.1:7717")
+        => collectors = value.one_or_more(endpoint);
+
+    /// The order in which collectors are tried: "listed", the order of the list, or "spread", an order of the
+    /// node's own, so that nodes with the same file share all collectors. The addresses of one name are
+    /// always spread.
+    "collector_order": OneOf(&["listed", "spread"]), Usual("listed")
+        => collector_order = value.parse(str::parse);
+
+    /// The time after which the agent tries to return to its first collector, or "off". It is up to half
+    /// longer, differently on each node, and doubles after each attempt that fails, up to 16 times as long.
+    "collector_return": Text("periodOrOff"), Usual("10min")
+        => collector_return = value.parse(period_or_off);
+
+    /// Encryption: the agent's key file, made by `polymeter keygen`, and the collector's public key or a file
+    /// that contains it. Both or neither. Several collectors share a key, or have a list of keys, one for
+    /// each. The collector needs the agent's .pub file. See docs/explanation/security.md.
+    "key": Text("path"), Example("/etc/polymeter/node17.key");
+    "collector_key": Text("stringOrStrings"), Example("/etc/polymeter/collector.pub")
+        => keys = Some(key_settings::take(value.section, config.collectors.len(), value.reporter));
+
+    /// The time between two transmissions. A longer interval needs less bandwidth and delays the data.
+    "flush_interval": Text("period"), Usual("1s") => flush_interval = value.parse(str::parse);
+
+    /// The memory for samples while the collector is unreachable. When it is full, the oldest samples are
+    /// dropped and counted.
+    "outbox_bytes": Text("size"), Usual("64MiB") => outbox_bytes = value.parse(bytes);
+
+    /// The memory for samples that the collector has acknowledged: after a failover of the database to a
+    /// standby that replicates asynchronously, the newest of them may be missing there, and are sent again.
+    /// "off" keeps none, and so does an agent with a spool.
+    "keep_acknowledged": Text("sizeOrOff"), Usual("1MiB")
+        => keep_acknowledged_bytes = value.parse(bytes_or_off);
+
+    /// A directory for samples that exceed the outbox, or that are not acknowledged when the agent stops: the
+    /// next start sends them. It must belong to this agent alone. Without it such samples are dropped and
+    /// counted. While the collector is unreachable, the samples in memory are written to it and flushed to
+    /// the disk every 5 s.
+    "spool": Text("path"), Example("/var/lib/polymeter/spool")
+        => spool = value.parse(|text| absolute(text).map(Some));
+    "spool_bytes": Text("size"), Usual("1GiB")
+        => spool_bytes = value.parse(bytes).map(|bytes| bytes as u64);
+
+    /// The directory that contains /sys and /proc.
+    "root": Text("path"), Usual("/") => root = value.parse(absolute);
+
+    /// The SCHED_FIFO priority of the sampler and of the thread that watches for job exits; 0 for the
+    /// ordinary scheduling policy, under which a busy node misses deadlines below 10 ms and the last samples
+    /// of some jobs. Without the right to set it the agent logs a warning and continues. The sampler runs on
+    /// an idle CPU, or on each CPU in turn if all are busy; CPUAffinity= of the systemd unit, or taskset,
+    /// restricts it to some.
+    "realtime_priority": Integer(0, 50), Usual("10")
+        => realtime_priority = value.integer().map(|priority| (priority > 0).then_some(priority));
+
+    /// The most file descriptors that the perf events of one job may use: events x CPUs.
+    "perf_fd_limit": Integer(0, 1_000_000), Usual("4096"), AT_ONCE => perf_fd_limit = value.integer();
+
+    /// The most processes of one job that have series of their own at a time (the metrics busiest.*, which
+    /// are off in the plan below), from 0 to 64: those with the most CPU time, once they have used a second.
+    /// Over a job's lifetime four times as many.
+    "busiest_processes": Integer(0, BUSIEST_PROCESSES_MAX), Usual("5"), AT_ONCE
+        => busiest_processes = value.integer();
+
+    /// Permit eBPF programs in the kernel, which count network.*, runqueue.wait.* and vfs.* of jobs. Two of
+    /// them add work to every system call and every switch of a thread, whoever asked for the metric.
+    "ebpf": Flag, Usual("false"), AT_ONCE => ebpf = value.boolean();
+
+    /// The path of the control socket, or "off".
+    "control_socket": Text("pathOrOff"), Usual("/run/polymeter/agent.sock")
+        => control_socket = value.parse(path_or_off);
+
+    /// Answer requests that users on other machines send through the collector. The collector states who
+    /// asks, and the agent believes it. Default: true if the collector runs on this machine or is known by
+    /// its key, else false.
+    "remote_control": Flag, Example("true") => remote_control = value.boolean().map(Some);
+
+    /// The cgroups of jobs, below the mount point of any cgroup hierarchy. {job} is the job's id, {number} an
+    /// id that must be a number, {sluid} a SLUID of Slurm, which is translated to the job's id, {uid} or
+    /// {user} the owner, * any text. The default recognises Slurm and OAR. For the sessions of a login node
+    /// add "user.slice/user-{uid}.slice/session-{job}.scope"; it is not in the default because session
+    /// numbers could be mistaken for job ids.
+    "jobs": Texts, Set(JOBS), AT_ONCE => jobs = patterns(value);
+
+    /// The time between two checks for changes that the kernel did not announce. While it announces new
+    /// cgroups (inotify), every tenth check searches for jobs, at least every 10 s; else every check does.
+    "rescan_interval": Text("period"), Usual("1s"), AT_ONCE
+        => rescan_interval = value.parse(str::parse);
+
+    /// The users, and groups behind an @, that may do everything on the control socket, besides root and the
+    /// agent's own user.
+    "administrators": Texts, Example(r#"["alice", "@hpc-admin"]"#), AT_ONCE
+        => administrators = value.list(user_or_group);
+
+    /// The jobs that ordinary users can see: "own", or "all" (with the node).
+    "job_visibility": OneOf(&["own", "all"]), Usual("own"), AT_ONCE
+        => job_visibility = value.parse(str::parse);
+
+    /// The events to log: off, error, warn, info, debug or trace; also per module, as in
+    /// "info,polymeter_agent::delivery=debug". The variable POLYMETER_LOG and the option --log override it.
+    "log_level": Text("string"), Usual("info"), AT_ONCE => log_level = value.parse(str::parse);
+
+    /// The form of log lines: "text" or "json".
+    "log_format": OneOf(&["text", "json"]), Usual("text"), AT_ONCE
+        => log_format = value.parse(str::parse);
+
+    /// The limits of `polymeter set`; they do not apply to administrators. The budgets include the baseline.
+    /// If the measured cost exceeds a budget, users' leases are slowed down; the baseline is not.
+    "limits": Table(|| docs(LIMITS)), Set(""), AT_ONCE
+        => limits = value.section(LIMITS, config.limits.clone());
+
+    /// The baseline: the metrics of every job, of the node and of the agent that are sampled, and their
+    /// periods. Selectors are names or globs; the more specific selector decides. Periods: 100us, 10ms, 1s,
+    /// 5min, or "off".
+    "baseline": Periods, Set(include_str!("baseline.toml")), AT_ONCE => baseline = layer(value, rule);
+
+    /// The baseline of each step of every job, and of each task of every step, if the scheduler gives them
+    /// cgroups as Slurm does. They become series of their own with the labels `step` and `task`. Only metrics
+    /// that are read from files of cgroups are available, and perf events that are named
+    /// (`perf.instructions`, `perf.*`), which take a descriptor on every CPU for every step; a job's values
+    /// include all of its steps. Each step or task costs as much as a job at these periods.
+    "steps": Periods, Set(STEPS), AT_ONCE => steps = layer(value, cgroup_rule);
+    "tasks": Periods, Set("# \"cpu.usage\" = \"5s\""), AT_ONCE => tasks = layer(value, cgroup_rule);
+}
+
+keys! {
+    /// The keys of the section `[limits]`.
+    pub(super) const LIMITS: Limits = |limits, value|
+
+    "shortest_period": Text("period"), Usual("1ms") => shortest_period = value.parse(str::parse);
+    "longest_lease": Text("period"), Usual("1h") => longest_lease = value.parse(str::parse);
+    "samples_per_second": Integer(1, 100_000_000), Usual("200000 # per job")
+        => samples_per_second = value.integer();
+    "job_cpu_percent": Integer(1, 100), Usual("5 # of one CPU, per job")
+        => job_cpu_percent = value.integer();
+    "node_cpu_percent": Integer(1, 100), Usual("20 # of one CPU, for everything that the agent samples")
+        => node_cpu_percent = value.integer();
+
+    /// The shortest periods of metrics for which `shortest_period` does not apply.
+    "shortest_periods": Periods, Set("# \"perf.*\" = \"10ms\"") => shortest_periods = layer(value, rule);
+}
+
+/// The cgroups of Slurm and OAR.
+const JOBS: &str = r#"[
+    "slurm*/uid_{uid}/job_{job}",                       # Slurm, version 1, with and without the node's name
+    "*.slice/*slurmstepd.scope/job_{job}",              # Slurm, version 2
+    "*.slice/*slurmstepd.scope/{sluid}",                # Slurm 26.05 and later; id by prolog or processes
+    "oar/{user}_{number}",                              # OAR 2, version 1
+    "oar.slice/oar-u{uid}.slice/oar-u*-j{number}.slice", # OAR 3, version 2
+    "oar.slice/{user}_{number}.scope",
+    "oar.slice/{user}_{number}.slice",
+    "{user}_{number}.slice",
+]"#;
+
+const STEPS: &str = r#"# "cpu.usage" = "5s"
+# "memory.current" = "5s"
+# "perf.instructions" = "5s""#;
+
+fn identifier(text: &str) -> Result<Option<Identifier>, InvalidIdentifier> {
+    Identifier::try_from(text).map(Some)
 }

@@ -2,7 +2,7 @@
 
 use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::name::Selector;
-use polymeter_service::document::{Reporter, Section, Span};
+use polymeter_service::keys::Value;
 
 use crate::cgroups::Pattern;
 use crate::plan::{Layer, Rule, names_perf};
@@ -10,8 +10,10 @@ use crate::plan::{Layer, Rule, names_perf};
 /// The most patterns of jobs' cgroups; each costs a walk over the hierarchies.
 const PATTERNS_MAX: usize = 64;
 
-/// Parses the patterns of jobs' cgroups, each of which may be listed once.
-pub(super) fn patterns(texts: Vec<(String, Span)>, reporter: &mut Reporter<'_>) -> Vec<Pattern> {
+/// Takes the patterns of jobs' cgroups, each of which may be listed once.
+pub(super) fn patterns(mut value: Value<'_, '_, '_>) -> Option<Vec<Pattern>> {
+    let texts = value.strings()?;
+    let reporter = value.reporter;
     if let Some((_, span)) = texts.get(PATTERNS_MAX) {
         reporter.fault(span, format_args!("`jobs`: expected at most {PATTERNS_MAX} patterns"));
     }
@@ -25,15 +27,16 @@ pub(super) fn patterns(texts: Vec<(String, Span)>, reporter: &mut Reporter<'_>) 
             Err(error) => reporter.fault(&span, format_args!("`jobs`: {error}")),
         }
     }
-    patterns
+    Some(patterns)
 }
 
-/// Parses a table of selectors and periods.
+/// Takes a table of selectors and periods.
 pub(super) fn layer(
-    section: Section<'_>,
+    mut value: Value<'_, '_, '_>,
     rule: fn(&str, &str) -> Result<Rule, InvalidRule>,
-    reporter: &mut Reporter<'_>,
-) -> Layer {
+) -> Option<Layer> {
+    let section = value.table()?;
+    let reporter = value.reporter;
     let mut rules: Vec<Rule> = Vec::new();
     for (key, value) in section.into_entries() {
         let Some(text) = value.get_ref().as_str() else {
@@ -47,7 +50,7 @@ pub(super) fn layer(
             Err(InvalidRule::Period(error)) => reporter.fault(&value.span(), error),
         }
     }
-    Layer::new(rules)
+    Some(Layer::new(rules))
 }
 
 /// Parses a rule for steps or tasks, of which only the files of cgroups are read, and the perf events that a

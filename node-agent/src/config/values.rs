@@ -1,11 +1,10 @@
 //! Parsers of single values.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use polymeter_proto::period::{InvalidPeriod, Period};
 use polymeter_service::byte_size::{self, InvalidSize};
-
-use super::model::{CollectorOrder, JobVisibility};
 
 /// The size of outbox and spool that can be configured, in bytes.
 const SIZE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
@@ -26,6 +25,51 @@ pub enum InvalidValue {
     Visibility(String),
     #[error("{0}, or \"off\"")]
     Size(InvalidSize),
+}
+
+/// The order in which an agent tries its collectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CollectorOrder {
+    /// The order of the configuration; the addresses of one name in an order of the node's own.
+    #[default]
+    Listed,
+    /// An order of the node's own, so that the nodes share all collectors and, after a failure, those that
+    /// are left.
+    Spread,
+}
+
+impl FromStr for CollectorOrder {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        match text {
+            "listed" => Ok(Self::Listed),
+            "spread" => Ok(Self::Spread),
+            _ => Err(InvalidValue::Order(text.to_owned())),
+        }
+    }
+}
+
+/// The jobs that an ordinary user can see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JobVisibility {
+    /// The user's own.
+    #[default]
+    Own,
+    /// All jobs, and the node.
+    All,
+}
+
+impl FromStr for JobVisibility {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        match text {
+            "own" => Ok(Self::Own),
+            "all" => Ok(Self::All),
+            _ => Err(InvalidValue::Visibility(text.to_owned())),
+        }
+    }
 }
 
 /// Parses a ZeroMQ endpoint of a kind that can reach a collector.
@@ -55,22 +99,6 @@ pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, InvalidValue> {
 /// Parses a period, or `off`.
 pub(super) fn period_or_off(text: &str) -> Result<Option<Period>, InvalidPeriod> {
     if text == "off" { Ok(None) } else { text.parse().map(Some) }
-}
-
-pub(super) fn order(text: &str) -> Result<CollectorOrder, InvalidValue> {
-    match text {
-        "listed" => Ok(CollectorOrder::Listed),
-        "spread" => Ok(CollectorOrder::Spread),
-        _ => Err(InvalidValue::Order(text.to_owned())),
-    }
-}
-
-pub(super) fn visibility(text: &str) -> Result<JobVisibility, InvalidValue> {
-    match text {
-        "own" => Ok(JobVisibility::Own),
-        "all" => Ok(JobVisibility::All),
-        _ => Err(InvalidValue::Visibility(text.to_owned())),
-    }
 }
 
 /// Parses a number of bytes: `64MiB`.
