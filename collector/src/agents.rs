@@ -11,7 +11,7 @@ use polymeter_store::accepted::Accepted;
 use tokio::sync::Notify;
 
 use crate::limits;
-use crate::messages::Peer;
+use crate::session_messages::Peer;
 
 /// An agent, as its session reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -77,7 +77,7 @@ pub(crate) fn offset_between(sent: Now, received: Now, node_us: i64) -> ClockOff
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Peer;
+    use crate::session_messages::Peer;
 
     const MS: i64 = 1000;
 

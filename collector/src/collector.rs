@@ -16,7 +16,7 @@ use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
 use crate::backlog::Backlog;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::{CollectorConfig, KEYS};
-use crate::control::outcome::OutcomeReport;
+use crate::control::node_outcome::OutcomeReport;
 use crate::control::{self, ApiRequests, Control, CoordinatorLinks, Listeners};
 use crate::error::{CollectorStartError, ThreadPanicked};
 use crate::job_end::JobEndRunner;
@@ -105,7 +105,7 @@ impl Collector {
             .map_err(CollectorStartError::Thread)?;
         let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
-        let (outcome_sender, outcomes) = control::outcome::queue();
+        let (outcome_sender, outcomes) = control::node_outcome::queue();
         // Without control no outcomes of jobs are reported.
         let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
         let shared = Shared {

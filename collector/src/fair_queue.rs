@@ -10,7 +10,7 @@ use std::time::Duration;
 use polymeter_service::token_bucket::TokenBucket;
 
 use crate::limits;
-use crate::messages::{Peer, ReceivedMessage};
+use crate::session_messages::{Peer, ReceivedMessage};
 
 /// The result of [`FairQueue::offer`].
 #[derive(Debug)]

@@ -15,6 +15,7 @@
 //! are not acknowledged; therefore the collector may lose everything that it has in memory.
 
 pub mod agents;
+mod allocator;
 mod api;
 mod auth;
 mod backlog;
@@ -32,13 +33,12 @@ pub mod ingest;
 pub mod job_end;
 pub mod keys;
 pub mod limits;
-mod memory;
-pub mod messages;
 mod metrics;
 mod queues;
 mod reading;
 mod receiver;
 pub mod refusal;
+pub mod session_messages;
 mod settings;
 mod shutdown;
 pub mod sinks;

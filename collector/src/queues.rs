@@ -12,8 +12,8 @@ use polymeter_service::clock;
 use crate::backlog::WriterBusy;
 use crate::fair_queue::{FairQueue, Offered};
 use crate::limits;
-use crate::messages::{Outgoing, Peer, ReceivedMessage};
 use crate::metrics::QueueDepth;
+use crate::session_messages::{Outgoing, Peer, ReceivedMessage};
 use crate::waker::Waker;
 
 /// The state that both ends of a writer's queue share.

@@ -11,7 +11,7 @@ use polymeter_benches::recording::RECORDED;
 use polymeter_benches::store::{Kind, Store};
 use polymeter_collector::clock::Clock;
 use polymeter_collector::ingest::{Ingest, Verdict};
-use polymeter_collector::messages::Peer;
+use polymeter_collector::session_messages::Peer;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::SessionId;

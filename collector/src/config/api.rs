@@ -10,7 +10,7 @@ use polymeter_service::keys::Kind::{Flag, Integer, Text, Texts};
 use polymeter_service::keys::Stated::{Example, Usual};
 use polymeter_service::keys::Value;
 
-use super::values::duration_up_to;
+use super::value_parsers::duration_up_to;
 
 /// The maximum number of connections to the store.
 const READERS_MAX: u64 = 64;

@@ -7,7 +7,7 @@ use polymeter_service::keys::Kind::{Integer, Text, Texts};
 use polymeter_service::keys::Stated::{Example, Usual};
 use polymeter_service::keys::Value;
 
-use super::values::{absolute, duration_up_to, section_with};
+use super::value_parsers::{absolute, duration_up_to, section_with};
 use crate::job_end::JobEndConfig;
 
 /// The maximum number of commands that run at the same time: each has a thread, a connection to the store,

@@ -12,7 +12,7 @@ mod model;
 mod remote_write;
 mod retention;
 mod security;
-mod values;
+mod value_parsers;
 
 pub use self::arguments::CollectorArguments;
 pub use self::endpoint::Endpoint;

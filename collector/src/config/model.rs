@@ -14,7 +14,7 @@ use polymeter_service::{keys, log};
 use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
 use super::endpoint::Endpoint;
-use super::values::coarse_duration;
+use super::value_parsers::coarse_duration;
 use super::{api, control, job_end, remote_write, retention, security};
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;

@@ -7,7 +7,7 @@ use polymeter_service::keys::Stated::{Example, Usual};
 use polymeter_service::keys::Value;
 use polymeter_service::{byte_size, keys};
 
-use super::values::{absolute, duration_up_to, section_with};
+use super::value_parsers::{absolute, duration_up_to, section_with};
 use crate::sinks::remote_write::{Credentials, ReceiverUrl, RemoteWriteConfig, SHARDS_MAX};
 
 /// The maximum number of samples in a request: its body has some 20 bytes for each, and the labels.

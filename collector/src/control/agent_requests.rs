@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::answer_budget::AnswerBudget;
 use crate::agents::JobNode;
 use crate::limits;
-use crate::messages::{AgentAnswer, Outgoing, Peer};
 use crate::queues::OutgoingSender;
+use crate::session_messages::{AgentAnswer, Outgoing, Peer};
 
 /// The requests to agents that may still be answered.
 #[derive(Debug)]

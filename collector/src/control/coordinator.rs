@@ -15,12 +15,12 @@ use super::agent_requests::AgentRequests;
 use super::clock_probe::ClockProbe;
 use super::job_requests::JobRequests;
 use super::links::CoordinatorLinks;
-use super::outcome::{OutcomeReport, OutcomeSender, outcome_of};
+use super::node_outcome::{OutcomeReport, OutcomeSender, outcome_of};
 use super::permission::ROOT;
 use super::request_store::RequestStore;
 use crate::agents::{AgentDirectory, AgentInfo};
 use crate::limits;
-use crate::messages::AgentAnswer;
+use crate::session_messages::AgentAnswer;
 
 /// The coordinator, shared by all listeners.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The parts of the collector that the coordinator uses.
 
-use super::outcome::OutcomeSender;
+use super::node_outcome::OutcomeSender;
 use crate::agents::AgentDirectory;
 use crate::queues::OutgoingSender;
 

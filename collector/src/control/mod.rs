@@ -20,16 +20,16 @@ mod connection_limits;
 mod coordinator;
 mod forwarding;
 mod gathering;
-mod housekeeping;
 mod job_requests;
 mod line_io;
 mod links;
 pub mod munge;
 mod munge_listener;
+pub(crate) mod node_outcome;
 mod nonce;
-pub(crate) mod outcome;
 mod pending_requests;
 mod permission;
+mod request_expiry;
 mod request_store;
 mod targets;
 mod unix_listener;
@@ -56,8 +56,8 @@ use self::munge::Unmunge;
 use self::request_store::RequestStore;
 use crate::clock_offsets::ClockOffsets;
 use crate::limits::{self, ReadTimeouts};
-use crate::messages::AgentAnswer;
 use crate::reading::ReadSessions;
+use crate::session_messages::AgentAnswer;
 
 /// Checks that a line is a request for agents, which may still refuse it.
 ///

@@ -62,7 +62,7 @@ mod tests {
     use polymeter_proto::series::SessionId;
 
     use super::*;
-    use crate::messages::Peer;
+    use crate::session_messages::Peer;
 
     fn own(node: &str, session: u64) -> JobNode {
         let peer = Peer::from(node.as_bytes());

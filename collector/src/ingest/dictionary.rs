@@ -14,7 +14,7 @@ use polymeter_store::accepted::{JobRecord, LedgerLine, SeriesRecord, SessionReco
 
 use super::cost::{ENTRY_BYTES, cost, job_cost, series_cost, shape_cost};
 use super::id_table::IdTable;
-use super::shared::Shared;
+use super::shared_rules::Shared;
 use crate::limits;
 
 /// The number of ended jobs that are kept, since their last tallies may follow their end.

@@ -10,7 +10,7 @@ mod memory;
 mod resolve;
 mod session;
 mod sessions;
-mod shared;
+mod shared_rules;
 #[cfg(test)]
 mod tests;
 mod times;

@@ -11,13 +11,13 @@ use polymeter_service::clock::Now;
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
 
 use super::dictionary::{Dictionary, Fault};
-use super::shared::Shared;
+use super::shared_rules::Shared;
 use super::times::TimeRange;
 use super::verdict::Verdict;
 use crate::agents::AgentInfo;
 use crate::limits;
-use crate::messages::Peer;
 use crate::refusal::MessageRefusal;
+use crate::session_messages::Peer;
 
 /// The state of one session.
 #[derive(Debug)]

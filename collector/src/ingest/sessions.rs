@@ -10,13 +10,13 @@ use polymeter_service::clock::Now;
 use polymeter_store::accepted::LossReason;
 
 use super::session::{RequestTimes, SessionState, SkippedSamples};
-use super::shared::Shared;
+use super::shared_rules::Shared;
 use super::times::TimeRange;
 use super::verdict::Verdict;
 use crate::agents::AgentInfo;
 use crate::limits;
-use crate::messages::Peer;
 use crate::refusal::{MessageRefusal, RefusalKind};
+use crate::session_messages::Peer;
 
 /// The sessions of one writer.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@
 
 mod child;
 mod command_file;
+mod command_input;
+mod command_log;
 mod config;
 mod counters;
-mod log;
-mod report;
 mod runner;
 mod worker;
 

@@ -14,9 +14,9 @@ use rustix::process::geteuid;
 use tracing::warn;
 
 use super::command_file;
+use super::command_log::ProblemLog;
 use super::config::JobEndConfig;
 use super::counters::Counters;
-use super::log::ProblemLog;
 use super::worker::{self, Context, Done, Next, SharedCancel};
 use crate::ingest::micros;
 use crate::limits;

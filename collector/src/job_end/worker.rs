@@ -12,10 +12,10 @@ use tracing::debug;
 
 use super::child::{End, Ended, Invocation};
 use super::command_file;
+use super::command_input::{Input, gather_input};
+use super::command_log::ProblemLog;
 use super::config::JobEndConfig;
 use super::counters::{Counters, RunResult};
-use super::log::ProblemLog;
-use super::report::{Input, gather_input};
 use crate::shutdown::Shutdown;
 
 /// The fate of an end after the work.

@@ -10,12 +10,12 @@
 
 mod administrators;
 mod query_lines;
+mod query_session;
+mod query_sessions;
 mod serve;
-mod session;
-mod sessions;
 mod stream;
 
 pub(crate) use self::administrators::Administrators;
+pub(crate) use self::query_sessions::ReadSessions;
 pub(crate) use self::serve::serve;
-pub(crate) use self::sessions::ReadSessions;
 pub(crate) use self::stream::ClientStream;

@@ -4,8 +4,8 @@ use std::io;
 
 use tracing::{debug, info};
 
-use super::session::{Session, SessionEnd};
-use super::sessions::ReadPermit;
+use super::query_session::{Session, SessionEnd};
+use super::query_sessions::ReadPermit;
 use super::stream::ClientStream;
 use crate::thread::spawn;
 

@@ -27,10 +27,10 @@ use crate::auth::AuthorisedKeys;
 use crate::fair_queue::Offered;
 use crate::ingest::session_of;
 use crate::limits;
-use crate::messages::{AgentAnswer, Outgoing, Peer, ReceivedMessage};
 use crate::metrics::Metrics;
 use crate::queues::WriterQueueSender;
 use crate::refusal::{MessageRefusal, RefusalKind};
+use crate::session_messages::{AgentAnswer, Outgoing, Peer, ReceivedMessage};
 use crate::shutdown::Shutdown;
 use crate::waker::Waker;
 

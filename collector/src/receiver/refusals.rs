@@ -7,8 +7,8 @@ use polymeter_service::log_throttle::LogThrottle;
 use tracing::warn;
 
 use crate::limits;
-use crate::messages::Peer;
 use crate::refusal::MessageRefusal;
+use crate::session_messages::Peer;
 
 /// The refusals of one receiver.
 #[derive(Debug)]

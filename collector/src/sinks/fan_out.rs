@@ -13,9 +13,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::live::LiveQueue;
-use super::queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::registry::SinkUrl;
 use super::remote_write::{RemoteWrite, RemoteWriteConfig};
+use super::row_queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::sink::AcceptedRows;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -142,14 +142,14 @@ pub(crate) fn start(
     let (mut sinks, mut threads) = (Vec::new(), Vec::new());
     for url in urls {
         let name = url.to_string();
-        let (queue, thread) = queue::start(&name, url.create(), counters(&name), bounds, clock)?;
+        let (queue, thread) = row_queue::start(&name, url.create(), counters(&name), bounds, clock)?;
         sinks.push(queue);
         threads.push(thread);
     }
     let remote_write = remote_write.map(|(config, store)| {
         let sink = Box::new(RemoteWrite::new(config, store, metrics, clock));
         let bounds = QueueBounds { batches: limits::REMOTE_WRITE_BATCHES, ..bounds };
-        queue::start(REMOTE_WRITE, sink, counters(REMOTE_WRITE), bounds, clock)
+        row_queue::start(REMOTE_WRITE, sink, counters(REMOTE_WRITE), bounds, clock)
     });
     let (remote_write, thread) = remote_write.transpose()?.unzip();
     threads.extend(thread);

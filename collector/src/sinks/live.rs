@@ -8,7 +8,7 @@ use std::time::Duration;
 use polymeter_api::LiveValues;
 use polymeter_service::clock::Clock;
 
-use super::queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
+use super::row_queue::{self, QueueBounds, SinkCounters, SinkQueue, SinkThread};
 use super::sink::{AcceptedRows, Sink, SinkError};
 
 /// The writers' end of live values.
@@ -34,7 +34,7 @@ impl LiveQueue {
         let has_dropped = Arc::new(AtomicBool::new(false));
         let sink =
             LiveSink { values: values.clone(), has_dropped: Arc::clone(&has_dropped), is_lowered: false };
-        let (queue, thread) = queue::start("live", Box::new(sink), counters, bounds, clock)?;
+        let (queue, thread) = row_queue::start("live", Box::new(sink), counters, bounds, clock)?;
         Ok((Self { values, queue, has_dropped }, thread))
     }
 

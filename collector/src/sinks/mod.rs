@@ -14,9 +14,9 @@
 mod fan_out;
 mod jsonl;
 mod live;
-mod queue;
 mod registry;
 pub mod remote_write;
+mod row_queue;
 mod sink;
 #[cfg(test)]
 mod testing;

@@ -10,7 +10,7 @@ use tracing::warn;
 use super::state::{Gathered, Writer};
 use super::store_access::NotStored;
 use crate::limits;
-use crate::messages::Outgoing;
+use crate::session_messages::Outgoing;
 
 impl Writer {
     /// Returns the time for which the gathered frames may still wait for others; none if there are none.

@@ -6,9 +6,9 @@ use polymeter_service::log::chain;
 use tracing::{debug, error, info, warn};
 
 use super::state::Writer;
-use crate::control::outcome::OutcomeReport;
+use crate::control::node_outcome::OutcomeReport;
 use crate::ingest::micros;
-use crate::{limits, memory};
+use crate::{allocator, limits};
 
 impl Writer {
     /// Stores outcomes of jobs. The scheduler reports the outcome of a job again if the store does not have
@@ -35,7 +35,7 @@ impl Writer {
         self.freed_bytes += self.ingest.take_freed();
         self.links.queue.tidy(now.since_start);
         if self.freed_bytes >= limits::TRIM_BYTES {
-            memory::trim();
+            allocator::trim();
             self.freed_bytes = 0;
         }
     }

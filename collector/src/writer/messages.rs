@@ -9,8 +9,8 @@ use tracing::warn;
 use super::state::Writer;
 use super::store_access::NotStored;
 use crate::ingest::{Verdict, session_of};
-use crate::messages::{Outgoing, Peer, ReceivedMessage};
 use crate::refusal::MessageRefusal;
+use crate::session_messages::{Outgoing, Peer, ReceivedMessage};
 
 impl Writer {
     /// Handles a message. Returns true if it is useful: if a part of it is to be stored.

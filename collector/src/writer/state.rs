@@ -11,7 +11,7 @@ use super::totals::Totals;
 use crate::agents::AgentDirectory;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
-use crate::control::outcome::OutcomeReport;
+use crate::control::node_outcome::OutcomeReport;
 use crate::ingest::Ingest;
 use crate::metrics::WriterMetrics;
 use crate::queues::{Dequeued, OutgoingSender, WriterQueue};

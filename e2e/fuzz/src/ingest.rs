@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polymeter_collector::clock::Now;
 use polymeter_collector::ingest::{Ingest, OutOfRangePolicy, TimeRange, Verdict};
-use polymeter_collector::messages::Peer;
+use polymeter_collector::session_messages::Peer;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToCollector;
 

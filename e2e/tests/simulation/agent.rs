@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polymeter_agent::delivery::session::{DeliverySession, NextSend};
 use polymeter_agent::lanes::{EventRecord, ReadCost, SampleBatch, SourceKey, SourceReport};
-use polymeter_collector::messages::Peer;
+use polymeter_collector::session_messages::Peer;
 use polymeter_proto::batch::{Column, Instant, Job, Shape};
 use polymeter_proto::ledger::{Cause, Event, PlanChange, Tally};
 use polymeter_proto::name::MetricName;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polymeter_collector::clock::Now;
 use polymeter_collector::ingest::{Ingest, Verdict, session_of};
-use polymeter_collector::messages::Peer;
+use polymeter_collector::session_messages::Peer;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};

@@ -50,7 +50,7 @@ mod tests {
     use polymeter_service::keys::{Kind, Stated};
 
     use super::super::model::LIMITS;
-    use super::super::values::JobVisibility;
+    use super::super::value_parsers::JobVisibility;
     use super::*;
     use crate::plan::Layer;
 

@@ -2,7 +2,7 @@
 
 use polymeter_service::document::{Reporter, Section};
 
-use super::values::absolute;
+use super::value_parsers::absolute;
 use crate::keys::{AgentKeyFiles, CollectorKey};
 
 /// Takes `key` and `collector_key`: both or neither, since one alone encrypts nothing. Each of several

@@ -4,8 +4,8 @@ mod file;
 mod key_settings;
 mod model;
 mod rules;
-mod values;
+mod value_parsers;
 
 pub use model::{AgentConfig, DEFAULT_COLLECTOR, DEFAULT_PATH, EXAMPLE, HEAD, KEYS, Limits};
 pub use rules::{InvalidRule, rule};
-pub use values::{CollectorOrder, InvalidValue, JobVisibility, endpoint};
+pub use value_parsers::{CollectorOrder, InvalidValue, JobVisibility, endpoint};

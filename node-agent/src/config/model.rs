@@ -13,7 +13,7 @@ use polymeter_service::{keys, log};
 
 use super::key_settings;
 use super::rules::{cgroup_rule, layer, patterns, rule};
-use super::values::{
+use super::value_parsers::{
     CollectorOrder, JobVisibility, absolute, bytes, bytes_or_off, endpoint, path_or_off, period_or_off,
 };
 use crate::cgroups::Pattern;

@@ -7,19 +7,19 @@
 mod client_quota;
 mod context;
 mod lines;
-mod listener;
 pub(crate) mod remote;
 mod request_handler;
 mod server;
+mod socket_listener;
 mod verbs;
 mod watch_stream;
 
 use polymeter_proto::control::{Refusal, Request};
 
 pub(crate) use self::context::Context;
-pub(crate) use self::listener::Listener;
-pub use self::listener::beside;
 pub(crate) use self::server::serve;
+pub(crate) use self::socket_listener::Listener;
+pub use self::socket_listener::beside;
 use crate::principal::Principal;
 
 /// Parses a line and its fields, without executing it.

@@ -13,7 +13,7 @@ use rustix::thread::Pid;
 use tokio::sync::oneshot;
 
 use super::active_source::ActiveSource;
-use super::group::{Group, ReadCost, SourceId, SourceKey, UserValue};
+use super::source_group::{Group, ReadCost, SourceId, SourceKey, UserValue};
 use crate::event_fd::EventFd;
 use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;

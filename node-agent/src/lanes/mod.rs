@@ -6,19 +6,19 @@ mod active_source;
 mod channels;
 mod cpu_shares;
 mod fast;
-mod group;
 mod recorder;
 mod schedule;
 mod series_progress;
 mod slow;
 mod slow_sources;
+mod source_group;
 
 pub use active_source::ActiveSource;
 pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport};
 pub use fast::Sampler;
-pub use group::{Group, ReadCost, SourceId, SourceKey, UserValue};
 pub use schedule::{Due, Schedule};
 pub use series_progress::SeriesProgress;
+pub use source_group::{Group, ReadCost, SourceId, SourceKey, UserValue};
 
 #[cfg(test)]
 mod tests;

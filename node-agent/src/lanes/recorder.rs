@@ -8,7 +8,7 @@ use polymeter_proto::ledger::Tally;
 
 use super::active_source::ActiveSource;
 use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport};
-use super::group::{SourceId, UserValue};
+use super::source_group::{SourceId, UserValue};
 
 /// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
 pub(super) const LATE_PART: u64 = 10;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::group::Group;
+use super::source_group::Group;
 
 /// The time after which a read under way is reported as hanging, if a deadline has passed meanwhile, in
 /// nanoseconds.

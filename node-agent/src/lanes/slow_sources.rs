@@ -5,9 +5,9 @@ use polymeter_proto::ledger::Event;
 
 use super::active_source::ActiveSource;
 use super::channels::{EventRecord, Notice};
-use super::group::SourceId;
 use super::recorder::{LATE_PART, Recorder};
 use super::slow::Deadline;
+use super::source_group::SourceId;
 use crate::clock;
 
 /// The longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues

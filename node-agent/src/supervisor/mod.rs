@@ -6,15 +6,15 @@ mod calibrator;
 mod cpu_meter;
 mod dispatcher;
 mod edge;
-mod notices;
 mod owner_lookups;
 mod placement;
 mod probe;
 mod processes;
 mod requests;
 mod run;
+mod sampler_notices;
+mod status_view;
 mod step_sources;
-mod view;
 mod wait;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::edge::{Edge, NodeEdge, Search, Shared, now};
 use super::owner_lookups::{JobPurpose, Purpose, User};
 use super::placement::Placement;
 use super::wait::{every, readable, until, waitable};
-use super::{calibrator, notices, processes, view};
+use super::{calibrator, processes, sampler_notices, status_view};
 use crate::admission::{Admission, ExerciseTimes};
 use crate::cgroups::Mounts;
 use crate::config::AgentConfig;
@@ -130,7 +130,7 @@ impl Supervisor {
                         self.core.edge.shared.channels.notices_event().clear();
                         guard.clear_ready();
                     }
-                    if notices::handle(&mut self.core) {
+                    if sampler_notices::handle(&mut self.core) {
                         self.find_jobs(Search::Walk).await;
                     }
                 }
@@ -268,11 +268,11 @@ impl Supervisor {
         let shared = &self.core.edge.shared;
         match request {
             SupervisorRequest::View(reply) => {
-                drop(reply.send(view::view_all(&self.core.targets, &shared.stats_cache)));
+                drop(reply.send(status_view::view_all(&self.core.targets, &shared.stats_cache)));
             }
             SupervisorRequest::ViewOne(principal, key, reply) => {
                 let target = self.core.targets.access(principal, &key, Access::See);
-                drop(reply.send(target.map(|target| view::view(&key, target, &shared.stats_cache))));
+                drop(reply.send(target.map(|target| status_view::view(&key, target, &shared.stats_cache))));
             }
             SupervisorRequest::Watch(principal, key, selectors, reply) => {
                 let target = self.core.targets.access(principal, &key, Access::See);

@@ -7,10 +7,10 @@ mod open_source;
 mod open_step;
 mod owner_search;
 mod recorded_plan;
-mod registry;
 mod source_ids;
 mod source_set;
 mod tracked_target;
+mod tracked_targets;
 mod user_events;
 
 pub(crate) use ids::JobHandles;
@@ -19,6 +19,6 @@ pub(crate) use open_source::{SessionIds, SourceChanges, SourceOwner};
 pub(crate) use open_step::WantedOfStep;
 #[cfg(test)]
 pub(crate) use recorded_plan::LEVELS;
-pub(crate) use registry::Targets;
 pub(crate) use tracked_target::TrackedTarget;
+pub(crate) use tracked_targets::Targets;
 pub(crate) use user_events::USER_SUPPLIED;

@@ -8,15 +8,15 @@
 //!
 //! [`ReadRequest`](crate::control::ReadRequest) begins a session; `docs/reference/control.md` describes it.
 
-mod frame;
+mod block;
 mod id_ranges;
 mod query;
-mod rows;
+mod row_types;
 
-pub use self::frame::{Frame, FrameTooLong, LENGTH_BYTES, ReadError, frame_length};
+pub use self::block::{Frame, FrameTooLong, LENGTH_BYTES, ReadError, frame_length};
 pub use self::id_ranges::IdRanges;
 pub use self::query::{JobFilter, Query, SeriesOwner};
-pub use self::rows::{
+pub use self::row_types::{
     AgentRow, BucketRow, CpusRow, JobMetricRow, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow,
     PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesRow,
 };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::id_ranges::IdRanges;
-use super::rows::Rollup;
+use super::row_types::Rollup;
 use crate::control::{Refusal, invalid};
 use crate::limits;
 

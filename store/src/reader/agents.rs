@@ -2,7 +2,7 @@
 
 use polymeter_proto::read::AgentRow;
 
-use super::connection::Selection;
+use super::recorded_statements::Selection;
 use crate::row::from_row;
 use crate::value::Value;
 

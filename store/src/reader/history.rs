@@ -3,7 +3,7 @@
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::read::{LedgerRow, LossRow, MarkRow, RefusedRow};
 
-use super::connection::{Reader, Selection};
+use super::recorded_statements::{Reader, Selection};
 use crate::StoreError;
 use crate::accepted::REFUSED;
 use crate::row::from_row;

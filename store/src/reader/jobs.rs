@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use polymeter_proto::read::{JobFilter, JobRow};
 
-use super::connection::Reader;
+use super::recorded_statements::Reader;
 use crate::row::{FromRow, Row, TimeNs, from_row};
 use crate::value::Value;
 use crate::{DatabaseError, StoreError};

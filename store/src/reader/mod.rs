@@ -5,14 +5,14 @@
 
 mod access;
 mod agents;
-mod connection;
 mod cover;
 mod history;
 mod jobs;
 mod plan_changes;
 mod queries;
 mod read;
-mod retention;
+mod recorded_statements;
+mod retention_state;
 mod samples;
 mod series;
 mod shapes;
@@ -23,5 +23,5 @@ pub use polymeter_proto::read::{
 };
 
 pub use self::access::{Access, GuardedReader};
-pub use self::connection::{ReadCancel, Reader};
 pub use self::read::{Read, SeriesScope};
+pub use self::recorded_statements::{ReadCancel, Reader};

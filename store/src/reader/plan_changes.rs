@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use polymeter_proto::read::PlanChangeRow;
 
-use super::connection::Reader;
+use super::recorded_statements::Reader;
 use crate::StoreError;
 use crate::accepted::REFUSED;
 use crate::row::from_row;

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use polymeter_proto::read::{Query, ReadRow, RowBlock};
 
-use super::connection::{Reader, TEXT_ROWS};
 use super::read::{Read, SeriesScope};
+use super::recorded_statements::{Reader, TEXT_ROWS};
 use super::{agents, history, series};
 use crate::StoreError;
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow};
 
-use super::connection::{READING, Reader};
 use super::cover::{Ascending, cover};
 use super::read::SeriesScope;
+use super::recorded_statements::{READING, Reader};
 use crate::StoreError;
 use crate::bounds::{LATEST_US, stored_us};
 use crate::error::Context;

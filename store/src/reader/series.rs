@@ -2,8 +2,8 @@
 
 use polymeter_proto::read::{CpusRow, JobNodeRow, SeriesRow};
 
-use super::connection::{Reader, Selection};
 use super::read::SeriesScope;
+use super::recorded_statements::{Reader, Selection};
 use crate::StoreError;
 use crate::row::from_row;
 use crate::value::Value;

@@ -7,8 +7,8 @@ use polymeter_proto::read::{JobMetricRow, SeriesRow};
 use polymeter_proto::series::Labels;
 use polymeter_proto::step_level::StepLevel;
 
-use super::connection::Reader;
 use super::read::SeriesScope;
+use super::recorded_statements::Reader;
 use crate::StoreError;
 use crate::row::from_row;
 use crate::value::Value;

@@ -2,13 +2,13 @@
 //! once. Pure.
 
 mod keep;
-mod parts;
+mod partition_sizes;
 mod policy;
 mod storage;
 
 pub use self::keep::{InvalidKeep, Keep};
-pub(crate) use self::parts::{Cutoffs, PartKind};
-pub use self::parts::{Level, Part};
+pub(crate) use self::partition_sizes::{Cutoffs, PartKind};
+pub use self::partition_sizes::{Level, Part};
 pub use self::policy::{LevelState, Retention};
 pub(crate) use self::storage::level_sizes;
 pub use self::storage::{LevelSize, Storage};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::keep::Keep;
-use super::parts::{Cutoffs, Level};
+use super::partition_sizes::{Cutoffs, Level};
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::keep::Keep;
-use super::parts::{Level, Part};
+use super::partition_sizes::{Level, Part};
 use super::policy::LevelState;
 
 const DAY_US: i64 = 86_400 * 1_000_000;

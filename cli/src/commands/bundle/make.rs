@@ -8,7 +8,7 @@ use polymeter_store::reader::{JobRow, Read};
 use serde::Serialize;
 
 use super::directory::{BundleDirectory, io_failure};
-use super::machine::MachineInfo;
+use super::machine_facts::MachineInfo;
 use super::provenance::{DESCRIPTION, Provenance};
 use super::{plot, readme, samples, tables};
 use crate::client::read_source::ReadSource;

@@ -2,7 +2,7 @@
 //! the run.
 
 mod directory;
-mod machine;
+mod machine_facts;
 mod make;
 mod manifest;
 mod plot;

@@ -6,10 +6,10 @@
 //! ```
 
 mod checks;
+mod doctor_report;
 mod finding;
 mod machine;
 mod process;
-mod report;
 mod role;
 mod store_state;
 mod unit;
@@ -20,9 +20,9 @@ use std::process::ExitCode;
 use polymeter_agent::config::DEFAULT_PATH as AGENT_CONFIG;
 use polymeter_collector::config::DEFAULT_PATH as COLLECTOR_CONFIG;
 
+use self::doctor_report::Report;
 use self::finding::Level;
 use self::machine::Machine;
-use self::report::Report;
 use self::role::Role;
 use crate::failure::Failure;
 use crate::output::terminal;

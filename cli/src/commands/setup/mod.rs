@@ -2,9 +2,9 @@
 //! executes them. A second run finds nothing to do.
 
 mod actions;
-mod collector;
+mod collector_plan;
 mod common;
-mod database;
+mod create_database;
 mod file;
 mod login;
 mod node;
@@ -14,7 +14,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use clap::Subcommand;
 
 use self::actions::Step;
-use self::collector::CollectorOptions;
+use self::collector_plan::CollectorOptions;
 use self::login::LoginOptions;
 use self::node::NodeOptions;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ enum SetupRole {
 
 pub(crate) fn execute(arguments: &SetupArguments) -> Result<(), Failure> {
     let (plan, common) = match &arguments.role {
-        SetupRole::Collector(options) => (collector::plan(options)?, &options.common),
+        SetupRole::Collector(options) => (collector_plan::plan(options)?, &options.common),
         SetupRole::Node(options) => (node::plan(options)?, &options.common),
         SetupRole::Login(options) => (login::plan(options)?, &options.common),
     };

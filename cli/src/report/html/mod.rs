@@ -8,8 +8,8 @@ mod data;
 mod element;
 mod figures;
 mod head;
-mod output;
-mod tables;
+mod html_tables;
+mod markup;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +18,7 @@ use polymeter_analysis::charts;
 use polymeter_analysis::model::Report;
 use polymeter_page::report as assets;
 
-pub(crate) use output::Output;
+pub(crate) use markup::Output;
 
 /// Returns the page of a report, which is made at a time in microseconds since the epoch.
 pub(crate) fn page(report: &Report, now_us: i64) -> String {
@@ -30,7 +30,7 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     head::meters(&mut body, report, &facts);
     head::findings(&mut body, report);
     figures::section(&mut body, &charts);
-    tables::sections(&mut body, report, &charts);
+    html_tables::sections(&mut body, report, &charts);
     head::data_section(&mut body, report, &facts);
     body.push_str("</main>\n");
     head::footer(&mut body, now_us);

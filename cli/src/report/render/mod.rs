@@ -3,10 +3,10 @@
 mod completeness;
 mod detail;
 mod events;
+pub(crate) mod first_screen;
 mod groups;
 mod paragraph;
 mod processes;
-pub(crate) mod screen;
 mod sections;
 mod series;
 mod usage;
@@ -64,8 +64,8 @@ pub(crate) fn chosen(
         return sections.text(report, detail, limit, has_colours);
     }
     // A file or a pipe has no screen.
-    let lines_max = if is_all || limit.is_none() { usize::MAX } else { screen::LINES };
-    let mut text = style::painted(&screen::lines(report, limit, lines_max), has_colours);
+    let lines_max = if is_all || limit.is_none() { usize::MAX } else { first_screen::LINES };
+    let mut text = style::painted(&first_screen::lines(report, limit, lines_max), has_colours);
     if is_all {
         text.push('\n');
         text.push_str(&printable_lines(&groups::all(report, limit)));

@@ -3,7 +3,7 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::{completeness, events, groups, paragraph, processes, screen, series};
+use super::{completeness, events, first_screen, groups, paragraph, processes, series};
 use crate::output::printable::printable_lines;
 use crate::output::style::{Line, painted};
 use crate::report::summary::headline;
@@ -65,7 +65,7 @@ impl Sections {
     ) -> String {
         let mut parts = Vec::new();
         if self.findings {
-            let lines: Vec<Line> = screen::findings(report, limit.unwrap_or(usize::MAX), usize::MAX);
+            let lines: Vec<Line> = first_screen::findings(report, limit.unwrap_or(usize::MAX), usize::MAX);
             parts.push(painted(&lines, has_colours));
         }
         let mut add = |is_chosen: bool, text: &dyn Fn() -> String| {

@@ -21,7 +21,7 @@ use polymeter_service::clock::Now;
 use polymeter_store::accepted::Accepted;
 
 use super::{Ingest, Verdict};
-use crate::messages::Peer;
+use crate::session_messages::Peer;
 
 const SESSION: SessionId = SessionId(7);
 const NOW_US: i64 = 1_700_000_000_000_000;

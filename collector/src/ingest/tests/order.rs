@@ -5,7 +5,7 @@ use polymeter_store::accepted::LossReason;
 
 use super::super::Verdict;
 use super::{NOW_US, SESSION, accepted, at, descriptor, frame, opened, peer, shape, source};
-use crate::messages::Peer;
+use crate::session_messages::Peer;
 
 #[test]
 fn accepts_frames_in_order_and_no_repetitions() {

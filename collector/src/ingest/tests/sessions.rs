@@ -11,8 +11,8 @@ use super::super::{Ingest, Verdict};
 use super::{NOW_US, SESSION, accepted, at, descriptor, frame, opened, peer, shape, source};
 use crate::agents::AgentInfo;
 use crate::limits;
-use crate::messages::Peer;
 use crate::refusal::RefusalKind;
+use crate::session_messages::Peer;
 
 #[test]
 fn an_ended_job_is_forgotten_after_its_frame() {

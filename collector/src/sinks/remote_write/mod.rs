@@ -21,11 +21,11 @@ mod http;
 mod job_facts;
 mod names;
 mod pipeline;
+mod remote_write_sink;
 mod request;
 mod sender;
 mod series;
 mod shards;
-mod sink;
 mod spool;
 pub mod standalone;
 #[cfg(test)]
@@ -34,4 +34,4 @@ mod window;
 
 pub(crate) use self::config::SHARDS_MAX;
 pub use self::config::{Credentials, Glob, Header, Protocol, ReceiverUrl, RemoteWriteConfig};
-pub(super) use self::sink::RemoteWrite;
+pub(super) use self::remote_write_sink::RemoteWrite;

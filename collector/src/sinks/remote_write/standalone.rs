@@ -8,7 +8,7 @@ use polymeter_store::accepted::Accepted;
 
 use super::config::RemoteWriteConfig;
 use super::counters::Counters;
-use super::sink::RemoteWrite;
+use super::remote_write_sink::RemoteWrite;
 use crate::sinks::sink::{AcceptedRows, Sink};
 
 /// A sink that is called directly.

@@ -5,7 +5,7 @@ mod invariants;
 use std::collections::{HashMap, HashSet};
 
 use polymeter_agent::delivery::session::{DeliverySession, SessionNotice};
-use polymeter_collector::messages::Peer;
+use polymeter_collector::session_messages::Peer;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToAgent;

@@ -7,7 +7,7 @@ use polymeter_proto::control::{
 };
 
 use super::Execute;
-use super::rules::rules;
+use super::plan_rules::rules;
 use crate::control::request_handler::RequestHandler;
 use crate::plan::Layer;
 use crate::principal::Principal;

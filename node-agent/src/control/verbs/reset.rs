@@ -5,7 +5,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use super::Execute;
-use super::rules::check_level;
+use super::plan_rules::check_level;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 use crate::request::SupervisorRequest;

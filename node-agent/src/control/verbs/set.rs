@@ -4,7 +4,7 @@ use polymeter_proto::control::{
     Answer, LeaseAnswer, Refusal, SetRequest, duration_us, invalid, optional_identifier,
 };
 
-use super::rules::{check_level, leased_metrics};
+use super::plan_rules::{check_level, leased_metrics};
 use super::{Execute, lease};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;

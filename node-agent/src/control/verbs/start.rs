@@ -10,7 +10,7 @@ use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::text::Text;
 
-use super::rules::leased_metrics;
+use super::plan_rules::leased_metrics;
 use super::{Execute, lease, register};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;

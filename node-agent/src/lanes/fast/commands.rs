@@ -6,8 +6,8 @@ use super::{Item, Sampler};
 use crate::clock;
 use crate::lanes::active_source::{ActiveSource, Tick};
 use crate::lanes::channels::{Command, EventRecord, Notice};
-use crate::lanes::group::{Group, SourceId, UserValue};
 use crate::lanes::schedule::Schedule;
+use crate::lanes::source_group::{Group, SourceId, UserValue};
 
 impl Sampler {
     /// Returns the next command, unless there is no room for the event that it may add: then the supervisor

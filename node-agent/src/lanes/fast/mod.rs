@@ -21,11 +21,11 @@ use crate::counters::Counters;
 use crate::lanes::active_source::{ActiveSource, Tick};
 use crate::lanes::channels::{Channels, EventRecord};
 use crate::lanes::cpu_shares::CpuShares;
-use crate::lanes::group::SourceId;
 use crate::lanes::recorder::{LATE_PART, Recorder};
 use crate::lanes::schedule::{Due, Schedule};
 use crate::lanes::slow::Deadline;
 use crate::lanes::slow_sources::{SlowSources, request_slow};
+use crate::lanes::source_group::SourceId;
 use crate::sources::{Outcome, ReadBuffer};
 
 /// The interval of the tallies of all sources to the sender, in nanoseconds. A source that has lost samples

@@ -1,6 +1,6 @@
 //! The events of a simulation, and the invariants after each.
 
-mod jobs;
+mod job_events;
 mod requests;
 mod step_checks;
 

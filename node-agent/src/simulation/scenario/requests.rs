@@ -8,7 +8,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
-use super::jobs::sluid;
+use super::job_events::sluid;
 use super::{METRICS, PERIODS, ROOT, Scenario, USERS, done};
 use crate::config::Limits;
 use crate::lifecycle::Registration;

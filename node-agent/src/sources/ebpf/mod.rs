@@ -9,12 +9,12 @@
 mod assembler;
 mod btf;
 mod cgroup;
-mod counters;
 mod direction;
 mod fields;
 mod instruction;
 mod loading;
 mod map;
+mod map_counters;
 mod mapping;
 mod network;
 mod possible_cpus;

@@ -5,7 +5,7 @@
 //! sums counters of all CPUs.
 
 mod fields;
-mod jobs;
+mod job_stats;
 mod stats;
 
 use std::fs;
@@ -30,7 +30,7 @@ use crate::cgroups::Mounts;
 use fields::{FIELDS, Field, KIND, OPERATIONS, Part, Role, field_of};
 use stats::Line;
 
-pub(super) use jobs::LustreJobsKind;
+pub(super) use job_stats::LustreJobsKind;
 pub(super) use stats::check;
 
 /// The most files that are read: a server has a few dozen targets.

@@ -16,7 +16,7 @@ use rustix::net::{
 };
 use tracing::warn;
 
-use super::jobs::Jobs;
+use super::exited_jobs::Jobs;
 use super::netlink::{Answer, answers, family_request, register_request};
 use crate::sources::kernel_text;
 use crate::sources::process_list::listed;
@@ -125,7 +125,7 @@ impl Listener {
     /// Lists the processes of all jobs.
     fn list(&self) {
         let tops: Vec<(u64, PathBuf)> = self.with_jobs(|jobs| {
-            let top = |(number, job): (&u64, &super::jobs::Job)| Some((*number, job.top.clone()?));
+            let top = |(number, job): (&u64, &super::exited_jobs::Job)| Some((*number, job.top.clone()?));
             jobs.by_number.iter().filter_map(top).collect()
         });
         for (number, top) in tops {

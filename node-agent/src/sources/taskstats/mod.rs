@@ -5,7 +5,7 @@
 //! One socket and one thread serve all jobs; they exist while a job samples such metrics. Each end costs some
 //! 20 microseconds. The kernel drops records if the thread does not keep up: it tells so, but not how many.
 
-mod jobs;
+mod exited_jobs;
 mod listener;
 mod netlink;
 mod record;
@@ -13,8 +13,8 @@ mod record;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-pub(super) use jobs::check;
-pub(super) use jobs::{Job, Sums};
+pub(super) use exited_jobs::check;
+pub(super) use exited_jobs::{Job, Sums};
 use listener::ListenError;
 pub(super) use listener::Listener;
 pub(super) use record::{QUANTITIES, is_delay};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 
-use super::jobs::Jobs;
+use super::exited_jobs::Jobs;
 use super::netlink::{Answer, answers, register_request};
 use super::record::{Quantity, Record};
 use super::*;

@@ -1,8 +1,8 @@
 //! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are
 //! open. Pure: the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
 
-mod refresh;
-mod steps;
+mod reopening;
+mod step_sets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -10,9 +10,9 @@ use polymeter_proto::units;
 use serde::Deserialize;
 
 use crate::client::greeting::greet;
+use crate::commands::doctor::doctor_report::plural;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
-use crate::commands::doctor::report::plural;
 use crate::commands::doctor::role::Role;
 
 /// The offset that is a problem, in microseconds: reports of several nodes are wrong by as much.

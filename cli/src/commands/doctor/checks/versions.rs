@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use polymeter_client::connection::configuration::CollectorEndpoint;
 
 use crate::client::greeting::{Greeted, greet};
+use crate::commands::doctor::doctor_report::{listed, plural};
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
-use crate::commands::doctor::report::{listed, plural};
 use crate::commands::doctor::role::Role;
 
 const OWN: &str = env!("CARGO_PKG_VERSION");

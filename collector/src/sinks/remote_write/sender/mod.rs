@@ -8,8 +8,8 @@
 
 mod outcome;
 mod part;
+mod sender_state;
 mod shard;
-mod shared;
 mod thread;
 
 pub(super) use self::thread::Sender;

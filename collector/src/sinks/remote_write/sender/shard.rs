@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::outcome::{Negotiation, Outcome, classify, describe};
 use super::part::{Part, halves, to_v2};
-use super::shared::Shared;
+use super::sender_state::Shared;
 use crate::sinks::remote_write::counters::DropReason;
 use crate::sinks::remote_write::http::{Answer, Connection, Version};
 use crate::sinks::remote_write::spool::{Log, Request};

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use super::sender_state::Shared;
 use super::shard::Shard;
-use super::shared::Shared;
 use crate::sinks::remote_write::config::RemoteWriteConfig;
 use crate::sinks::remote_write::counters::Counters;
 use crate::sinks::remote_write::spool::Log;

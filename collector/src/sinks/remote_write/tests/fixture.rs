@@ -9,8 +9,8 @@ use polymeter_store::accepted::Accepted;
 use super::receiver::{Contents, Receiver, Reply};
 use crate::sinks::remote_write::config::{Protocol, RemoteWriteConfig};
 use crate::sinks::remote_write::counters::Counters;
+use crate::sinks::remote_write::remote_write_sink::RemoteWrite;
 use crate::sinks::remote_write::request::STALE;
-use crate::sinks::remote_write::sink::RemoteWrite;
 use crate::sinks::sink::{AcceptedRows, Sink};
 use crate::sinks::testing::TestSession;
 

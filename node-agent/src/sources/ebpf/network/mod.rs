@@ -15,11 +15,11 @@ use polymeter_proto::catalogue::{Definition, Hierarchy};
 use polymeter_proto::series::Labels;
 
 use super::cgroup::{Attachment, Cgroup, Programs};
-use super::counters::Counters;
 use super::direction::Direction;
 use super::fields::{KIND, NETWORK};
 use super::loading::{attach_to_cgroup, load_packet_program};
 use super::map::create_array;
+use super::map_counters::Counters;
 use super::mapping::Mapping;
 use super::possible_cpus::possible_cpus;
 use super::reason::{EbpfError, Step};

@@ -11,10 +11,10 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
 
 use super::cgroup::Attachment;
-use super::counters::Counters;
 use super::fields::{KIND, WAIT_BUCKET, WAIT_COUNT, WAIT_TIME};
 use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program};
 use super::map::{Sizes, create_cache};
+use super::map_counters::Counters;
 use super::possible_cpus::possible_cpus;
 use super::reason::{EbpfError, Step};
 use super::tracing::{

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::super::cgroup::{Cgroup, Programs, lock};
-use super::super::counters::Counters;
 use super::super::map::{Sizes, create_array, create_hash, delete, update};
+use super::super::map_counters::Counters;
 use super::super::mapping::Mapping;
 use super::super::reason::{EbpfError, Step};
 use super::super::system_call::operand;

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::cgroup::Attachment;
-use super::counters::Counters;
 use super::loading::{TracingPlace, attach_tracing_program, load_tracing_program};
 use super::map::{Sizes, create_array, create_cache, update};
+use super::map_counters::Counters;
 use super::reason::{EbpfError, Step};
 use super::system_call::operand;
 use super::tracing::{BUCKETS, CgroupHierarchy, JobTable, Known, Running, choose, read_types};

@@ -9,7 +9,7 @@ use polymeter_analysis::model::Report;
 use polymeter_store::reader::{JobFilter, JobRow, Read, ReadCancel, Reader};
 use polymeter_store::{StoreError, StoreUrl};
 
-use super::log::ProblemLog;
+use super::command_log::ProblemLog;
 use crate::limits;
 
 /// The input of the command.

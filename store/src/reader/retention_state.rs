@@ -2,7 +2,7 @@
 
 use polymeter_proto::read::{JobRow, Rollup};
 
-use super::connection::Reader;
+use super::recorded_statements::Reader;
 use crate::StoreError;
 use crate::retention::Level;
 use crate::row::TimeNs;

@@ -13,7 +13,7 @@ use polymeter_store::reader::{Access, GuardedReader, Read, Reader};
 use tracing::warn;
 
 use super::query_lines::{NoLine, QueryLines, is_stalled};
-use super::sessions::ReadPermit;
+use super::query_sessions::ReadPermit;
 use super::stream::ClientStream;
 
 /// The reason for which a session ended.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::RowBlock;
+use super::row_types::RowBlock;
 use crate::control::Refusal;
 use crate::limits;
 use crate::text::Text;
