@@ -77,6 +77,7 @@ pub const STAGES: &[Stages] = &[
     ),
     stages("store/src", &[&["backend"], &["postgres", "sqlite"], &["reader"], &["writer"]]),
     stages("service/src", &[&["printable"], &["faults", "log"], &["document"]]),
+    stages("e2e/harness/src", &[&["certificates", "snapshot"], &["bin"]]),
     stages(
         "node-agent/src",
         &[

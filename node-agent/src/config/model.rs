@@ -263,7 +263,8 @@ keys! {
         => busiest_processes = value.integer();
 
     /// Permit eBPF programs in the kernel, which count network.*, runqueue.wait.* and vfs.* of jobs. Two of
-    /// them add work to every system call and every switch of a thread, whoever asked for the metric.
+    /// them add work to every system call and every switch of a thread of the node, even if one job alone
+    /// has the metric.
     "ebpf": Flag, Usual("false"), AT_ONCE => ebpf = value.boolean();
 
     /// The path of the control socket, or "off".
