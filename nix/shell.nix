@@ -9,6 +9,7 @@
   iproute2,
   mpi,
   munge,
+  openssl,
   pkg-config,
   postgresql,
   python3,
@@ -31,9 +32,10 @@ mkShell {
     pkg-config
     # nixpkgs builds it with libsodium, which provides CURVE.
     zeromq
-    # Required by the tests: PostgreSQL with TimescaleDB, MUNGE, `ip`, `setpriv`.
+    # Required by the tests: PostgreSQL with TimescaleDB, MUNGE, openssl, `ip`, `setpriv`.
     (postgresql.withPackages (extensions: [ extensions.timescaledb ]))
     munge
+    openssl
     iproute2
     util-linux
     # Workloads, and compilers for further ones.
