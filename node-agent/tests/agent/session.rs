@@ -87,10 +87,10 @@ fn a_new_connection_is_reason_enough_to_send_again() {
     let mut delivery = delivery();
     delivery.take(&flushed(1, 1), 0);
     let first = send_all(&mut delivery);
-    delivery.resend_overdue(4 * SECOND_NS);
+    delivery.advance(4 * SECOND_NS);
     assert!(send_all(&mut delivery).is_empty());
     delivery.connected();
     assert_eq!(send_all(&mut delivery), first);
-    delivery.resend_overdue(6 * SECOND_NS);
+    delivery.advance(6 * SECOND_NS);
     assert_eq!(send_all(&mut delivery), first);
 }
