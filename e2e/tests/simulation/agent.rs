@@ -309,7 +309,7 @@ impl Agent {
                 Event::JobDetails(JobDetailsUpdate { job, details })
             }
             2 => {
-                let (request, reason) = ("a".try_into().unwrap(), "b".try_into().unwrap());
+                let (request, reason) = ("a".into(), "b".into());
                 Event::RequestRefused(RequestRefused {
                     at_us: id,
                     job,

@@ -276,6 +276,9 @@ impl World {
     /// transit may still arrive, and the data on its disk must.
     fn kill_agent(&mut self, agent: usize) {
         let ends = self.random.percent(30);
+        if let Some(disk) = self.agents[agent].disk.as_mut().filter(|_| ends) {
+            disk.is_faulty = false;
+        }
         self.agents[agent].sync_disk(ends, self.now_ns);
         let mut killed = self.new_agent();
         std::mem::swap(&mut self.agents[agent], &mut killed);
