@@ -1,6 +1,7 @@
 //! Programs under test, unique names and time.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -35,6 +36,14 @@ pub fn pause(ms: u64) {
     while let Some(left) = wanted.checked_sub(clock.now().since_start).filter(|left| !left.is_zero()) {
         std::thread::park_timeout(left);
     }
+}
+
+/// Copies a program so that every user can run it. A process of its own writes the copy: a child that another
+/// test starts at the same time would have the file open for writing until it runs its own program, and the
+/// kernel starts no program that is open for writing.
+pub fn install(program: impl AsRef<OsStr>, to: &Path) {
+    let status = Command::new("install").args(["-m", "755"]).arg(program.as_ref()).arg(to).status();
+    assert!(status.unwrap().success(), "cannot copy {}", program.as_ref().display());
 }
 
 /// Returns the current time in microseconds since the epoch.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cgroup::{Job, TestCgroups};
 use crate::daemons::{Agent, Daemon, Plan, collector, configure};
 use crate::workload::Sleeper;
-use crate::{Need, TestEnvironment, program, stored, wait_until};
+use crate::{Need, TestEnvironment, install, program, stored, wait_until};
 
 /// The features of the machine that a fixture needs.
 pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
@@ -54,8 +54,7 @@ impl Fixture {
         agent.wait_until_tracked("x", &["v2/cpu.stat", "v1/pids.current"]);
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         let command = env.path("polymeter");
-        fs::copy(program("polymeter").get_program(), &command).unwrap();
-        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+        install(program("polymeter").get_program(), &command);
         Self { env, collector, agent, command, _cgroups: cgroups, job, _sleeper: sleeper }
     }
 

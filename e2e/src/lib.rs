@@ -49,6 +49,6 @@ pub mod workload;
 
 pub use polymeter_test_harness::{Test, is_required, run, skip, tests};
 
-pub use self::basics::{as_user, now_us, pause, program, unique, wait_until, wait_within};
+pub use self::basics::{as_user, install, now_us, pause, program, unique, wait_until, wait_within};
 pub use self::environment::TestEnvironment;
 pub use self::needs::{Need, require};

@@ -12,7 +12,7 @@ use crate::cgroup::{Job, TestCgroups};
 use crate::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use crate::fixture::OWNER;
 use crate::workload::Sleeper;
-use crate::{TestEnvironment, program, stored, wait_until};
+use crate::{TestEnvironment, install, program, stored, wait_until};
 
 /// A node: an agent that tracks the owner's job x in cgroups of its own.
 pub struct TrackedNode {
@@ -110,8 +110,7 @@ impl TwoNodes {
         nodes.sort_by(|a, b| a.name().cmp(b.name()));
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         let command = env.path("polymeter");
-        fs::copy(program("polymeter").get_program(), &command).unwrap();
-        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+        install(program("polymeter").get_program(), &command);
         let fixture = Self { nodes, collector, _sleepers: sleepers, _cgroups: cgroups, socket, command, env };
         wait_until("the collector knows both nodes", || fixture.known() == 2);
         fixture

@@ -104,14 +104,25 @@ impl Writer {
         self.links.sinks.offer(stored, self.clock.now().since_start);
     }
 
-    /// Stores a frame, else its content as a loss, else a loss without its source. Returns the one that was
-    /// stored; none if the store refuses all of them.
+    /// Stores a frame, else its events and its samples as a loss, else a loss without its source. Returns the
+    /// one that was stored; none if the store refuses all of them.
     fn commit_alone(&mut self, frame: Accepted) -> Result<Option<Accepted>, NotStored> {
         let as_loss = frame.as_loss(LossReason::StoreRefused);
         let unattributed = frame.as_unattributed_loss(LossReason::StoreRefused);
+        let events = frame.events();
         for attempt in [frame, as_loss, unattributed] {
             match self.store_all(std::slice::from_ref(&attempt)) {
-                Ok(()) => return Ok(Some(attempt)),
+                Ok(()) => {
+                    let lost = events - attempt.events();
+                    if lost > 0 {
+                        warn!(
+                            session = %attempt.session.id,
+                            frame = attempt.sequence,
+                            "cannot store {lost} events of a frame: marks, changes of plan or facts of jobs are lost"
+                        );
+                    }
+                    return Ok(Some(attempt));
+                }
                 Err(NotStored::Refused(error)) => warn!(
                     error = %chain(&error),
                     session = %attempt.session.id,

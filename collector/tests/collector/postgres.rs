@@ -263,16 +263,22 @@ fn a_refused_frame_does_not_stop_others() {
     for seed in 0..3 {
         agents.iter_mut().for_each(|agent| send_row(agent, begin_us, seed));
     }
+    let job = job(1, "1", begin_us);
+    let ended = [Event::JobEnded { job: job.handle, at_us: begin_us + 1_000_000 }];
+    let sequence = agents[1].frame(&[(&shape(2, Some(&job)), begin_us, &values(1).0)], &[], &ended);
+    agents[1].send(sequence);
     agents.iter_mut().for_each(Agent::wait_until_acknowledged);
-    assert_eq!(agents[1].answers.last(), Some(&ToAgent::Ack { session: SessionId(8), through: 3 }));
+    assert_eq!(agents[1].answers.last(), Some(&ToAgent::Ack { session: SessionId(8), through: 4 }));
     collector.stop().unwrap();
+    let ends = "SELECT count(*) FROM job WHERE job_id = '1' AND ended IS NOT NULL";
+    assert_eq!(environment.number(ends), 1, "the samples are refused, and the end of the job is stored");
     assert_counts(&environment, "n1", 3);
     let losses = environment.reader().last_losses(u32::MAX).unwrap();
     assert!(
         losses.iter().all(|loss| loss.reason == "store_refused" && loss.node == "stranger"),
         "{losses:?}"
     );
-    assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 9);
+    assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 12);
 }
 
 fn an_exhausted_sequence_costs_no_sample() {

@@ -11,7 +11,7 @@ use polymeter_e2e::daemons::{Agent, Plan, collector};
 use polymeter_e2e::fixture::DiscoveredJob;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Sleeper};
-use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, install, program, require, stored, wait_until};
 use polymeter_store::reader::SeriesScope;
 use serde_json::{Value, json};
 
@@ -241,15 +241,13 @@ fn every_request_is_answered() {
 fn users_cannot_register_jobs_or_flush() {
     require(&[Need::Root]);
     let env = TestEnvironment::new();
-    let open = |path: &std::path::Path| fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-    open(env.path("").as_path());
+    fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
     let agent = Agent::start(
         &env,
         &Plan { collector: &env.endpoint(), jobs: &[], baseline: &[("node.load1", "1s")] },
     );
     let copy = env.path("workload");
-    fs::copy(workload::program(), &copy).unwrap();
-    open(&copy);
+    install(workload::program(), &copy);
     let register = json!({"verb": "register", "job": "x", "uid": 0, "process": agent.daemon.pid()});
     for request in [register.to_string(), r#"{"verb": "flush"}"#.to_owned()] {
         let output = Command::new("setpriv")

@@ -11,7 +11,7 @@ use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use polymeter_e2e::fixture::{OTHER_USER, OWNER};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, install, program, require, stored, wait_until};
 use polymeter_store::reader::JobRow;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Fixture {
         let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &jobs, baseline: &baseline });
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         let command = env.path("polymeter");
-        fs::copy(program("polymeter").get_program(), &command).unwrap();
+        install(program("polymeter").get_program(), &command);
         Self { agent, collector, cgroups, socket, command, env }
     }
 

@@ -10,7 +10,7 @@ use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::fixture::{OTHER_USER, OWNER};
 use polymeter_e2e::munge::Munged;
 use polymeter_e2e::tests;
-use polymeter_e2e::{Need, TestEnvironment, program, require, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, install, program, require, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -67,8 +67,7 @@ impl Fixture {
         let (collector, _) = collector_with(&env, &env.endpoint(), &more);
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         let command = env.path("polymeter");
-        fs::copy(program("polymeter").get_program(), &command).unwrap();
-        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+        install(program("polymeter").get_program(), &command);
         Self { collector, command, socket, env }
     }
 

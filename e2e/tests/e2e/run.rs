@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use polymeter_e2e::{Need, cgroup, program, require, workload};
+use polymeter_e2e::{Need, cgroup, install, program, require, workload};
 use polymeter_e2e::{skip, tests};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -254,8 +254,7 @@ impl OrdinaryUser {
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let copy = |from: &Path, name: &str| {
             let to = directory.path().join(name);
-            fs::copy(from, &to).unwrap();
-            fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).unwrap();
+            install(from, &to);
             to
         };
         let polymeter = copy(Path::new(program("polymeter").get_program()), "polymeter");

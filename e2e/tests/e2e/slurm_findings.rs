@@ -13,7 +13,7 @@ use std::time::Duration;
 use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::slurm::{Cluster, OTHER_USER, USER};
 use polymeter_e2e::{
-    Need, TestEnvironment, pause, program, require, skip, stored, tests, wait_until, wait_within, workload,
+    Need, TestEnvironment, install, pause, program, require, skip, stored, tests, wait_until, wait_within, workload,
 };
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -87,8 +87,7 @@ impl Fixture {
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         for path in [PathBuf::from(program("polymeter").get_program()), workload::program()] {
             let copy = env.path(path.file_name().unwrap().to_str().unwrap());
-            fs::copy(path, &copy).unwrap();
-            fs::set_permissions(copy, PermissionsExt::from_mode(0o755)).unwrap();
+            install(path, &copy);
         }
         fs::write(env.path("faults.c"), FAULTS_C).unwrap();
         let files = [env.path("faults"), env.path("faults.c")];

@@ -11,7 +11,7 @@ use polymeter_e2e::browser::Browser;
 use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::site::{Proxy, api_config};
 use polymeter_e2e::slurm::{Cluster, OTHER_USER, USER, agent_config};
-use polymeter_e2e::{Need, TestEnvironment, program, require, stored, tests, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, install, program, require, stored, tests, wait_until};
 use polymeter_store::reader::{PlanChangeRow, SeriesScope};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ impl Fixture {
         // Ordinary users run the command, and reach the collector.
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
         let polymeter = env.path("polymeter");
-        fs::copy(program("polymeter").get_program(), &polymeter).unwrap();
+        install(program("polymeter").get_program(), &polymeter);
         let (socket, api) = (env.path("control.sock"), env.path("api.sock"));
         let control = format!("control_socket = \"{}\"\n", socket.display());
         // Each of the API's resources is tried several times.

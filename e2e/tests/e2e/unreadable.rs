@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use polymeter_e2e::fixture::OWNER;
 use polymeter_e2e::tests;
-use polymeter_e2e::{Need, TestEnvironment, program, require};
+use polymeter_e2e::{Need, TestEnvironment, install, program, require};
 use rusqlite::Connection;
 
 tests![
@@ -29,8 +29,7 @@ impl Fixture {
         let env = TestEnvironment::new();
         chmod(&env.path(""), 0o755);
         let (command, store) = (env.path("polymeter"), env.path("store.db"));
-        fs::copy(program("polymeter").get_program(), &command).unwrap();
-        chmod(&command, 0o755);
+        install(program("polymeter").get_program(), &command);
         let made =
             program("polymeter").args(["run", "-o"]).arg(&store).args(["--", "true"]).output().unwrap();
         assert!(made.status.success(), "{made:?}");

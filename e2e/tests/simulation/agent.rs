@@ -1,5 +1,5 @@
 //! A simulated agent: a real delivery session and a sampler that generates samples. A sample's value is its
-//! id; an event's time is its id.
+//! id; an event's id is its time or, in events without a time, a name in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,15 @@ use polymeter_agent::delivery::session::{DeliverySession, NextSend};
 use polymeter_agent::lanes::{EventRecord, ReadCost, SampleBatch, SourceKey, SourceReport};
 use polymeter_collector::session_messages::Peer;
 use polymeter_proto::batch::{Column, Instant, Job, Shape};
-use polymeter_proto::ledger::{Cause, Event, PlanChange, Tally};
+use polymeter_proto::ledger::{
+    Cause, Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, JobOwner, Mark, MarkKind,
+    PlanChange, RequestRefused, Tally,
+};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
-    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, SessionDescriptor,
-    SessionId, ShapeId, Unit,
+    Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId,
+    SessionDescriptor, SessionId, ShapeId, Unit,
 };
 
 use super::disk::Disk;
@@ -47,6 +50,8 @@ pub(crate) struct Agent {
     next_id: u32,
     own: Arc<Shape>,
     jobs: Vec<(Arc<Job>, Arc<Shape>)>,
+    /// The job that ended last: its scheduler may report facts afterwards.
+    last_ended: Option<Arc<Job>>,
     next_unique_id: u64,
 }
 
@@ -59,6 +64,40 @@ fn descriptor() -> SessionDescriptor {
         node: "n1".try_into().unwrap(),
         agent_version: "1".try_into().unwrap(),
         started_us: 0,
+    }
+}
+
+/// Returns the name that is the id of an event.
+fn name_of(id: i64) -> Identifier {
+    id.to_string().as_str().try_into().unwrap()
+}
+
+/// Returns the id of an event.
+pub(crate) fn event_id(event: &Event) -> i64 {
+    let of = |name: &Option<Identifier>| name.as_ref().unwrap().as_str().parse().unwrap();
+    match event {
+        Event::PlanChange(PlanChange { at_us, .. })
+        | Event::JobEnded { at_us, .. }
+        | Event::Mark(Mark { at_us, .. })
+        | Event::RequestRefused(RequestRefused { at_us, .. })
+        | Event::SessionEnded { at_us } => *at_us,
+        Event::JobFacts(update) => of(&update.facts.account),
+        Event::JobOwner(owner) => of(&owner.name),
+        Event::JobDetails(update) => of(&update.details.display_id),
+    }
+}
+
+fn plan_change(job: JobHandle, at_us: i64) -> PlanChange {
+    PlanChange {
+        at_us,
+        job: Some(job),
+        level: None,
+        metric: MetricName::new("cpu.usage").unwrap(),
+        old: None,
+        new: Some(Period::SECOND),
+        cause: Cause::Baseline,
+        by: None,
+        until_us: None,
     }
 }
 
@@ -126,6 +165,7 @@ impl Agent {
             next_id,
             own,
             jobs: Vec::new(),
+            last_ended: None,
             next_unique_id: 0,
         }
     }
@@ -142,7 +182,8 @@ impl Agent {
         self.session.0 << 32 | self.next_unique_id
     }
 
-    /// Begins and ends jobs, takes samples, and passes them to the delivery session.
+    /// Begins and ends jobs, takes samples, and passes them to the delivery session. A batch without content
+    /// is not passed on, as by the real sampler.
     pub(crate) fn flush(&mut self, random: &mut Random, now_ns: u64) {
         let mut flushed = SampleBatch::default();
         if self.jobs.len() < JOBS_MAX && random.percent(20) {
@@ -159,12 +200,18 @@ impl Agent {
             self.report(&shape, &mut flushed, true);
             let at_us = self.event();
             let event = Event::JobEnded { job: job.handle, at_us };
+            self.last_ended = Some(Arc::clone(&job));
             flushed.events.push(EventRecord { job: Some(job), event });
+        }
+        if random.percent(30) {
+            self.explain(random, &mut flushed);
         }
         if random.percent(30) {
             self.report_all(&mut flushed, false);
         }
-        self.delivery.take(&flushed, now_ns);
+        if !flushed.is_empty() {
+            self.delivery.take(&flushed, now_ns);
+        }
         self.sync_disk(false, now_ns);
         // Data that are read back from the disk count in addition.
         let max_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
@@ -204,7 +251,7 @@ impl Agent {
         None
     }
 
-    /// Reports the final tallies of all sources, as an agent does at its end.
+    /// Reports the final tallies of all sources, which are closed. No batch follows.
     pub(crate) fn end(&mut self, now_ns: u64) {
         let mut flushed = SampleBatch::default();
         self.report_all(&mut flushed, true);
@@ -236,19 +283,59 @@ impl Agent {
         };
         let job = Arc::new(Job { handle: JobHandle(self.next_id), descriptor });
         let shape = shape(&mut self.next_id, Some(&job), 1 + random.below(2) as u32);
-        let change = PlanChange {
-            at_us: self.event(),
-            job: Some(job.handle),
-            level: None,
-            metric: MetricName::new("cpu.usage").unwrap(),
-            old: None,
-            new: Some(Period::SECOND),
-            cause: Cause::Baseline,
-            by: None,
-            until_us: None,
-        };
-        flushed.events.push(EventRecord { job: Some(Arc::clone(&job)), event: Event::PlanChange(change) });
+        self.record(&job, flushed, |job, at_us| Event::PlanChange(plan_change(job, at_us)));
+        if random.percent(50) {
+            self.record(&job, flushed, |job, id| {
+                Event::JobOwner(JobOwner { job, uid: Some(7), name: Some(name_of(id)) })
+            });
+        }
         self.jobs.push((job, shape));
+    }
+
+    /// Records an event of any other kind, of a running job or of the one that ended last.
+    fn explain(&mut self, random: &mut Random, flushed: &mut SampleBatch) {
+        let running = self.jobs.iter().map(|(job, _)| job);
+        let known: Vec<_> = running.chain(&self.last_ended).cloned().collect();
+        let Some(job) = known.get(random.below(4) as usize) else { return };
+        let is_over = self.last_ended.as_ref().is_some_and(|ended| Arc::ptr_eq(ended, job));
+        let kind = if is_over { 0 } else { random.below(5) };
+        self.record(job, flushed, |job, id| match kind {
+            0 => {
+                let facts = JobFacts { account: Some(name_of(id)), ..JobFacts::default() };
+                Event::JobFacts(JobFactsUpdate { job, is_over, facts })
+            }
+            1 => {
+                let details = JobDetails { display_id: Some(name_of(id)), ..JobDetails::default() };
+                Event::JobDetails(JobDetailsUpdate { job, details })
+            }
+            2 => {
+                let (request, reason) = ("a".into(), "b".into());
+                Event::RequestRefused(RequestRefused {
+                    at_us: id,
+                    job,
+                    request,
+                    period: None,
+                    by: None,
+                    reason,
+                })
+            }
+            3 => Event::PlanChange(plan_change(job, id)),
+            _ => {
+                let kind = MarkKind::Instant;
+                Event::Mark(Mark { at_us: id, job: Some(job), name: name_of(id), kind, by: None })
+            }
+        });
+    }
+
+    /// Adds an event of `job` with a new id.
+    fn record(
+        &mut self,
+        job: &Arc<Job>,
+        flushed: &mut SampleBatch,
+        event: impl FnOnce(JobHandle, i64) -> Event,
+    ) {
+        let event = event(job.handle, self.event());
+        flushed.events.push(EventRecord { job: Some(Arc::clone(job)), event });
     }
 
     fn event(&mut self) -> i64 {

@@ -8,6 +8,16 @@ use polymeter_agent::delivery::spool::segment::{self, Segment};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::Frame;
 
+use super::agent::event_id;
+
+/// A frame on the disk, with the ids of its samples and events.
+pub(crate) struct SpooledFrame {
+    pub(crate) session: SessionId,
+    pub(crate) sequence: u64,
+    pub(crate) samples: Vec<u64>,
+    pub(crate) events: Vec<i64>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Disk {
     segments: BTreeMap<(SessionId, u64), Vec<u8>>,
@@ -66,15 +76,16 @@ impl Disk {
         self.segments.is_empty()
     }
 
-    /// Returns the frames on the disk: their sessions, sequence numbers and samples.
-    pub(crate) fn frames(&self) -> Vec<(SessionId, u64, Vec<u64>)> {
+    /// Returns the frames on the disk.
+    pub(crate) fn frames(&self) -> Vec<SpooledFrame> {
         let mut frames = Vec::new();
         for ((session, _), bytes) in &self.segments {
             for restored in segment::read(*session, bytes).restored {
                 if let Restored::Frame(sequence, bytes, ..) = restored {
-                    let frame = Frame::decode(&bytes).unwrap();
-                    let samples = frame.blocks.into_iter().flat_map(|block| block.values).collect();
-                    frames.push((frame.session, sequence, samples));
+                    let Frame { session, blocks, events, .. } = Frame::decode(&bytes).unwrap();
+                    let samples = blocks.into_iter().flat_map(|block| block.values).collect();
+                    let events = events.iter().map(event_id).collect();
+                    frames.push(SpooledFrame { session, sequence, samples, events });
                 }
             }
         }

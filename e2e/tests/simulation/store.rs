@@ -28,7 +28,7 @@ pub(crate) struct Store {
     /// The number of samples reported as lost, by session.
     pub(crate) lost: HashMap<SessionId, u64>,
     pub(crate) ledger: HashMap<Source, SourceLedger>,
-    /// The session of each event; an event's time is its id.
+    /// The session of each event, by its id.
     pub(crate) events: HashMap<i64, SessionId>,
     /// Sessions that the store has marked as having missing frames.
     pub(crate) incomplete: HashSet<SessionId>,
@@ -108,9 +108,22 @@ impl Store {
             let arrived = tally.dropped + line.lost + line.stored;
             line.excess = line.excess.max(tally.taken.saturating_sub(arrived));
         }
-        let changes = frame.plan_changes.iter().map(|(_, change)| change.at_us);
-        for at_us in changes.chain(frame.job_ends.iter().map(|(_, at_us)| *at_us)) {
-            assert_eq!(self.events.insert(at_us, session), None, "event {at_us} is stored twice");
+        for event in events_of(frame) {
+            assert_eq!(self.events.insert(event, session), None, "event {event} is stored twice");
         }
     }
+}
+
+/// Returns the ids of the events in a frame.
+fn events_of(frame: &Accepted) -> impl Iterator<Item = i64> {
+    let times = frame.plan_changes.iter().map(|(_, change)| change.at_us);
+    let times = times
+        .chain(frame.job_ends.iter().map(|(_, at_us)| *at_us))
+        .chain(frame.marks.iter().map(|(_, mark)| mark.at_us))
+        .chain(frame.refused_requests.iter().map(|(_, refused)| refused.at_us));
+    let names = frame.job_owners.iter().map(|(_, owner)| &owner.name);
+    let names = names
+        .chain(frame.job_facts.iter().map(|(_, facts)| &facts.account))
+        .chain(frame.job_details.iter().map(|(_, details)| &details.display_id));
+    times.chain(names.flatten().map(|name| name.as_str().parse().unwrap()))
 }

@@ -9,12 +9,18 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use super::loss_ledger::LossLedger;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// The most events of lost frames that one frame repeats. It is small, so that such a frame fits even if the
-/// outbox is nearly full.
-const AGAIN_IN_FRAME: usize = 16;
+/// The part of the outbox that the repeated events of one frame may take: small, so that such a frame fits even
+/// if the outbox is nearly full.
+const AGAIN_PART: usize = 8;
+
+/// The bytes of an event with the entry of its job; most have fewer.
+const EVENT_BYTES: usize = 256;
+
+/// The fewest and the most events of lost frames that one frame repeats.
+const AGAIN_IN_FRAME: (usize, usize) = (16, 1024);
 
 /// The most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage.
-/// Beyond it the oldest are dropped and counted.
+/// Beyond it the oldest are dropped and counted, those that users cause first.
 const UNREPORTED_EVENTS: usize = 64 * 1024;
 
 /// The contents of a frame beside the samples of one flush.
@@ -37,17 +43,18 @@ pub(super) struct FrameBuilder {
     ledger: LossLedger,
     /// Events of lost frames, to be repeated.
     unreported: VecDeque<EventRecord>,
+    /// The most of them that one frame repeats.
+    again_in_frame: usize,
 }
 
 impl FrameBuilder {
-    pub(super) fn new(descriptor: SessionDescriptor, now_ns: u64) -> Self {
-        let announced = Announced::default();
+    pub(super) fn new(descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
+        let (fewest, most) = AGAIN_IN_FRAME;
         Self {
             descriptor: Some(descriptor),
-            announced,
-            introduced: false,
             ledger: LossLedger::new(now_ns),
-            unreported: VecDeque::new(),
+            again_in_frame: (outbox_bytes / AGAIN_PART / EVENT_BYTES).clamp(fewest, most),
+            ..Self::default()
         }
     }
 
@@ -61,7 +68,7 @@ impl FrameBuilder {
         now_ns: u64,
     ) -> Option<FrameParts> {
         let lines = self.ledger.enter(&flushed.reports, sequence, now_ns);
-        let again = self.unreported.len().min(AGAIN_IN_FRAME);
+        let again = self.unreported.len().min(self.again_in_frame);
         let mut events: Vec<EventRecord> = self.unreported.drain(..again).collect();
         let again = events.iter().filter_map(|record| record.job.as_ref());
         let again =
@@ -102,7 +109,14 @@ impl FrameBuilder {
         self.unreported.extend(events);
         self.ledger.lost(frames);
         let too_many = self.unreported.len().saturating_sub(UNREPORTED_EVENTS);
-        self.unreported.drain(..too_many);
+        let mut left = too_many;
+        // A user who floods the agent with requests pushes out no end of a job.
+        self.unreported.retain(|record| {
+            let goes = left > 0 && is_of_user(&record.event);
+            left -= usize::from(goes);
+            !goes
+        });
+        self.unreported.drain(..left);
         too_many as u64
     }
 
@@ -125,5 +139,51 @@ impl FrameBuilder {
     pub(super) fn retire(&mut self, job: JobHandle) {
         self.announced.retire_job(job);
         self.ledger.retire(job);
+    }
+}
+
+/// True for events that users cause, of which there may be any number.
+const fn is_of_user(event: &Event) -> bool {
+    match event {
+        Event::PlanChange(_) | Event::Mark(_) | Event::RequestRefused(_) => true,
+        Event::JobEnded { .. }
+        | Event::JobFacts(_)
+        | Event::JobOwner(_)
+        | Event::SessionEnded { .. }
+        | Event::JobDetails(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::ledger::{Mark, MarkKind};
+
+    use super::*;
+
+    #[test]
+    fn of_too_many_events_those_of_users_are_dropped_first() {
+        let event = |at_us: i64| match at_us % 2 {
+            0 => Event::JobEnded { job: JobHandle(1), at_us },
+            _ => {
+                let name = "m".try_into().unwrap();
+                Event::Mark(Mark { at_us, job: None, name, kind: MarkKind::Instant, by: None })
+            }
+        };
+        let records = |times: std::ops::Range<i64>| {
+            times.map(|at_us| EventRecord { job: None, event: event(at_us) }).collect::<Vec<_>>()
+        };
+        let mut builder = FrameBuilder::default();
+        let most = i64::try_from(UNREPORTED_EVENTS).unwrap();
+        assert_eq!(builder.lost(&[], records(0..most)), 0);
+        assert_eq!(builder.lost(&[], records(most..most + 2)), 2);
+        let left = |builder: &FrameBuilder, at_us: i64| {
+            builder.unreported.iter().any(|record| record.event == event(at_us))
+        };
+        assert!(!left(&builder, 1) && !left(&builder, 3) && left(&builder, 0) && left(&builder, 5));
+        // Beyond the bound of those that remain, the oldest go.
+        let ends = records(0..2 * most).into_iter().filter(|record| !is_of_user(&record.event));
+        assert_eq!(builder.lost(&[], ends.collect()), UNREPORTED_EVENTS as u64);
+        assert_eq!(builder.unreported.len(), UNREPORTED_EVENTS);
+        assert!(builder.unreported.iter().all(|record| !is_of_user(&record.event)));
     }
 }

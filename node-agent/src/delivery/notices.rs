@@ -40,6 +40,17 @@ pub(super) fn log_move(moved: &Moved, to: &str) {
     }
 }
 
+/// Logs that `events` events are lost so far.
+pub(super) fn log_lost_events(events: u64) {
+    warn!(
+        error = %format_args!(
+            "{events} are lost so far: their frames were dropped or refused, and too many wait to be sent again"
+        ),
+        remedy = "set `spool`, or a larger `outbox_bytes`",
+        "cannot deliver changes of plan, ends of jobs and other events"
+    );
+}
+
 /// Logs the result of a message of the collector.
 pub(super) fn log_session(notice: SessionNotice) {
     match notice {

@@ -5,11 +5,13 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
 
 use polymeter_proto::key::KeyPair;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_service::log_throttle::LogThrottle;
 use polymeter_service::spool::SpoolError;
 use tracing::warn;
 
@@ -39,6 +41,9 @@ pub struct Stopped {
 /// The longest wait before the sender checks its inputs again, in nanoseconds.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
+/// The interval between log messages about lost events.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The sender's thread.
 pub(crate) struct Sender {
     connection: Connection,
@@ -52,6 +57,9 @@ pub(crate) struct Sender {
     spool_manager: SpoolManager,
     choice: CollectorChoice,
     outage: Outage,
+    /// The lost events of the sessions under way, as of the last look.
+    events_dropped: u64,
+    events_log: LogThrottle,
 }
 
 /// The settings of the sender's thread.
@@ -132,6 +140,8 @@ impl Sender {
             spool_manager,
             choice,
             outage,
+            events_dropped: 0,
+            events_log: LogThrottle::new(LOG_INTERVAL, 1),
         })
     }
 
@@ -146,10 +156,7 @@ impl Sender {
             self.take_all();
             self.receive_all();
             let now_ns = clock::monotonic_ns();
-            self.deliveries().for_each(|delivery| delivery.resend_overdue(now_ns));
-            if ends {
-                self.delivery.report_lost(now_ns);
-            }
+            self.deliveries().for_each(|delivery| delivery.advance(now_ns));
             self.spool_manager.advance(&mut self.delivery, false, now_ns);
             let room = self.send_answers() && self.send_all(now_ns);
             self.publish_counts();
@@ -265,8 +272,14 @@ impl Sender {
         }
     }
 
-    /// Logs the begin and the end of an outage, and moves to another collector if this one does not serve.
+    /// Logs the begin and the end of an outage, and lost events, and moves to another collector if this one
+    /// does not serve.
     fn check_delivery(&mut self, now_ns: u64) {
+        let lost = self.deliveries().map(|delivery| delivery.counts().events_dropped).sum();
+        let before = std::mem::replace(&mut self.events_dropped, lost);
+        if lost > before && self.events_log.allows("events", Duration::from_nanos(now_ns)) {
+            notices::log_lost_events(lost);
+        }
         let waiting_bytes = self.delivery.outbox_bytes() as u64 + self.spool_manager.bytes();
         let acknowledged = self.deliveries().map(|delivery| delivery.counts().frames_acknowledged).sum();
         let connected = self.connection.is_connected();

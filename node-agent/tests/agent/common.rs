@@ -13,14 +13,17 @@ use polymeter_proto::series::{
 
 pub(crate) const SESSION: SessionId = SessionId(7);
 
-/// Returns a delivery session whose outbox never fills.
-pub(crate) fn delivery() -> DeliverySession {
-    let descriptor = SessionDescriptor {
+pub(crate) fn descriptor() -> SessionDescriptor {
+    SessionDescriptor {
         node: "n1".try_into().unwrap(),
         agent_version: "1".try_into().unwrap(),
         started_us: 0,
-    };
-    DeliverySession::new(SESSION, descriptor, 64 << 20, 0)
+    }
+}
+
+/// Returns a delivery session whose outbox never fills.
+pub(crate) fn delivery() -> DeliverySession {
+    DeliverySession::new(SESSION, descriptor(), 64 << 20, 0)
 }
 
 /// Returns a batch with one row for each of `shapes` shapes of `columns` columns; no series is in two shapes.

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::common::{SESSION, delivery, flushed};
+use crate::common::{SESSION, delivery, descriptor, flushed};
 use polymeter_agent::delivery::session::{DeliverySession, REFUSALS, SessionNotice};
-use polymeter_agent::lanes::{ReadCost, SourceKey, SourceReport};
-use polymeter_proto::ledger::Tally;
+use polymeter_agent::lanes::{EventRecord, ReadCost, SourceKey, SourceReport};
+use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
@@ -87,10 +87,45 @@ fn a_new_connection_is_reason_enough_to_send_again() {
     let mut delivery = delivery();
     delivery.take(&flushed(1, 1), 0);
     let first = send_all(&mut delivery);
-    delivery.resend_overdue(4 * SECOND_NS);
+    delivery.advance(4 * SECOND_NS);
     assert!(send_all(&mut delivery).is_empty());
     delivery.connected();
     assert_eq!(send_all(&mut delivery), first);
-    delivery.resend_overdue(6 * SECOND_NS);
+    delivery.advance(6 * SECOND_NS);
     assert_eq!(send_all(&mut delivery), first);
+}
+
+#[test]
+fn the_events_of_a_dropped_frame_are_sent_although_no_batch_follows() {
+    let mut delivery = DeliverySession::new(SESSION, descriptor(), 1000, 0);
+    let mut ended = flushed(1, 1);
+    let event = Event::SessionEnded { at_us: 1 };
+    ended.events.push(EventRecord { job: None, event: event.clone() });
+    delivery.take(&ended, 0);
+    // Each frame repeats the event, until the frame with it is dropped by the last one.
+    for _ in 0..1000 {
+        if delivery.has_unreported() {
+            break;
+        }
+        delivery.take(&flushed(1, 1), 0);
+    }
+    assert!(delivery.has_unreported());
+    let mut last = 0;
+    while !delivery.is_empty() {
+        for bytes in send_all(&mut delivery) {
+            last = match ToCollector::decode(&bytes) {
+                Ok(ToCollector::Skipped { last, .. }) => last,
+                _ => Frame::decode(&bytes).unwrap().sequence,
+            };
+        }
+        delivery.handle(ToAgent::Ack { session: SESSION, through: last }, 0);
+    }
+    delivery.advance(0);
+    let [frame] = &send_all(&mut delivery)[..] else { panic!("one frame is due") };
+    assert_eq!(Frame::decode(frame).unwrap().events, [event]);
+    delivery.handle(ToAgent::Ack { session: SESSION, through: last + 1 }, 0);
+    delivery.advance(29 * SECOND_NS);
+    assert!(send_all(&mut delivery).is_empty() && !delivery.has_unreported());
+    delivery.advance(30 * SECOND_NS);
+    assert_eq!(send_all(&mut delivery).len(), 1, "an idle agent is alive");
 }

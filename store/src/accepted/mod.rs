@@ -90,11 +90,21 @@ impl Accepted {
         }
     }
 
-    /// Returns the same frame, whose content is recorded as lost for `reason`.
+    /// Returns the same frame with its events, whose samples are recorded as lost for `reason`.
     pub fn as_loss(&self, reason: LossReason) -> Self {
-        let mut empty = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
-        empty.follows = self.follows;
-        empty.losses.clone_from(&self.losses);
+        let mut empty = Self {
+            follows: self.follows,
+            losses: self.losses.clone(),
+            plan_changes: self.plan_changes.clone(),
+            marks: self.marks.clone(),
+            job_ends: self.job_ends.clone(),
+            job_facts: self.job_facts.clone(),
+            job_details: self.job_details.clone(),
+            session_end_us: self.session_end_us,
+            job_owners: self.job_owners.clone(),
+            refused_requests: self.refused_requests.clone(),
+            ..Self::empty(Arc::clone(&self.session), self.sequence, self.received_us)
+        };
         for samples in self.samples.iter().chain(&self.quarantined) {
             empty.add_loss(LossRecord {
                 line: Some(Arc::clone(&samples.line)),
@@ -106,14 +116,26 @@ impl Accepted {
         empty
     }
 
-    /// Returns the same as [`Self::as_loss`] without jobs and sources, which may be the values that the store
-    /// refuses.
+    /// Returns the same as [`Self::as_loss`] without jobs, sources and events, which may be the values that the
+    /// store refuses.
     pub fn as_unattributed_loss(&self, reason: LossReason) -> Self {
         let mut empty = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
         for loss in self.as_loss(reason).losses {
             empty.add_loss(LossRecord { line: None, ..loss });
         }
         empty
+    }
+
+    /// Returns the number of its events.
+    pub const fn events(&self) -> usize {
+        self.plan_changes.len()
+            + self.marks.len()
+            + self.job_ends.len()
+            + self.job_facts.len()
+            + self.job_details.len()
+            + self.job_owners.len()
+            + self.refused_requests.len()
+            + self.session_end_us.is_some() as usize
     }
 
     /// Returns the number of its samples, except for quarantined ones.

@@ -1,10 +1,13 @@
 //! What must hold once everything has arrived.
 
+use std::collections::HashSet;
+
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 
 use super::World;
 use crate::agent::Agent;
+use crate::disk::SpooledFrame;
 
 impl World {
     pub(super) fn check(&self) {
@@ -31,16 +34,10 @@ impl World {
             {
                 assert!(account.excess == 0, "{source:?} {account:?}");
             }
-            for event in &agent.events {
-                assert!(self.store.events.contains_key(event), "event {event} is not stored");
-            }
+            let missing = agent.events.iter().filter(|event| !self.store.events.contains_key(event));
+            assert_eq!(missing.count() as u64, counts.events_dropped, "session {}", agent.session);
         }
-        let spooled = self.spooled.iter().filter(|(session, ..)| !self.store.replaced.contains_key(session));
-        for (session, sequence, samples) in spooled {
-            let is_poisoned = self.poisoned.contains(&(*session, *sequence));
-            let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
-            assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
-        }
+        self.check_spooled();
         for (session, samples) in &self.killed {
             let lost = self.store.lost.get(session).copied().unwrap_or_default();
             assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
@@ -51,6 +48,26 @@ impl World {
             {
                 assert!(account.excess == 0, "{source:?} {account:?}");
             }
+        }
+    }
+
+    /// Asserts that what was on the disk of an agent without a successor in its session is stored, except for
+    /// frames that the collectors refuse.
+    fn check_spooled(&self) {
+        let mut refused = HashSet::new();
+        let spooled = self.spooled.iter().filter(|frame| !self.store.replaced.contains_key(&frame.session));
+        for SpooledFrame { session, sequence, samples, events } in spooled {
+            let is_poisoned = self.poisoned.contains(&(*session, *sequence));
+            let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
+            assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
+            let is_stored = |event| self.store.events.contains_key(event);
+            assert!(is_poisoned || events.iter().all(is_stored), "frame {sequence} of session {session}");
+            refused.extend(events.iter().copied().filter(|_| is_poisoned));
+        }
+        let ended = self.ended.iter().filter(|(session, _)| !self.store.replaced.contains_key(session));
+        for (session, events) in ended {
+            let is_known = |event| self.store.events.contains_key(event) || refused.contains(event);
+            assert!(events.iter().all(is_known), "session {session} ended and lacks events");
         }
     }
 

@@ -12,7 +12,7 @@ use polymeter_proto::wire::message::ToAgent;
 
 use crate::agent::{Agent, peer};
 use crate::collector::{Answer, Collector};
-use crate::disk::Disk;
+use crate::disk::{Disk, SpooledFrame};
 use crate::store::Store;
 use polymeter_e2e::random::Random;
 
@@ -52,8 +52,10 @@ pub(crate) struct World {
     killed: HashMap<SessionId, u64>,
     /// A copy of the store.
     backup: Store,
-    /// Frames on the disk of an agent when it was killed, and their samples.
-    spooled: Vec<(SessionId, u64, Vec<u64>)>,
+    /// Frames on the disk of an agent when it was killed or ended.
+    spooled: Vec<SpooledFrame>,
+    /// The events of agents that ended and left everything on the disk.
+    ended: HashMap<SessionId, Vec<i64>>,
 }
 
 impl World {
@@ -79,6 +81,7 @@ impl World {
             killed: HashMap::new(),
             backup: Store::default(),
             spooled: Vec::new(),
+            ended: HashMap::new(),
             random,
         };
         for _ in 0..1 + world.random.below(3) {
@@ -132,7 +135,7 @@ impl World {
 
     fn send(&mut self, agent: usize) {
         let (agent, now_ns) = (&mut self.agents[agent], self.now_ns);
-        agent.deliveries().for_each(|delivery| delivery.resend_overdue(now_ns));
+        agent.deliveries().for_each(|delivery| delivery.advance(now_ns));
         agent.sync_disk(false, now_ns);
         while self.to_collectors.len() < IN_TRANSIT_MAX
             && let Some(bytes) = agent.next_send(now_ns)
@@ -272,11 +275,19 @@ impl World {
     /// Replaces an agent. The data in its memory are lost unless it ends in an orderly way; its messages in
     /// transit may still arrive, and the data on its disk must.
     fn kill_agent(&mut self, agent: usize) {
-        self.agents[agent].sync_disk(self.random.percent(30), self.now_ns);
+        let ends = self.random.percent(30);
+        if let Some(disk) = self.agents[agent].disk.as_mut().filter(|_| ends) {
+            disk.is_faulty = false;
+        }
+        self.agents[agent].sync_disk(ends, self.now_ns);
         let mut killed = self.new_agent();
         std::mem::swap(&mut self.agents[agent], &mut killed);
         self.killed.insert(killed.session, killed.samples);
         if let Some(disk) = killed.disk {
+            if ends && killed.delivery.is_spooled() {
+                assert!(!killed.delivery.has_unreported(), "events or tallies are in no frame");
+                self.ended.insert(killed.session, killed.events);
+            }
             self.spooled.extend(disk.frames());
             let Agent { session, outbox_bytes, .. } = self.agents[agent];
             let connection = self.connections;
@@ -324,7 +335,6 @@ impl World {
         for _ in 0..SETTLE_SECONDS {
             self.now_ns += 1_000_000_000;
             for agent in 0..self.agents.len() {
-                self.agents[agent].delivery.report_lost(self.now_ns);
                 self.agents[agent].sync_disk(false, self.now_ns);
                 self.send(agent);
             }

@@ -107,6 +107,7 @@ impl DeliverySession {
         } else {
             // A batch alone is always within the limits by design; this counts it should that fail.
             self.counts.samples_refused += batch.samples() as u64;
+            self.counts.events_dropped += records.len() as u64;
             self.outbox.push_note(&FrameSummary::of(batch));
         }
     }
@@ -127,10 +128,10 @@ impl DeliverySession {
         self.counts.events_dropped += self.builder.lost(&dropped.frames, dropped.events);
     }
 
-    /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no
-    /// further samples follow.
-    pub fn report_lost(&mut self, now_ns: u64) {
-        if self.builder.has_unreported() && self.outbox.is_empty() {
+    /// Makes the frames that need no samples, once nothing waits any more: the events and tallies of lost
+    /// frames, and the heartbeat. A sampler without sources hands on no batch that could carry them.
+    pub(super) fn take_nothing(&mut self, now_ns: u64) {
+        if self.outbox.is_empty() && !matches!(self.spool_mode, SpoolMode::Replay(_)) {
             self.take(&SampleBatch::default(), now_ns);
         }
     }

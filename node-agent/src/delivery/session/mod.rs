@@ -118,7 +118,8 @@ pub struct DeliverySession {
 impl DeliverySession {
     /// Creates a new session, with an outbox of `outbox_bytes`.
     pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
-        let (outbox, builder) = (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, now_ns));
+        let (outbox, builder) =
+            (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, outbox_bytes, now_ns));
         Self::with(outbox, builder, outbox_bytes, now_ns, SpoolMode::Off)
     }
 
@@ -227,8 +228,10 @@ impl DeliverySession {
         self.resend_at_ns = None;
     }
 
-    /// Sends everything again if no acknowledgement came within the wait.
-    pub fn resend_overdue(&mut self, now_ns: u64) {
+    /// Does what is due: sends everything again if no acknowledgement came within the wait, and reports what
+    /// no batch carries.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.take_nothing(now_ns);
         if self.resend_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.outbox.resend_all();
             self.resend_after_ns = (self.resend_after_ns * 2).min(RESEND_MOST_NS);
@@ -236,7 +239,7 @@ impl DeliverySession {
         }
     }
 
-    /// Returns the latest time for the next call of [`DeliverySession::resend_overdue`] and, with a spool, of
+    /// Returns the latest time for the next call of [`DeliverySession::advance`] and, with a spool, of
     /// [`DeliverySession::spill`].
     pub fn wake_at_ns(&self) -> Option<u64> {
         let spill_at_ns = self.spill_at_ns();

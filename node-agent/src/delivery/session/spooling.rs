@@ -13,6 +13,7 @@ use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing, Spill};
 use crate::delivery::spool::segment::Segment;
 use crate::delivery::spool::{SEGMENT_BYTES, SpoolBatch};
+use crate::lanes::SampleBatch;
 
 /// The longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds
 /// the loss when the agent is killed while the collector is away, and the rate of writes to the disk.
@@ -49,8 +50,10 @@ impl DeliverySession {
     /// Returns the batch to be written to the spool now, whose open segment is `open`: if the outbox is above
     /// its limit, if nothing was acknowledged for `SPILL_NS`, or everything if the agent `ends`.
     pub fn spill(&mut self, open: Option<u64>, ends: bool, now_ns: u64) -> Option<SpoolBatch> {
-        let SpoolMode::On { written } = &self.spool_mode else { return None };
-        let written = *written;
+        let SpoolMode::On { written } = self.spool_mode else { return None };
+        while ends && self.builder.has_unreported() {
+            self.take(&SampleBatch::default(), now_ns);
+        }
         let is_quiet = now_ns >= self.quiet_since_ns + SPILL_NS;
         if !(self.outbox.is_over() || is_quiet || ends) {
             return None;
