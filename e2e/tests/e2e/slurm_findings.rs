@@ -13,7 +13,8 @@ use std::time::Duration;
 use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::slurm::{Cluster, OTHER_USER, USER};
 use polymeter_e2e::{
-    Need, TestEnvironment, install, pause, program, require, skip, stored, tests, wait_until, wait_within, workload,
+    Need, TestEnvironment, install, pause, program, require, skip, stored, tests, wait_until, wait_within,
+    workload,
 };
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
