@@ -30,6 +30,8 @@ pub enum Level {
 /// A level, and its meaning for the share in a word.
 type Judgement = (Level, &'static str);
 
+const UNJUDGED: Judgement = (Level::Plain, "");
+
 /// A label, a share of what was available if both are known, and a text.
 #[derive(Debug, Serialize)]
 pub struct Meter {
@@ -80,14 +82,17 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let limit = number("time_limit").map_or_else(unknown, units::elapsed);
     let time = format!("{elapsed} of {limit}");
     let meter = |label, share: Option<f64>, judge: fn(f64) -> Judgement, text| {
-        let (level, word) = share.map_or((Level::Plain, ""), judge);
+        let (level, word) = share.map_or(UNJUDGED, judge);
         Meter { label, share, level, word, text }
     };
+    // A job that works on GPUs may need few of the cores that came with them.
+    let has_gpus = number("gpus").is_some_and(|gpus| gpus > 0.0);
+    let judge_cpu = if has_gpus { |_| UNJUDGED } else { low };
     [
-        meter("CPU", number("cpu_efficiency"), low, cpu),
+        meter("CPU", number("cpu_efficiency"), judge_cpu, cpu),
         meter("memory", memory_share, high, memory),
         meter("GPU", number("gpu_utilization"), low, gpu),
-        meter("time", number("time_limit_used"), |_| (Level::Plain, ""), time),
+        meter("time", number("time_limit_used"), |_| UNJUDGED, time),
     ]
 }
 
@@ -108,5 +113,36 @@ const fn high(share: f64) -> Judgement {
         (Level::Warning, "high")
     } else {
         (Level::Good, "good")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::Advice;
+    use crate::testing::{busy, gauge, report};
+
+    /// Returns the meter with a label, beside the findings.
+    fn meter(mut report: Report, label: &str) -> Meter {
+        Advice::built_in().advise(&mut report);
+        let meters = meters(&report, &Facts::of(&report));
+        meters.into_iter().find(|meter| meter.label == label).unwrap()
+    }
+
+    #[test]
+    fn cores_are_not_judged_beside_gpus() {
+        let idle = || report(60, 8, vec![busy("n1", &[0.9; 60])]);
+        let level = |gpus| {
+            let mut report = idle();
+            report.submission.gpus = gpus;
+            meter(report, "CPU").level
+        };
+        assert_eq!([None, Some(0), Some(1)].map(level), [Level::Critical, Level::Critical, Level::Plain]);
+        let mut sampled = idle();
+        sampled.series.push(crate::model::SeriesReport {
+            labels: "gpu=1,uuid=GPU-a".to_owned(),
+            ..gauge("gpu.utilization", &[95.0; 60])
+        });
+        assert_eq!(meter(sampled, "CPU").level, Level::Plain);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polymeter_proto::units::to_f64;
 
 use super::values::{Facts, MetricFacts, ratio};
-use super::{balance, course};
+use super::{balance, course, gpus};
 use crate::advice::expression::Value;
 use crate::model::{LossReport, NodeReport, Report, SeriesReport};
 use crate::resources::of_metric;
@@ -21,10 +21,10 @@ pub(super) fn facts(report: &Report) -> Facts {
     add_cpu(&mut facts, report, &series);
     add_memory(&mut facts, report, &series);
     add_pressure(&mut facts, &series);
+    add_gpus(&mut facts, report, &series);
     balance::add(&mut facts, report);
     course::add(&mut facts, report, &series);
     add_io(&mut facts, &series);
-    add_gpus(&mut facts, &series);
     add_completeness(&mut facts, report);
     for (metric, statistics) in statistics(&series) {
         facts.set_metric(metric, statistics);
@@ -48,7 +48,6 @@ fn add_job(facts: &mut Facts, report: &Report) {
     facts.set_number("nodes", (nodes > 0.0).then_some(nodes));
     facts.set_number("cores", cores);
     facts.set_number("cores_per_node", ratio(cores, Some(nodes)));
-    facts.set_number("gpus", submission.gpus.map(to_f64));
     facts.set_number("memory_request", submission.memory_bytes.map(to_f64).filter(|bytes| *bytes > 0.0));
     let cpus: Option<Vec<u64>> = report.by_node.iter().map(|node| node.cpus).collect();
     facts.set_number("node_cpus", cpus.and_then(|cpus| cpus.into_iter().min()).map(to_f64));
@@ -162,16 +161,20 @@ fn add_io(facts: &mut Facts, series: &[&SeriesReport]) {
     facts.set_number("thermal_throttling", thermal.filter_map(|series| series.mean).reduce(f64::max));
 }
 
-fn add_gpus(facts: &mut Facts, series: &[&SeriesReport]) {
-    let utilization = || of_metric(series, "gpu.utilization");
-    let gpus = utilization().count();
-    if gpus > 0 {
-        facts.set_number("gpus_sampled", Some(to_f64(gpus as u64)));
-        let means: Vec<f64> = utilization().filter_map(|series| series.mean).collect();
+fn add_gpus(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
+    // A scheduler that does not count GPUs reports none.
+    let sampled = gpus::count(series);
+    let gpus = report.submission.gpus.map_or(sampled, |requested| Some(sampled.unwrap_or(0).max(requested)));
+    facts.set_number("gpus", gpus.map(to_f64));
+    let utilization = gpus::utilization(series);
+    if !utilization.is_empty() {
+        facts.set_number("gpus_sampled", Some(to_f64(utilization.len() as u64)));
+        let means: Vec<f64> = utilization.iter().filter_map(|series| series.mean).collect();
         let count = to_f64(means.len() as u64);
         facts.set_number("gpu_utilization", ratio(Some(means.iter().sum::<f64>() / 100.0), Some(count)));
-        let unused = utilization().filter(|series| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT));
-        facts.set_number("unused_gpus", Some(to_f64(unused.count() as u64)));
+        let is_unused = |series: &&&SeriesReport| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT);
+        let unused = utilization.iter().filter(is_unused).count();
+        facts.set_number("unused_gpus", Some(to_f64(unused as u64)));
     }
     let used = crate::resources::highest(series, &["gpu.memory.used"]);
     let total = of_metric(series, "gpu.memory.total").filter_map(|series| series.min).reduce(f64::min);

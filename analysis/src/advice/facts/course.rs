@@ -2,6 +2,7 @@
 
 use polymeter_proto::units::to_f64;
 
+use super::gpus;
 use super::values::{Facts, ratio};
 use crate::curve::Curve;
 use crate::model::{Report, SeriesReport};
@@ -10,11 +11,15 @@ use crate::resources::{CPU_TIME, first_of, of_metric, part_peaks, parts};
 /// The number of parts into which the time of a job is divided.
 const PARTS: usize = 10;
 
-/// Adds the facts. Those about the activity are unknown if a part of the time has no sample.
+/// Adds the facts. Those about the activity are unknown if a part of the time has no sample, and if what the
+/// job's GPUs did is unknown.
 pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
-    let cores: Option<Vec<f64>> = sum(report, &first_of(series, &CPU_TIME), parts).into_iter().collect();
-    if let Some(cores) = cores {
-        add_activity(facts, report, &cores);
+    let complete = |series: &[&SeriesReport]| sum(report, series, parts).into_iter().collect();
+    let cores: Option<Vec<f64>> = complete(&first_of(series, &CPU_TIME));
+    let has_gpus = facts.number("gpus").is_some_and(|gpus| gpus > 0.0);
+    let gpus = if has_gpus { complete(&gpus::utilization(series)) } else { Some(Vec::new()) };
+    if let Some((cores, gpus)) = cores.zip(gpus) {
+        add_activity(facts, report, &cores, &gpus);
     }
     let anonymous: Vec<&SeriesReport> = of_metric(series, "memory.anon").collect();
     let used =
@@ -53,15 +58,19 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / to_f64(values.len() as u64))
 }
 
-fn add_activity(facts: &mut Facts, report: &Report, cores: &[f64]) {
-    if let Some((last, before)) = cores.split_last() {
-        facts.set_number("tail_cores", Some(*last));
-        facts.set_number("tail_ratio", ratio(Some(*last), mean(before)));
-    }
-    let splits = (2..=8).filter_map(|part: usize| {
-        let (before, after) = cores.split_at_checked(part)?;
-        Some((ratio(mean(after), mean(before))?, part))
-    });
+/// Adds the facts about the cores in use and the utilization of the GPUs in each part of the time. Of both,
+/// the one that fell less counts: a job that works on GPUs needs few cores.
+fn add_activity(facts: &mut Facts, report: &Report, cores: &[f64], gpus: &[f64]) {
+    let fell_to = |part: usize| {
+        let of = |values: &[f64]| {
+            let (before, after) = values.split_at_checked(part)?;
+            ratio(mean(after), mean(before))
+        };
+        of(cores).into_iter().chain(of(gpus)).reduce(f64::max)
+    };
+    facts.set_number("tail_cores", cores.last().copied());
+    facts.set_number("tail_ratio", fell_to(PARTS - 1));
+    let splits = (2..=8).filter_map(|part| Some((fell_to(part)?, part)));
     let Some((collapse, part)) = splits.min_by(|(one, _), (other, _)| one.total_cmp(other)) else { return };
     facts.set_number("collapse_ratio", Some(collapse));
     let share = to_f64(part as u64) / to_f64(PARTS as u64);

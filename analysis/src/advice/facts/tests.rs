@@ -208,6 +208,79 @@ fn gpus_are_judged_by_their_series() {
     );
 }
 
+/// Returns the utilization of a GPU.
+fn gpu(metric: &str, node: &str, labels: &str, percent: &[f64]) -> SeriesReport {
+    SeriesReport { labels: labels.to_owned(), ..on(node, gauge(metric, percent)) }
+}
+
+/// The cores in use, of 8, by minute: few all the time, few after some minutes, at the end, on a node, by a
+/// task.
+fn few_cores() -> [(&'static str, Vec<SeriesReport>); 6] {
+    let until = |minutes: usize, last: f64| {
+        let at = |minute: usize| if minute < minutes { 7.9 } else { last };
+        (0..60).map(at).collect::<Vec<f64>>()
+    };
+    let task = |number: u32, cores: f64| labelled(busy("n1", &hour(cores)), &format!("step=0,task={number}"));
+    let two_nodes = |other: f64| vec![busy("n1", &hour(3.9)), busy("n2", &hour(other))];
+    [
+        ("serial-code", vec![busy("n1", &hour(1.0))]),
+        ("idle-cores", vec![busy("n1", &hour(3.0))]),
+        ("collapse", vec![busy("n1", &until(20, 0.05))]),
+        ("stragglers", vec![busy("n1", &until(54, 0.5))]),
+        ("idle-node", two_nodes(0.0)),
+        ("rank-imbalance", vec![busy("n1", &hour(7.9)), task(0, 6.0), task(1, 1.5)]),
+    ]
+}
+
+#[test]
+fn a_job_that_works_on_gpus_needs_few_cores() {
+    for (rule, series) in few_cores() {
+        let without = report(60, 8, series.clone());
+        assert_eq!(ids(&without), [rule]);
+        let mut requested = report(60, 8, series.clone());
+        requested.submission.gpus = Some(2);
+        assert_eq!(ids(&requested), [""; 0], "{rule}: GPUs are known from the request");
+        let of_gpus = ["gpu=0,uuid=GPU-a", "gpu=1,uuid=GPU-b"]
+            .map(|labels| gpu("gpu.utilization", "n1", labels, &hour(95.0)));
+        let sampled = report(60, 8, series.into_iter().chain(of_gpus).collect());
+        assert_eq!((number(&sampled, "gpus"), ids(&sampled)), (Some(2.0), vec![]), "{rule}");
+    }
+}
+
+#[test]
+fn gpus_that_stop_with_the_cores_are_no_excuse() {
+    let course = |full: f64, rest: f64| -> Vec<f64> {
+        (0..60).map(|minute| if minute < 24 { full } else { rest }).collect()
+    };
+    let hangs = |percent: f64| {
+        let of_gpu = gpu("gpu.utilization", "n1", "gpu=3,uuid=GPU-d", &course(90.0, percent));
+        report(60, 8, vec![busy("n1", &course(2.0, 0.01)), of_gpu])
+    };
+    assert_eq!(ids(&hangs(2.0)), ["collapse"]);
+    assert!((number(&hangs(2.0), "collapse_ratio").unwrap() - 2.0 / 90.0).abs() < 1e-9);
+    assert_eq!(ids(&hangs(85.0)), [""; 0]);
+}
+
+#[test]
+fn devices_of_a_gpu_are_told_apart() {
+    let slice = |number: u32, percent: f64| {
+        gpu("gpu.gpm.sm.active", "n1", &format!("gpu=0,mig={number},uuid=MIG-{number}"), &hour(percent))
+    };
+    let whole = |metric: &str, percent: f64| gpu(metric, "n2", "gpu=0,uuid=GPU-a", &hour(percent));
+    // The activity of the multiprocessors of a whole GPU is another quantity than its utilization.
+    let series = vec![
+        slice(1, 80.0),
+        slice(2, 40.0),
+        whole("gpu.utilization", 90.0),
+        whole("gpu.gpm.sm.active", 10.0),
+        gpu("gpu.memory.used", "n2", "gpu=4,uuid=GPU-e", &hour(1e9)),
+        gpu("gpu.drm.clients", "n2", "gpu=5", &hour(0.0)),
+    ];
+    let mixed = report(60, 8, series);
+    assert_eq!((number(&mixed, "gpus"), number(&mixed, "gpus_sampled")), (Some(4.0), Some(3.0)));
+    assert!((number(&mixed, "gpu_utilization").unwrap() - 0.7).abs() < 1e-9);
+}
+
 #[test]
 fn missing_data_is_a_finding() {
     let mut incomplete = report(60, 8, vec![busy("n1", &hour(8.0))]);
@@ -254,6 +327,7 @@ fn names_of_metrics() -> Vec<&'static str> {
         include_str!("compute.rs"),
         include_str!("course.rs"),
         include_str!("balance.rs"),
+        include_str!("gpus.rs"),
         include_str!("../../resources.rs"),
         include_str!("../../gather.rs"),
     ];
