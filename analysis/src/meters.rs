@@ -4,7 +4,7 @@ use polymeter_proto::units;
 use serde::Serialize;
 
 use crate::advice::facts::Facts;
-use crate::model::{MemoryKind, Report};
+use crate::model::{MemoryKind, Report, Resource, Severity};
 
 /// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical:
 /// those of the built-in rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
@@ -74,6 +74,10 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
         format!("{} of {limit}{node}, {kind}", bytes_text(used))
     });
     let memory_share = number("memory_request_used").or(number("memory_used_share"));
+    // What was used between two samples is unknown.
+    let bound_share = number("memory_bound").zip(number("memory_request").or(number("memory_limit")));
+    let may_be_high = bound_share.is_some_and(|(bound, all)| bound > HIGH.0 * all);
+    let judge_memory = if may_be_high { unless_good } else { high };
     let gpu = number("gpu_utilization").map_or_else(
         || if report.submission.gpus == Some(0) { "none".to_owned() } else { unknown() },
         |_| format!("mean utilization of {:.0} GPUs", number("gpus_sampled").unwrap_or_default()),
@@ -81,19 +85,35 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let elapsed = number("elapsed").map_or_else(unknown, units::elapsed);
     let limit = number("time_limit").map_or_else(unknown, units::elapsed);
     let time = format!("{elapsed} of {limit}");
-    let meter = |label, share: Option<f64>, judge: fn(f64) -> Judgement, text| {
-        let (level, word) = share.map_or(UNJUDGED, judge);
+    let meter = |label, resource, share: Option<f64>, judge: fn(f64) -> Judgement, text| {
+        let judged = share.map_or(UNJUDGED, judge);
+        let (level, word) = if judged.0 == Level::Good { beside_findings(report, resource) } else { judged };
         Meter { label, share, level, word, text }
     };
     // A job that works on GPUs may need few of the cores that came with them.
     let has_gpus = number("gpus").is_some_and(|gpus| gpus > 0.0);
     let judge_cpu = if has_gpus { |_| UNJUDGED } else { low };
     [
-        meter("CPU", number("cpu_efficiency"), judge_cpu, cpu),
-        meter("memory", memory_share, high, memory),
-        meter("GPU", number("gpu_utilization"), low, gpu),
-        meter("time", number("time_limit_used"), |_| UNJUDGED, time),
+        meter("CPU", Resource::Cpu, number("cpu_efficiency"), judge_cpu, cpu),
+        meter("memory", Resource::Memory, memory_share, judge_memory, memory),
+        meter("GPU", Resource::Gpu, number("gpu_utilization"), low, gpu),
+        meter("time", Resource::Time, number("time_limit_used"), |_| UNJUDGED, time),
     ]
+}
+
+/// Judges a share that would be good if there was no finding about the resource.
+fn beside_findings(report: &Report, resource: Resource) -> Judgement {
+    let about = report.findings.iter().filter(|finding| finding.resource == Some(resource));
+    match about.map(|finding| finding.severity).max() {
+        None => (Level::Good, "good"),
+        Some(Severity::Note) => (Level::Plain, "see the findings"),
+        Some(Severity::Warning) => (Level::Warning, "see the findings"),
+        Some(Severity::Critical) => (Level::Critical, "see the findings"),
+    }
+}
+
+const fn unless_good(share: f64) -> Judgement {
+    if share > HIGH.0 { high(share) } else { UNJUDGED }
 }
 
 const fn low(share: f64) -> Judgement {
@@ -127,6 +147,61 @@ mod tests {
         Advice::built_in().advise(&mut report);
         let meters = meters(&report, &Facts::of(&report));
         meters.into_iter().find(|meter| meter.label == label).unwrap()
+    }
+
+    /// Returns the series of a job that uses its 8 cores, with these gauges besides.
+    fn job(gauges: &[(&str, f64)]) -> Report {
+        let mut series = vec![busy("n1", &[7.8; 60])];
+        series.extend(gauges.iter().map(|(metric, value)| gauge(metric, &[*value; 60])));
+        let mut job = report(60, 8, series);
+        job.submission.memory_bytes = Some(100 << 30);
+        job
+    }
+
+    #[test]
+    fn the_memory_of_a_job_that_ran_out_of_it_is_the_peak() {
+        const MIB: f64 = 1_048_576.0;
+        let sampled =
+            [("memory.anon", 3.0 * MIB), ("memory.peak", 300.0 * MIB), ("memory.limit", 300.0 * MIB)];
+        let killed = |labels: &str| {
+            let kill = crate::model::SeriesReport {
+                growth: Some(1.0),
+                ..crate::testing::counter("memory.events.oom_kill", &[0.0])
+            };
+            let kill = if labels.is_empty() { kill } else { crate::testing::labelled(kill, labels) };
+            let series = job(&sampled).series.into_iter().chain([kill]).collect();
+            let mut killed = report(60, 8, series);
+            killed.submission.memory_bytes = Some(300 << 20);
+            meter(killed, "memory")
+        };
+        for labels in ["", "step=0"] {
+            let meter = killed(labels);
+            assert_eq!((meter.share, meter.level, meter.word), (Some(1.0), Level::Critical, "very high"));
+            assert_eq!(meter.text, "300 MiB of 300 MiB, peak of the cgroup");
+        }
+        // Without a sample of the peak nothing contradicts the finding.
+        let mut unseen = job(&[("memory.anon", 3.0 * MIB)]);
+        unseen.outcome.state = Some("OUT_OF_MEMORY".to_owned());
+        let meter = meter(unseen, "memory");
+        assert_eq!((meter.level, meter.word), (Level::Critical, "see the findings"));
+    }
+
+    #[test]
+    fn no_figure_is_good_beside_a_finding_about_it() {
+        const GIB: f64 = 1_073_741_824.0;
+        let level = |gauges: &[(&str, f64)]| meter(job(gauges), "memory").level;
+        assert_eq!(level(&[("memory.anon", 80.0 * GIB)]), Level::Good);
+        assert_eq!(level(&[("memory.anon", 30.0 * GIB)]), Level::Warning, "much less than requested");
+        assert_eq!(level(&[("memory.anon", 80.0 * GIB), ("memory.swap.current", GIB)]), Level::Warning);
+        let unseen = [("memory.anon", 2.0 * GIB), ("memory.file", GIB), ("memory.peak", 96.0 * GIB)];
+        assert_eq!(level(&unseen), Level::Plain, "what was used between two samples");
+        let throttled = |name: &str, growth: f64| crate::model::SeriesReport {
+            growth: Some(growth),
+            ..crate::testing::counter(name, &[0.0])
+        };
+        let mut slowed = job(&[]);
+        slowed.series.extend([throttled("cpu.periods", 1e4), throttled("cpu.throttled.periods", 500.0)]);
+        assert_eq!([meter(job(&[]), "CPU").level, meter(slowed, "CPU").level], [Level::Good, Level::Warning]);
     }
 
     #[test]

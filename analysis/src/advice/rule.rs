@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use super::expression::{Expression, Lookup, Scope, Statistic, Type, Value};
 use super::facts::{FactScope, Facts};
 use super::template::Template;
-use crate::model::{Finding, Scheduler, Severity};
+use crate::model::{Finding, Resource, Scheduler, Severity};
 
 /// A rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// The id.
     pub id: String,
+    /// The resource that its findings are about, if they are about one.
+    pub resource: Option<Resource>,
     /// The severity of its findings.
     pub severity: Severity,
     /// The condition as it was written.
@@ -54,6 +56,7 @@ impl Rule {
         Some(Finding {
             severity: self.severity,
             id: self.id.clone(),
+            resource: self.resource,
             sentence: self.sentence.text(&lookup),
             evidence: self.evidence.text(&lookup),
             figures: figures.collect(),

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
-pub use finding::{Finding, Scheduler, Severity};
+pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use series::{PeriodUse, SeriesReport};
 pub use traffic::Traffic;
@@ -142,6 +142,20 @@ pub struct Outcome {
     pub exit_code: Option<i64>,
     /// The signal that ended its script.
     pub exit_signal: Option<i64>,
+}
+
+impl Outcome {
+    /// The state with which Slurm reports that a job ran out of memory.
+    const OUT_OF_MEMORY: &str = "OUT_OF_MEMORY";
+
+    /// The signal with which Slurm does so: its SIG_OOM, 253, without the bit of a core dump.
+    pub const SIGNAL_OUT_OF_MEMORY: i64 = 125;
+
+    /// Returns true if the scheduler reported that the job ran out of memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.state.as_deref() == Some(Self::OUT_OF_MEMORY)
+            || self.exit_signal == Some(Self::SIGNAL_OUT_OF_MEMORY)
+    }
 }
 
 /// The fate of the samples of one source.
@@ -295,6 +309,16 @@ impl Report {
                 "the command moved to another cgroup: the totals above are from getrusage(2); the series and the other totals cover only processes in the original cgroup"
                     .to_owned(),
             );
+        }
+    }
+
+    /// Takes the peak for the used memory if the scheduler reported that the job ran out of memory, and its
+    /// only node is known to be the one where it did.
+    pub(crate) fn count_peak_of_one_node(&mut self) {
+        if let [only] = self.by_node.as_mut_slice()
+            && self.outcome.is_out_of_memory()
+        {
+            only.used.count_peak();
         }
     }
 

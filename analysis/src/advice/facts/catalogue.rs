@@ -156,7 +156,7 @@ pub static FACTS: &[FactDefinition] = &[
     fact(
         "memory_used",
         FactUnit::Bytes,
-        "Peak of anonymous and shared memory, without cache, on the node with the most; without a cgroup the resident memory of the processes.",
+        "Peak of anonymous and shared memory and huge pages, without cache, on the node with the most; of a cgroup that ran out of memory its peak; without a cgroup the resident memory of the processes.",
     ),
     fact("memory_used_node", FactUnit::Text, "Node with the most used memory."),
     fact("memory_kind", FactUnit::Text, "Origin of `memory_used`."),
@@ -176,7 +176,16 @@ pub static FACTS: &[FactDefinition] = &[
         FactUnit::Bytes,
         "Hard memory limit of the cgroup on a node, or the request per node; the lowest of all nodes.",
     ),
-    fact("memory_used_share", FactUnit::Share, "`memory_used` / `memory_limit`."),
+    fact(
+        "memory_bound",
+        FactUnit::Bytes,
+        "Upper bound of `memory_used`: the cgroup's peak without the peak of the cache if that is more, on the node with the most. It contains what was used between two samples, and memory of the kernel.",
+    ),
+    fact(
+        "memory_used_share",
+        FactUnit::Share,
+        "`memory_used` / `memory_limit`; huge pages count if the limit counts them.",
+    ),
     fact("memory_request_used", FactUnit::Share, "`memory_used` / `memory_request`."),
     fact(
         "memory_growth",

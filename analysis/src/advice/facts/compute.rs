@@ -8,7 +8,7 @@ use super::values::{Facts, MetricFacts, ratio};
 use super::{balance, course, gpus};
 use crate::advice::expression::Value;
 use crate::model::{LossReport, NodeReport, Report, SeriesReport};
-use crate::resources::of_metric;
+use crate::resources::{of_metric, oom_kills};
 
 /// The utilization up to which a GPU is unused, in percent.
 const UNUSED_GPU_PERCENT: f64 = 1.0;
@@ -101,18 +101,20 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     facts.set_number("cgroup_memory_peak", most(nodes().map(|node| node.used.cgroup_peak_bytes)));
     let limit = nodes().filter_map(|node| node.used.memory_limit_bytes).reduce(f64::min);
     facts.set_number("memory_limit", limit.or(facts.number("memory_request")));
-    facts.set_number("memory_used_share", ratio(facts.number("memory_used"), facts.number("memory_limit")));
+    let bound = most(nodes().map(|node| node.used.memory_bound_bytes()));
+    facts.set_number("memory_bound", bound);
+    // Not all kernels count huge pages for the limit; the cgroup's peak has what they count.
+    let counted = facts
+        .number("memory_used")
+        .map(|used| used.min(limit.and(facts.number("cgroup_memory_peak")).unwrap_or(f64::INFINITY)));
+    facts.set_number("memory_used_share", ratio(counted, facts.number("memory_limit")));
     facts.set_number(
         "memory_request_used",
         ratio(facts.number("memory_used"), facts.number("memory_request")),
     );
     // Version 1 counts a kill in the cgroup of the step only.
-    let kills = |is_of_step: bool| {
-        let of_kind = report.series.iter().filter(|series| series.is_of_step == is_of_step);
-        let kills = of_kind.filter(|series| series.metric == "memory.events.oom_kill");
-        kills.filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
-    };
-    facts.set_number("oom_kills", most([kills(false), kills(true)].into_iter()));
+    let of_steps: Vec<&SeriesReport> = report.series.iter().filter(|series| series.is_of_step).collect();
+    facts.set_number("oom_kills", most([series, of_steps.as_slice()].into_iter().map(oom_kills)));
     let swap = ["memory.swap.current", "memory.swap"];
     facts.set_number("swap_peak", crate::resources::highest(series, &swap));
     let faults = report.used.page_faults_major;

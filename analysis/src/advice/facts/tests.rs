@@ -105,6 +105,32 @@ fn memory_excludes_the_cache() {
 }
 
 #[test]
+fn a_smaller_request_has_room_for_all_that_was_used() {
+    const GIB: f64 = 1_073_741_824.0;
+    let remedy = |gauges: &[(&str, f64)]| {
+        let mut series = vec![busy("n1", &hour(8.0))];
+        series.extend(gauges.iter().map(|(metric, value)| gauge(metric, &hour(*value * GIB))));
+        let mut job = report(60, 8, series);
+        job.submission.memory_bytes = Some(200 << 30);
+        let findings = Advice::built_in().findings(&Facts::of(&job));
+        findings.first().map(|finding| finding.remedies[&crate::model::Scheduler::Slurm].clone())
+    };
+    let anonymous = ("memory.anon", 0.5);
+    assert_eq!(remedy(&[anonymous]).as_deref(), Some("#SBATCH --mem=615M"));
+    for huge in ["hugetlb.current", "memory.hugetlb"] {
+        assert_eq!(remedy(&[anonymous, (huge, 80.0)]).as_deref(), Some("#SBATCH --mem=97G"), "{huge}");
+        assert_eq!(remedy(&[anonymous, (huge, 150.0)]), None, "{huge}");
+    }
+    // Used between two samples: with the cache that is known, and without.
+    let cache = ("memory.file", 10.0);
+    assert_eq!(remedy(&[anonymous, cache, ("memory.peak", 50.0)]).as_deref(), Some("#SBATCH --mem=40G"));
+    assert_eq!(remedy(&[anonymous, cache, ("memory.peak", 190.0)]), None);
+    // Huge pages beyond a limit that does not count them are no reason to raise it.
+    let limited = [anonymous, ("hugetlb.current", 190.0), ("memory.limit", 16.0), ("memory.peak", 1.0)];
+    assert_eq!(remedy(&limited), None);
+}
+
+#[test]
 fn a_leak_and_oom_kills_are_found() {
     let rising: Vec<f64> = (0..60).map(|minute| 1e9 + 5e8 * f64::from(minute)).collect();
     let leak = report(60, 8, vec![busy("n1", &hour(8.0)), gauge("memory.anon", &rising)]);
