@@ -93,8 +93,10 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     // A job that works on GPUs may need few of the cores that came with them.
     let has_gpus = number("gpus").is_some_and(|gpus| gpus > 0.0);
     let judge_cpu = if has_gpus { |_| UNJUDGED } else { low };
+    // Time in which the job was suspended is not judged.
+    let judged_cpu = meter("CPU", Resource::Cpu, number("active_efficiency"), judge_cpu, cpu);
     [
-        meter("CPU", Resource::Cpu, number("cpu_efficiency"), judge_cpu, cpu),
+        Meter { share: number("cpu_efficiency"), ..judged_cpu },
         meter("memory", Resource::Memory, memory_share, judge_memory, memory),
         meter("GPU", Resource::Gpu, number("gpu_utilization"), low, gpu),
         meter("time", Resource::Time, number("time_limit_used"), |_| UNJUDGED, time),

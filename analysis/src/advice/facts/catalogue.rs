@@ -98,6 +98,13 @@ pub static FACTS: &[FactDefinition] = &[
     fact("cpu_time", FactUnit::Seconds, "CPU time on all nodes."),
     fact("cores_used", FactUnit::Cores, "Mean number of cores in use: `cpu_time` / `elapsed`."),
     fact("cpu_efficiency", FactUnit::Share, "`cores_used` / `cores`."),
+    fact(
+        "standstill_share",
+        FactUnit::Share,
+        "Share of the time in which the job used no CPU time for 20 s or more: it was suspended, or it waited.",
+    ),
+    fact("cores_active", FactUnit::Cores, "Mean number of cores in use in the rest of the time."),
+    fact("active_efficiency", FactUnit::Share, "`cores_active` / `cores`."),
     fact("cores_peak", FactUnit::Cores, "Largest number of cores in use at a time, summed over the nodes."),
     fact("busiest_node", FactUnit::Text, "Node with the most CPU time."),
     fact("busiest_node_cores", FactUnit::Cores, "Mean number of cores in use on the busiest node."),

@@ -11,11 +11,21 @@ use crate::resources::{CPU_TIME, first_of, of_metric, part_peaks, parts};
 /// The number of parts into which the time of a job is divided.
 const PARTS: usize = 10;
 
+/// The maximum number of parts into which the time is divided to find those in which the job stood still.
+const STANDSTILL_PARTS: usize = 600;
+
+/// The cores in use up to which a job stands still: while Slurm has suspended a job, its daemon runs on.
+const STANDSTILL_CORES: f64 = 0.002;
+
+/// The shortest time without CPU time that counts, in seconds. Slurm's time slices are longer.
+const STANDSTILL_S: f64 = 20.0;
+
 /// Adds the facts. Those about the activity are unknown if a part of the time has no sample, and if what the
 /// job's GPUs did is unknown.
 pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     let complete = |series: &[&SeriesReport]| sum(report, series, parts).into_iter().collect();
     let cores: Option<Vec<f64>> = complete(&first_of(series, &CPU_TIME));
+    add_standstill(facts, report, &first_of(series, &CPU_TIME));
     let has_gpus = facts.number("gpus").is_some_and(|gpus| gpus > 0.0);
     let gpus = if has_gpus { complete(&gpus::utilization(series)) } else { Some(Vec::new()) };
     if let Some((cores, gpus)) = cores.zip(gpus) {
@@ -25,6 +35,33 @@ pub(super) fn add(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) 
     let used =
         if anonymous.is_empty() { of_metric(series, "process.memory.resident").collect() } else { anonymous };
     facts.set_number("memory_growth", memory_growth(&sum(report, &used, part_peaks)));
+}
+
+/// Adds the facts about the time in which the job stood still. A job that never used CPU time does not count
+/// as one that was suspended.
+fn add_standstill(facts: &mut Facts, report: &Report, cpu: &[&SeriesReport]) {
+    // Each part has some points of each series.
+    let points = cpu.iter().map(|series| series.curve.intervals().len()).min().unwrap_or_default();
+    let count = (points / 2).clamp(1, STANDSTILL_PARTS);
+    let (begin_ns, end_ns) = report.time_ns();
+    let part_s = report.wall_s / to_f64(count as u64);
+    let mut still = vec![!cpu.is_empty(); count];
+    for series in cpu {
+        for (still, cores) in still.iter_mut().zip(parts(&series.curve, begin_ns, end_ns, count)) {
+            *still &= cores.is_some_and(|cores| cores <= STANDSTILL_CORES);
+        }
+    }
+    let stretches =
+        still.chunk_by(|one, other| one == other).filter(|stretch| stretch.first() == Some(&true));
+    let still_s: f64 = stretches
+        .map(|stretch| part_s * to_f64(stretch.len() as u64))
+        .filter(|stretch_s| *stretch_s >= STANDSTILL_S)
+        .sum();
+    let share = ratio(Some(still_s), facts.number("elapsed")).filter(|share| *share < 1.0).unwrap_or(0.0);
+    let active = facts.number("cores_used").map(|cores| cores / (1.0 - share));
+    facts.set_number("standstill_share", Some(share));
+    facts.set_number("cores_active", active);
+    facts.set_number("active_efficiency", ratio(active, facts.number("cores")));
 }
 
 /// Returns the ratio of the highest to the first memory if the peaks of the parts rise all the time. The

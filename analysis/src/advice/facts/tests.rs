@@ -308,6 +308,99 @@ fn devices_of_a_gpu_are_told_apart() {
 }
 
 #[test]
+fn suspended_time_is_not_idle() {
+    // Six samples a minute for an hour: 12 cores in use but for the stretches.
+    let course = |is_still: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        (0..360).map(|sample| if is_still(sample) { 0.0001 } else { 11.9 }).collect()
+    };
+    let job = |cores: &[f64]| {
+        let mut series = busy("n1", cores);
+        let points =
+            (0..).zip(cores).map(|(sample, cores)| (1_000_000_000_000_000 + sample * 10_000_000_000, *cores));
+        series.curve = crate::curve::Curve::of(&points.collect::<Vec<(i64, f64)>>());
+        series.growth = Some(cores.iter().sum::<f64>() * 10.0 * 1e9);
+        report(60, 12, vec![series])
+    };
+    let at_once = job(&course(&|sample| (60..240).contains(&sample)));
+    assert!((number(&at_once, "standstill_share").unwrap() - 0.5).abs() < 0.02);
+    assert!((number(&at_once, "cores_active").unwrap() - 11.9).abs() < 0.5);
+    assert_eq!(ids(&at_once), ["standstill"]);
+    let in_slices = job(&course(&|sample| sample % 24 >= 12));
+    assert!((number(&in_slices, "active_efficiency").unwrap() - 1.0).abs() < 0.1);
+    assert_eq!(ids(&in_slices), ["standstill"]);
+    // A program that waits now and then needs fewer cores.
+    let waits = job(&course(&|sample| sample % 2 == 1));
+    assert_eq!(
+        (number(&waits, "standstill_share"), ids(&waits)),
+        (Some(0.0), vec!["low-cpu-efficiency".to_owned()])
+    );
+    let sleeps = job(&[0.0; 360]);
+    assert_eq!(number(&sleeps, "standstill_share"), Some(0.0));
+    assert_eq!(ids(&sleeps), ["idle-cores"]);
+}
+
+#[test]
+fn more_cores_than_requested_are_found() {
+    let over = report(60, 3, vec![busy("n1", &hour(5.7))]);
+    assert_eq!(ids(&over), ["more-cores-than-requested"]);
+    let finding = &Advice::built_in().findings(&Facts::of(&over))[0];
+    assert_eq!(finding.evidence, "cores in use on average: 5.7; requested: 3");
+    assert_eq!(ids(&report(60, 6, vec![busy("n1", &hour(6.05))])), [""; 0]);
+}
+
+#[test]
+fn advice_about_cores_is_no_more_precise_than_the_figures() {
+    let slurm = crate::model::Scheduler::Slurm;
+    let remedy = |used: f64| {
+        let idle = report(60, 16, vec![busy("n1", &hour(used))]);
+        Advice::built_in().findings(&Facts::of(&idle))[0].remedy(Some(slurm)).unwrap()
+    };
+    for (used, cores) in [(8.03, 8), (8.3, 8), (4.0, 4), (5.5, 6)] {
+        let text =
+            format!("#SBATCH --cpus-per-task={cores}  # twice as many where these CPUs are hardware threads");
+        assert_eq!(remedy(used), text, "{used}");
+    }
+}
+
+#[test]
+fn a_job_that_is_too_short_for_advice_says_so() {
+    let advised = |minutes: u32, cores: f64| {
+        let mut report = report(minutes, 16, vec![busy("n1", &vec![cores; minutes as usize])]);
+        Advice::built_in().advise(&mut report);
+        (report.findings.len(), report.no_findings())
+    };
+    let short = "none: too short for advice, which needs 5 min or more".to_owned();
+    assert_eq!(advised(3, 1.9), (0, short));
+    assert_eq!(advised(3, 15.9), (0, "none".to_owned()));
+    assert_eq!(advised(60, 1.9).0, 1);
+}
+
+#[test]
+fn remedies_are_directives_for_jobs_of_slurm() {
+    type Change = fn(&mut Report);
+    let changes: [(&str, Change); 4] = [
+        ("restarts", |job| job.submission.restarts = Some(0)),
+        ("state", |job| job.outcome.state = Some("OUT_OF_MEMORY".to_owned())),
+        ("signal", |job| job.outcome.exit_signal = Some(125)),
+        ("other state", |job| job.outcome.state = Some("NODE_FAIL".to_owned())),
+    ];
+    for (name, change) in changes {
+        let mut job = report(60, 16, vec![busy("n1", &hour(1.0))]);
+        job.submission.memory_bytes = Some(2 << 30);
+        change(&mut job);
+        Advice::built_in().advise(&mut job);
+        assert!(!job.findings.is_empty() && job.steps.is_empty());
+        for finding in &job.findings {
+            let remedy = finding.remedy(job.scheduler).unwrap();
+            assert!(remedy.starts_with("#SBATCH --"), "{name}: {remedy}");
+        }
+    }
+    let mut other = report(60, 16, vec![busy("n1", &hour(1.0))]);
+    Advice::built_in().advise(&mut other);
+    assert_eq!(other.scheduler, None);
+}
+
+#[test]
 fn missing_data_is_a_finding() {
     let mut incomplete = report(60, 8, vec![busy("n1", &hour(8.0))]);
     let (first_s, last_s) = (100.0, 460.0);
