@@ -53,7 +53,9 @@ fn add_standstill(facts: &mut Facts, report: &Report, cpu: &[&SeriesReport]) {
     }
     let stretches =
         still.chunk_by(|one, other| one == other).filter(|stretch| stretch.first() == Some(&true));
+    // A single part may have points of a short wait alone.
     let still_s: f64 = stretches
+        .filter(|stretch| stretch.len() > 1)
         .map(|stretch| part_s * to_f64(stretch.len() as u64))
         .filter(|stretch_s| *stretch_s >= STANDSTILL_S)
         .sum();
