@@ -13,19 +13,30 @@ pub(crate) fn nodes(
     series: &[SeriesReport],
 ) -> Vec<NodeReport> {
     let mut by_node: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
-    for series in series.iter().filter(|series| !series.is_of_step) {
-        by_node.entry(&series.node).or_default().push(series);
+    let mut without_memory: BTreeSet<&str> = BTreeSet::new();
+    for series in series {
+        // Version 1 counts a kill in the cgroup of the step only.
+        if resources::oom_kills(&[series]).is_some_and(|kills| kills > 0.0) {
+            without_memory.insert(&series.node);
+        }
+        if !series.is_of_step {
+            by_node.entry(&series.node).or_default().push(series);
+        }
     }
     let mut reports = Vec::new();
     for node in nodes {
         let series = by_node.get(node.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let mut used = resources::of(series);
+        if without_memory.contains(node.as_str()) {
+            used.count_peak();
+        }
         reports.push(NodeReport {
             node: node.clone(),
             cpus: cpus(node),
             samples: series.iter().map(|series| series.samples).sum(),
             is_lost: lost.contains(node),
             energy_joules: None,
-            used: resources::of(series),
+            used,
         });
     }
     reports
@@ -54,7 +65,10 @@ pub(crate) fn steps(series: &[SeriesReport]) -> (Vec<StepReport>, Vec<TaskReport
             report.first_us = report.first_us.min(series.first_us);
             report.last_us = report.last_us.max(series.last_us);
         }
-        let used = resources::of(&series);
+        let mut used = resources::of(&series);
+        if resources::oom_kills(&series).is_some_and(|kills| kills > 0.0) {
+            used.count_peak();
+        }
         match task {
             None => resources::add(&mut report.used, &used),
             Some(task) => {

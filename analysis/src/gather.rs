@@ -1,6 +1,6 @@
 //! Gathers the report of a job from a store.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
@@ -60,8 +60,6 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         by_node,
         steps,
         tasks,
-        findings: Vec::new(),
-        scheduler: None,
         started_us: job.started_ns.div_euclid(1000),
         ended_us: job.ended_ns.map(|ended_ns| ended_ns.div_euclid(1000)),
         nodes,
@@ -71,9 +69,6 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         lost_nodes: job.lost_nodes.clone(),
         outcome: Outcome { state: job.state.clone(), exit_code: job.exit_code, exit_signal: job.exit_signal },
         used: usage(&reports),
-        energy: None,
-        node_energy: BTreeMap::new(),
-        traffic: Vec::new(),
         measuring: measuring::cost(&reports, wall_s),
         stored: reports.iter().map(|series| series.samples).sum(),
         rollup_s: chosen.others.map(|rollup| units::seconds_between(0, rollup.length_ns())),
@@ -90,7 +85,9 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
         notes: chosen.note(wanted).into_iter().collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
+        ..Report::default()
     };
+    report.count_peak_of_one_node();
     node_counters::add_to(reader, job, &mut report)?;
     Ok(report)
 }

@@ -4,7 +4,7 @@ use polymeter_proto::units;
 use serde::Serialize;
 
 use crate::advice::facts::Facts;
-use crate::model::{MemoryKind, Report};
+use crate::model::{MemoryKind, Report, Resource, Severity};
 
 /// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical:
 /// those of the built-in rules `moderate-cpu-efficiency` and `low-cpu-efficiency`.
@@ -29,6 +29,8 @@ pub enum Level {
 
 /// A level, and its meaning for the share in a word.
 type Judgement = (Level, &'static str);
+
+const UNJUDGED: Judgement = (Level::Plain, "");
 
 /// A label, a share of what was available if both are known, and a text.
 #[derive(Debug, Serialize)]
@@ -72,6 +74,10 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
         format!("{} of {limit}{node}, {kind}", bytes_text(used))
     });
     let memory_share = number("memory_request_used").or(number("memory_used_share"));
+    // What was used between two samples is unknown.
+    let bound_share = number("memory_bound").zip(number("memory_request").or(number("memory_limit")));
+    let may_be_high = bound_share.is_some_and(|(bound, all)| bound > HIGH.0 * all);
+    let judge_memory = if may_be_high { unless_good } else { high };
     let gpu = number("gpu_utilization").map_or_else(
         || if report.submission.gpus == Some(0) { "none".to_owned() } else { unknown() },
         |_| format!("mean utilization of {:.0} GPUs", number("gpus_sampled").unwrap_or_default()),
@@ -79,16 +85,37 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let elapsed = number("elapsed").map_or_else(unknown, units::elapsed);
     let limit = number("time_limit").map_or_else(unknown, units::elapsed);
     let time = format!("{elapsed} of {limit}");
-    let meter = |label, share: Option<f64>, judge: fn(f64) -> Judgement, text| {
-        let (level, word) = share.map_or((Level::Plain, ""), judge);
+    let meter = |label, resource, share: Option<f64>, judge: fn(f64) -> Judgement, text| {
+        let judged = share.map_or(UNJUDGED, judge);
+        let (level, word) = if judged.0 == Level::Good { beside_findings(report, resource) } else { judged };
         Meter { label, share, level, word, text }
     };
+    // A job that works on GPUs may need few of the cores that came with them.
+    let has_gpus = number("gpus").is_some_and(|gpus| gpus > 0.0);
+    let judge_cpu = if has_gpus { |_| UNJUDGED } else { low };
+    // Time in which the job was suspended is not judged.
+    let judged_cpu = meter("CPU", Resource::Cpu, number("active_efficiency"), judge_cpu, cpu);
     [
-        meter("CPU", number("cpu_efficiency"), low, cpu),
-        meter("memory", memory_share, high, memory),
-        meter("GPU", number("gpu_utilization"), low, gpu),
-        meter("time", number("time_limit_used"), |_| (Level::Plain, ""), time),
+        Meter { share: number("cpu_efficiency"), ..judged_cpu },
+        meter("memory", Resource::Memory, memory_share, judge_memory, memory),
+        meter("GPU", Resource::Gpu, number("gpu_utilization"), low, gpu),
+        meter("time", Resource::Time, number("time_limit_used"), |_| UNJUDGED, time),
     ]
+}
+
+/// Judges a share that would be good if there was no finding about the resource.
+fn beside_findings(report: &Report, resource: Resource) -> Judgement {
+    let about = report.findings.iter().filter(|finding| finding.resource == Some(resource));
+    match about.map(|finding| finding.severity).max() {
+        None => (Level::Good, "good"),
+        Some(Severity::Note) => (Level::Plain, "see the findings"),
+        Some(Severity::Warning) => (Level::Warning, "see the findings"),
+        Some(Severity::Critical) => (Level::Critical, "see the findings"),
+    }
+}
+
+const fn unless_good(share: f64) -> Judgement {
+    if share > HIGH.0 { high(share) } else { UNJUDGED }
 }
 
 const fn low(share: f64) -> Judgement {
@@ -108,5 +135,91 @@ const fn high(share: f64) -> Judgement {
         (Level::Warning, "high")
     } else {
         (Level::Good, "good")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::Advice;
+    use crate::testing::{busy, gauge, report};
+
+    /// Returns the meter with a label, beside the findings.
+    fn meter(mut report: Report, label: &str) -> Meter {
+        Advice::built_in().advise(&mut report);
+        let meters = meters(&report, &Facts::of(&report));
+        meters.into_iter().find(|meter| meter.label == label).unwrap()
+    }
+
+    /// Returns the series of a job that uses its 8 cores, with these gauges besides.
+    fn job(gauges: &[(&str, f64)]) -> Report {
+        let mut series = vec![busy("n1", &[7.8; 60])];
+        series.extend(gauges.iter().map(|(metric, value)| gauge(metric, &[*value; 60])));
+        let mut job = report(60, 8, series);
+        job.submission.memory_bytes = Some(100 << 30);
+        job
+    }
+
+    #[test]
+    fn the_memory_of_a_job_that_ran_out_of_it_is_the_peak() {
+        const MIB: f64 = 1_048_576.0;
+        let sampled =
+            [("memory.anon", 3.0 * MIB), ("memory.peak", 300.0 * MIB), ("memory.limit", 300.0 * MIB)];
+        let killed = |labels: &str| {
+            let kill = crate::model::SeriesReport {
+                growth: Some(1.0),
+                ..crate::testing::counter("memory.events.oom_kill", &[0.0])
+            };
+            let kill = if labels.is_empty() { kill } else { crate::testing::labelled(kill, labels) };
+            let series = job(&sampled).series.into_iter().chain([kill]).collect();
+            let mut killed = report(60, 8, series);
+            killed.submission.memory_bytes = Some(300 << 20);
+            meter(killed, "memory")
+        };
+        for labels in ["", "step=0"] {
+            let meter = killed(labels);
+            assert_eq!((meter.share, meter.level, meter.word), (Some(1.0), Level::Critical, "very high"));
+            assert_eq!(meter.text, "300 MiB of 300 MiB, peak of the cgroup");
+        }
+        // Without a sample of the peak nothing contradicts the finding.
+        let mut unseen = job(&[("memory.anon", 3.0 * MIB)]);
+        unseen.outcome.state = Some("OUT_OF_MEMORY".to_owned());
+        let meter = meter(unseen, "memory");
+        assert_eq!((meter.level, meter.word), (Level::Critical, "see the findings"));
+    }
+
+    #[test]
+    fn no_figure_is_good_beside_a_finding_about_it() {
+        const GIB: f64 = 1_073_741_824.0;
+        let level = |gauges: &[(&str, f64)]| meter(job(gauges), "memory").level;
+        assert_eq!(level(&[("memory.anon", 80.0 * GIB)]), Level::Good);
+        assert_eq!(level(&[("memory.anon", 30.0 * GIB)]), Level::Warning, "much less than requested");
+        assert_eq!(level(&[("memory.anon", 80.0 * GIB), ("memory.swap.current", GIB)]), Level::Warning);
+        let unseen = [("memory.anon", 2.0 * GIB), ("memory.file", GIB), ("memory.peak", 96.0 * GIB)];
+        assert_eq!(level(&unseen), Level::Plain, "what was used between two samples");
+        let throttled = |name: &str, growth: f64| crate::model::SeriesReport {
+            growth: Some(growth),
+            ..crate::testing::counter(name, &[0.0])
+        };
+        let mut slowed = job(&[]);
+        slowed.series.extend([throttled("cpu.periods", 1e4), throttled("cpu.throttled.periods", 500.0)]);
+        assert_eq!([meter(job(&[]), "CPU").level, meter(slowed, "CPU").level], [Level::Good, Level::Warning]);
+    }
+
+    #[test]
+    fn cores_are_not_judged_beside_gpus() {
+        let idle = || report(60, 8, vec![busy("n1", &[0.9; 60])]);
+        let level = |gpus| {
+            let mut report = idle();
+            report.submission.gpus = gpus;
+            meter(report, "CPU").level
+        };
+        assert_eq!([None, Some(0), Some(1)].map(level), [Level::Critical, Level::Critical, Level::Plain]);
+        let mut sampled = idle();
+        sampled.series.push(crate::model::SeriesReport {
+            labels: "gpu=1,uuid=GPU-a".to_owned(),
+            ..gauge("gpu.utilization", &[95.0; 60])
+        });
+        assert_eq!(meter(sampled, "CPU").level, Level::Plain);
     }
 }

@@ -70,19 +70,34 @@ pub(crate) fn highest(series: &[&SeriesReport], metrics: &[&str]) -> Option<f64>
     first_of(series, metrics).iter().filter_map(|series| series.max).reduce(f64::max)
 }
 
+/// Returns the number of processes that the OOM killer ended; none if it was not sampled.
+pub(crate) fn oom_kills(series: &[&SeriesReport]) -> Option<f64> {
+    first_growth(series, &["memory.events.oom_kill"])
+}
+
 /// Returns the peak of used memory and its origin.
 fn memory(series: &[&SeriesReport]) -> Option<(f64, MemoryKind)> {
-    let anonymous = of_metric(series, "memory.anon").next();
-    if let Some(anonymous) = anonymous {
-        let shared = of_metric(series, "memory.shmem").next();
-        let peak = match shared {
-            Some(shared) => peak_of_sum(anonymous, shared),
-            None => anonymous.max,
-        };
-        return peak.map(|peak| (peak, MemoryKind::AnonymousAndShared));
+    let parts = ["memory.anon", "memory.shmem"].map(|metric| of_metric(series, metric).next());
+    if let [Some(anonymous), shared] = parts {
+        let huge = huge_pages(series);
+        let parts: Vec<&SeriesReport> =
+            [anonymous].into_iter().chain(shared).chain(huge.iter().copied()).collect();
+        let kind = if huge.is_empty() { MemoryKind::AnonymousAndShared } else { MemoryKind::WithHugePages };
+        return peak_of_sum(&parts).map(|peak| (peak, kind));
     }
     let resident = highest(series, &["process.memory.resident"]);
     resident.map(|peak| (peak, MemoryKind::Resident))
+}
+
+/// Returns the series of huge pages that were in use: those that are accounted as memory, or those of each
+/// size, if these are more.
+fn huge_pages<'a>(series: &'a [&'a SeriesReport]) -> Vec<&'a SeriesReport> {
+    let in_use = |metric| -> Vec<&SeriesReport> {
+        of_metric(series, metric).filter(|series| series.max.is_some_and(|max| max > 0.0)).collect()
+    };
+    let peak = |series: &[&SeriesReport]| series.iter().filter_map(|series| series.max).sum::<f64>();
+    let (accounted, by_size) = (in_use("memory.hugetlb"), in_use("hugetlb.current"));
+    if peak(&accounted) > peak(&by_size) { accounted } else { by_size }
 }
 
 /// Returns the peak of the page cache without shared memory.
@@ -93,17 +108,26 @@ fn cache(series: &[&SeriesReport]) -> Option<f64> {
     Some((file - shared.unwrap_or(0.0)).max(0.0))
 }
 
-/// Returns the peak of the sum of two gauges: at the same times if they were sampled together, else the sum
-/// of both peaks.
-fn peak_of_sum(one: &SeriesReport, other: &SeriesReport) -> Option<f64> {
-    let (first, second) = (one.curve.intervals(), other.curve.intervals());
-    let is_aligned = first.len() == second.len()
-        && !first.is_empty()
-        && first.iter().zip(second).all(|(first, second)| first.time_ns == second.time_ns);
-    if is_aligned {
-        return first.iter().zip(second).map(|(first, second)| first.max + second.max).reduce(f64::max);
+/// Returns the peak of the sum of gauges: at the same times if they were sampled together, else the sum of
+/// their peaks.
+fn peak_of_sum(parts: &[&SeriesReport]) -> Option<f64> {
+    let (first, others) = parts.split_first()?;
+    let intervals = first.curve.intervals();
+    let is_aligned = |other: &&SeriesReport| {
+        let other = other.curve.intervals();
+        intervals.len() == other.len()
+            && intervals.iter().zip(other).all(|(first, second)| first.time_ns == second.time_ns)
+    };
+    if intervals.is_empty() || !others.iter().all(is_aligned) {
+        return parts.iter().map(|series| series.max).sum();
     }
-    one.max.zip(other.max).map(|(one, other)| one + other)
+    let mut sums: Vec<f64> = intervals.iter().map(|interval| interval.max).collect();
+    for other in others {
+        for (sum, interval) in sums.iter_mut().zip(other.curve.intervals()) {
+            *sum += interval.max;
+        }
+    }
+    sums.into_iter().reduce(f64::max)
 }
 
 /// Returns the mean of a curve in each of `count` equal parts of a time; none for a part without points.
@@ -164,6 +188,28 @@ mod tests {
         let resources = of(&[&resident]);
         assert_eq!((resources.memory_bytes, resources.memory_kind), (Some(3.0), Some(MemoryKind::Resident)));
         assert_eq!(of(&[]), Resources::default());
+    }
+
+    #[test]
+    fn huge_pages_are_used_memory() {
+        let sized = |size: &str, values: &[f64]| SeriesReport {
+            labels: format!("size={size}"),
+            ..gauge("hugetlb.current", values)
+        };
+        let used = |huge: Vec<SeriesReport>| {
+            let mut series = vec![gauge("memory.anon", &[1.0, 4.0]), gauge("memory.shmem", &[2.0, 1.0])];
+            series.extend(huge);
+            let resources = of(&series.iter().collect::<Vec<_>>());
+            resources.memory_bytes.zip(resources.memory_kind)
+        };
+        let (plain, huge) = (MemoryKind::AnonymousAndShared, MemoryKind::WithHugePages);
+        assert_eq!(used(vec![sized("2MB", &[0.0, 0.0])]), Some((5.0, plain)));
+        assert_eq!(used(vec![sized("2MB", &[70.0, 0.0]), sized("1GB", &[30.0, 90.0])]), Some((103.0, huge)));
+        // Both count the same pages where the kernel accounts them as memory.
+        let accounted = || gauge("memory.hugetlb", &[60.0, 60.0]);
+        assert_eq!(used(vec![accounted(), sized("2MB", &[60.0, 60.0])]), Some((65.0, huge)));
+        assert_eq!(used(vec![accounted()]), Some((65.0, huge)));
+        assert_eq!(used(vec![gauge("memory.hugetlb", &[7.0])]), Some((13.0, huge)), "not sampled together");
     }
 
     #[test]

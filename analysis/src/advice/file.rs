@@ -12,7 +12,7 @@ use super::expression::{Expression, ExpressionError, InvalidQuantity, Type, quan
 use super::facts::definition;
 use super::rule::{Rule, RuleScope};
 use super::template::Template;
-use crate::model::{Scheduler, Severity};
+use crate::model::{Resource, Scheduler, Severity};
 
 /// The maximum number of rules.
 const RULES_MAX: usize = 1000;
@@ -23,6 +23,7 @@ const ID_BYTES_MAX: usize = 64;
 /// A rule as it is written, with the values of all files so far.
 #[derive(Debug, Clone, Default)]
 struct RawRule {
+    resource: Option<Resource>,
     severity: Option<Severity>,
     when: Option<String>,
     thresholds: BTreeMap<String, f64>,
@@ -132,6 +133,9 @@ impl RawRule {
         let severity =
             section.parse("severity", reporter, |name| named(name, &Severity::ALL, |one| one.name()));
         self.severity = severity.or(self.severity);
+        let resource =
+            section.parse("resource", reporter, |name| named(name, &Resource::ALL, |one| one.name()));
+        self.resource = resource.or(self.resource);
         let mut take_text = |key: &'static str, slot: &mut Option<String>, reporter: &mut Reporter<'_>| {
             if let Some(value) = section.take(key) {
                 match value.get_ref().as_str() {
@@ -238,6 +242,7 @@ impl RawRule {
             remedies.filter_map(|(scheduler, text)| Some((*scheduler, template("remedy", text)?))).collect();
         Some(Rule {
             id: id.to_owned(),
+            resource: self.resource,
             severity: self.severity?,
             condition,
             when: when?,

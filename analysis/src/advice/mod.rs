@@ -90,7 +90,10 @@ impl Advice {
 
     /// Replaces the findings of a report. Totals and costs must have been added to it before.
     pub fn advise(&self, report: &mut Report) {
-        report.findings = self.findings(&Facts::of(report));
+        let facts = Facts::of(report);
+        report.findings = self.findings(&facts);
+        let withheld = self.rules.iter().filter(|rule| rule.is_withheld(&facts));
+        report.advice_from_s = withheld.map(|rule| rule.elapsed_min_s).reduce(f64::min);
         report.scheduler = self.scheduler.or_else(|| report.likely_scheduler());
     }
 

@@ -45,6 +45,9 @@ fn of_rule(rule: &Rule) -> String {
     }
     let listed =
         |names: &[String]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if let Some(resource) = rule.resource {
+        text.push_str(&format!("- about: `{}`\n", resource.name()));
+    }
     if !rule.except_states.is_empty() {
         text.push_str(&format!("- not in the states {}\n", listed(&rule.except_states)));
     }

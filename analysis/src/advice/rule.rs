@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use super::expression::{Expression, Lookup, Scope, Statistic, Type, Value};
 use super::facts::{FactScope, Facts};
 use super::template::Template;
-use crate::model::{Finding, Scheduler, Severity};
+use crate::model::{Finding, Resource, Scheduler, Severity};
 
 /// A rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// The id.
     pub id: String,
+    /// The resource that its findings are about, if they are about one.
+    pub resource: Option<Resource>,
     /// The severity of its findings.
     pub severity: Severity,
     /// The condition as it was written.
@@ -35,16 +37,29 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Applies the rule; none if its condition is not known to be true.
-    pub(super) fn apply(&self, facts: &Facts) -> Option<Finding> {
+    /// Returns true if the job is too short for the rule, which would have a finding otherwise.
+    pub(super) fn is_withheld(&self, facts: &Facts) -> bool {
+        !self.is_long(facts) && self.holds(facts)
+    }
+
+    fn is_long(&self, facts: &Facts) -> bool {
+        self.elapsed_min_s <= 0.0
+            || facts.number("elapsed").is_some_and(|elapsed| elapsed >= self.elapsed_min_s)
+    }
+
+    /// Returns true if the condition is known to be true.
+    fn holds(&self, facts: &Facts) -> bool {
         let is_excepted =
             facts.text("state").is_some_and(|state| self.except_states.iter().any(|one| one == state));
-        let is_long = self.elapsed_min_s <= 0.0
-            || facts.number("elapsed").is_some_and(|elapsed| elapsed >= self.elapsed_min_s);
-        let lookup = RuleLookup { facts, thresholds: &self.thresholds };
-        if is_excepted || !is_long || !self.when.is_true(&lookup) {
+        !is_excepted && self.when.is_true(&RuleLookup { facts, thresholds: &self.thresholds })
+    }
+
+    /// Applies the rule; none if its condition is not known to be true.
+    pub(super) fn apply(&self, facts: &Facts) -> Option<Finding> {
+        if !self.is_long(facts) || !self.holds(facts) {
             return None;
         }
+        let lookup = RuleLookup { facts, thresholds: &self.thresholds };
         let names = self.when.names().iter().map(String::as_str).chain(self.evidence.names());
         let figures = names.filter_map(|name| match lookup.value(name) {
             Some(Value::Number(number)) => Some((name.to_owned(), number)),
@@ -54,6 +69,7 @@ impl Rule {
         Some(Finding {
             severity: self.severity,
             id: self.id.clone(),
+            resource: self.resource,
             sentence: self.sentence.text(&lookup),
             evidence: self.evidence.text(&lookup),
             figures: figures.collect(),

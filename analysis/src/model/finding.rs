@@ -56,6 +56,35 @@ impl Scheduler {
     }
 }
 
+/// The resources of a job that a meter shows, and that a rule may be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// The cores.
+    Cpu,
+    /// The memory.
+    Memory,
+    /// The GPUs.
+    Gpu,
+    /// The time limit.
+    Time,
+}
+
+impl Resource {
+    /// All resources.
+    pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Gpu, Self::Time];
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Gpu => "gpu",
+            Self::Time => "time",
+        }
+    }
+}
+
 /// The result of a rule about a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
@@ -63,6 +92,8 @@ pub struct Finding {
     pub severity: Severity,
     /// The id of the rule.
     pub id: String,
+    /// The resource that it is about, if it is about one.
+    pub resource: Option<Resource>,
     /// The finding in a sentence.
     pub sentence: String,
     /// The figures on which it is based, as text.

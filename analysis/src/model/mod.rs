@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
-pub use finding::{Finding, Scheduler, Severity};
+pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use series::{PeriodUse, SeriesReport};
 pub use traffic::Traffic;
@@ -59,6 +59,9 @@ pub struct Report {
     pub traffic: Vec<Traffic>,
     /// The findings, the most severe first.
     pub findings: Vec<Finding>,
+    /// The shortest time of a job, in seconds, from which on a rule would have a finding for which this job is
+    /// too short; none if there is no such rule.
+    pub advice_from_s: Option<f64>,
     /// The scheduler for whose directives the site asked.
     #[serde(skip)]
     pub scheduler: Option<Scheduler>,
@@ -142,6 +145,26 @@ pub struct Outcome {
     pub exit_code: Option<i64>,
     /// The signal that ended its script.
     pub exit_signal: Option<i64>,
+}
+
+impl Outcome {
+    /// The state with which Slurm reports that a job ran out of memory.
+    const OUT_OF_MEMORY: &str = "OUT_OF_MEMORY";
+
+    /// The signal with which Slurm does so: its SIG_OOM, 253, without the bit of a core dump.
+    pub const SIGNAL_OUT_OF_MEMORY: i64 = 125;
+
+    /// Returns true if only Slurm reports this state or signal.
+    fn is_of_slurm(&self) -> bool {
+        const STATES: [&str; 4] = ["BOOT_FAIL", "DEADLINE", "NODE_FAIL", "REVOKED"];
+        self.is_out_of_memory() || self.state.as_deref().is_some_and(|state| STATES.contains(&state))
+    }
+
+    /// Returns true if the scheduler reported that the job ran out of memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.state.as_deref() == Some(Self::OUT_OF_MEMORY)
+            || self.exit_signal == Some(Self::SIGNAL_OUT_OF_MEMORY)
+    }
 }
 
 /// The fate of the samples of one source.
@@ -261,6 +284,20 @@ impl Report {
         self.steps.iter().map(|step| (step.step.as_str(), step.duration_s())).collect()
     }
 
+    /// Describes the absence of findings.
+    pub fn no_findings(&self) -> String {
+        match self.advice_from_s {
+            _ if self.series.is_empty() => "none: no samples".to_owned(),
+            Some(from_s) => {
+                format!(
+                    "none: too short for advice, which needs {} or more",
+                    polymeter_proto::units::elapsed(from_s)
+                )
+            }
+            None => "none".to_owned(),
+        }
+    }
+
     /// Returns the origin of the figures of used memory on the nodes.
     pub fn memory_kind(&self) -> Option<MemoryKind> {
         self.by_node.iter().find_map(|node| node.used.memory_kind)
@@ -298,6 +335,16 @@ impl Report {
         }
     }
 
+    /// Takes the peak for the used memory if the scheduler reported that the job ran out of memory, and its
+    /// only node is known to be the one where it did.
+    pub(crate) fn count_peak_of_one_node(&mut self) {
+        if let [only] = self.by_node.as_mut_slice()
+            && self.outcome.is_out_of_memory()
+        {
+            only.used.count_peak();
+        }
+    }
+
     /// Returns the times of the start, and of the end or the last sample, in nanoseconds since the epoch.
     pub fn time_ns(&self) -> (i64, i64) {
         let last_us = || self.series.iter().map(|series| series.last_us).max();
@@ -305,9 +352,11 @@ impl Report {
         (self.started_us.saturating_mul(1000), end_us.saturating_mul(1000))
     }
 
-    /// Returns Slurm if the job has steps, which only Slurm's jobs have.
+    /// Returns Slurm if the job has steps, a number of restarts or a final state that only Slurm reports.
     pub fn likely_scheduler(&self) -> Option<Scheduler> {
-        (!self.steps.is_empty()).then_some(Scheduler::Slurm)
+        let is_of_slurm =
+            !self.steps.is_empty() || self.submission.restarts.is_some() || self.outcome.is_of_slurm();
+        is_of_slurm.then_some(Scheduler::Slurm)
     }
 
     /// Adds the CPU time that the measurement of a job on one node used.

@@ -9,6 +9,10 @@ use serde::Serialize;
 pub enum MemoryKind {
     /// Anonymous and shared memory of the cgroup, without the page cache.
     AnonymousAndShared,
+    /// The same with the pages of hugetlbfs.
+    WithHugePages,
+    /// The peak of the cgroup, which ran out of memory: there was no page cache left to reclaim.
+    CgroupPeak,
     /// Resident memory, summed over the processes; shared pages count for each of them.
     Resident,
 }
@@ -18,6 +22,8 @@ impl MemoryKind {
     pub const fn short(self) -> &'static str {
         match self {
             Self::AnonymousAndShared => "anon + shmem",
+            Self::WithHugePages => "anon + shmem + huge pages",
+            Self::CgroupPeak => "peak of the cgroup",
             Self::Resident => "resident",
         }
     }
@@ -26,6 +32,8 @@ impl MemoryKind {
     pub const fn text(self) -> &'static str {
         match self {
             Self::AnonymousAndShared => "anonymous + shared, without cache",
+            Self::WithHugePages => "anonymous + shared + huge pages, without cache",
+            Self::CgroupPeak => "peak of the cgroup, which ran out of memory",
             Self::Resident => "resident, sum of processes",
         }
     }
@@ -55,6 +63,21 @@ pub struct Resources {
 }
 
 impl Resources {
+    /// Takes the peak of a cgroup that ran out of memory for the used memory: what the last sample before
+    /// shows may be much less.
+    pub fn count_peak(&mut self) {
+        if let Some(peak) = self.cgroup_peak_bytes.filter(|peak| self.memory_bytes < Some(*peak)) {
+            (self.memory_bytes, self.memory_kind) = (Some(peak), Some(MemoryKind::CgroupPeak));
+        }
+    }
+
+    /// Returns an upper bound of the used memory, in bytes: what the samples show, or more if the cgroup's
+    /// peak without page cache was more. That may have been used between two samples, or by the kernel.
+    pub fn memory_bound_bytes(&self) -> Option<f64> {
+        let without_cache = self.cgroup_peak_bytes.zip(self.cache_bytes).map(|(peak, cache)| peak - cache);
+        Some(self.memory_bytes?.max(without_cache.unwrap_or(0.0)))
+    }
+
     /// Returns the mean number of cores in use over `time_s` seconds; none if it is unknown or the time is 0.
     pub fn cores(&self, time_s: f64) -> Option<f64> {
         self.cpu_s.filter(|_| time_s > 0.0).map(|cpu_s| cpu_s / time_s)

@@ -75,11 +75,13 @@ async fn summary(call: Call) -> Result<Response, Problem> {
 
 fn summary_of(mut report: Report) -> serde_json::Result<Value> {
     let meters = serde_json::to_value(meters(&report, &Facts::of(&report)))?;
+    let no_findings = report.no_findings();
     clear_long(&mut report);
     let mut value = serde_json::to_value(report)?;
     if let Value::Object(members) = &mut value {
         without_long(members);
         members.insert("meters".to_owned(), meters);
+        members.insert("no_findings".to_owned(), no_findings.into());
     }
     Ok(value)
 }

@@ -71,7 +71,7 @@ function summarySections(job) {
         const [summary, { losses }] = await Promise.all([get(`jobs/${job.key}/summary`), get(`jobs/${job.key}/losses`)]);
         meters.hidden = !summary.meters;
         meterPlace.replaceChildren(meterList(summary.meters ?? []));
-        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", {}, job.ended_us === null ? "None so far." : "None."));
+        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", {}, job.ended_us === null ? "None so far." : summary.no_findings));
         data.show(summary, losses);
     };
     return { meters, findings, data, load };

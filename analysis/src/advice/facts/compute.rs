@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use polymeter_proto::units::to_f64;
 
 use super::values::{Facts, MetricFacts, ratio};
-use super::{balance, course};
+use super::{balance, course, gpus};
 use crate::advice::expression::Value;
 use crate::model::{LossReport, NodeReport, Report, SeriesReport};
-use crate::resources::of_metric;
+use crate::resources::{of_metric, oom_kills};
 
 /// The utilization up to which a GPU is unused, in percent.
 const UNUSED_GPU_PERCENT: f64 = 1.0;
@@ -21,10 +21,10 @@ pub(super) fn facts(report: &Report) -> Facts {
     add_cpu(&mut facts, report, &series);
     add_memory(&mut facts, report, &series);
     add_pressure(&mut facts, &series);
+    add_gpus(&mut facts, report, &series);
     balance::add(&mut facts, report);
     course::add(&mut facts, report, &series);
     add_io(&mut facts, &series);
-    add_gpus(&mut facts, &series);
     add_completeness(&mut facts, report);
     for (metric, statistics) in statistics(&series) {
         facts.set_metric(metric, statistics);
@@ -48,7 +48,6 @@ fn add_job(facts: &mut Facts, report: &Report) {
     facts.set_number("nodes", (nodes > 0.0).then_some(nodes));
     facts.set_number("cores", cores);
     facts.set_number("cores_per_node", ratio(cores, Some(nodes)));
-    facts.set_number("gpus", submission.gpus.map(to_f64));
     facts.set_number("memory_request", submission.memory_bytes.map(to_f64).filter(|bytes| *bytes > 0.0));
     let cpus: Option<Vec<u64>> = report.by_node.iter().map(|node| node.cpus).collect();
     facts.set_number("node_cpus", cpus.and_then(|cpus| cpus.into_iter().min()).map(to_f64));
@@ -102,18 +101,20 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     facts.set_number("cgroup_memory_peak", most(nodes().map(|node| node.used.cgroup_peak_bytes)));
     let limit = nodes().filter_map(|node| node.used.memory_limit_bytes).reduce(f64::min);
     facts.set_number("memory_limit", limit.or(facts.number("memory_request")));
-    facts.set_number("memory_used_share", ratio(facts.number("memory_used"), facts.number("memory_limit")));
+    let bound = most(nodes().map(|node| node.used.memory_bound_bytes()));
+    facts.set_number("memory_bound", bound);
+    // Not all kernels count huge pages for the limit; the cgroup's peak has what they count.
+    let counted = facts
+        .number("memory_used")
+        .map(|used| used.min(limit.and(facts.number("cgroup_memory_peak")).unwrap_or(f64::INFINITY)));
+    facts.set_number("memory_used_share", ratio(counted, facts.number("memory_limit")));
     facts.set_number(
         "memory_request_used",
         ratio(facts.number("memory_used"), facts.number("memory_request")),
     );
     // Version 1 counts a kill in the cgroup of the step only.
-    let kills = |is_of_step: bool| {
-        let of_kind = report.series.iter().filter(|series| series.is_of_step == is_of_step);
-        let kills = of_kind.filter(|series| series.metric == "memory.events.oom_kill");
-        kills.filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
-    };
-    facts.set_number("oom_kills", most([kills(false), kills(true)].into_iter()));
+    let of_steps: Vec<&SeriesReport> = report.series.iter().filter(|series| series.is_of_step).collect();
+    facts.set_number("oom_kills", most([series, of_steps.as_slice()].into_iter().map(oom_kills)));
     let swap = ["memory.swap.current", "memory.swap"];
     facts.set_number("swap_peak", crate::resources::highest(series, &swap));
     let faults = report.used.page_faults_major;
@@ -162,16 +163,20 @@ fn add_io(facts: &mut Facts, series: &[&SeriesReport]) {
     facts.set_number("thermal_throttling", thermal.filter_map(|series| series.mean).reduce(f64::max));
 }
 
-fn add_gpus(facts: &mut Facts, series: &[&SeriesReport]) {
-    let utilization = || of_metric(series, "gpu.utilization");
-    let gpus = utilization().count();
-    if gpus > 0 {
-        facts.set_number("gpus_sampled", Some(to_f64(gpus as u64)));
-        let means: Vec<f64> = utilization().filter_map(|series| series.mean).collect();
+fn add_gpus(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
+    // A scheduler that does not count GPUs reports none.
+    let sampled = gpus::count(series);
+    let gpus = report.submission.gpus.map_or(sampled, |requested| Some(sampled.unwrap_or(0).max(requested)));
+    facts.set_number("gpus", gpus.map(to_f64));
+    let utilization = gpus::utilization(series);
+    if !utilization.is_empty() {
+        facts.set_number("gpus_sampled", Some(to_f64(utilization.len() as u64)));
+        let means: Vec<f64> = utilization.iter().filter_map(|series| series.mean).collect();
         let count = to_f64(means.len() as u64);
         facts.set_number("gpu_utilization", ratio(Some(means.iter().sum::<f64>() / 100.0), Some(count)));
-        let unused = utilization().filter(|series| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT));
-        facts.set_number("unused_gpus", Some(to_f64(unused.count() as u64)));
+        let is_unused = |series: &&&SeriesReport| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT);
+        let unused = utilization.iter().filter(is_unused).count();
+        facts.set_number("unused_gpus", Some(to_f64(unused as u64)));
     }
     let used = crate::resources::highest(series, &["gpu.memory.used"]);
     let total = of_metric(series, "gpu.memory.total").filter_map(|series| series.min).reduce(f64::min);

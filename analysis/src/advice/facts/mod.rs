@@ -4,6 +4,7 @@ mod balance;
 mod catalogue;
 mod compute;
 mod course;
+mod gpus;
 #[cfg(test)]
 mod tests;
 mod values;

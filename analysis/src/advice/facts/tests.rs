@@ -105,6 +105,32 @@ fn memory_excludes_the_cache() {
 }
 
 #[test]
+fn a_smaller_request_has_room_for_all_that_was_used() {
+    const GIB: f64 = 1_073_741_824.0;
+    let remedy = |gauges: &[(&str, f64)]| {
+        let mut series = vec![busy("n1", &hour(8.0))];
+        series.extend(gauges.iter().map(|(metric, value)| gauge(metric, &hour(*value * GIB))));
+        let mut job = report(60, 8, series);
+        job.submission.memory_bytes = Some(200 << 30);
+        let findings = Advice::built_in().findings(&Facts::of(&job));
+        findings.first().map(|finding| finding.remedies[&crate::model::Scheduler::Slurm].clone())
+    };
+    let anonymous = ("memory.anon", 0.5);
+    assert_eq!(remedy(&[anonymous]).as_deref(), Some("#SBATCH --mem=615M"));
+    for huge in ["hugetlb.current", "memory.hugetlb"] {
+        assert_eq!(remedy(&[anonymous, (huge, 80.0)]).as_deref(), Some("#SBATCH --mem=97G"), "{huge}");
+        assert_eq!(remedy(&[anonymous, (huge, 150.0)]), None, "{huge}");
+    }
+    // Used between two samples: with the cache that is known, and without.
+    let cache = ("memory.file", 10.0);
+    assert_eq!(remedy(&[anonymous, cache, ("memory.peak", 50.0)]).as_deref(), Some("#SBATCH --mem=40G"));
+    assert_eq!(remedy(&[anonymous, cache, ("memory.peak", 190.0)]), None);
+    // Huge pages beyond a limit that does not count them are no reason to raise it.
+    let limited = [anonymous, ("hugetlb.current", 190.0), ("memory.limit", 16.0), ("memory.peak", 1.0)];
+    assert_eq!(remedy(&limited), None);
+}
+
+#[test]
 fn a_leak_and_oom_kills_are_found() {
     let rising: Vec<f64> = (0..60).map(|minute| 1e9 + 5e8 * f64::from(minute)).collect();
     let leak = report(60, 8, vec![busy("n1", &hour(8.0)), gauge("memory.anon", &rising)]);
@@ -208,6 +234,172 @@ fn gpus_are_judged_by_their_series() {
     );
 }
 
+/// Returns the utilization of a GPU.
+fn gpu(metric: &str, node: &str, labels: &str, percent: &[f64]) -> SeriesReport {
+    SeriesReport { labels: labels.to_owned(), ..on(node, gauge(metric, percent)) }
+}
+
+/// The cores in use, of 8, by minute: few all the time, few after some minutes, at the end, on a node, by a
+/// task.
+fn few_cores() -> [(&'static str, Vec<SeriesReport>); 6] {
+    let until = |minutes: usize, last: f64| {
+        let at = |minute: usize| if minute < minutes { 7.9 } else { last };
+        (0..60).map(at).collect::<Vec<f64>>()
+    };
+    let task = |number: u32, cores: f64| labelled(busy("n1", &hour(cores)), &format!("step=0,task={number}"));
+    let two_nodes = |other: f64| vec![busy("n1", &hour(3.9)), busy("n2", &hour(other))];
+    [
+        ("serial-code", vec![busy("n1", &hour(1.0))]),
+        ("idle-cores", vec![busy("n1", &hour(3.0))]),
+        ("collapse", vec![busy("n1", &until(20, 0.05))]),
+        ("stragglers", vec![busy("n1", &until(54, 0.5))]),
+        ("idle-node", two_nodes(0.0)),
+        ("rank-imbalance", vec![busy("n1", &hour(7.9)), task(0, 6.0), task(1, 1.5)]),
+    ]
+}
+
+#[test]
+fn a_job_that_works_on_gpus_needs_few_cores() {
+    for (rule, series) in few_cores() {
+        let without = report(60, 8, series.clone());
+        assert_eq!(ids(&without), [rule]);
+        let mut requested = report(60, 8, series.clone());
+        requested.submission.gpus = Some(2);
+        assert_eq!(ids(&requested), [""; 0], "{rule}: GPUs are known from the request");
+        let of_gpus = ["gpu=0,uuid=GPU-a", "gpu=1,uuid=GPU-b"]
+            .map(|labels| gpu("gpu.utilization", "n1", labels, &hour(95.0)));
+        let sampled = report(60, 8, series.into_iter().chain(of_gpus).collect());
+        assert_eq!((number(&sampled, "gpus"), ids(&sampled)), (Some(2.0), vec![]), "{rule}");
+    }
+}
+
+#[test]
+fn gpus_that_stop_with_the_cores_are_no_excuse() {
+    let course = |full: f64, rest: f64| -> Vec<f64> {
+        (0..60).map(|minute| if minute < 24 { full } else { rest }).collect()
+    };
+    let hangs = |percent: f64| {
+        let of_gpu = gpu("gpu.utilization", "n1", "gpu=3,uuid=GPU-d", &course(90.0, percent));
+        report(60, 8, vec![busy("n1", &course(2.0, 0.01)), of_gpu])
+    };
+    assert_eq!(ids(&hangs(2.0)), ["collapse"]);
+    assert!((number(&hangs(2.0), "collapse_ratio").unwrap() - 2.0 / 90.0).abs() < 1e-9);
+    assert_eq!(ids(&hangs(85.0)), [""; 0]);
+}
+
+#[test]
+fn devices_of_a_gpu_are_told_apart() {
+    let slice = |number: u32, percent: f64| {
+        gpu("gpu.gpm.sm.active", "n1", &format!("gpu=0,mig={number},uuid=MIG-{number}"), &hour(percent))
+    };
+    let whole = |metric: &str, percent: f64| gpu(metric, "n2", "gpu=0,uuid=GPU-a", &hour(percent));
+    // The activity of the multiprocessors of a whole GPU is another quantity than its utilization.
+    let series = vec![
+        slice(1, 80.0),
+        slice(2, 40.0),
+        whole("gpu.utilization", 90.0),
+        whole("gpu.gpm.sm.active", 10.0),
+        gpu("gpu.memory.used", "n2", "gpu=4,uuid=GPU-e", &hour(1e9)),
+        gpu("gpu.drm.clients", "n2", "gpu=5", &hour(0.0)),
+    ];
+    let mixed = report(60, 8, series);
+    assert_eq!((number(&mixed, "gpus"), number(&mixed, "gpus_sampled")), (Some(4.0), Some(3.0)));
+    assert!((number(&mixed, "gpu_utilization").unwrap() - 0.7).abs() < 1e-9);
+}
+
+#[test]
+fn suspended_time_is_not_idle() {
+    // Six samples a minute for an hour: 12 cores in use but for the stretches.
+    let course = |is_still: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        (0..360).map(|sample| if is_still(sample) { 0.0001 } else { 11.9 }).collect()
+    };
+    let job = |cores: &[f64]| {
+        let mut series = busy("n1", cores);
+        let points =
+            (0..).zip(cores).map(|(sample, cores)| (1_000_000_000_000_000 + sample * 10_000_000_000, *cores));
+        series.curve = crate::curve::Curve::of(&points.collect::<Vec<(i64, f64)>>());
+        series.growth = Some(cores.iter().sum::<f64>() * 10.0 * 1e9);
+        report(60, 12, vec![series])
+    };
+    let at_once = job(&course(&|sample| (60..240).contains(&sample)));
+    assert!((number(&at_once, "standstill_share").unwrap() - 0.5).abs() < 0.02);
+    assert!((number(&at_once, "cores_active").unwrap() - 11.9).abs() < 0.5);
+    assert_eq!(ids(&at_once), ["standstill"]);
+    let in_slices = job(&course(&|sample| sample % 24 >= 12));
+    assert!((number(&in_slices, "active_efficiency").unwrap() - 1.0).abs() < 0.1);
+    assert_eq!(ids(&in_slices), ["standstill"]);
+    // A program that waits now and then needs fewer cores.
+    let waits = job(&course(&|sample| sample % 2 == 1));
+    assert_eq!(
+        (number(&waits, "standstill_share"), ids(&waits)),
+        (Some(0.0), vec!["low-cpu-efficiency".to_owned()])
+    );
+    let sleeps = job(&[0.0; 360]);
+    assert_eq!(number(&sleeps, "standstill_share"), Some(0.0));
+    assert_eq!(ids(&sleeps), ["idle-cores"]);
+}
+
+#[test]
+fn more_cores_than_requested_are_found() {
+    let over = report(60, 3, vec![busy("n1", &hour(5.7))]);
+    assert_eq!(ids(&over), ["more-cores-than-requested"]);
+    let finding = &Advice::built_in().findings(&Facts::of(&over))[0];
+    assert_eq!(finding.evidence, "cores in use on average: 5.7; requested: 3");
+    assert_eq!(ids(&report(60, 6, vec![busy("n1", &hour(6.05))])), [""; 0]);
+}
+
+#[test]
+fn advice_about_cores_is_no_more_precise_than_the_figures() {
+    let slurm = crate::model::Scheduler::Slurm;
+    let remedy = |used: f64| {
+        let idle = report(60, 16, vec![busy("n1", &hour(used))]);
+        Advice::built_in().findings(&Facts::of(&idle))[0].remedy(Some(slurm)).unwrap()
+    };
+    for (used, cores) in [(8.03, 8), (8.3, 8), (4.0, 4), (5.5, 6)] {
+        let text =
+            format!("#SBATCH --cpus-per-task={cores}  # twice as many where these CPUs are hardware threads");
+        assert_eq!(remedy(used), text, "{used}");
+    }
+}
+
+#[test]
+fn a_job_that_is_too_short_for_advice_says_so() {
+    let advised = |minutes: u32, cores: f64| {
+        let mut report = report(minutes, 16, vec![busy("n1", &vec![cores; minutes as usize])]);
+        Advice::built_in().advise(&mut report);
+        (report.findings.len(), report.no_findings())
+    };
+    let short = "none: too short for advice, which needs 5 min or more".to_owned();
+    assert_eq!(advised(3, 1.9), (0, short));
+    assert_eq!(advised(3, 15.9), (0, "none".to_owned()));
+    assert_eq!(advised(60, 1.9).0, 1);
+}
+
+#[test]
+fn remedies_are_directives_for_jobs_of_slurm() {
+    type Change = fn(&mut Report);
+    let changes: [(&str, Change); 4] = [
+        ("restarts", |job| job.submission.restarts = Some(0)),
+        ("state", |job| job.outcome.state = Some("OUT_OF_MEMORY".to_owned())),
+        ("signal", |job| job.outcome.exit_signal = Some(125)),
+        ("other state", |job| job.outcome.state = Some("NODE_FAIL".to_owned())),
+    ];
+    for (name, change) in changes {
+        let mut job = report(60, 16, vec![busy("n1", &hour(1.0))]);
+        job.submission.memory_bytes = Some(2 << 30);
+        change(&mut job);
+        Advice::built_in().advise(&mut job);
+        assert!(!job.findings.is_empty() && job.steps.is_empty());
+        for finding in &job.findings {
+            let remedy = finding.remedy(job.scheduler).unwrap();
+            assert!(remedy.starts_with("#SBATCH --"), "{name}: {remedy}");
+        }
+    }
+    let mut other = report(60, 16, vec![busy("n1", &hour(1.0))]);
+    Advice::built_in().advise(&mut other);
+    assert_eq!(other.scheduler, None);
+}
+
 #[test]
 fn missing_data_is_a_finding() {
     let mut incomplete = report(60, 8, vec![busy("n1", &hour(8.0))]);
@@ -254,6 +446,7 @@ fn names_of_metrics() -> Vec<&'static str> {
         include_str!("compute.rs"),
         include_str!("course.rs"),
         include_str!("balance.rs"),
+        include_str!("gpus.rs"),
         include_str!("../../resources.rs"),
         include_str!("../../gather.rs"),
     ];

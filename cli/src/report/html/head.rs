@@ -110,7 +110,7 @@ fn bar(share: Option<f64>, class: &str) -> String {
 pub(super) fn findings(page: &mut String, report: &Report) {
     page.push_str("<section aria-labelledby=\"findings\">\n<h2 id=\"findings\">Findings</h2>\n");
     if report.findings.is_empty() {
-        page.push_str(&format!("<p>{}</p>\n</section>\n", text(summary::no_findings(report))));
+        page.push_str(&format!("<p>{}</p>\n</section>\n", text(&report.no_findings())));
         return;
     }
     page.push_str("<ul class=\"findings\">\n");

@@ -129,8 +129,8 @@ pub(super) fn findings(report: &Report, columns: usize, room: usize) -> Vec<Line
         lines.extend(next);
     }
     if report.findings.is_empty() {
-        let text = summary::no_findings(report).to_owned();
-        lines.extend(labelled("findings", Style::Plain, &[(Style::Good, text)], columns));
+        let style = if report.advice_from_s.is_none() { Style::Good } else { Style::Plain };
+        lines.extend(labelled("findings", Style::Plain, &[(style, report.no_findings())], columns));
     }
     lines
 }

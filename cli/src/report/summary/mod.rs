@@ -86,11 +86,6 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{percent:.digits$} %")
 }
 
-/// Describes the absence of findings.
-pub(crate) const fn no_findings(report: &Report) -> &'static str {
-    if report.series.is_empty() { "none: no samples" } else { "none" }
-}
-
 /// Describes the completeness of the data and the cost of measuring.
 pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
     let stored = units::number(units::to_f64(report.stored));

@@ -2,10 +2,6 @@
 
 use polymeter_analysis::model::Outcome;
 
-/// The signal with which Slurm reports that a job ran out of memory: its SIG_OOM, 253, without the bit of a
-/// core dump.
-const SLURM_OUT_OF_MEMORY: i64 = 125;
-
 /// Describes the end of a job; none if nothing is known.
 pub(super) fn outcome_text(outcome: &Outcome) -> Option<String> {
     let state = outcome.state.as_deref().map(state_text);
@@ -34,7 +30,9 @@ fn state_text(state: &str) -> String {
 /// Describes the exit status or the signal of a job.
 fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String> {
     match (code, signal) {
-        (_, Some(SLURM_OUT_OF_MEMORY)) => Some("killed for lack of memory (Slurm's signal 125)".to_owned()),
+        (_, Some(Outcome::SIGNAL_OUT_OF_MEMORY)) => {
+            Some("killed for lack of memory (Slurm's signal 125)".to_owned())
+        }
         (_, Some(signal)) if signal > 0 => {
             let name = signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"));
             Some(format!("killed by signal {signal}{name}"))

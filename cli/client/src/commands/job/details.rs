@@ -154,18 +154,24 @@ struct Tres {
 }
 
 impl Tres {
-    /// Parses Slurm's notation. Other resources are ignored.
+    /// Parses Slurm's notation. Other resources are ignored. GPUs are counted as `gres/gpu`, by type as
+    /// `gres/gpu:TYPE`, or both, depending on what Slurm tracks.
     fn parse(text: &str) -> Option<Self> {
         let mut tres = Self::default();
+        let mut typed: Option<u32> = None;
         for item in text.split(',').filter(|item| !item.is_empty() && *item != "N/A") {
             let (name, value) = item.split_once('=')?;
             match name {
                 "mem" => tres.memory_bytes = Some(bytes(value)?),
                 "node" => tres.nodes = Some(value.parse().ok()?),
                 "gres/gpu" => tres.gpus = Some(value.parse().ok()?),
+                _ if name.starts_with("gres/gpu:") => {
+                    typed = Some(typed.unwrap_or(0).checked_add(value.parse().ok()?)?);
+                }
                 _ => {}
             }
         }
+        tres.gpus = tres.gpus.or(typed);
         Some(tres)
     }
 
@@ -242,5 +248,19 @@ mod tests {
         assert_eq!(["", "G", "1.G2", "1.0000001G", "99999999999T"].map(bytes), [None; 5]);
         assert_eq!(Tres::parse("mem=30M,node=0").unwrap().memory_bytes_per_node(), None);
         assert_eq!(Tres::parse("N/A"), Some(Tres::default()));
+    }
+
+    #[test]
+    fn gpus_are_counted_however_slurm_tracks_them() {
+        for (text, gpus) in [
+            ("billing=8,cpu=8,gres/gpu:h100=1,mem=8G,node=1", Some(1)),
+            ("cpu=4,gres/gpu:a100=2,gres/gpu:3g.20gb=5,node=2", Some(7)),
+            ("gres/gpu:v100=3,gres/gpu=4,cpu=1", Some(4)),
+            ("gres/gpu=2,gres/gpu:v100=2", Some(2)),
+            ("cpu=1,gres/gpumem=80G,gres/gpuutil=90,gres/shard:a100=8", None),
+        ] {
+            assert_eq!(Tres::parse(text).unwrap().gpus, gpus, "{text}");
+        }
+        assert_eq!(Tres::parse("gres/gpu:a=4294967295,gres/gpu:b=1"), None);
     }
 }

@@ -1,0 +1,31 @@
+//! The GPUs of a job, as its series show them. Pure.
+
+use std::collections::BTreeSet;
+
+use crate::model::SeriesReport;
+use crate::resources::of_metric;
+
+/// A GPU or a MIG device: its node, and its labels `gpu` and `mig`.
+type Gpu<'a> = (&'a str, &'a str, Option<&'a str>);
+
+fn gpu(series: &SeriesReport) -> Option<Gpu<'_>> {
+    let label = |key: &str| series.labels.split(',').find_map(|label| label.strip_prefix(key));
+    Some((&series.node, label("gpu=")?, label("mig=")))
+}
+
+/// Returns the number of GPUs of which a series has a value other than 0; none without any.
+pub(super) fn count(series: &[&SeriesReport]) -> Option<u64> {
+    let of_gpus = series.iter().filter(|series| series.metric.starts_with("gpu."));
+    let with_values = of_gpus.filter(|series| series.max.is_some_and(|max| max > 0.0));
+    let gpus: BTreeSet<Gpu<'_>> = with_values.filter_map(|series| gpu(series)).collect();
+    (!gpus.is_empty()).then_some(gpus.len() as u64)
+}
+
+/// Returns the series of the utilization of each GPU, in percent. The driver knows none of MIG devices, but
+/// the activity of their multiprocessors.
+pub(super) fn utilization<'a>(series: &'a [&'a SeriesReport]) -> Vec<&'a SeriesReport> {
+    let mut found: Vec<&SeriesReport> = of_metric(series, "gpu.utilization").collect();
+    let known: BTreeSet<Option<Gpu<'_>>> = found.iter().map(|series| gpu(series)).collect();
+    found.extend(of_metric(series, "gpu.gpm.sm.active").filter(|series| !known.contains(&gpu(series))));
+    found
+}
