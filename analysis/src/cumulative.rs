@@ -61,8 +61,10 @@ impl Cumulative {
 
     /// Returns the function of a counter with these rates, each of which is dated at its end.
     pub(crate) fn of_rates(curve: &Curve) -> Self {
-        let points = curve.intervals().iter().filter(|interval| interval.count > 0);
-        Self::of_rate(points.map(|interval| (interval.time_ns, interval.sum / units::to_f64(interval.count))))
+        let points = curve.intervals().iter().filter(|interval| interval.weight_ns > 0);
+        Self::of_rate(
+            points.map(|interval| (interval.time_ns, interval.sum / units::to_f64(interval.weight_ns))),
+        )
     }
 
     /// Returns the function of the samples of a rate, each of which holds since the one before.

@@ -95,8 +95,10 @@ impl Summary {
         });
         let points = rates.as_ref().map_or(values, |rates| rates.points.as_slice());
         let numbers = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
-        let mean =
-            (numbers().count() > 0).then(|| numbers().sum::<f64>() / units::to_f64(numbers().count() as u64));
+        let curve = match &rates {
+            Some(rates) => Curve::of_rates(&rates.points, first_ns),
+            None => Curve::of(values),
+        };
         let increase: Option<f64> =
             rates.is_some().then(|| steps(values).map(|(_, increase)| increase).sum());
         // Rates exceed the number of CPUs by the accuracy of their counter.
@@ -107,11 +109,11 @@ impl Summary {
             ends_ns: (first_ns, last_ns),
             span_s: units::seconds_between(first_ns, last_ns),
             increase: increase.map(|increase| (increase, increase + first)),
-            mean,
+            mean: curve.mean(),
             range: (numbers().reduce(f64::min), numbers().reduce(f64::max).map(|max| max.min(most))),
             window_ns: rates.as_ref().and_then(|rates| rates.window_ns),
             is_clamped: rates.as_ref().is_some_and(|rates| rates.is_clamped),
-            curve: Curve::of(points),
+            curve,
         })
     }
 
@@ -141,12 +143,11 @@ impl Summary {
             curve: Curve::default(),
         };
         if !is_counter(row) {
-            let sum: f64 = buckets.iter().map(|bucket| bucket.sum).sum();
             let (min, max) =
                 (buckets.iter().map(|bucket| bucket.min), buckets.iter().map(|bucket| bucket.max));
             let range = (min.reduce(f64::min), max.reduce(f64::max));
-            let mean = Some(sum / units::to_f64(samples));
-            return Some(Self { mean, range, curve: buckets::curve(buckets), ..base });
+            let curve = buckets::curve(buckets, length_ns, ends_ns);
+            return Some(Self { mean: curve.mean(), range, curve, ..base });
         }
         let increase = buckets::increase(buckets);
         let is_impossible = |limit: Limit| limit.is_hard && increase > limit.rate * span_s;
@@ -155,12 +156,13 @@ impl Summary {
         let mut rates = buckets::rates(buckets, length_ns, span_s);
         rates.iter_mut().for_each(|(_, rate)| *rate = rate.min(most) * rate_unit(row).1);
         let numbers = || rates.iter().map(|(_, rate)| *rate);
+        let begin_ns = rates.first().map_or(0, |(end_ns, _)| end_ns.saturating_sub(length_ns));
         Some(Self {
             increase: Some((increase, increase + first.first)),
             range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
             window_ns: Some(length_ns),
             is_clamped,
-            curve: Curve::of(&rates),
+            curve: Curve::of_rates(&rates, begin_ns),
             ..base
         })
     }
