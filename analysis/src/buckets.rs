@@ -44,14 +44,14 @@ pub(crate) fn rates(buckets: &[BucketRow], length_ns: i64, span_s: f64) -> Vec<(
     }
 }
 
-/// Returns the course of a gauge.
-pub(crate) fn curve(buckets: &[BucketRow]) -> Curve {
-    let intervals = buckets.iter().map(|bucket| Interval {
-        time_ns: bucket.time_ns,
-        min: bucket.min,
-        max: bucket.max,
-        sum: bucket.sum,
-        count: bucket.count,
+/// Returns the course of a gauge. An interval counts as far as it lies between two times.
+pub(crate) fn curve(buckets: &[BucketRow], length_ns: i64, (begin_ns, end_ns): (i64, i64)) -> Curve {
+    let intervals = buckets.iter().map(|bucket| {
+        let until_ns = bucket.time_ns.saturating_add(length_ns).min(end_ns);
+        let mean = bucket.sum / units::to_f64(bucket.count);
+        let held =
+            Interval::of((bucket.time_ns, mean), until_ns.saturating_sub(bucket.time_ns.max(begin_ns)));
+        Interval { min: bucket.min, max: bucket.max, ..held }
     });
     Curve::of_intervals(intervals)
 }
@@ -172,7 +172,9 @@ mod tests {
 
     #[test]
     fn the_course_of_a_gauge_has_the_range_of_each_interval() {
-        let curve = curve(&intervals(8, &[1.0, 5.0, 2.0]));
+        let ends_ns = (8 * SECOND_NS, 11 * SECOND_NS);
+        let curve = curve(&intervals(8, &[1.0, 5.0, 2.0]), 10 * SECOND_NS, ends_ns);
+        assert_eq!(curve.mean(), Some(8.0 / 3.0));
         let ranges: Vec<_> = curve.intervals().iter().map(|interval| (interval.min, interval.max)).collect();
         assert_eq!(ranges, [(1.0, 5.0), (2.0, 2.0)]);
     }

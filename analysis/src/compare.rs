@@ -180,7 +180,7 @@ fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> 
     for series in series {
         let selected = series.curve.intervals().iter().copied();
         let selected = selected
-            .filter(|interval| interval.count > 0 && interval.sum.is_finite())
+            .filter(|interval| interval.sum.is_finite())
             .filter(|interval| is_inside(&series.node, interval.time_ns));
         of_nodes.push(selected.collect());
     }
@@ -188,24 +188,37 @@ fn quantity(series: &[&SeriesReport], is_inside: impl Fn(&str, i64) -> bool) -> 
     let count = units::to_f64(of_nodes.len() as u64);
     let first = series.first().filter(|_| !of_nodes.is_empty())?;
     let mean = of_nodes.iter().map(|intervals| mean_of(intervals)).sum::<f64>() / count;
-    // The parts of each node begin and end at about the same times.
-    let parts = of_nodes.iter().map(Vec::len).min().unwrap_or_default().min(PARTS_MAX);
-    let part = |number: usize| {
-        let of_node = |intervals: &Vec<Interval>| {
-            let bound = |number: usize| intervals.len() * number / parts;
-            intervals.get(bound(number)..bound(number + 1)).map_or(0.0, mean_of)
-        };
-        of_nodes.iter().map(of_node).sum::<f64>() / count
-    };
     let unit = first.rate_unit.unwrap_or(&first.unit).to_owned();
-    Some(Quantity { unit, mean, parts: (0..parts).map(part).collect(), is_estimate: false })
+    Some(Quantity { unit, mean, parts: parts(&of_nodes), is_estimate: false })
 }
 
-/// Returns the mean of the points of intervals.
+/// Returns the means over nodes in equal parts of the time, without those in which a node has no points.
+fn parts(of_nodes: &[Vec<Interval>]) -> Vec<f64> {
+    let count = of_nodes.iter().map(Vec::len).min().unwrap_or_default().min(PARTS_MAX);
+    let times = || of_nodes.iter().flatten().map(|interval| interval.time_ns);
+    let (begin_ns, end_ns) = (times().min().unwrap_or_default(), times().max().unwrap_or_default());
+    let length_s = units::seconds_between(begin_ns, end_ns);
+    let number = |interval: &Interval| {
+        let after_s = units::seconds_between(begin_ns, interval.time_ns);
+        units::part(if length_s > 0.0 { after_s / length_s } else { 0.0 }, count)
+    };
+    let part = |wanted: usize| {
+        let of_node = |intervals: &Vec<Interval>| {
+            let inside = intervals.iter().filter(|interval| number(interval) == wanted);
+            let inside: Vec<Interval> = inside.copied().collect();
+            (!inside.is_empty()).then(|| mean_of(&inside))
+        };
+        let means: Vec<f64> = of_nodes.iter().map(of_node).collect::<Option<_>>()?;
+        Some(means.iter().sum::<f64>() / units::to_f64(means.len() as u64))
+    };
+    (0..count).filter_map(part).collect()
+}
+
+/// Returns the mean of intervals over their time.
 fn mean_of(intervals: &[Interval]) -> f64 {
     let sum: f64 = intervals.iter().map(|interval| interval.sum).sum();
-    let count: u64 = intervals.iter().map(|interval| interval.count).sum();
-    sum / units::to_f64(count.max(1))
+    let weight_ns: u64 = intervals.iter().map(|interval| interval.weight_ns).sum();
+    sum / units::to_f64(weight_ns.max(1))
 }
 
 fn difference(
@@ -249,10 +262,13 @@ fn difference(
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use polymeter_store::reader::JobNodeRow;
 
     use super::*;
     use crate::cumulative::Cumulative;
+    use crate::curve::Curve;
     use crate::energy;
     use crate::model::{NodeEnergy, Phase};
     use crate::testing::{START_S, busy, gauge, labelled, report};
@@ -298,6 +314,27 @@ mod tests {
             row(&compare(&[job("1", 3.0)], &[job("2", 3.0)]), None, "cpu.usage").verdict,
             Verdict::NoDifferenceShown
         );
+    }
+
+    #[test]
+    fn jobs_that_behave_alike_do_not_differ_by_their_periods() {
+        // One core in the first half, three in the second; the other job was sampled each 10 ms for 10 s.
+        let cores = |time_s: f64| if time_s < 300.0 { 1.0 } else { 3.0 };
+        let sampled = |id: &str, fast: Range<f64>| {
+            let mut points = Vec::new();
+            let mut time_ms = 0;
+            while time_ms < 600_000 {
+                let time_s = units::seconds_between(0, time_ms * 1_000_000);
+                points.push((START_S * 1_000_000_000 + time_ms * 1_000_000, cores(time_s)));
+                time_ms += if fast.contains(&time_s) { 10 } else { 1000 };
+            }
+            let series = SeriesReport { curve: Curve::of(&points), ..gauge("cpu.threads.busy", &[1.0]) };
+            Report { job: id.to_owned(), ..report(10, 8, vec![series]) }
+        };
+        let comparison = compare(&[sampled("1", 0.0..0.0)], &[sampled("2", 400.0..410.0)]);
+        let busy = row(&comparison, None, "cpu.threads.busy");
+        assert!((busy.a.unwrap() - 2.0).abs() < 1e-9 && busy.difference.unwrap().abs() < 1e-9, "{busy:?}");
+        assert_eq!(busy.verdict, Verdict::NoDifferenceShown);
     }
 
     #[test]

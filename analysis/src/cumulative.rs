@@ -10,6 +10,22 @@ use crate::curve::Curve;
 /// The part of a time that points must cover for an increase over all of it.
 const COVERED_MIN: f64 = 0.8;
 
+/// Returns the time of each sample of a counter, and its increase since the one before; 0 for the first. A
+/// counter that fell to half or less was restarted at 0, as when another agent continues; one that fell by
+/// less has not changed.
+pub(crate) fn steps(samples: &[(i64, f64)]) -> impl Iterator<Item = (i64, f64)> {
+    let mut highest: Option<f64> = None;
+    samples.iter().filter(|(_, value)| value.is_finite()).map(move |(time_ns, value)| {
+        let before = *highest.get_or_insert(*value);
+        let is_restarted = *value <= before / 2.0 && *value < before;
+        if is_restarted || *value >= before {
+            highest = Some(*value);
+        }
+        let increase = if is_restarted { *value } else { value - before };
+        (*time_ns, increase.max(0.0))
+    })
+}
+
 /// The increase of a counter since its first point: linear between points.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Cumulative {
@@ -18,15 +34,10 @@ pub(crate) struct Cumulative {
 }
 
 impl Cumulative {
-    /// Returns the function of the samples of a counter. One that decreased was restarted at 0.
+    /// Returns the function of the samples of a counter.
     pub(crate) fn of_samples(samples: &[(i64, f64)]) -> Self {
         let mut cumulative = Self::default();
-        let mut last: Option<f64> = None;
-        for (time_ns, value) in samples.iter().filter(|(_, value)| value.is_finite()) {
-            let increase = last.map_or(0.0, |last| if *value >= last { value - last } else { *value });
-            cumulative.add(*time_ns, increase);
-            last = Some(*value);
-        }
+        steps(samples).for_each(|(time_ns, increase)| cumulative.add(time_ns, increase));
         cumulative
     }
 
@@ -50,8 +61,10 @@ impl Cumulative {
 
     /// Returns the function of a counter with these rates, each of which is dated at its end.
     pub(crate) fn of_rates(curve: &Curve) -> Self {
-        let points = curve.intervals().iter().filter(|interval| interval.count > 0);
-        Self::of_rate(points.map(|interval| (interval.time_ns, interval.sum / units::to_f64(interval.count))))
+        let points = curve.intervals().iter().filter(|interval| interval.weight_ns > 0);
+        Self::of_rate(
+            points.map(|interval| (interval.time_ns, interval.sum / units::to_f64(interval.weight_ns))),
+        )
     }
 
     /// Returns the function of the samples of a rate, each of which holds since the one before.
@@ -126,6 +139,19 @@ mod tests {
     use super::*;
 
     const S: i64 = 1_000_000_000;
+
+    #[test]
+    fn counters_increase_over_restarts() {
+        let of = |values: &[f64]| {
+            let points: Vec<(i64, f64)> = (0..).zip(values.iter().copied()).collect();
+            steps(&points).map(|(_, increase)| increase).sum::<f64>()
+        };
+        let near = |values: &[f64], expected: f64| (of(values) - expected).abs() < 1e-9;
+        assert!(near(&[5.0, 7.0, 10.0], 5.0));
+        assert!(near(&[5.0, 10.0, 1.0, 3.0], 8.0), "another agent began at 0");
+        assert!(near(&[100.0, 97.0, 99.0, 101.0], 1.0), "a count of several CPUs may lag behind");
+        assert!(near(&[3.0], 0.0) && near(&[], 0.0));
+    }
 
     #[test]
     fn increases_are_linear_between_samples() {

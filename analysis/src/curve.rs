@@ -5,6 +5,9 @@ use polymeter_proto::units;
 /// The maximum number of intervals of a curve: some for each of the 400 columns of a plot.
 const INTERVALS_MAX: usize = 1200;
 
+/// The multiple of the time between two samples from which on missing samples are a gap.
+pub(crate) const GAP_SPACINGS: i64 = 3;
+
 /// The points of a series in an interval of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
@@ -14,16 +17,17 @@ pub struct Interval {
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// The sum of the values.
+    /// The sum of the values, each multiplied by its weight.
     pub sum: f64,
-    /// The number of points.
-    pub count: u64,
+    /// The sum of the weights: the time for which the values hold, in nanoseconds.
+    pub weight_ns: u64,
 }
 
 impl Interval {
-    /// Returns the interval of one point.
-    pub const fn of((time_ns, value): (i64, f64)) -> Self {
-        Self { time_ns, min: value, max: value, sum: value, count: 1 }
+    /// Returns the interval of one point that holds for a time, at least a nanosecond.
+    pub fn of((time_ns, value): (i64, f64), weight_ns: i64) -> Self {
+        let weight_ns = u64::try_from(weight_ns).unwrap_or_default().max(1);
+        Self { time_ns, min: value, max: value, sum: value * units::to_f64(weight_ns), weight_ns }
     }
 
     /// Adds an interval behind it.
@@ -31,7 +35,7 @@ impl Interval {
         self.min = self.min.min(next.min);
         self.max = self.max.max(next.max);
         self.sum += next.sum;
-        self.count += next.count;
+        self.weight_ns += next.weight_ns;
     }
 }
 
@@ -45,10 +49,32 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Returns the curve of points, which are sorted by time.
+    /// Returns the curve of the points of a gauge, which are sorted by time. Each holds until the next one, at
+    /// most for the usual time there; the last one holds like the one before.
     pub fn of(points: &[(i64, f64)]) -> Self {
-        let times = points.first().zip(points.last());
-        Self::joined(points.iter().copied().map(Interval::of), times.map(|(first, last)| (first.0, last.0)))
+        let time_ns = |position: usize| points.get(position).map(|(time_ns, _)| *time_ns);
+        let gap_ns = |position: usize| Some(time_ns(position + 1)?.saturating_sub(time_ns(position)?));
+        let held_ns = |position: usize| {
+            let around = position.checked_sub(1).and_then(gap_ns).max(gap_ns(position + 1));
+            let most_ns = around.map_or(i64::MAX, |usual_ns| usual_ns.saturating_mul(GAP_SPACINGS));
+            gap_ns(position).map(|gap_ns| gap_ns.min(most_ns))
+        };
+        let held = |(position, point): (usize, &(i64, f64))| {
+            let before = || position.checked_sub(1).and_then(held_ns);
+            Interval::of(*point, held_ns(position).or_else(before).unwrap_or(1))
+        };
+        Self::of_intervals(points.iter().enumerate().map(held))
+    }
+
+    /// Returns the curve of the rates of a counter, which are sorted by time: each is that since the one
+    /// before, and the first that since `begin_ns`.
+    pub(crate) fn of_rates(points: &[(i64, f64)], begin_ns: i64) -> Self {
+        let since = |position: usize| position.checked_sub(1).and_then(|before| points.get(before));
+        let rate = |(position, point): (usize, &(i64, f64))| {
+            let since_ns = since(position).map_or(begin_ns, |(time_ns, _)| *time_ns);
+            Interval::of(*point, point.0.saturating_sub(since_ns))
+        };
+        Self::of_intervals(points.iter().enumerate().map(rate))
     }
 
     /// Returns the curve of intervals, which are sorted by time.
@@ -79,6 +105,14 @@ impl Curve {
         Self { intervals, end_ns }
     }
 
+    /// Returns the mean over the time with points; none without any.
+    pub fn mean(&self) -> Option<f64> {
+        let known = || self.intervals.iter().filter(|interval| interval.sum.is_finite());
+        let weight_ns: u64 = known().map(|interval| interval.weight_ns).sum();
+        let sum: f64 = known().map(|interval| interval.sum).sum();
+        (weight_ns > 0).then(|| sum / units::to_f64(weight_ns))
+    }
+
     /// Returns the intervals that contain points, in the order of their times.
     pub fn intervals(&self) -> &[Interval] {
         &self.intervals
@@ -104,7 +138,7 @@ mod tests {
     fn few_points_are_kept() {
         let curve = Curve::of(&[(3, 1.0), (9, f64::NAN)]);
         assert_eq!(curve.intervals().len(), 2);
-        assert_eq!((curve.intervals()[0], curve.ends_ns()), (Interval::of((3, 1.0)), Some((3, 9))));
+        assert_eq!((curve.intervals()[0], curve.ends_ns()), (Interval::of((3, 1.0), 6), Some((3, 9))));
         assert_eq!((Curve::of(&[]), Curve::default().ends_ns()), (Curve::default(), None));
     }
 
@@ -114,9 +148,28 @@ mod tests {
             (0..100_000).map(|number: i32| (i64::from(number) * 7, f64::from(number))).collect();
         let curve = Curve::of(&points);
         assert_eq!((curve.intervals().len(), curve.ends_ns()), (INTERVALS_MAX, Some((0, 99_999 * 7))));
-        assert_eq!(curve.intervals().iter().map(|interval| interval.count).sum::<u64>(), 100_000);
-        assert_eq!(curve.intervals().iter().map(|interval| interval.sum).sum::<f64>(), 4_999_950_000.0);
+        assert_eq!(curve.intervals().iter().map(|interval| interval.weight_ns).sum::<u64>(), 700_000);
+        assert_eq!(curve.intervals().iter().map(|interval| interval.sum).sum::<f64>(), 7.0 * 4_999_950_000.0);
         let is_adjacent = |pair: &[Interval]| pair[0].max + 1.0 == pair[1].min;
         assert!(curve.intervals().windows(2).all(is_adjacent));
+    }
+
+    #[test]
+    fn means_are_those_over_the_time() {
+        // 1 for 100 s at 1 s, 9 for 10 s at 10 ms.
+        let slow = (0..100_i32).map(|second| (i64::from(second) * 1000, 1.0));
+        let fast = (0..1000_i32).map(|number| (100_000 + i64::from(number) * 10, 9.0));
+        let points: Vec<(i64, f64)> = slow.chain(fast).collect();
+        let mean = (100.0 * 1.0 + 10.0 * 9.0) / 110.0;
+        assert!((Curve::of(&points).mean().unwrap() - mean).abs() < 1e-9);
+        // The rates of the same times are dated at their ends.
+        let rates: Vec<(i64, f64)> = (1..=100_i32).map(|second| (i64::from(second) * 1000, 1.0)).collect();
+        let fast = (1..=1000_i32).map(|number| (100_000 + i64::from(number) * 10, 9.0));
+        let rates: Vec<(i64, f64)> = rates.into_iter().chain(fast).collect();
+        assert!((Curve::of_rates(&rates, 0).mean().unwrap() - mean).abs() < 1e-9);
+        // A value does not hold over a gap.
+        let gap = Curve::of(&[(0, 1.0), (1, 1.0), (2, 8.0), (1000, 2.0), (1001, 2.0)]).mean();
+        assert_eq!(gap, Some((1.0 + 1.0 + 8.0 * 3.0 + 2.0 + 2.0) / 7.0));
+        assert_eq!((Curve::of(&[(5, 4.0)]).mean(), Curve::of(&[]).mean()), (Some(4.0), None));
     }
 }

@@ -40,13 +40,13 @@ struct Window {
 fn window(curve: &Curve, begin_us: i64, end_us: i64) -> Option<Window> {
     let time = begin_us.saturating_mul(1000)..end_us.saturating_mul(1000);
     let inside = curve.intervals().iter().filter(|interval| time.contains(&interval.time_ns));
-    let (mut sum, mut count, mut max) = (0.0, 0, f64::NEG_INFINITY);
+    let (mut sum, mut weight_ns, mut max) = (0.0, 0, f64::NEG_INFINITY);
     for interval in inside.filter(|interval| interval.sum.is_finite()) {
         sum += interval.sum;
-        count += interval.count;
+        weight_ns += interval.weight_ns;
         max = max.max(interval.max);
     }
-    (count > 0).then(|| Window { mean: sum / units::to_f64(count), max })
+    (weight_ns > 0).then(|| Window { mean: sum / units::to_f64(weight_ns), max })
 }
 
 /// Computes the totals by name, those with the longest duration first.

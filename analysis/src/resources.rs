@@ -137,13 +137,13 @@ pub fn parts(curve: &Curve, begin_ns: i64, end_ns: i64, count: usize) -> Vec<Opt
     for interval in curve.intervals().iter().filter(|interval| interval.sum.is_finite()) {
         let after_s = units::seconds_between(begin_ns, interval.time_ns);
         if length_s > 0.0
-            && let Some((sum, points)) = sums.get_mut(units::part(after_s / length_s, count))
+            && let Some((sum, weight_ns)) = sums.get_mut(units::part(after_s / length_s, count))
         {
             *sum += interval.sum;
-            *points += interval.count;
+            *weight_ns += interval.weight_ns;
         }
     }
-    sums.into_iter().map(|(sum, points)| (points > 0).then(|| sum / units::to_f64(points))).collect()
+    sums.into_iter().map(|(sum, weight_ns)| (weight_ns > 0).then(|| sum / units::to_f64(weight_ns))).collect()
 }
 
 /// Returns the largest value of a curve in each of `count` equal parts of a time; none for a part without

@@ -6,10 +6,11 @@ use std::ops::Range;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_store::reader::{BucketRow, PlanChangeRow, SeriesRow};
 
+use crate::cumulative::steps;
 use crate::curve::Curve;
 use crate::hardware::Limit;
 use crate::model::{PeriodUse, SeriesReport};
-use crate::rates::{self, Rates};
+use crate::rates;
 use crate::{buckets, history};
 use polymeter_proto::units;
 
@@ -87,21 +88,32 @@ impl Summary {
     /// `limit`.
     pub(crate) fn of_samples(row: &SeriesRow, values: &[(i64, f64)], limit: Option<Limit>) -> Option<Self> {
         let ((first_ns, first), (last_ns, _)) = values.first().copied().zip(values.last().copied())?;
-        let rates = is_counter(row).then(|| counter_rates(&row.metric, values, limit, rate_unit(row).1));
+        let rates = is_counter(row).then(|| {
+            let mut rates = rates::rates(values, rates::window_ns(&row.metric), limit);
+            rates.points.iter_mut().for_each(|(_, rate)| *rate *= rate_unit(row).1);
+            rates
+        });
         let points = rates.as_ref().map_or(values, |rates| rates.points.as_slice());
         let numbers = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
-        let mean =
-            (numbers().count() > 0).then(|| numbers().sum::<f64>() / units::to_f64(numbers().count() as u64));
+        let curve = match &rates {
+            Some(rates) => Curve::of_rates(&rates.points, first_ns),
+            None => Curve::of(values),
+        };
+        let increase: Option<f64> =
+            rates.is_some().then(|| steps(values).map(|(_, increase)| increase).sum());
+        // Rates exceed the number of CPUs by the accuracy of their counter.
+        let most =
+            limit.filter(|limit| limit.is_hard).map_or(f64::INFINITY, |limit| limit.rate * rate_unit(row).1);
         Some(Self {
             samples: values.len() as u64,
             ends_ns: (first_ns, last_ns),
             span_s: units::seconds_between(first_ns, last_ns),
-            increase: rates.is_some().then(|| increase(values)).map(|increase| (increase, increase + first)),
-            mean,
-            range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
+            increase: increase.map(|increase| (increase, increase + first)),
+            mean: curve.mean(),
+            range: (numbers().reduce(f64::min), numbers().reduce(f64::max).map(|max| max.min(most))),
             window_ns: rates.as_ref().and_then(|rates| rates.window_ns),
             is_clamped: rates.as_ref().is_some_and(|rates| rates.is_clamped),
-            curve: Curve::of(points),
+            curve,
         })
     }
 
@@ -131,12 +143,11 @@ impl Summary {
             curve: Curve::default(),
         };
         if !is_counter(row) {
-            let sum: f64 = buckets.iter().map(|bucket| bucket.sum).sum();
             let (min, max) =
                 (buckets.iter().map(|bucket| bucket.min), buckets.iter().map(|bucket| bucket.max));
             let range = (min.reduce(f64::min), max.reduce(f64::max));
-            let mean = Some(sum / units::to_f64(samples));
-            return Some(Self { mean, range, curve: buckets::curve(buckets), ..base });
+            let curve = buckets::curve(buckets, length_ns, ends_ns);
+            return Some(Self { mean: curve.mean(), range, curve, ..base });
         }
         let increase = buckets::increase(buckets);
         let is_impossible = |limit: Limit| limit.is_hard && increase > limit.rate * span_s;
@@ -145,12 +156,13 @@ impl Summary {
         let mut rates = buckets::rates(buckets, length_ns, span_s);
         rates.iter_mut().for_each(|(_, rate)| *rate = rate.min(most) * rate_unit(row).1);
         let numbers = || rates.iter().map(|(_, rate)| *rate);
+        let begin_ns = rates.first().map_or(0, |(end_ns, _)| end_ns.saturating_sub(length_ns));
         Some(Self {
             increase: Some((increase, increase + first.first)),
             range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
             window_ns: Some(length_ns),
             is_clamped,
-            curve: Curve::of(&rates),
+            curve: Curve::of_rates(&rates, begin_ns),
             ..base
         })
     }
@@ -200,23 +212,6 @@ impl Summary {
     }
 }
 
-/// Returns the increase of a counter from its first value to the last. A counter that fell to half or less
-/// was restarted at 0, as when another agent continues; one that fell by less has not changed.
-fn increase(values: &[(i64, f64)]) -> f64 {
-    let Some((_, mut highest)) = values.first().copied() else { return 0.0 };
-    let mut increase = 0.0;
-    for (_, value) in values {
-        if *value >= highest {
-            increase += value - highest;
-            highest = *value;
-        } else if *value <= highest / 2.0 {
-            increase += value;
-            highest = *value;
-        }
-    }
-    increase
-}
-
 fn is_counter(row: &SeriesRow) -> bool {
     row.kind == "counter"
 }
@@ -224,18 +219,6 @@ fn is_counter(row: &SeriesRow) -> bool {
 /// Returns the unit of the rates of a counter, and the factor that converts to it.
 fn rate_unit(row: &SeriesRow) -> (&'static str, f64) {
     units::rate_unit(&row.metric, &row.unit)
-}
-
-/// Returns the rates of a counter, multiplied by `factor`. A soft limit, the cores that the scheduler
-/// assigned, is ignored if the job exceeded it.
-fn counter_rates(metric: &str, values: &[(i64, f64)], limit: Option<Limit>, factor: f64) -> Rates {
-    let window_ns = rates::window_ns(metric);
-    let mut rates = rates::rates(values, window_ns, limit.map(|limit| limit.rate));
-    if rates.is_clamped && limit.is_some_and(|limit| !limit.is_hard) {
-        rates = rates::rates(values, window_ns, None);
-    }
-    rates.points.iter_mut().for_each(|(_, rate)| *rate *= factor);
-    rates
 }
 
 #[cfg(test)]
@@ -283,18 +266,5 @@ mod tests {
         let of_step = of(&[("step", "0")], (20, 60));
         assert_eq!(of_step, (Some(text("10ms")), vec![(text("5s"), 20.0), (text("10ms"), 20.0)]));
         assert_eq!(of(&[("step", "1"), ("task", "0")], (20, 60)), (None, Vec::new()), "no plan of tasks");
-    }
-
-    #[test]
-    fn counters_increase_over_restarts() {
-        let of = |values: &[f64]| {
-            let points: Vec<(i64, f64)> = (0..).zip(values.iter().copied()).collect();
-            increase(&points)
-        };
-        let near = |values: &[f64], expected: f64| (of(values) - expected).abs() < 1e-9;
-        assert!(near(&[5.0, 7.0, 10.0], 5.0));
-        assert!(near(&[5.0, 10.0, 1.0, 3.0], 8.0), "another agent began at 0");
-        assert!(near(&[100.0, 97.0, 99.0, 101.0], 1.0), "a count of several CPUs may lag behind");
-        assert!(near(&[3.0], 0.0) && near(&[], 0.0));
     }
 }

@@ -2,10 +2,7 @@
 
 use polymeter_proto::units;
 
-use crate::curve::{Curve, Interval};
-
-/// The multiple of the time between two samples from which on missing samples are a gap.
-const GAP_SPACINGS: i64 = 3;
+use crate::curve::{Curve, GAP_SPACINGS, Interval};
 
 /// The time of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,17 +57,18 @@ impl NodeCells {
     /// rate since the previous one, unless the samples between are missing.
     pub(super) fn of(curve: &Curve, is_rate: bool, spacing_ns: i64, span: Span, columns: usize) -> Self {
         let mut cells = Self::empty(columns);
-        let mut counts = vec![0_u64; columns];
+        let mut weights_ns = vec![0_u64; columns];
         for interval in curve.intervals().iter().filter(|interval| interval.sum.is_finite()) {
             if let Some(column) = span.column(interval.time_ns, columns) {
                 cells.add(column, interval);
-                if let Some(count) = counts.get_mut(column) {
-                    *count += interval.count;
+                if let Some(weight_ns) = weights_ns.get_mut(column) {
+                    *weight_ns += interval.weight_ns;
                 }
             }
         }
-        for (mean, count) in cells.mean.iter_mut().zip(counts).filter(|(_, count)| *count > 0) {
-            *mean /= units::to_f64(count);
+        for (mean, weight_ns) in cells.mean.iter_mut().zip(weights_ns).filter(|(_, weight_ns)| *weight_ns > 0)
+        {
+            *mean /= units::to_f64(weight_ns);
         }
         cells.fill(curve, is_rate, spacing_ns, span);
         cells

@@ -13,13 +13,13 @@ pub(crate) fn sparkline(curve: &Curve, width: usize) -> String {
     for points in curve.intervals() {
         let fraction =
             if length > 0.0 { units::seconds_between(begin, points.time_ns) / length } else { 0.0 };
-        if let Some((sum, count)) = columns.get_mut(units::part(fraction, width)) {
+        if let Some((sum, weight_ns)) = columns.get_mut(units::part(fraction, width)) {
             *sum += points.sum;
-            *count += points.count;
+            *weight_ns += points.weight_ns;
         }
     }
-    let means: Vec<Option<f64>> =
-        columns.into_iter().map(|(sum, count)| (count > 0).then(|| sum / units::to_f64(count))).collect();
+    let mean = |(sum, weight_ns)| (weight_ns > 0).then(|| sum / units::to_f64(weight_ns));
+    let means: Vec<Option<f64>> = columns.into_iter().map(mean).collect();
     bars(&means)
 }
 

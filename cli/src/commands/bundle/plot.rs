@@ -62,11 +62,11 @@ fn curve(svg: &mut Svg, top: f64, series: &SeriesReport, report: &Report, starte
         |value: f64| bottom - (if max > base { (value - base) / (max - base) } else { 0.0 }) * CURVE_HEIGHT;
     let (mut upper, mut lower, mut means) = (Vec::new(), Vec::new(), Vec::new());
     for (number, column) in columns(series, report.wall_s, started_ns).into_iter().enumerate() {
-        let Some(Interval { min, max, sum, count, .. }) = column else { continue };
+        let Some(Interval { min, max, sum, weight_ns, .. }) = column else { continue };
         let fraction = (to_f64(number as u64) + 0.5) / to_f64(COLUMNS as u64);
         let x = NAMES_WIDTH + fraction * (WIDTH - MARGIN - NAMES_WIDTH);
         upper.push((x, y(max)));
-        means.push((x, y(sum / to_f64(count))));
+        means.push((x, y(sum / to_f64(weight_ns))));
         lower.push((x, y(min)));
     }
     svg.line((NAMES_WIDTH, bottom), (WIDTH - MARGIN, bottom), "#bbb");
@@ -126,8 +126,9 @@ mod tests {
         let columns = columns(&series(points), 8.0, second_ns);
         assert_eq!(columns.len(), COLUMNS);
         assert_eq!(columns.iter().flatten().count(), 2);
-        assert_eq!(columns[0], Some(Interval { time_ns: second_ns, min: 1.0, max: 3.0, sum: 4.0, count: 2 }));
-        assert_eq!(columns[COLUMNS - 1], Some(Interval::of((9 * second_ns, 2.0))));
+        let first = Interval { time_ns: second_ns, min: 1.0, max: 3.0, sum: 4.0, weight_ns: 2 };
+        assert_eq!(columns[0], Some(first));
+        assert_eq!(columns[COLUMNS - 1], Some(Interval::of((9 * second_ns, 2.0), 3)));
     }
 
     #[test]
