@@ -71,13 +71,14 @@ impl Wanted<'_> {
         mut each: impl FnMut(&SeriesRow, &[Part]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Range { start, end } = self.span_ns;
-        // A counter has a rate in the first part if it has a value before.
-        let margin_ns = self.width_ns.max(self.rollup.map_or(0, Rollup::length_ns));
+        // A counter has a rate in the first part if it has a value before. An interval that begins before the
+        // time has one before it, unless the series begins with it.
+        let margin_ns = self.width_ns.max(self.rollup.map_or(0, |rollup| 2 * rollup.length_ns()));
         let span_ns = start.saturating_sub(margin_ns).max(0)..end;
         let ids: Vec<i64> = self.rows.keys().copied().collect();
         let begin = |row: &SeriesRow| {
             let factor = rate(row).map(|(_, factor)| factor);
-            Downsampler::new(start, self.width_ns, factor, window_ns(&row.metric))
+            Downsampler::new(start..end, self.width_ns, factor, window_ns(&row.metric))
         };
         let mut current: Option<(&SeriesRow, Downsampler)> = None;
         let mut switch = |current: &mut Option<(_, Downsampler)>, id: i64| -> Result<(), Failure> {
@@ -101,7 +102,7 @@ impl Wanted<'_> {
             Some(rollup) => reader.buckets(rollup, self.of, &ids, &span_ns, |row| {
                 switch(&mut current, row.series_id)?;
                 if let Some((_, parts)) = &mut current {
-                    parts.interval(&row);
+                    parts.interval(&row, rollup.length_ns());
                 }
                 Ok::<_, Failure>(())
             })?,
