@@ -49,8 +49,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Returns the curve of the points of a gauge, which are sorted by time. Each holds until the next one, at
-    /// most for the usual time there; the last one holds like the one before.
+    /// Returns the curve of the points of a gauge, which are sorted by time. Each holds until the next one,
+    /// at most for the usual time there; the last one holds like the one before.
     pub fn of(points: &[(i64, f64)]) -> Self {
         let time_ns = |position: usize| points.get(position).map(|(time_ns, _)| *time_ns);
         let gap_ns = |position: usize| Some(time_ns(position + 1)?.saturating_sub(time_ns(position)?));

@@ -161,7 +161,8 @@ impl Downsampler {
     }
 
     /// Adds an interval of a rollup of `length_ns`. The rate of a counter in it is known with the next one.
-    /// The first one, if it begins before the time, has the first samples of the series: they lie in the time.
+    /// The first one, if it begins before the time, has the first samples of the series: they lie in the
+    /// time.
     pub fn interval(&mut self, row: &BucketRow, length_ns: i64) {
         let is_first = self.interval.is_none() && self.open.is_none() && self.parts.is_empty();
         let overlaps = row.time_ns.saturating_add(length_ns) > self.span_ns.start;

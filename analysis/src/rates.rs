@@ -63,8 +63,8 @@ impl Window {
 }
 
 /// The maximum of a rate, with the accuracy of the counter: an increase belongs to a window that is longer or
-/// shorter by up to `accuracy_s`, since the counter lags behind by up to a granularity, and since it is read a
-/// little later than the time of the sample says.
+/// shorter by up to `accuracy_s`, since the counter lags behind by up to a granularity, and since it is read
+/// a little later than the time of the sample says.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     rate: f64,
@@ -262,8 +262,8 @@ mod tests {
         used_s * 1e9
     }
 
-    /// How the counter of a load is sampled, in nanoseconds: around deadlines, up to a delay after the time of
-    /// the sample. The counter advances with each tick.
+    /// How the counter of a load is sampled, in nanoseconds: around deadlines, up to a delay after the time
+    /// of the sample. The counter advances with each tick.
     #[derive(Debug, Clone, Copy)]
     struct Sampling {
         period: i64,

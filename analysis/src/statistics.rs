@@ -18,8 +18,8 @@ pub struct Estimate {
 /// 0.03 %.
 const ANGLES: u32 = 1000;
 
-/// Returns Student's t at 97.5 % for any number of degrees of freedom; infinite for less than 1. The density of
-/// the angle, whose tangent is t over the root of the degrees, is a power of its cosine.
+/// Returns Student's t at 97.5 % for any number of degrees of freedom; infinite for less than 1. The density
+/// of the angle, whose tangent is t over the root of the degrees, is a power of its cosine.
 fn student(degrees: f64) -> f64 {
     // Degrees are computed: a whole number may be a little too small.
     if degrees < 1.0 - 1e-9 {

@@ -238,8 +238,8 @@ pub fn configure(env: &TestEnvironment, plan: &Plan<'_>) {
     configure_with(env, plan, "", "");
 }
 
-/// The predicted cost of a request is what reading costs on this machine now, several times as much beside other
-/// tests as alone: only tests of the limits may depend on it.
+/// The predicted cost of a request is what reading costs on this machine now, several times as much beside
+/// other tests as alone: only tests of the limits may depend on it.
 const AMPLE_LIMITS: &str = "[limits]\njob_cpu_percent = 100\nnode_cpu_percent = 100\n";
 
 /// Writes the configuration with additional keys at the top and additional tables at the end.

@@ -59,8 +59,8 @@ pub struct Report {
     pub traffic: Vec<Traffic>,
     /// The findings, the most severe first.
     pub findings: Vec<Finding>,
-    /// The shortest time of a job, in seconds, from which on a rule would have a finding for which this job is
-    /// too short; none if there is no such rule.
+    /// The shortest time of a job, in seconds, from which on a rule would have a finding for which this job
+    /// is too short; none if there is no such rule.
     pub advice_from_s: Option<f64>,
     /// The scheduler for whose directives the site asked.
     #[serde(skip)]

@@ -14,8 +14,8 @@ tests![
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const CLOCK: &str = "perf.task_clock";
-/// The CPU time that `burn 200` uses at least, as perf counts it: between two processes a few microseconds belong
-/// to neither, 0.02 ms of 200 on busy CPUs.
+/// The CPU time that `burn 200` uses at least, as perf counts it: between two processes a few microseconds
+/// belong to neither, 0.02 ms of 200 on busy CPUs.
 const BURNT_NS: f64 = 198e6;
 
 struct Node {

@@ -9,8 +9,8 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use super::loss_ledger::LossLedger;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// The part of the outbox that the repeated events of one frame may take: small, so that such a frame fits even
-/// if the outbox is nearly full.
+/// The part of the outbox that the repeated events of one frame may take: small, so that such a frame fits
+/// even if the outbox is nearly full.
 const AGAIN_PART: usize = 8;
 
 /// The bytes of an event with the entry of its job; most have fewer.
