@@ -113,12 +113,14 @@ impl Writer {
         for attempt in [frame, as_loss, unattributed] {
             match self.store_all(std::slice::from_ref(&attempt)) {
                 Ok(()) => {
-                    let lost = events - attempt.events();
+                    let lost = events.saturating_sub(attempt.events());
                     if lost > 0 {
                         warn!(
+                            error = "the store refuses their frame; the warning before this one states why",
                             session = %attempt.session.id,
                             frame = attempt.sequence,
-                            "cannot store {lost} events of a frame: marks, changes of plan or facts of jobs are lost"
+                            events = lost,
+                            "cannot store marks, changes of plan or facts of jobs"
                         );
                     }
                     return Ok(Some(attempt));
