@@ -81,7 +81,7 @@ for attempt in 1 2 3; do
     : >status
     : >files
     # Both ends of the input stay open: at end of file QEMU would consider the port closed.
-    timeout -k 5 "${GUEST_SECONDS:-200}" qemu-system-x86_64 -M q35 -accel "${GUEST_ACCEL:-tcg,thread=multi}" -cpu max -smp 2 -m 1024 \
+    timeout -k 5 "${GUEST_SECONDS:-900}" qemu-system-x86_64 -M q35 -accel "${GUEST_ACCEL:-tcg,thread=multi}" -cpu max -smp 2 -m 1024 \
         -display none -monitor none -nic user,model=virtio-net-pci -no-reboot -serial file:console \
         -drive file=disk,format=raw,if=virtio,cache=unsafe -device virtio-serial-pci \
         -chardev stdio,id=out,signal=off -device virtserialport,chardev=out,name=out \

@@ -2,9 +2,8 @@
 set -u
 echo "guest: up after $(cut -d. -f1 /proc/uptime) s"
 fail() { echo "FAILED: $*"; tail -n 40 /tmp/*.log; exit 1; }
-wait_for() { # SECONDS COMMAND...
-    until=$(($(cut -d. -f1 /proc/uptime) + $1))
-    shift
+wait_for() { # COMMAND...
+    until=$(($(cut -d. -f1 /proc/uptime) + 240))
     until "$@" >/dev/null 2>&1; do
         [ "$(cut -d. -f1 /proc/uptime)" -lt $until ] || fail "timeout while waiting for: $*"
         sleep 0.5
@@ -55,7 +54,7 @@ slurmd=/sys/fs/cgroup/system.slice/slurmd.service
 mkdir -p $slurmd
 echo "+cpuset +cpu +io +memory +pids" >/sys/fs/cgroup/system.slice/cgroup.subtree_control
 sh -c "echo \$\$ >$slurmd/cgroup.procs; exec slurmd -D" >/tmp/slurmd.err.log 2>&1 &
-wait_for 60 sh -c 'scontrol show node guest | grep -q State=IDLE'
+wait_for sh -c 'scontrol show node guest | grep -q State=IDLE'
 echo "slurm: $(slurmd -V), idle after $(cut -d. -f1 /proc/uptime) s"
 
 # The last values of each job's cgroup before slurmd removes it.
@@ -75,7 +74,7 @@ array=$(submit -J sweep --array=3-4 --wrap "'dd if=/dev/zero of=/dev/null bs=20M
 hungry=$(submit -J hungry --mem=30 --wrap "'sleep 1; dd if=/dev/zero of=/dev/null bs=100M count=1'")
 requeued=$(submit -J requeued --requeue /requeued.sh)
 
-wait_for 60 test -e /tmp/computed.0 -a -e /tmp/computed.1
+wait_for test -e /tmp/computed.0 -a -e /tmp/computed.1
 polymeter jobs >/out/jobs
 find "$scope/job_$solve" -type d >/out/cgroups
 cat "/proc/$(pidof polymeter-agent)/cgroup" >/out/agent.cgroup
@@ -84,25 +83,25 @@ touch /tmp/end
 # The tasks of the array have ids of their own.
 ids="$solve $hungry $requeued $(scontrol -o show job "$array" | sed -n 's/^JobId=\([0-9]*\) .*/\1/p' | tr '\n' ' ')"
 
-wait_for 30 sh -c "polymeter jobs | grep -q '^$requeued '"
+wait_for sh -c "polymeter jobs | grep -q '^$requeued '"
 scontrol requeue "$requeued" || fail "cannot requeue"
 # A requeued job is held back for a while. The command fails if the job runs already.
 runs_again() {
     scontrol update jobid="$requeued" starttime=now
     has_ended "$requeued"
 }
-wait_for 60 runs_again
+wait_for runs_again
 
 # The final states are reported in the background.
 for id in $ids; do
-    wait_for 30 has_ended "$id"
+    wait_for has_ended "$id"
     scontrol -o show job "$id" | grep "^JobId=$id " >"/out/job.$id"
-    wait_for 60 reports_name_and_state "$id"
+    wait_for reports_name_and_state "$id"
 done
 echo "$ids" >/out/ids
 su slurm -c "polymeter report $solve" >/out/refused 2>&1 && fail "the user slurm reads the job of alice"
 touch /tmp/watched
-wait_for 30 sh -c '! pidof polymeter-agent'
+wait_for sh -c '! pidof polymeter-agent'
 find $scope -name 'job_*' | grep . && fail "slurmd left cgroups"
 kill $collector
 wait $collector || fail "the collector ended badly"
