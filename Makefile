@@ -17,7 +17,7 @@ SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 .DEFAULT_GOAL := help
 .PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write test-timescale \
     test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
-    stripped oar-tree import-graph client libzmq test-libzmq quick-experiments fuzz check-nix deps test-deps slurm-deps clean
+    stripped oar-tree bless import-graph client libzmq test-libzmq quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS='	' read -r name text; do printf '  make %-18s %s\n' "$$name" "$$text"; done
@@ -189,6 +189,13 @@ book: ## Build the book of docs/ with mdBook, which is installed with cargo if i
 screenshots: test-deps ## Take the pictures of the pages in the documents (root, some minutes)
 	$(CARGO) build --workspace --all-targets --locked
 	$(TARGET)/debug/screenshots docs/images
+
+bless: test-deps ## Write the generated files that tests compare: references, snapshots, golden files, import graphs
+	$(CARGO) build --workspace --locked
+	POLYMETER_BLESS=1 $(CARGO) test -q --workspace --locked --lib --bins --test texts --test golden
+	POLYMETER_BLESS=1 $(CARGO) test -q --workspace --locked --test agent --test collector -- texts::
+	POLYMETER_BLESS=1 $(CARGO) test -q --workspace --locked --test e2e -- documents::
+	$(MAKE) import-graph
 
 import-graph: ## Draw which modules import which, into docs/explanation/imports/
 	$(CARGO) run -q --locked -p polymeter-structure --bin import-graph -- docs/explanation/imports

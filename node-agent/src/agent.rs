@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -43,10 +42,7 @@ const REQUESTS: usize = 64;
 #[derive(Debug)]
 pub struct Agent {
     requests: mpsc::Sender<SupervisorRequest>,
-    supervisor: JoinHandle<()>,
-    sampler: JoinHandle<()>,
-    exit_watcher: Option<JoinHandle<()>>,
-    sender: JoinHandle<Stopped>,
+    threads: Threads,
     ending: Arc<Ending>,
     channels: Arc<Channels>,
     counters: Arc<Counters>,
@@ -57,7 +53,7 @@ impl Agent {
     /// Starts the threads of an agent. The context is shared with the collector if both run in one process.
     ///
     /// # Errors
-    /// Returns an error if a resource that the agent needs is unavailable; then no thread runs.
+    /// Returns an error if a resource that the agent needs is unavailable; then threads that have started end.
     pub fn start(config: AgentConfig, context: &zmq::Context) -> Result<Self, AgentStartError> {
         let limit = kernel::descriptor_limit();
         if limit < MIN_DESCRIPTORS {
@@ -82,16 +78,7 @@ impl Agent {
 
         let (flush, priority) = (config.flush_interval, config.realtime_priority);
         let remote_control = config.accepts_remote_control();
-        let (for_sampler, counted) = (Arc::clone(&channels), Arc::clone(&counters));
-        let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
-        let wanted = Arc::clone(&ending);
-        let sender = spawn("sender", move || sender.run(&wanted))?;
         let supervisor = Supervisor::new(config, mounts, cpus, shared, rights);
-        let exit_watcher = supervisor.exit_watcher().map(|watcher| {
-            let channels = Arc::clone(&channels);
-            spawn("exit watcher", move || watch_exits(&watcher, &channels, priority))
-        });
-        let exit_watcher = exit_watcher.transpose()?;
         let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
         let endpoints = ControlEndpoints {
             listener,
@@ -101,18 +88,14 @@ impl Agent {
             context,
             channels: Arc::clone(&channels),
         };
-        let (ready, is_ready) = sync_channel(1);
-        let supervisor = spawn("supervisor", move || supervise(supervisor, received, endpoints, &ready))?;
-        let agent =
-            Self { requests, supervisor, sampler, exit_watcher, sender, ending, channels, counters, session };
-        match is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
-            Ok(()) => Ok(agent),
+        let unstarted = Unstarted { sender, supervisor, received, endpoints, flush, priority };
+        match unstarted.start(&channels, &counters, &ending) {
+            Ok(threads) => Ok(Self { requests, threads, ending, channels, counters, session }),
             Err(error) => {
-                agent.abandon();
-                Err(AgentStartError::System(
-                    "cannot start tracking jobs and serving the control socket",
-                    error,
-                ))
+                // Nobody else ends the threads that have started.
+                drop(channels.command(Command::Stop));
+                ending.request(Duration::ZERO, &channels);
+                Err(error)
             }
         }
     }
@@ -170,25 +153,65 @@ impl Agent {
         answer.blocking_recv().ok()
     }
 
-    /// Ends the threads of an agent without a supervisor, which would otherwise end them.
-    fn abandon(self) {
-        drop(self.channels.command(Command::Stop));
-        self.ending.wanted.store(true, Release);
-        self.channels.full_event().notify();
-    }
-
     /// Stops sampling, sends the remaining samples, and waits for at most `patience` until they are
     /// acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
         self.requests.blocking_send(SupervisorRequest::Stop).ok();
         // A thread that panicked has logged that already; the others must still be ended.
-        self.supervisor.join().ok();
-        self.sampler.join().ok();
-        self.exit_watcher.map(JoinHandle::join);
-        self.ending.patience_ns.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        self.ending.wanted.store(true, Release);
-        self.channels.full_event().notify();
-        self.sender.join().unwrap_or(Stopped { all_acknowledged: false, all_kept: false })
+        let Threads { supervisor, sampler, exit_watcher, sender } = self.threads;
+        for thread in [supervisor, sampler].into_iter().chain(exit_watcher) {
+            thread.join().ok();
+        }
+        self.ending.request(patience, &self.channels);
+        sender.join().unwrap_or(Stopped { all_acknowledged: false, all_kept: false })
+    }
+}
+
+#[derive(Debug)]
+struct Threads {
+    supervisor: JoinHandle<()>,
+    sampler: JoinHandle<()>,
+    exit_watcher: Option<JoinHandle<()>>,
+    sender: JoinHandle<Stopped>,
+}
+
+/// What the threads own, before they start.
+struct Unstarted {
+    sender: Sender,
+    supervisor: Supervisor,
+    received: mpsc::Receiver<SupervisorRequest>,
+    endpoints: ControlEndpoints,
+    flush: Period,
+    priority: Option<u8>,
+}
+
+impl Unstarted {
+    /// Starts the threads, and waits until the supervisor can run. After an error some of them run.
+    fn start(
+        self,
+        channels: &Arc<Channels>,
+        counters: &Arc<Counters>,
+        ending: &Arc<Ending>,
+    ) -> Result<Threads, AgentStartError> {
+        let Self { sender, supervisor, received, endpoints, flush, priority } = self;
+        let (for_sampler, counted) = (Arc::clone(channels), Arc::clone(counters));
+        let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
+        let wanted = Arc::clone(ending);
+        let sender = spawn("sender", move || sender.run(&wanted))?;
+        let exit_watcher = match supervisor.exit_watcher() {
+            Some(watcher) => {
+                let channels = Arc::clone(channels);
+                Some(spawn("exit watcher", move || watch_exits(&watcher, &channels, priority))?)
+            }
+            None => None,
+        };
+        let (ready, is_ready) = sync_channel(1);
+        let supervisor = spawn("supervisor", move || supervise(supervisor, received, endpoints, &ready))?;
+        is_ready
+            .recv()
+            .unwrap_or_else(|gone| Err(io::Error::other(gone)))
+            .map_err(system("cannot start tracking jobs and serving the control socket"))?;
+        Ok(Threads { supervisor, sampler, exit_watcher, sender })
     }
 }
 

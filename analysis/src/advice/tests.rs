@@ -246,10 +246,7 @@ fn the_page_of_the_rules_is_current() {
         return fs::write(page, text).unwrap();
     }
     let current = fs::read_to_string(page).unwrap_or_default();
-    assert!(
-        current == text,
-        "{page} is old: run POLYMETER_BLESS=1 cargo test -p polymeter-analysis the_page_of_the_rules"
-    );
+    assert!(current == text, "{page} is old: run `make bless`");
 }
 
 #[test]

@@ -32,10 +32,7 @@ fn must_be_current(page: &str, text: &str) {
         return fs::write(path, text).unwrap();
     }
     let current = fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(
-        current, text,
-        "{page} is old: run POLYMETER_BLESS=1 cargo test --workspace --test e2e -- documents::"
-    );
+    assert_eq!(current, text, "{page} is old: run `make bless`");
 }
 
 /// Adds the help of a command and of its subcommands.

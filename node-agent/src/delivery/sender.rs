@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use polymeter_proto::key::KeyPair;
@@ -100,10 +100,18 @@ impl From<zmq::Error> for ConnectError {
 /// The request to end the sender.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
-    /// Set once the sampler has handed on its last batch.
-    pub(crate) wanted: AtomicBool,
-    /// The longest wait for acknowledgements, in nanoseconds.
-    pub(crate) patience_ns: std::sync::atomic::AtomicU64,
+    wanted: AtomicBool,
+    patience_ns: AtomicU64,
+}
+
+impl Ending {
+    /// Ends the sender, which waits for acknowledgements for at most `patience`. The sampler must have handed
+    /// on its last batch.
+    pub(crate) fn request(&self, patience: Duration, channels: &Channels) {
+        self.patience_ns.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.wanted.store(true, Release);
+        channels.full_event().notify();
+    }
 }
 
 impl Sender {
@@ -114,8 +122,18 @@ impl Sender {
         counters: Arc<Counters>,
         stats_cache: Arc<StatsCache>,
     ) -> Result<Self, ConnectError> {
-        let Settings { collectors, return_after_ns, own_keys, session, descriptor, .. } = settings;
-        let Settings { outbox_bytes, keep_acknowledged_bytes, spool, remote_requests, tap, .. } = settings;
+        let Settings {
+            collectors,
+            return_after_ns,
+            own_keys,
+            session,
+            descriptor,
+            outbox_bytes,
+            keep_acknowledged_bytes,
+            spool,
+            remote_requests,
+            tap,
+        } = settings;
         let choice = CollectorChoice::new(collectors, return_after_ns, session.0, clock::monotonic_ns());
         // A configuration names at least one collector.
         let choice = choice.ok_or(ConnectError::Socket(zmq::Error::EINVAL))?;
@@ -162,7 +180,8 @@ impl Sender {
             self.publish_counts();
             self.check_delivery(now_ns);
             if ends {
-                let give_up = *give_up_at_ns.get_or_insert(now_ns + ending.patience_ns.load(Relaxed));
+                let give_up =
+                    *give_up_at_ns.get_or_insert(now_ns.saturating_add(ending.patience_ns.load(Relaxed)));
                 if self.delivery.is_empty() || now_ns >= give_up {
                     return self.stopped(now_ns);
                 }

@@ -91,8 +91,7 @@ fn the_reference_has_the_table_of_verbs() {
         .unwrap();
         return;
     }
-    let advice = "docs/reference/control.md is old: run `POLYMETER_BLESS=1 cargo test -p polymeter-proto table_of_verbs`";
-    assert_eq!(old, verb_table(), "{advice}");
+    assert_eq!(old, verb_table(), "docs/reference/control.md is old: run `make bless`");
 }
 
 proptest! {
