@@ -150,10 +150,6 @@ impl Listeners {
         let network = self.network.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
         local.into_iter().chain(network.map(|address| format!("tcp://{address}"))).collect()
     }
-
-    fn is_empty(&self) -> bool {
-        self.local.is_none() && self.network.is_none()
-    }
 }
 
 /// Control's thread, which runs until [`Control::stop`].
@@ -173,13 +169,13 @@ pub(crate) struct ApiRequests {
     pub(crate) queue: mpsc::Receiver<ControlRequest>,
     /// The tokens of the store.
     pub(crate) tokens: TokenService,
-    /// The measured clocks of the agents; none if this collector does not serve the API.
-    pub(crate) clock_offsets: Option<ClockOffsets>,
+    /// The measured clocks of the agents.
+    pub(crate) clock_offsets: ClockOffsets,
 }
 
 impl Control {
-    /// Starts the thread. Returns none if there is neither a listener, nor the HTTP API, nor another
-    /// collector whose requests it could forward.
+    /// Starts the thread. It has work even without users: the clocks of the agents, and the requests of other
+    /// collectors of the store.
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,
@@ -187,10 +183,7 @@ impl Control {
         api: ApiRequests,
         (store, collector_id): (&StoreUrl, &str),
         clock: Clock,
-    ) -> io::Result<Option<Started>> {
-        if listeners.is_empty() && api.clock_offsets.is_none() && !store.has_parallel_writers() {
-            return Ok(None);
-        }
+    ) -> io::Result<Started> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let sessions = sessions()?;
         let (stop, stopped) = oneshot::channel();
@@ -199,14 +192,12 @@ impl Control {
         let coordinator =
             Arc::new(Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens));
         let sessions_of_listeners = sessions.clone();
-        // Agents learn the version of the collector from the measurement, too.
-        let clock_offsets = api.clock_offsets.unwrap_or_default();
         let thread = Builder::new().name("control".to_owned()).spawn(move || {
             runtime.block_on(async {
                 let jobs = Arc::clone(coordinator.jobs());
                 let leaving = Arc::clone(&jobs);
                 tokio::spawn(jobs.keep());
-                tokio::spawn(coordinator.clock_probe().run(clock_offsets));
+                tokio::spawn(coordinator.clock_probe().run(api.clock_offsets));
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}
                     // The stop was requested, or its sender was dropped.
@@ -216,7 +207,7 @@ impl Control {
                 timeout(limits::LEAVE_TIMEOUT, leaving.leave()).await.ok();
             });
         })?;
-        Ok(Some((Self { thread, sessions, stop }, answers)))
+        Ok((Self { thread, sessions, stop }, answers))
     }
 
     /// Ends the thread and all sessions of reading. Returns false if the thread panicked.

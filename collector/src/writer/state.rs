@@ -9,6 +9,7 @@ use polymeter_store::{Store, StoreOrigin};
 
 use super::totals::Totals;
 use crate::agents::AgentDirectory;
+use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
 use crate::control::node_outcome::OutcomeReport;
@@ -32,6 +33,8 @@ pub(crate) struct WriterLinks {
     pub(crate) metrics: WriterMetrics,
     /// The queue of outcomes of jobs; none if another writer stores them.
     pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
+    /// The measured clocks of the agents.
+    pub(crate) clock_offsets: ClockOffsets,
     /// The settings that may change at runtime.
     pub(crate) settings: SharedSettings,
     /// The sinks of committed rows.
@@ -131,6 +134,7 @@ impl Writer {
             }
             self.end_silent_sessions();
             self.store_outcomes();
+            self.store_clock_offsets();
             self.clean_up();
             self.publish_metrics();
         }
