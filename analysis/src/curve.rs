@@ -41,8 +41,8 @@ impl Interval {
     }
 }
 
-/// The points of a gauge, of which each holds until the next one, at most for some times the usual time there.
-/// The last one holds like the one before.
+/// The points of a gauge, of which each holds until the next one, at most for some times the usual time
+/// there. The last one holds like the one before.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     /// The points whose time is not known yet, at most two.

@@ -265,8 +265,8 @@ impl Downsampler {
         }
     }
 
-    /// Adds an increase before another one over a time of `length_after_ns`. One over a gap belongs to the part
-    /// in which it begins, if that is known, so that gaps stay gaps.
+    /// Adds an increase before another one over a time of `length_after_ns`. One over a gap belongs to the
+    /// part in which it begins, if that is known, so that gaps stay gaps.
     fn add_increase(&mut self, over_ns: &Range<i64>, extent: Extent, length_after_ns: Option<i64>) {
         let length_ns = over_ns.end.saturating_sub(over_ns.start);
         let usual_ns = self.length_before_ns.replace(length_ns).max(length_after_ns);

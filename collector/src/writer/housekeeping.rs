@@ -25,10 +25,17 @@ impl Writer {
         }
     }
 
-    /// Stores and logs the offsets of clocks that have become large, or changed. One writer does so for all.
+    /// Periodically stores and logs the offsets of clocks that have become large, or changed. One writer does
+    /// so for all.
     pub(super) fn store_clock_offsets(&mut self) {
+        let now = self.clock.now().since_start;
+        let is_due = now.saturating_sub(self.offsets_at) >= limits::CLOCK_TICK;
+        if !is_due || self.next_silence_check.is_none() || self.given_up {
+            return;
+        }
+        self.offsets_at = now;
         let changes = self.links.clock_offsets.changes();
-        if self.next_silence_check.is_none() || changes.is_empty() || self.given_up {
+        if changes.is_empty() {
             return;
         }
         let stored = match self.persist(|store| store.set_clock_offsets(&changes)) {

@@ -71,6 +71,8 @@ pub(crate) struct Writer {
     pub(super) next_silence_check: Option<Duration>,
     /// The time of the last clean-up.
     pub(super) cleaned_at: Duration,
+    /// The time of the last look for offsets of clocks that have changed.
+    pub(super) offsets_at: Duration,
     /// The number of bytes that were freed since memory was last released to the kernel.
     pub(super) freed_bytes: usize,
     /// True if the time for a shutdown has expired: further messages are left to the agents.
@@ -107,6 +109,7 @@ impl Writer {
             commit_duration: Duration::ZERO,
             next_silence_check,
             cleaned_at: Duration::ZERO,
+            offsets_at: Duration::ZERO,
             freed_bytes: 0,
             given_up: false,
             totals: Totals::default(),

@@ -109,6 +109,7 @@ fn clocks_of_nodes_are_compared_by_the_collectors(environment: &mut TestEnvironm
     let begin_us = now_us() - 90 * SECOND_US;
     let collector = environment.collector();
     let offsets = [("n1", 0), ("n2", 600), ("n3", -3 * 86_400)];
+    let mut agents = Vec::new();
     for (session, (node, ahead_s)) in (1..).zip(offsets) {
         let mut agent = Agent::to(&environment.context, &collector, node, session);
         agent.ahead_us = ahead_s * SECOND_US;
@@ -124,9 +125,14 @@ fn clocks_of_nodes_are_compared_by_the_collectors(environment: &mut TestEnvironm
             kind: MarkKind::Instant,
             by: None,
         };
-        agent.frame(&[], &[], &[Event::Mark(mark), ended(at(begin_us, 75, ahead_s))]);
+        agent.frame(&[], &[], &[Event::Mark(mark)]);
         deliver(&mut agent);
         wait_for_offset(environment, &mut agent, session as i64 - 1);
+        agents.push(agent);
+    }
+    for (agent, (_, ahead_s)) in agents.iter_mut().zip(offsets) {
+        agent.frame(&[], &[], &[ended(at(begin_us, 75, ahead_s))]);
+        deliver(agent);
     }
     collector.stop().unwrap();
     let job = only_job(environment);

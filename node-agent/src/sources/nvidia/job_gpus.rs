@@ -179,9 +179,9 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
     }
 }
 
-/// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut off
-/// as long as it is that of one device. A number of a GPU with MIG devices names none, because schedulers number
-/// those in ways of their own.
+/// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut
+/// off as long as it is that of one device. A number of a GPU with MIG devices names none, because schedulers
+/// number those in ways of their own.
 fn named(list: &str, numbers: Numbers, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for item in list.split(',').map(str::trim) {
@@ -216,9 +216,9 @@ fn instance(item: &str, gpus: &[Arc<Gpu>]) -> Option<String> {
     Some(device.uuid.clone())
 }
 
-/// Returns the list of devices that an environment, proc_pid_environ(5), names, and what its numbers are. Slurm's numbers are those of
-/// the node; those of CUDA are numbers among the visible devices where a scheduler hides the others, so that
-/// under Slurm only UUIDs count there.
+/// Returns the list of devices that an environment, proc_pid_environ(5), names, and what its numbers are.
+/// Slurm's numbers are those of the node; those of CUDA are numbers among the visible devices where a
+/// scheduler hides the others, so that under Slurm only UUIDs count there.
 fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
     let variable = |name: &str| {
         environment.split(|byte| *byte == 0).find_map(|entry| {
