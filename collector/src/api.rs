@@ -36,7 +36,12 @@ pub(crate) fn start_api(
     // Tokens can be created without this collector's API: another one of the store may have one.
     let tokens = TokenService::start(config.store.clone(), Arc::clone(&access));
     let tokens = tokens.map_err(CollectorStartError::Thread)?;
-    let requests = ApiRequests { queue, tokens: tokens.clone(), clock_offsets: clock_offsets.clone() };
+    let requests = ApiRequests {
+        queue,
+        tokens: tokens.clone(),
+        clock_offsets: clock_offsets.clone(),
+        is_served: config.api.is_some(),
+    };
     let Some(api) = &config.api else { return Ok((None, requests)) };
     let directory = directory.clone();
     let listener = ApiListener::open(&api.listen).map_err(CollectorStartError::Api)?;

@@ -150,6 +150,10 @@ impl Listeners {
         let network = self.network.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
         local.into_iter().chain(network.map(|address| format!("tcp://{address}"))).collect()
     }
+
+    fn is_empty(&self) -> bool {
+        self.local.is_none() && self.network.is_none()
+    }
 }
 
 /// Control's thread, which runs until [`Control::stop`].
@@ -171,11 +175,13 @@ pub(crate) struct ApiRequests {
     pub(crate) tokens: TokenService,
     /// The measured clocks of the agents.
     pub(crate) clock_offsets: ClockOffsets,
+    /// True if this collector serves the API.
+    pub(crate) is_served: bool,
 }
 
 impl Control {
-    /// Starts the thread. It has work even without users: the clocks of the agents, and the requests of other
-    /// collectors of the store.
+    /// Starts the thread. It measures the clocks of the agents even without users. Requests are kept in the
+    /// store if there is a listener, the HTTP API, or another collector whose requests it could forward.
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,
@@ -188,6 +194,7 @@ impl Control {
         let sessions = sessions()?;
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
+        let has_requests = !listeners.is_empty() || api.is_served || store.has_parallel_writers();
         let store = RequestStore::start(store, collector_id, clock)?;
         let coordinator =
             Arc::new(Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens));
@@ -196,7 +203,9 @@ impl Control {
             runtime.block_on(async {
                 let jobs = Arc::clone(coordinator.jobs());
                 let leaving = Arc::clone(&jobs);
-                tokio::spawn(jobs.keep());
+                if has_requests {
+                    tokio::spawn(jobs.keep());
+                }
                 tokio::spawn(coordinator.clock_probe().run(api.clock_offsets));
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}
@@ -204,7 +213,9 @@ impl Control {
                     _ = stopped => {}
                 }
                 // Without an answer the other collectors notice it some seconds later.
-                timeout(limits::LEAVE_TIMEOUT, leaving.leave()).await.ok();
+                if has_requests {
+                    timeout(limits::LEAVE_TIMEOUT, leaving.leave()).await.ok();
+                }
             });
         })?;
         Ok((Self { thread, sessions, stop }, answers))
