@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use polymeter_analysis::gather::gather;
+use polymeter_collector::clock::Clock;
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Event, Mark, MarkKind};
 use polymeter_proto::series::JobHandle;
@@ -11,7 +13,7 @@ use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read, Rollup, SeriesScope};
 
 use crate::support::agent::{Agent, job, shape, values};
-use crate::support::{TestEnvironment, now_us, only_job, wait_until};
+use crate::support::{TestEnvironment, now_us, only_job};
 
 scenarios! {
     a_job_whose_clock_was_set_back_has_all_its_samples,
@@ -42,13 +44,17 @@ fn deliver(agent: &mut Agent) {
     agent.wait_until_acknowledged();
 }
 
-/// Waits until the store has the offset of the clock of a session.
+/// The time in which an offset is stored: an agent that did not answer in time is asked again after a minute.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Waits until the store has the offsets of the clocks of `sessions`.
 fn wait_for_offset(environment: &TestEnvironment, agent: &mut Agent, sessions: i64) {
-    wait_until("the offset is stored", || {
-        agent.receive(50);
-        let stored = "SELECT count(*) FROM session WHERE clock_offset_us IS NOT NULL";
-        environment.number(stored) == sessions
-    });
+    let clock = Clock::start();
+    let stored = "SELECT count(*) FROM session WHERE clock_offset_us IS NOT NULL";
+    while environment.number(stored) != sessions {
+        assert!(clock.now().since_start < PATIENCE, "the offset is not stored");
+        agent.receive(500);
+    }
 }
 
 /// Returns the times of the samples of the first series of each node of a job, rounded to seconds after
