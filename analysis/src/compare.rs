@@ -385,6 +385,7 @@ mod tests {
                 started_ns: time_ns(0),
                 ended_ns: Some(time_ns(3600)),
                 is_shared: is_estimate,
+                clock_offset_us: None,
             };
             let energy = NodeEnergy { parts: vec![("processors", counter)], is_estimate };
             energy::add_to(&mut report, &[row], BTreeMap::from([("n1".to_owned(), energy)]));

@@ -1,5 +1,7 @@
 //! The course of a series over time, within bounded memory. Pure.
 
+use std::collections::VecDeque;
+
 use polymeter_proto::units;
 
 /// The maximum number of intervals of a curve: some for each of the 400 columns of a plot.
@@ -39,6 +41,51 @@ impl Interval {
     }
 }
 
+/// The points of a gauge, of which each holds until the next one, at most for some times the usual time
+/// there. The last one holds like the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    /// The points whose time is not known yet, at most two.
+    waiting: VecDeque<(i64, f64)>,
+    /// The time between the points before, and the time for which the last of them holds.
+    gap_before_ns: Option<i64>,
+    held_before_ns: Option<i64>,
+}
+
+impl Holding {
+    /// Adds the next point, and returns one whose time is known by now.
+    pub(crate) fn add(&mut self, point: (i64, f64)) -> Option<Interval> {
+        self.waiting.push_back(point);
+        let [first, second, third] = [0, 1, 2].map(|number| self.waiting.get(number).copied());
+        let (first, second, third) = (first?, second?, third?);
+        self.waiting.pop_front();
+        Some(self.held(first, second.0, Some(third.0.saturating_sub(second.0))))
+    }
+
+    /// Returns the last points, and begins anew.
+    pub(crate) fn finish(&mut self) -> Vec<Interval> {
+        let mut held = Vec::new();
+        while let Some(point) = self.waiting.pop_front() {
+            held.push(match self.waiting.front() {
+                Some((next_ns, _)) => self.held(point, *next_ns, None),
+                None => Interval::of(point, self.held_before_ns.unwrap_or(1)),
+            });
+        }
+        *self = Self::default();
+        held
+    }
+
+    /// Returns a point, as long as it holds. `gap_after_ns` is the time between the next two points.
+    fn held(&mut self, point: (i64, f64), next_ns: i64, gap_after_ns: Option<i64>) -> Interval {
+        let gap_ns = next_ns.saturating_sub(point.0);
+        let around = self.gap_before_ns.max(gap_after_ns);
+        let most_ns = around.map_or(i64::MAX, |usual_ns| usual_ns.saturating_mul(GAP_SPACINGS));
+        let held_ns = gap_ns.min(most_ns);
+        (self.gap_before_ns, self.held_before_ns) = (Some(gap_ns), Some(held_ns));
+        Interval::of(point, held_ns)
+    }
+}
+
 /// The course of a series: each point, or the ranges and sums of many.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
@@ -49,21 +96,12 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Returns the curve of the points of a gauge, which are sorted by time. Each holds until the next one,
-    /// at most for the usual time there; the last one holds like the one before.
+    /// Returns the curve of the points of a gauge, which are sorted by time.
     pub fn of(points: &[(i64, f64)]) -> Self {
-        let time_ns = |position: usize| points.get(position).map(|(time_ns, _)| *time_ns);
-        let gap_ns = |position: usize| Some(time_ns(position + 1)?.saturating_sub(time_ns(position)?));
-        let held_ns = |position: usize| {
-            let around = position.checked_sub(1).and_then(gap_ns).max(gap_ns(position + 1));
-            let most_ns = around.map_or(i64::MAX, |usual_ns| usual_ns.saturating_mul(GAP_SPACINGS));
-            gap_ns(position).map(|gap_ns| gap_ns.min(most_ns))
-        };
-        let held = |(position, point): (usize, &(i64, f64))| {
-            let before = || position.checked_sub(1).and_then(held_ns);
-            Interval::of(*point, held_ns(position).or_else(before).unwrap_or(1))
-        };
-        Self::of_intervals(points.iter().enumerate().map(held))
+        let mut holding = Holding::default();
+        let mut intervals: Vec<Interval> = points.iter().filter_map(|point| holding.add(*point)).collect();
+        intervals.extend(holding.finish());
+        Self::of_intervals(intervals.into_iter())
     }
 
     /// Returns the curve of the rates of a counter, which are sorted by time: each is that since the one

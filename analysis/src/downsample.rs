@@ -5,18 +5,20 @@ use std::ops::Range;
 use polymeter_proto::units;
 use polymeter_store::reader::BucketRow;
 
+use crate::curve::{GAP_SPACINGS, Holding, Interval};
+
 /// The values of a series in one part of the time: those of a gauge, or the rates of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
     /// The begin, in nanoseconds since the epoch.
     pub time_ns: i64,
-    /// The number of samples.
+    /// The number of samples; 0 if an earlier value holds, or a later one ends an increase.
     pub count: u64,
     /// The smallest value.
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// The mean: of the samples of a gauge; of a counter, over the time.
+    /// The mean over the time.
     pub mean: f64,
 }
 
@@ -96,6 +98,12 @@ impl Extent {
         Self { count: 1, min: value, max: value, sum: value, weight: 1.0 }
     }
 
+    /// Returns the extent of values of a gauge that hold for a time.
+    fn of_held(held: &Interval, count: u64) -> Self {
+        let Interval { min, max, sum, weight_ns, .. } = *held;
+        Self { count, min, max, sum, weight: units::to_f64(weight_ns) }
+    }
+
     /// Returns the extent of one rate of a counter.
     pub fn of_increase(increase: Increase) -> Self {
         let rate = increase.value / increase.seconds;
@@ -131,9 +139,15 @@ pub struct Downsampler {
     width_ns: i64,
     /// None for a gauge, else the factor from the increase per second to the unit of the rate.
     rate_factor: Option<f64>,
+    /// The last samples of a gauge.
+    holding: Holding,
     increases: Increases,
     /// The last interval of a counter, and its length in nanoseconds.
     interval: Option<(BucketRow, i64)>,
+    /// The last increase of a counter, and its time: the next one tells whether it is over a gap.
+    last: Option<(Range<i64>, Extent)>,
+    /// The length of the increase before that, in nanoseconds.
+    length_before_ns: Option<i64>,
     /// The begin of the part that is not complete yet, and its values.
     open: Option<(i64, Extent)>,
     parts: Vec<Part>,
@@ -145,17 +159,30 @@ impl Downsampler {
     pub fn new(span_ns: Range<i64>, width_ns: i64, rate_factor: Option<f64>, window_ns: i64) -> Self {
         let (width_ns, parts) = (width_ns.max(1), Vec::new());
         let increases = Increases::new(rate_factor.unwrap_or(1.0), window_ns);
-        Self { span_ns, width_ns, rate_factor, increases, interval: None, open: None, parts }
+        Self {
+            span_ns,
+            width_ns,
+            rate_factor,
+            holding: Holding::default(),
+            increases,
+            interval: None,
+            last: None,
+            length_before_ns: None,
+            open: None,
+            parts,
+        }
     }
 
     /// Adds a sample.
     pub fn sample(&mut self, time_ns: i64, value: f64) {
         if self.rate_factor.is_none() {
-            self.add(time_ns, Extent::of_value(value));
+            if let Some(held) = self.holding.add((time_ns, value)) {
+                self.hold(&held, 1);
+            }
         } else {
             let begin_ns = self.increases.before.map_or(time_ns, |(before_ns, _)| before_ns);
             if let Some(increase) = self.increases.sample(time_ns, value) {
-                self.spread(begin_ns..time_ns, Extent::of_increase(increase));
+                self.increase(begin_ns..time_ns, Extent::of_increase(increase));
             }
         }
     }
@@ -165,12 +192,17 @@ impl Downsampler {
     /// time.
     pub fn interval(&mut self, row: &BucketRow, length_ns: i64) {
         let is_first = self.interval.is_none() && self.open.is_none() && self.parts.is_empty();
-        let overlaps = row.time_ns.saturating_add(length_ns) > self.span_ns.start;
-        let begin_ns = if is_first && overlaps { row.time_ns.max(self.span_ns.start) } else { row.time_ns };
+        let end_ns = row.time_ns.saturating_add(length_ns);
+        let begin_ns = if is_first && end_ns > self.span_ns.start {
+            row.time_ns.max(self.span_ns.start)
+        } else {
+            row.time_ns
+        };
         let row = BucketRow { time_ns: begin_ns, ..*row };
         let Some(factor) = self.rate_factor else {
-            let BucketRow { count, min, max, sum, .. } = row;
-            return self.add(row.time_ns, Extent { count, min, max, sum, weight: units::to_f64(count) });
+            let held_ns = end_ns.min(self.span_ns.end).saturating_sub(row.time_ns);
+            let held = Interval::of((row.time_ns, row.sum / units::to_f64(row.count)), held_ns);
+            return self.hold(&Interval { min: row.min, max: row.max, ..held }, row.count);
         };
         let length_ns = length_ns.min(self.span_ns.end.saturating_sub(row.time_ns));
         if let Some((before, _)) = self.interval.replace((row, length_ns)) {
@@ -179,7 +211,7 @@ impl Downsampler {
             if seconds > 0.0 {
                 let value = (before.increase + gap) * factor;
                 let extent = Extent::of_increase(Increase { seconds, value });
-                self.spread(before.time_ns..row.time_ns, Extent { count: before.count, ..extent });
+                self.increase(before.time_ns..row.time_ns, Extent { count: before.count, ..extent });
             }
         }
     }
@@ -187,8 +219,14 @@ impl Downsampler {
     /// Returns the parts, and begins anew.
     pub fn finish(&mut self) -> Vec<Part> {
         self.add_rest();
+        if let Some((over_ns, extent)) = self.last.take() {
+            self.add_increase(&over_ns, extent, None);
+        }
+        for held in self.holding.finish() {
+            self.hold(&held, 1);
+        }
         self.close();
-        self.interval = None;
+        (self.interval, self.length_before_ns) = (None, None);
         self.increases = Increases::new(self.increases.factor, self.increases.window_ns);
         std::mem::take(&mut self.parts)
     }
@@ -199,7 +237,7 @@ impl Downsampler {
         let begin_ns = self.increases.before.map(|(before_ns, _)| before_ns);
         if let (Some(begin_ns), Some(increase)) = (begin_ns, self.increases.rest()) {
             let end_ns = self.increases.before.map_or(begin_ns, |(time_ns, _)| time_ns);
-            self.spread(begin_ns..end_ns, Extent::of_increase(increase));
+            self.increase(begin_ns..end_ns, Extent::of_increase(increase));
         }
         self.increases.window_ns = window_ns;
         let (Some((last, length_ns)), Some(factor)) = (self.interval, self.rate_factor) else { return };
@@ -209,31 +247,52 @@ impl Downsampler {
         if seconds > 0.0 {
             let extent = Extent::of_increase(Increase { seconds, value: last.increase * factor });
             let end_ns = last.time_ns.saturating_add(length_ns);
-            self.spread(last.time_ns..end_ns, Extent { count: last.count, ..extent });
+            self.increase(last.time_ns..end_ns, Extent { count: last.count, ..extent });
         }
     }
 
-    /// Adds an extent of a counter over a time, divided between the parts that it overlaps. One over a longer
-    /// time than a part belongs to that in which it begins, if that is known, so that gaps stay gaps.
-    fn spread(&mut self, over_ns: Range<i64>, extent: Extent) {
-        let Range { start, end } = self.span_ns;
+    /// Adds values of a gauge.
+    fn hold(&mut self, held: &Interval, count: u64) {
+        let end_ns = held.time_ns.saturating_add_unsigned(held.weight_ns);
+        self.divide(&(held.time_ns..end_ns), Extent::of_held(held, count), held.time_ns);
+    }
+
+    /// Adds an increase of a counter over a time.
+    fn increase(&mut self, over_ns: Range<i64>, extent: Extent) {
         let length_ns = over_ns.end.saturating_sub(over_ns.start);
-        let last_ns = over_ns.end.saturating_sub(1);
-        if length_ns > self.width_ns {
-            return self.add(if over_ns.start < start { last_ns } else { over_ns.start }, extent);
+        if let Some((before_ns, before)) = self.last.replace((over_ns, extent)) {
+            self.add_increase(&before_ns, before, Some(length_ns));
         }
-        let offset_ns = last_ns.saturating_sub(start);
-        let bound_ns = start.saturating_add(offset_ns - offset_ns.rem_euclid(self.width_ns));
-        for (from_ns, until_ns) in
-            [(over_ns.start, over_ns.end.min(bound_ns)), (over_ns.start.max(bound_ns), over_ns.end)]
-        {
-            let (from_ns, until_ns) = (from_ns.max(start), until_ns.min(end));
-            if from_ns < until_ns {
-                let share = units::seconds_between(from_ns, until_ns) / units::seconds_between(0, length_ns);
-                let count = if until_ns == over_ns.end { extent.count } else { 0 };
-                let (sum, weight) = (extent.sum * share, extent.weight * share);
-                self.add(from_ns, Extent { count, sum, weight, ..extent });
-            }
+    }
+
+    /// Adds an increase before another one over a time of `length_after_ns`. One over a gap belongs to the
+    /// part in which it begins, if that is known, so that gaps stay gaps.
+    fn add_increase(&mut self, over_ns: &Range<i64>, extent: Extent, length_after_ns: Option<i64>) {
+        let length_ns = over_ns.end.saturating_sub(over_ns.start);
+        let usual_ns = self.length_before_ns.replace(length_ns).max(length_after_ns);
+        let is_gap = usual_ns.is_some_and(|usual_ns| length_ns > usual_ns.saturating_mul(GAP_SPACINGS));
+        let last_ns = over_ns.end.saturating_sub(1);
+        if is_gap && length_ns > self.width_ns {
+            return self
+                .add(if over_ns.start < self.span_ns.start { last_ns } else { over_ns.start }, extent);
+        }
+        self.divide(over_ns, extent, last_ns);
+    }
+
+    /// Divides an extent over a time between the parts that it overlaps. Its samples count at `counted_ns`.
+    fn divide(&mut self, over_ns: &Range<i64>, extent: Extent, counted_ns: i64) {
+        let Range { start, end } = self.span_ns;
+        let length_s = units::seconds_between(over_ns.start, over_ns.end);
+        let (mut from_ns, end_ns) = (over_ns.start.max(start), over_ns.end.min(end));
+        while from_ns < end_ns {
+            let offset_ns = from_ns.saturating_sub(start);
+            let next_ns = from_ns.saturating_add(self.width_ns - offset_ns % self.width_ns);
+            let until_ns = next_ns.min(end_ns);
+            let share = units::seconds_between(from_ns, until_ns) / length_s;
+            let count = if (from_ns..until_ns).contains(&counted_ns) { extent.count } else { 0 };
+            let (sum, weight) = (extent.sum * share, extent.weight * share);
+            self.add(from_ns, Extent { count, sum, weight, ..extent });
+            from_ns = until_ns;
         }
     }
 
@@ -286,10 +345,24 @@ mod tests {
     #[test]
     fn a_gauge_has_the_range_and_the_mean_of_each_part_and_gaps() {
         let mut of = Downsampler::new(100 * SECOND_NS..i64::MAX, 10 * SECOND_NS, None, 0);
-        for (at_s, value) in [(99, 7.0), (100, 1.0), (109, 3.0), (130, 5.0)] {
+        for (at_s, value) in [(99, 7.0), (100, 1.0), (108, 3.0), (124, 5.0)] {
             of.sample(at_s * SECOND_NS, value);
         }
-        assert_eq!(parts(&mut of), [(100, 2, 1.0, 3.0, 2.0), (130, 1, 5.0, 5.0, 5.0)]);
+        // 1 holds for 8 s, 3 for 16 s, which is no gap, and so does 5.
+        assert_eq!(
+            parts(&mut of),
+            [
+                (100, 2, 1.0, 3.0, 1.4),
+                (110, 0, 3.0, 3.0, 3.0),
+                (120, 1, 3.0, 5.0, 4.2),
+                (130, 0, 5.0, 5.0, 5.0)
+            ]
+        );
+        for (at_s, value) in [(100, 1.0), (101, 1.0), (102, 8.0), (170, 2.0), (171, 2.0)] {
+            of.sample(at_s * SECOND_NS, value);
+        }
+        // 8 holds for 3 s, three times the time around it.
+        assert_eq!(parts(&mut of), [(100, 3, 1.0, 8.0, 5.2), (170, 2, 2.0, 2.0, 2.0)]);
         of.interval(&interval(100, 2.0, 4.0), 10 * SECOND_NS);
         assert_eq!(parts(&mut of), [(100, 10, 2.0, 4.0, 3.0)]);
     }
@@ -344,7 +417,7 @@ mod tests {
         let samples: Vec<(i64, f64)> = (0..=length_s)
             .map(|second| (begin_ns + i64::from(second) * SECOND_NS, 5.0 + used(second)))
             .collect();
-        for points in 1..=60_i64 {
+        for points in (1..=60_i64).chain([61, 90, 240, 601]) {
             let width_ns = (end_ns - begin_ns + points - 1) / points;
             let sum = |parts: Vec<Part>| -> f64 {
                 let seconds =
@@ -364,6 +437,42 @@ mod tests {
                 let found = sum(of.finish());
                 assert!((found - whole).abs() < 0.02 * whole, "{points} parts: {found}, not {whole}");
             }
+        }
+    }
+
+    #[test]
+    fn the_mean_over_the_parts_of_a_gauge_is_that_of_the_whole() {
+        // 3 at 10 s, 9 at 10 ms for a while, then a saw-tooth at 1.7 s.
+        let (begin_ms, end_ms) = (1_007_003_i64, 1_127_003);
+        let mut samples: Vec<(i64, f64)> = (0..4).map(|number| (begin_ms + number * 10_000, 3.0)).collect();
+        samples.extend((0..1000).map(|number| (begin_ms + 40_000 + number * 10, 9.0)));
+        samples.extend(
+            (0..42_i32).map(|number| (begin_ms + 50_000 + i64::from(number) * 1_700, f64::from(number % 5))),
+        );
+        // Millisecond by millisecond.
+        let at = |ms: i64| samples.iter().rev().find(|(time_ms, _)| *time_ms <= ms).unwrap().1;
+        let values: Vec<f64> = (begin_ms..end_ms).map(at).collect();
+        let of_values = |from_ms: i64, until_ms: i64| {
+            let [from, until] =
+                [from_ms, until_ms].map(|ms| usize::try_from(ms.min(end_ms) - begin_ms).unwrap());
+            values[from..until].iter().sum::<f64>() / units::to_f64((until - from) as u64)
+        };
+        for points in [1, 2, 3, 7, 10, 50, 60, 119, 120, 600, 1000, 4000_i64] {
+            let width_ms = (end_ms - begin_ms + points - 1) / points;
+            let span_ns = begin_ms * 1_000_000..end_ms * 1_000_000;
+            let mut of = Downsampler::new(span_ns, width_ms * 1_000_000, None, 0);
+            samples.iter().for_each(|(time_ms, value)| of.sample(time_ms * 1_000_000, *value));
+            let parts = of.finish();
+            assert_eq!(parts.iter().map(|part| part.count).sum::<u64>(), samples.len() as u64);
+            let mut whole = 0.0;
+            for part in &parts {
+                let from_ms = part.time_ns / 1_000_000;
+                let expected = of_values(from_ms, from_ms + width_ms);
+                assert!((part.mean - expected).abs() < 1e-9, "{points}: {part:?}, not {expected}");
+                whole += part.mean * units::to_f64((width_ms.min(end_ms - from_ms)).unsigned_abs());
+            }
+            let expected: f64 = values.iter().sum();
+            assert!((whole - expected).abs() < 1e-6 * expected, "{points}: {whole}, not {expected}");
         }
     }
 

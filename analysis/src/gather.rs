@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Read, Rollup, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobNodeRow, JobRow, LedgerRow, LossRow, Read, Rollup, SeriesRow, SeriesScope};
 
 use crate::hardware::Hardware;
 use crate::model::{
@@ -25,6 +25,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(job.job_key)?;
     let ledger = reader.ledger(job.job_key)?;
+    let skewed = clock_note(&reader.job_nodes(job.job_key)?);
     let wall_ns = job
         .ended_ns
         .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000))
@@ -83,7 +84,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         marks,
         plan_changes: history::plan_changes(&changes, job.started_ns),
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
-        notes: chosen.note(wanted).into_iter().collect(),
+        notes: chosen.note(wanted).into_iter().chain(skewed).collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
         ..Report::default()
     };
@@ -193,6 +194,33 @@ impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
         self.finish_series();
         self.summaries
     }
+}
+
+/// The number of nodes that a remark names.
+const NAMED_NODES: usize = 3;
+
+/// Describes the clocks that differed from the collector's, and what was done about it; none if none did.
+fn clock_note(nodes: &[JobNodeRow]) -> Option<String> {
+    let mut skewed: Vec<(&str, i64)> =
+        nodes.iter().filter_map(|row| Some((row.node.as_str(), row.clock_offset_us?))).collect();
+    skewed.sort_by_key(|(_, offset_us)| std::cmp::Reverse(offset_us.unsigned_abs()));
+    let named: Vec<String> = skewed
+        .iter()
+        .take(NAMED_NODES)
+        .map(|(node, offset_us)| {
+            let direction = if *offset_us > 0 { "ahead" } else { "behind" };
+            format!("{node} {} {direction}", units::elapsed(units::to_f64(offset_us.unsigned_abs()) / 1e6))
+        })
+        .collect();
+    let more = match skewed.len().saturating_sub(NAMED_NODES) {
+        _ if skewed.is_empty() => return None,
+        0 => String::new(),
+        more => format!(" and {more} more nodes"),
+    };
+    Some(format!(
+        "the clocks of nodes differed from the collector's ({}{more}): times on these nodes are corrected by it",
+        named.join(", ")
+    ))
 }
 
 /// Returns the facts that the scheduler reported.

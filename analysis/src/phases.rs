@@ -1,10 +1,11 @@
 //! The resources that a job used in the phases that users marked. Pure.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use polymeter_proto::units;
 use serde::Serialize;
 
+use crate::cumulative::Cumulative;
 use crate::curve::Curve;
 use crate::model::{Phase, Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
@@ -30,23 +31,10 @@ pub struct PhaseTotals {
     pub energy_joules: Option<f64>,
 }
 
-/// The points of a curve in a time.
-struct Window {
-    mean: f64,
-    max: f64,
-}
-
-/// Returns the points of a curve in a time; none if there are none.
-fn window(curve: &Curve, begin_us: i64, end_us: i64) -> Option<Window> {
-    let time = begin_us.saturating_mul(1000)..end_us.saturating_mul(1000);
-    let inside = curve.intervals().iter().filter(|interval| time.contains(&interval.time_ns));
-    let (mut sum, mut weight_ns, mut max) = (0.0, 0, f64::NEG_INFINITY);
-    for interval in inside.filter(|interval| interval.sum.is_finite()) {
-        sum += interval.sum;
-        weight_ns += interval.weight_ns;
-        max = max.max(interval.max);
-    }
-    (weight_ns > 0).then(|| Window { mean: sum / units::to_f64(weight_ns), max })
+/// Returns the largest value of a curve in a time; none without points.
+fn peak(curve: &Curve, span_ns: &Range<i64>) -> Option<f64> {
+    let inside = curve.intervals().iter().filter(|interval| span_ns.contains(&interval.time_ns));
+    inside.map(|interval| interval.max).filter(|max| max.is_finite()).reduce(f64::max)
 }
 
 /// Computes the totals by name, those with the longest duration first.
@@ -60,8 +48,8 @@ pub fn totals(report: &Report) -> Vec<PhaseTotals> {
         let (Some(begin_us), Some(end_us)) = (phase.begin_us, phase.end_us) else { continue };
         let entry = totals.entry(&phase.name).or_default();
         let series = by_node.get(phase.node.as_str()).map(Vec::as_slice).unwrap_or_default();
-        add(entry, phase, series, begin_us, end_us);
         let span_ns = begin_us.saturating_mul(1000)..end_us.saturating_mul(1000);
+        add(entry, phase, series, &span_ns);
         let energy = report.node_energy.get(&phase.node).and_then(|energy| energy.joules(&span_ns));
         if let Some(joules) = energy {
             *entry.0.energy_joules.get_or_insert_default() += joules;
@@ -81,21 +69,20 @@ fn add(
     (totals, known_s): &mut (PhaseTotals, f64),
     phase: &Phase,
     series: &[&SeriesReport],
-    begin_us: i64,
-    end_us: i64,
+    span_ns: &Range<i64>,
 ) {
     let length_s = phase.begin_s.zip(phase.end_s).map_or(0.0, |(begin_s, end_s)| end_s - begin_s);
     totals.count += 1;
     totals.duration_s += length_s;
-    let of_job = |series: &SeriesReport| window(&series.curve, begin_us, end_us);
-    let cores = first_of(series, &CPU_TIME).into_iter().filter_map(of_job).map(|window| window.mean);
-    if let Some(cores) = cores.reduce(|sum, cores| sum + cores) {
+    let increase = |series: &SeriesReport| Cumulative::of_rates(&series.curve).increase(span_ns);
+    let cpu_s = first_of(series, &CPU_TIME).into_iter().filter_map(increase).reduce(|sum, cpu_s| sum + cpu_s);
+    if let Some(cpu_s) = cpu_s {
         *known_s += length_s;
-        totals.cpu_s = Some(totals.cpu_s.unwrap_or_default() + cores * length_s);
+        totals.cpu_s = Some(totals.cpu_s.unwrap_or_default() + cpu_s);
     }
-    let memory = of_metric(series, "memory.anon").filter_map(of_job).map(|window| window.max);
+    let memory = of_metric(series, "memory.anon").filter_map(|series| peak(&series.curve, span_ns));
     totals.memory_bytes = memory.chain(totals.memory_bytes).reduce(f64::max);
-    let written = of_metric(series, "io.write.bytes").filter_map(of_job).map(|window| window.mean * length_s);
+    let written = of_metric(series, "io.write.bytes").filter_map(increase);
     if let Some(written) = written.reduce(|sum, written| sum + written) {
         totals.written_bytes = Some(totals.written_bytes.unwrap_or_default() + written);
     }

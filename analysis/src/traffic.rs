@@ -125,7 +125,8 @@ mod tests {
 
     fn row(node: &str, is_shared: bool) -> JobNodeRow {
         let time_ns = |second: i64| (START_S + second) * S;
-        JobNodeRow { node: node.to_owned(), started_ns: time_ns(0), ended_ns: Some(time_ns(3600)), is_shared }
+        let (started_ns, ended_ns) = (time_ns(0), Some(time_ns(3600)));
+        JobNodeRow { node: node.to_owned(), started_ns, ended_ns, is_shared, clock_offset_us: None }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) fn start_api(
     directory: &AgentDirectory,
     metrics: &Metrics,
     live: Option<LiveValues>,
-    backlog: Backlog,
+    (backlog, clock_offsets): (Backlog, ClockOffsets),
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
     let administrators = Administrators::look_up(&config.control.administrators);
@@ -36,10 +36,14 @@ pub(crate) fn start_api(
     // Tokens can be created without this collector's API: another one of the store may have one.
     let tokens = TokenService::start(config.store.clone(), Arc::clone(&access));
     let tokens = tokens.map_err(CollectorStartError::Thread)?;
-    let requests = |clock_offsets| ApiRequests { queue, tokens: tokens.clone(), clock_offsets };
-    let Some(api) = &config.api else { return Ok((None, requests(None))) };
-    let clock_offsets = ClockOffsets::default();
-    let (clocks, directory) = (clock_offsets.clone(), directory.clone());
+    let requests = ApiRequests {
+        queue,
+        tokens: tokens.clone(),
+        clock_offsets: clock_offsets.clone(),
+        is_served: config.api.is_some(),
+    };
+    let Some(api) = &config.api else { return Ok((None, requests)) };
+    let directory = directory.clone();
     let listener = ApiListener::open(&api.listen).map_err(CollectorStartError::Api)?;
     let advice = config.job_end.as_ref().map_or(Path::new(advice::DIRECTORY), |job_end| &job_end.advice);
     let links = Links {
@@ -49,7 +53,7 @@ pub(crate) fn start_api(
             directory
                 .connected(clock::realtime_us())
                 .into_iter()
-                .map(|agent| status(agent, &clocks))
+                .map(|agent| status(agent, &clock_offsets))
                 .collect()
         }),
         live: live.unwrap_or_default(),
@@ -60,7 +64,7 @@ pub(crate) fn start_api(
         advice: advice.to_owned(),
     };
     let api = Api::start(api, listener, links).map_err(CollectorStartError::Thread)?;
-    Ok((Some(api), requests(Some(clock_offsets))))
+    Ok((Some(api), requests))
 }
 
 /// Returns the API's own metrics, on the page of the collector's.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polymeter_api::ClockOffset;
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_service::clock::Now;
 
 use crate::agents::JobNode;
@@ -17,9 +17,29 @@ pub(crate) struct ClockOffsets(Arc<Mutex<HashMap<SessionId, Measured>>>);
 
 #[derive(Debug)]
 struct Measured {
+    node: Identifier,
     /// The time of the last request, since the start of the collector.
     asked_at: Duration,
     offset: Option<ClockOffset>,
+    /// The offset that the store has, in microseconds; none if the clocks are not far apart.
+    stored_us: Option<i64>,
+}
+
+impl Measured {
+    /// Returns the offset that belongs in the store, if that has another.
+    fn change(&self) -> Option<Option<i64>> {
+        let ClockOffset { offset_us, error_us, .. } = self.offset?;
+        let least_us = offset_us.saturating_abs().saturating_sub(error_us);
+        match self.stored_us {
+            None => (least_us >= limits::CLOCK_OFFSET_US).then_some(Some(offset_us)),
+            Some(_) if least_us < limits::CLOCK_OFFSET_US / 2 => Some(None),
+            Some(stored_us) => {
+                let is_other = offset_us.abs_diff(stored_us)
+                    > (limits::CLOCK_OFFSET_US / 2).saturating_add(error_us).unsigned_abs();
+                is_other.then_some(Some(offset_us))
+            }
+        }
+    }
 }
 
 impl ClockOffsets {
@@ -35,8 +55,9 @@ impl ClockOffsets {
         };
         let due: Vec<JobNode> = agents.into_iter().filter(is_due).take(limits::CLOCK_REQUESTS).collect();
         for agent in &due {
-            let of_one = measured.entry(agent.session).or_insert(Measured { asked_at: now, offset: None });
-            of_one.asked_at = now;
+            let (node, offset, stored_us) = (agent.node.clone(), None, None);
+            let new = Measured { node, asked_at: now, offset, stored_us };
+            measured.entry(agent.session).or_insert(new).asked_at = now;
         }
         due
     }
@@ -46,6 +67,25 @@ impl ClockOffsets {
         if let Some(measured) = self.lock().get_mut(&session) {
             measured.offset = Some(offset);
         }
+    }
+
+    /// Returns the offsets that differ from those in the store, by session.
+    pub(crate) fn changes(&self) -> Vec<(SessionId, Option<i64>)> {
+        let measured = self.lock();
+        measured.iter().filter_map(|(session, of_one)| Some((*session, of_one.change()?))).collect()
+    }
+
+    /// Records that the store has an offset, and returns the node.
+    pub(crate) fn set_stored(&self, session: SessionId, offset_us: Option<i64>) -> String {
+        let mut measured = self.lock();
+        let Some(of_one) = measured.get_mut(&session) else { return String::new() };
+        of_one.stored_us = offset_us;
+        of_one.node.to_string()
+    }
+
+    /// Returns the offset of a session that the store has, in microseconds; 0 if there is none.
+    pub(crate) fn stored_us(&self, session: SessionId) -> i64 {
+        self.lock().get(&session).and_then(|of_one| of_one.stored_us).unwrap_or(0)
     }
 
     /// Returns the newest measurement of a session.
@@ -112,6 +152,25 @@ mod tests {
         // The collector's clock is set back by an hour meanwhile: the time of the way is unaffected.
         let received = at(sent.wall_us - 3_600_000_000, 5_010_000);
         assert_eq!(offset_between(sent, received, sent.wall_us + 5 * MS).offset_us, 0);
+    }
+
+    #[test]
+    fn offsets_are_stored_once_they_are_large_and_when_they_change() {
+        let offsets = ClockOffsets::default();
+        assert_eq!(offsets.due(vec![agent(3)], Duration::ZERO).len(), 1);
+        let taken = |offset_us, error_us| {
+            offsets.record(SessionId(3), ClockOffset { offset_us, error_us, measured_us: 0 });
+            let changes = offsets.changes();
+            changes.iter().for_each(|(session, offset_us)| drop(offsets.set_stored(*session, *offset_us)));
+            changes.into_iter().map(|(_, offset_us)| offset_us).collect::<Vec<_>>()
+        };
+        assert_eq!(offsets.changes(), [], "not measured");
+        assert_eq!((taken(999 * MS, 1), taken(-1500 * MS, 600 * MS)), (vec![], vec![]), "it may be small");
+        assert_eq!(taken(-600_000 * MS, MS), [Some(-600_000 * MS)]);
+        assert_eq!((taken(-600_300 * MS, MS), offsets.changes()), (vec![], vec![]));
+        assert_eq!(taken(-601_000 * MS, MS), [Some(-601_000 * MS)]);
+        assert_eq!((taken(3 * MS, MS), taken(3 * MS, MS)), (vec![None], vec![]));
+        assert_eq!(taken(i64::MIN, 0), [Some(i64::MIN)]);
     }
 
     #[test]

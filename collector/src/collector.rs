@@ -14,6 +14,7 @@ use crate::agents::AgentDirectory;
 use crate::api::start_api;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
 use crate::backlog::Backlog;
+use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::{CollectorConfig, KEYS};
 use crate::control::node_outcome::OutcomeReport;
@@ -48,7 +49,7 @@ pub struct Collector {
     sink_threads: SinkThreads,
     job_end: Option<JobEndRunner>,
     api: Option<Api>,
-    control: Option<Control>,
+    control: Control,
     /// Dropped after the receiver, whose socket it guards.
     auth: Option<AuthHandler>,
     metrics: Option<metrics::Server>,
@@ -116,15 +117,16 @@ impl Collector {
             shutdown: shutdown.clone(),
             clock,
             backlog: Backlog::new(stores.len()),
+            clock_offsets: ClockOffsets::default(),
         };
         let (queues, writers) = start_writers(config, stores, &metrics, &waker, &shared, outcomes)?;
-        let (directory, backlog) = (shared.directory, shared.backlog);
+        let (directory, backlog, clock_offsets) = (shared.directory, shared.backlog, shared.clock_offsets);
         let links = CoordinatorLinks { directory, receiver: outgoing_sender, outcomes: outcome_sender };
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let (api, requests) = start_api(config, &links.directory, &metrics, live, backlog)?;
-        let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?.unzip();
+        let (api, requests) = start_api(config, &links.directory, &metrics, live, (backlog, clock_offsets))?;
+        let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?;
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {
             socket,
@@ -212,7 +214,7 @@ impl Collector {
         self.shutdown.request();
         let mut totals = Totals::default();
         let mut panicked = !self.api.is_none_or(Api::stop);
-        panicked |= !self.control.is_none_or(Control::stop);
+        panicked |= !self.control.stop();
         for writer in self.writers {
             match writer.join() {
                 Ok(of_one) => totals.add(&of_one),
@@ -258,7 +260,7 @@ fn start_control(
     links: CoordinatorLinks,
     requests: ApiRequests,
     clock: Clock,
-) -> Result<Option<control::Started>, CollectorStartError> {
+) -> Result<control::Started, CollectorStartError> {
     let sessions = || {
         let administrators = Administrators::look_up(&config.control.administrators);
         ReadSessions::start(config.store.clone(), administrators, config.control.read_timeouts, clock)
@@ -288,6 +290,7 @@ struct Shared {
     shutdown: Shutdown,
     clock: Clock,
     backlog: Backlog,
+    clock_offsets: ClockOffsets,
 }
 
 /// Starts a writer for each store. Returns their queues and threads.
@@ -314,6 +317,7 @@ fn start_writers(
             metrics,
             // The first writer stores the outcomes of jobs.
             outcomes: outcomes.take(),
+            clock_offsets: shared.clock_offsets.clone(),
             settings: shared.settings.clone(),
             sinks: shared.sinks.clone(),
         };

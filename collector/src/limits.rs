@@ -198,6 +198,11 @@ pub const CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 /// each: 60 a second, so that [`CLOCK_INTERVAL`] is kept with 3,600 agents, and is longer with more.
 pub const CLOCK_TICK: Duration = Duration::from_secs(2);
 
+/// The offset of a node's clock from which on the times of its jobs are corrected, and stated to be. Less
+/// does not show in a report, and is the accuracy of clocks without a time service. A change by half of it
+/// counts.
+pub const CLOCK_OFFSET_US: i64 = 1_000_000;
+
 /// The number of agents for [`CLOCK_TICK`].
 pub const CLOCK_REQUESTS: usize = 120;
 

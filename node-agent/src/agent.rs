@@ -276,7 +276,7 @@ fn descriptor(config: &AgentConfig) -> Result<SessionDescriptor, AgentStartError
     };
     let agent_version = Identifier::try_from(env!("CARGO_PKG_VERSION"))
         .map_err(|_invalid| AgentStartError::Node(String::new()))?;
-    Ok(SessionDescriptor { node, agent_version, started_us: clock::realtime_us() })
+    Ok(SessionDescriptor { node, agent_version, started_us: clock::steady_us() })
 }
 
 fn spawn<T: Send + 'static>(

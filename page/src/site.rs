@@ -75,6 +75,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/job_rows.js"
     "site/job_text.js"
     "site/live.js"
+    "site/live_course.js"
     "site/live_values.js"
     "site/marks.js"
     "site/meters.js"

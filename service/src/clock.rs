@@ -1,5 +1,6 @@
 //! The clocks. No other module of the programs reads the system's clocks.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::thread::clock_nanosleep_absolute;
@@ -26,10 +27,29 @@ pub fn boottime_ns() -> u64 {
     nanos(clock_gettime(ClockId::Boottime))
 }
 
-/// Returns the wall-clock time, in nanoseconds since the epoch. It dates samples.
+/// Returns the wall-clock time, in nanoseconds since the epoch.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanos(clock_gettime(ClockId::Realtime))
+}
+
+/// The wall-clock time of the start of the machine, as this process first computed it.
+static MACHINE_START_NS: OnceLock<u64> = OnceLock::new();
+
+/// Returns the time by which an agent dates samples and events, in nanoseconds since the epoch: the wall-clock
+/// time of its first call, and the time that passed since. Whoever sets the wall clock meanwhile changes
+/// neither the order nor the distances of what one process dates.
+#[inline]
+pub fn steady_ns() -> u64 {
+    let boottime_ns = boottime_ns();
+    let start_ns = MACHINE_START_NS.get_or_init(|| realtime_ns().saturating_sub(boottime_ns));
+    boottime_ns.saturating_add(*start_ns)
+}
+
+/// Returns the time of [`steady_ns`], in microseconds since the epoch.
+#[inline]
+pub fn steady_us() -> i64 {
+    i64::try_from(steady_ns() / 1_000).unwrap_or(i64::MAX)
 }
 
 /// Returns the wall-clock time, in microseconds since the epoch.
@@ -93,10 +113,14 @@ mod tests {
 
     #[test]
     fn clocks_advance() {
-        let (clock, monotonic) = (Clock::start(), monotonic_ns());
+        let (clock, monotonic, steady) = (Clock::start(), monotonic_ns(), steady_ns());
         sleep(Duration::from_millis(2));
         assert!(clock.now().since_start >= Duration::from_millis(2));
         assert!(monotonic_ns() >= monotonic + 2_000_000);
+        assert!(
+            steady_ns() >= steady + 2_000_000
+                && steady_us() / 1000 >= i64::try_from(steady / 1_000_000).unwrap()
+        );
         assert!(clock.now().wall_us / 1_000_000 == realtime_us() / 1_000_000 || realtime_us() > 0);
     }
 }

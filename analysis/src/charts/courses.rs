@@ -152,11 +152,7 @@ fn ends(nodes: &[NodeCells], names: &[&str]) -> (Vec<NodeMean>, Vec<NodeMean>) {
 /// Returns the values of a series in all parts, and the usual distance between its values.
 fn cells_of(parts: &[Part], grid: Grid) -> (NodeCells, usize) {
     let positions: Vec<usize> = parts.iter().map(|part| grid.position(part.time_ns)).collect();
-    let distances: Vec<usize> = positions
-        .iter()
-        .zip(positions.iter().skip(1))
-        .map(|(position, next)| next.saturating_sub(*position))
-        .collect();
+    let distances = distances(&positions);
     let mut cells = NodeCells::empty(grid.parts);
     for (number, (part, position)) in parts.iter().zip(&positions).enumerate() {
         let distance = distances.get(number).copied().unwrap_or(1);
@@ -171,7 +167,15 @@ fn cells_of(parts: &[Part], grid: Grid) -> (NodeCells, usize) {
             values.iter_mut().skip(*position).take(held).for_each(|cell| *cell = value);
         }
     }
-    (cells, median(&distances))
+    let sampled = parts.iter().zip(&positions).filter(|(part, _)| part.count > 0);
+    let sampled: Vec<usize> = sampled.map(|(_, position)| *position).collect();
+    (cells, median(&self::distances(&sampled)))
+}
+
+/// Returns the distances between positions.
+fn distances(positions: &[usize]) -> Vec<usize> {
+    let pairs = positions.iter().zip(positions.iter().skip(1));
+    pairs.map(|(position, next)| next.saturating_sub(*position)).collect()
 }
 
 /// Returns the median of distances; 1 without distances.

@@ -83,7 +83,13 @@ pub const MAIN: &[Main] = &[
             minus: &["memory.shmem"],
         }],
     },
-    Main { id: "gpu_utilization", choices: &[just("GPU utilization", "gpu.utilization")] },
+    Main {
+        id: "gpu_utilization",
+        choices: &[
+            just("GPU utilization", "gpu.utilization"),
+            just("GPU activity: multiprocessors", "gpu.gpm.sm.active"),
+        ],
+    },
     Main { id: "gpu_memory", choices: &[just("GPU memory in use", "gpu.memory.used")] },
     Main { id: "gpu_power", choices: &[just("GPU power", "gpu.power")] },
     Main {

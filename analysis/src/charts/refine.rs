@@ -216,6 +216,7 @@ mod tests {
             started_ns: 0,
             ended_ns: Some(24 * HOUR_NS),
             sampled_ns: 0..24 * HOUR_NS,
+            listed_ns: 0,
             lost_nodes: Vec::new(),
             nodes: vec!["n1".to_owned()],
             node_list: None,

@@ -92,6 +92,12 @@ static NODES: Table<JobNodeRow> = Table {
         Column::new("is_shared", Type::Boolean, "True if another job ran on the node meanwhile.", |row| {
             json!(row.is_shared)
         }),
+        Column::optional(
+            "clock_offset_us",
+            Type::Integer,
+            "The time by which the clock of the node was ahead of the collector's, if that is much; the times are without it.",
+            |row| json!(row.clock_offset_us),
+        ),
     ],
 };
 

@@ -44,7 +44,7 @@ pub(super) static JOBS: Endpoint = Endpoint {
                 let jobs = reader.jobs(&filter)?;
                 let is_full = jobs.len() as u64 >= u64::from(filter.limit);
                 let next =
-                    jobs.last().filter(|_| is_full).map(|job| format!("{}.{}", job.started_ns, job.job_key));
+                    jobs.last().filter(|_| is_full).map(|job| format!("{}.{}", job.listed_ns, job.job_key));
                 FACTS.write(chunks, &jobs, &[("next", json!(next))])
             })
             .await

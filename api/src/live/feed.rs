@@ -98,6 +98,7 @@ impl Feed {
             self.note_series(series_id, series);
             let Some(Some(course)) = self.courses.get_mut(&series_id) else { continue };
             for (time_us, value) in samples {
+                let time_us = frame.corrected_us(time_us);
                 // An older session may send what is left of its samples. They are in the store.
                 if time_us <= course.newest_us {
                     continue;
@@ -148,7 +149,7 @@ impl Feed {
     /// Adds a mark of the job.
     pub(super) fn mark(&mut self, frame: &Accepted, mark: &Mark) {
         let row = MarkRow {
-            time_ns: nanos(mark.at_us),
+            time_ns: nanos(frame.corrected_us(mark.at_us)),
             node: frame.session.descriptor.node.to_string(),
             name: mark.name.to_string(),
             kind: mark.kind.as_str().to_owned(),
@@ -173,8 +174,8 @@ impl Feed {
             source: loss.line.as_ref().map(|line| line.source.to_string()),
             samples: loss.samples,
             reason: loss.reason.as_str().to_owned(),
-            first_time_ns: nanos(loss.span_us.0),
-            last_time_ns: nanos(loss.span_us.1),
+            first_time_ns: nanos(frame.corrected_us(loss.span_us.0)),
+            last_time_ns: nanos(frame.corrected_us(loss.span_us.1)),
         };
         self.after.push(event("loss", &rows::LOSSES.object(&row)));
     }
@@ -184,7 +185,7 @@ impl Feed {
         let node = frame.session.descriptor.node.as_str();
         self.has_ended_somewhere = true;
         if self.request.filter.has_node(node) {
-            self.after.push(node_event(node, "ended", at_us));
+            self.after.push(node_event(node, "ended", frame.corrected_us(at_us)));
         }
     }
 
@@ -226,14 +227,14 @@ fn node_event(node: &str, state: &str, time_us: i64) -> Bytes {
 fn plan_change_row(frame: &Accepted, change: &PlanChange) -> PlanChangeRow {
     let micros = |period: Option<Period>| period.and_then(|period| i64::try_from(period.as_micros()).ok());
     PlanChangeRow {
-        time_ns: nanos(change.at_us),
+        time_ns: nanos(frame.corrected_us(change.at_us)),
         node: frame.session.descriptor.node.to_string(),
         metric: change.metric.as_str().to_owned(),
         old_period_us: micros(change.old),
         new_period_us: micros(change.new),
         cause: change.cause.as_str().to_owned(),
         actor: change.by.as_ref().map(ToString::to_string),
-        until_ns: change.until_us.map(nanos),
+        until_ns: change.until_us.map(|until_us| nanos(frame.corrected_us(until_us))),
         level: change.level.map(|level| level.as_str().to_owned()),
     }
 }

@@ -173,13 +173,15 @@ pub(crate) struct ApiRequests {
     pub(crate) queue: mpsc::Receiver<ControlRequest>,
     /// The tokens of the store.
     pub(crate) tokens: TokenService,
-    /// The measured clocks of the agents; none if this collector does not serve the API.
-    pub(crate) clock_offsets: Option<ClockOffsets>,
+    /// The measured clocks of the agents.
+    pub(crate) clock_offsets: ClockOffsets,
+    /// True if this collector serves the API.
+    pub(crate) is_served: bool,
 }
 
 impl Control {
-    /// Starts the thread. Returns none if there is neither a listener, nor the HTTP API, nor another
-    /// collector whose requests it could forward.
+    /// Starts the thread. It measures the clocks of the agents even without users. Requests are kept in the
+    /// store if there is a listener, the HTTP API, or another collector whose requests it could forward.
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,
@@ -187,36 +189,36 @@ impl Control {
         api: ApiRequests,
         (store, collector_id): (&StoreUrl, &str),
         clock: Clock,
-    ) -> io::Result<Option<Started>> {
-        if listeners.is_empty() && api.clock_offsets.is_none() && !store.has_parallel_writers() {
-            return Ok(None);
-        }
+    ) -> io::Result<Started> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let sessions = sessions()?;
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
+        let has_requests = !listeners.is_empty() || api.is_served || store.has_parallel_writers();
         let store = RequestStore::start(store, collector_id, clock)?;
         let coordinator =
             Arc::new(Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens));
         let sessions_of_listeners = sessions.clone();
-        // Agents learn the version of the collector from the measurement, too.
-        let clock_offsets = api.clock_offsets.unwrap_or_default();
         let thread = Builder::new().name("control".to_owned()).spawn(move || {
             runtime.block_on(async {
                 let jobs = Arc::clone(coordinator.jobs());
                 let leaving = Arc::clone(&jobs);
-                tokio::spawn(jobs.keep());
-                tokio::spawn(coordinator.clock_probe().run(clock_offsets));
+                if has_requests {
+                    tokio::spawn(jobs.keep());
+                }
+                tokio::spawn(coordinator.clock_probe().run(api.clock_offsets));
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}
                     // The stop was requested, or its sender was dropped.
                     _ = stopped => {}
                 }
                 // Without an answer the other collectors notice it some seconds later.
-                timeout(limits::LEAVE_TIMEOUT, leaving.leave()).await.ok();
+                if has_requests {
+                    timeout(limits::LEAVE_TIMEOUT, leaving.leave()).await.ok();
+                }
             });
         })?;
-        Ok(Some((Self { thread, sessions, stop }, answers)))
+        Ok((Self { thread, sessions, stop }, answers))
     }
 
     /// Ends the thread and all sessions of reading. Returns false if the thread panicked.

@@ -10,7 +10,7 @@ use polymeter_proto::series::{
 };
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Block;
-use polymeter_store::accepted::{JobRecord, LedgerLine, SeriesRecord, SessionRecord, StoreId};
+use polymeter_store::accepted::{Accepted, JobRecord, LedgerLine, SeriesRecord, SessionRecord, StoreId};
 
 use super::cost::{ENTRY_BYTES, cost, job_cost, series_cost, shape_cost};
 use super::id_table::IdTable;
@@ -70,6 +70,8 @@ pub(super) struct Dictionary {
     /// The owners of jobs that were announced without one.
     owners: HashMap<JobHandle, u32>,
     ended: VecDeque<JobHandle>,
+    /// The times of the oldest and the newest sample of each job, in microseconds since the epoch.
+    sampled_us: HashMap<JobHandle, (i64, i64)>,
     /// The session or its jobs have changed since the last [`Self::take_changes`].
     has_changed: bool,
     /// The approximate memory of the entries.
@@ -110,6 +112,26 @@ impl Dictionary {
         if let (true, Some(uid), Slot::Vacant(place)) = (is_unknown, uid, self.owners.entry(job)) {
             place.insert(uid);
             self.has_changed = true;
+        }
+    }
+
+    /// Bounds the times of the jobs of a frame by their samples as well as by their events: the clock of the
+    /// node may have been set between both.
+    pub(super) fn bound_jobs(&mut self, accepted: &mut Accepted) {
+        for samples in &accepted.samples {
+            let Some((job, (first_us, last_us))) = samples.line.job.as_ref().zip(samples.span_us()) else {
+                continue;
+            };
+            let started_us = job.descriptor.started_us;
+            let known = self.sampled_us.entry(job.handle).or_insert((started_us, last_us));
+            if first_us < known.0 {
+                accepted.job_starts.push((Arc::clone(job), first_us));
+            }
+            *known = (known.0.min(first_us), known.1.max(last_us));
+        }
+        for (job, at_us) in &mut accepted.job_ends {
+            let (_, last_us) = self.sampled_us.get(&job.handle).copied().unwrap_or((0, i64::MIN));
+            *at_us = last_us.max(*at_us);
         }
     }
 
@@ -269,6 +291,7 @@ impl Dictionary {
             let before = self.lines.len();
             self.lines.retain(|(job, _), _| *job != Some(oldest));
             self.owners.remove(&oldest);
+            self.sampled_us.remove(&oldest);
             freed += job_cost(&job.descriptor) + ENTRY_BYTES * (before - self.lines.len());
         }
         self.bytes = self.bytes.saturating_sub(freed);

@@ -129,6 +129,7 @@ impl SessionState {
         };
         losses.into_iter().for_each(|loss| accepted.add_loss(loss));
         range.enforce(&mut accepted, now.wall_us);
+        self.dictionary.bound_jobs(&mut accepted);
         for (_, owner) in &accepted.job_owners {
             self.dictionary.learn_owner(owner.job, owner.uid);
         }

@@ -41,8 +41,8 @@ pub(crate) struct Receiver {
     /// One queue per writer; empty after the socket is drained at shutdown.
     pub(crate) queues: Vec<WriterQueueSender>,
     pub(crate) outgoing: mpsc::Receiver<Outgoing>,
-    /// The queue for agents' answers to users; none without control.
-    pub(crate) control: Option<tokio::sync::mpsc::Sender<AgentAnswer>>,
+    /// The queue for agents' answers to requests.
+    pub(crate) control: tokio::sync::mpsc::Sender<AgentAnswer>,
     pub(crate) clock: Clock,
     pub(crate) shutdown: Shutdown,
     /// The keys of agents that may send; none if all may.
@@ -156,10 +156,8 @@ impl Receiver {
                 }
                 Ok((Recipient::Control(session, request, line), _)) => {
                     let answer = AgentAnswer { peer, session, request, line };
-                    if let Some(control) = &self.control {
-                        // Without room the answer is dropped, and counts as missing.
-                        control.try_send(answer).ok();
-                    }
+                    // Without room the answer is dropped, and counts as missing.
+                    self.control.try_send(answer).ok();
                 }
                 Err(refusal) => self.refuse(&peer, &refusal, None, refusals),
             }

@@ -38,7 +38,8 @@ impl Writer {
     }
 
     /// Adds a frame to the next transaction.
-    pub(super) fn gather(&mut self, accepted: Accepted) {
+    pub(super) fn gather(&mut self, mut accepted: Accepted) {
+        accepted.clock_offset_us = self.links.clock_offsets.stored_us(accepted.session.id);
         if self.gathered.frames.is_empty() {
             self.gathered.since = self.clock.now().since_start;
         }

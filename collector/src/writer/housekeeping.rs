@@ -6,6 +6,7 @@ use polymeter_service::log::chain;
 use tracing::{debug, error, info, warn};
 
 use super::state::Writer;
+use super::store_access::NotStored;
 use crate::control::node_outcome::OutcomeReport;
 use crate::ingest::micros;
 use crate::{allocator, limits};
@@ -21,6 +22,40 @@ impl Writer {
                 !self.given_up && matches!(self.persist(|store| store.store_outcome(&outcome)), Ok(true));
             // The reporter may have timed out; it then reports again.
             reply.send(is_stored).ok();
+        }
+    }
+
+    /// Periodically stores and logs the offsets of clocks that have become large, or changed. One writer does
+    /// so for all.
+    pub(super) fn store_clock_offsets(&mut self) {
+        let now = self.clock.now().since_start;
+        let is_due = now.saturating_sub(self.offsets_at) >= limits::CLOCK_TICK;
+        if !is_due || self.next_silence_check.is_none() || self.given_up {
+            return;
+        }
+        self.offsets_at = now;
+        let changes = self.links.clock_offsets.changes();
+        if changes.is_empty() {
+            return;
+        }
+        let stored = match self.persist(|store| store.set_clock_offsets(&changes)) {
+            Ok(stored) => stored,
+            Err(NotStored::StoreLost) => return self.reset(),
+            Err(NotStored::GivenUp | NotStored::Refused(_)) => return,
+        };
+        // A session without a stored frame is not in the store yet.
+        for (session, offset_us) in changes.into_iter().filter(|(session, _)| stored.contains(session)) {
+            let node = self.links.clock_offsets.set_stored(session, offset_us);
+            match offset_us {
+                Some(offset_us) => warn!(
+                    node,
+                    ahead_s = offset_us / 1_000_000,
+                    remedy = "set the clock of the node, or of this machine if all nodes are affected, and restart \
+                        the node's polymeter-agent; until then the times of its jobs are corrected",
+                    "the clocks of a node and of the collector differ"
+                ),
+                None => info!(node, "the clocks of a node and of the collector agree again"),
+            }
         }
     }
 
@@ -45,12 +80,14 @@ impl Writer {
         let now = self.clock.now().since_start;
         let until_silence_check = self.next_silence_check.map(|check| check.saturating_sub(now));
         let until_outcomes = self.links.outcomes.is_some().then_some(limits::OUTCOMES_INTERVAL);
+        let until_offsets = self.next_silence_check.is_some().then_some(limits::CLOCK_TICK);
         let is_unclean = self.ingest.has_unproven() || self.freed_bytes >= limits::TRIM_BYTES;
         let until_clean_up = is_unclean.then_some(limits::CLEAN_UP_INTERVAL);
         self.time_to_commit()
             .into_iter()
             .chain(until_silence_check)
             .chain(until_outcomes)
+            .chain(until_offsets)
             .chain(until_clean_up)
             .min()
     }

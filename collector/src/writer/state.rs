@@ -9,6 +9,7 @@ use polymeter_store::{Store, StoreOrigin};
 
 use super::totals::Totals;
 use crate::agents::AgentDirectory;
+use crate::clock_offsets::ClockOffsets;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
 use crate::control::node_outcome::OutcomeReport;
@@ -32,6 +33,8 @@ pub(crate) struct WriterLinks {
     pub(crate) metrics: WriterMetrics,
     /// The queue of outcomes of jobs; none if another writer stores them.
     pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
+    /// The measured clocks of the agents.
+    pub(crate) clock_offsets: ClockOffsets,
     /// The settings that may change at runtime.
     pub(crate) settings: SharedSettings,
     /// The sinks of committed rows.
@@ -68,6 +71,8 @@ pub(crate) struct Writer {
     pub(super) next_silence_check: Option<Duration>,
     /// The time of the last clean-up.
     pub(super) cleaned_at: Duration,
+    /// The time of the last look for offsets of clocks that have changed.
+    pub(super) offsets_at: Duration,
     /// The number of bytes that were freed since memory was last released to the kernel.
     pub(super) freed_bytes: usize,
     /// True if the time for a shutdown has expired: further messages are left to the agents.
@@ -104,6 +109,7 @@ impl Writer {
             commit_duration: Duration::ZERO,
             next_silence_check,
             cleaned_at: Duration::ZERO,
+            offsets_at: Duration::ZERO,
             freed_bytes: 0,
             given_up: false,
             totals: Totals::default(),
@@ -131,6 +137,7 @@ impl Writer {
             }
             self.end_silent_sessions();
             self.store_outcomes();
+            self.store_clock_offsets();
             self.clean_up();
             self.publish_metrics();
         }

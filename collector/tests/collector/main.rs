@@ -22,6 +22,7 @@ mod api_hostile;
 mod api_samples;
 mod api_tokens;
 mod citus;
+mod clocks;
 mod connections;
 mod displaced_store;
 mod energy;
@@ -71,6 +72,7 @@ fn main() -> std::process::ExitCode {
         api_samples::TESTS,
         api_tokens::TESTS,
         citus::TESTS,
+        clocks::TESTS,
         connections::TESTS,
         displaced_store::TESTS,
         energy::TESTS,

@@ -243,6 +243,41 @@ fn modules_compute_columns_phases_and_periods() {
     assert_eq!(result("columns", &format!("m.linesOf({nodes})")), json!([[1, 5], [2, 6], [9, 7]]));
     let periods = "[m.periodUs('500ms'), m.periodUs('1min'), m.periodUs('x'), m.periodText(1500), m.periodText(3.6e9), m.shorter(5e5), m.longer(8.64e10)]";
     assert_eq!(result("periods", periods), json!([500_000, 60_000_000, null, "1500us", "1h", 200_000, null]));
+    // A live value joins the history, whose last parts have no value yet, unless that is a gap.
+    let append = |history: &str, at_s: f64, value: i32, is_rate: bool, is_raw: bool| {
+        format!(
+            "(() => {{ const line = {history}; const course = {{ begin_s: 0, part_s: 0.5, distance: 2, isRaw: {is_raw}, \
+             times: line.map((_, part) => part * 0.5), lines: [[...line], [...line], [...line]], \
+             extent: {{ min: 4, mean: 4, max: 4 }} }}; \
+             m.append(course, {at_s}, [{value}, {value}, {value}], {is_rate}, true); \
+             return [course.times, course.lines[1], course.extent]; }})()"
+        )
+    };
+    let history = "[4, 4, 4, null, null, null]";
+    let extent = json!({"min": 4, "mean": 4.5, "max": 6});
+    assert_eq!(
+        result("live_course", &append(history, 4.0, 6, false, false)),
+        json!([[0, 0.5, 1, 4], [4, 4, 4, 6], {"min": 4, "mean": 5.5, "max": 6}])
+    );
+    assert_eq!(
+        result("live_course", &append("[4, 4, 4]", 1.0 / 0.75, 6, false, true)),
+        json!([[0, 0.5, 1, 1.0 / 0.75 - 1e-3, 1.0 / 0.75], [4, 4, 4, 4, 6], extent])
+    );
+    assert_eq!(
+        result("live_course", &append("[4, 4, 4]", 2.0, 6, true, true)),
+        json!([[0, 0.5, 1, 1.001, 2], [4, 4, 4, 6, 6], {"min": 4, "mean": 5, "max": 6}])
+    );
+    let gap = result("live_course", &append(history, 9.0, 6, false, true));
+    assert_eq!(
+        (&gap[0], &gap[1]),
+        (&json!([0, 0.5, 1, 1.5, 2, 2.5, 9]), &json!([4, 4, 4, null, null, null, 6]))
+    );
+    // What is subtracted is sampled more often than that from which it is.
+    let held = "m.holdOn([[null, 5, null, null, 7, null]])";
+    assert_eq!(result("columns", held), json!([[null, 5, 5, 5, 7, 7]]));
+    let alone = "m.pointsAlone([1, null, 2, 3, null, null, 4, null])";
+    assert_eq!(result("../shared/course", alone), json!([0, 6]));
+    assert_eq!(result("../shared/course", "m.pointsAlone([null, 2, 3])"), Value::Null);
     // Phases of two nodes that overlap are one band; one without an end lasts until the end.
     let rows = "[[1, 'a', 'x', 'begin'], [2, 'b', 'x', 'begin'], [3, 'a', 'x', 'end'], [4, 'b', 'x', 'end'], [5, 'a', 'y', 'begin'], [6, 'a', 'z', 'instant']] \
                 .map(([at, node, name, kind]) => ({ time_us: at * 1e6, node, name, kind }))";

@@ -12,6 +12,7 @@ tests![
     a_page_survives_a_killed_collector_and_draws_the_gap,
     a_page_tells_that_a_collector_is_stopped,
     the_overview_tells_that_its_collector_is_away,
+    the_figures_of_a_running_job_follow_it,
 ];
 
 /// The number of times that live values were drawn.
@@ -107,4 +108,20 @@ fn the_overview_tells_that_its_collector_is_away() {
     site.start_collector();
     browser.wait_until(&format!("{NOTICES}.length === 0"));
     assert_eq!(browser.eval(ids), json!(["x"]));
+}
+
+fn the_figures_of_a_running_job_follow_it() {
+    let site = Site::new();
+    let mut browser = opened(&site);
+    let elapsed = "[...document.querySelectorAll('.job-head dt')].find(({ textContent }) => textContent === 'Elapsed')\
+                   .nextSibling.textContent";
+    let before = browser.eval(elapsed);
+    browser.wait_until(&format!("{elapsed} !== {before}"));
+    // The figures above a chart have the live values as well.
+    let has_live = "(() => { const { extent, lines, times, begin_s } = document.querySelector('.charts').data.charts[0].whole; \
+                    const known = lines[2].filter((value) => value !== null); \
+                    return known.length > 0 && extent.max >= Math.max(...known) && times.at(-1) > begin_s; })()";
+    let live = browser.eval(LIVE);
+    browser.wait_until(&format!("{LIVE} > {live} && {has_live}"));
+    site.proxy.assert_own_requests(&mut browser);
 }

@@ -61,7 +61,7 @@ async fn execute(
     requests: &mpsc::Sender<SupervisorRequest>,
     context: &Context,
 ) -> Answer {
-    let (request, wait_us) = match validate(remote, clock::realtime_us()) {
+    let (request, wait_us) = match validate(remote, clock::steady_us()) {
         Ok(validated) => validated,
         Err(refusal) => return Answer::Refused(refusal),
     };

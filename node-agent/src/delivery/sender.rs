@@ -141,7 +141,7 @@ impl Sender {
         let connection = Connection::open(context, destination)?;
         let outage = Outage::new(clock::monotonic_ns());
         counters.collector.moved(&choice.current().endpoint);
-        counters.collector.changed(false, clock::realtime_us());
+        counters.collector.changed(false, clock::steady_us());
         let mut delivery = DeliverySession::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
         delivery.keep_acknowledged(keep_acknowledged_bytes);
         let spool_manager =
@@ -322,7 +322,7 @@ impl Sender {
     /// Publishes the counts to other threads.
     fn publish_counts(&self) {
         let counts = self.delivery.counts();
-        let now_us = clock::realtime_us();
+        let now_us = clock::steady_us();
         self.counters.collector.changed(self.connection.is_connected(), now_us);
         if self.counters.frames_acknowledged.load(Relaxed) != counts.frames_acknowledged {
             self.counters.collector.acknowledged_us.store(now_us, Relaxed);

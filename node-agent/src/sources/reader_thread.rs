@@ -206,7 +206,7 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox, refresh_interval:
         reading.clear();
         let outcome = source.read(&mut reading);
         refresh_interval.set(source.refresh_interval());
-        let (ended_us, ended_ns) = (clock::realtime_us(), clock::monotonic_ns());
+        let (ended_us, ended_ns) = (clock::steady_us(), clock::monotonic_ns());
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns) + between.begin_anew(began_ns);
         let result = FinishedRead { reading, outcome, began_ns, ended_ns, ended_us, cpu_ns };
         // The previous result was taken before this read was requested.

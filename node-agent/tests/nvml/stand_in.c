@@ -161,6 +161,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
     return NOT_FOUND;
 }
 #endif
+int nvmlDeviceGetMinorNumber(Device device, unsigned *minor) { NUMBER(device, minor, "minor"); return SUCCESS; }
 int nvmlDeviceGetGpuInstanceId(Device device, unsigned *id) { NUMBER(device, id, "instance"); return SUCCESS; }
 int nvmlDeviceGetTotalEnergyConsumption(Device device, u64 *energy) { NUMBER(device, energy, "energy"); return SUCCESS; }
 int nvmlDeviceGetPowerUsage(Device device, unsigned *power) { NUMBER(device, power, "power"); return SUCCESS; }

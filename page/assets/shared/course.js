@@ -32,6 +32,13 @@ export function nearest(times, seconds) {
     return Math.abs(times[high] - seconds) < Math.abs(times[low] - seconds) ? high : low;
 }
 
+/** Returns the positions of values without another one beside them; null if there are none. */
+export function pointsAlone(line) {
+    const isThere = (point) => (line[point] ?? null) !== null;
+    const alone = line.map((_, point) => point).filter((point) => isThere(point) && !isThere(point - 1) && !isThere(point + 1));
+    return alone.length > 0 ? alone : null;
+}
+
 /**
  * Creates the figure of a chart. `chart.course()` returns the times in seconds since the start, and three lines; `isRaw` in it tells that its points are
  * samples.
@@ -74,12 +81,13 @@ export function chartFigure(data, axis, chart) {
         const paint = colours();
         const options = baseOptions(data, axis, { width: plotWidth(place), height: isPrinting() || onPaper.matches ? PAPER_HEIGHT : CHART_HEIGHT });
         const edge = { stroke: data.is_of_one_node ? "transparent" : paint.low, width: 1, points: { show: false } };
-        // Points that are few are shown: alone between gaps they have no line.
-        const isPoint = (drawn, _, first, last) => (course.isRaw ? (last - first) * 10 < drawn.bbox.width / devicePixelRatio : course.times.length === 1);
+        // Points that are few are shown, and those that have no line, alone between gaps.
+        const isPoint = (drawn, _, first, last) => course.isRaw && (last - first) * 10 < drawn.bbox.width / devicePixelRatio;
+        const alone = (_, __, isShown) => (isShown ? null : pointsAlone(course.lines[1]));
         options.series = [
             {},
             { ...edge, label: names[2] },
-            { label: names[1], stroke: paint.line, width: 1.75, points: { show: isPoint, size: 6, fill: paint.line } },
+            { label: names[1], stroke: paint.line, width: 1.75, points: { show: isPoint, filter: alone, size: 6, fill: paint.line } },
             { ...edge, label: names[0] },
         ];
         options.bands = [{ series: [1, 3], fill: paint.range }];

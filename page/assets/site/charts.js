@@ -11,6 +11,7 @@ import { loadCourse } from "./course_loader.js";
 import { figureTables } from "./figure_tables.js";
 import { notice } from "./frame.js";
 import { rowsOf, meansOfRows } from "./heat_rows.js";
+import { append } from "./live_course.js";
 import { nodeEnds } from "./node_ends.js";
 
 /** The time after a change of the axis, in milliseconds, within which another one delays the loading of finer values. */
@@ -219,13 +220,10 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         const at_s = (time_us - subject.started_us) / 1e6;
         grow(at_s);
         for (const chart of data.charts.filter(({ whole }) => whole !== NOTHING)) {
-            const { times, lines } = chart.whole;
-            if (at_s <= (times[times.length - 1] ?? -1)) continue;
-            const found = linesOf(live.at(chart, nodes).map((values) => values.map((value) => [value])));
+            const found = linesOf(live.at(chart, nodes).map((values) => values.map((value) => [value]))).map(([value]) => value);
             // Without a value that was there before, a gap begins.
-            if (found[1][0] === null && !chart.livePoints) continue;
-            times.push(at_s);
-            lines.forEach((line, number) => line.push(found[number][0]));
+            if (found[1] === null && !chart.livePoints) continue;
+            if (!append(chart.whole, at_s, found, chart.isRate, !chart.livePoints)) continue;
             chart.livePoints = (chart.livePoints ?? 0) + 1;
             if (chart.livePoints > LIVE_POINTS_MAX) chart.isStale = true;
             if (chart.shown === chart.whole) refresh(chart);

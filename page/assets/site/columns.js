@@ -36,7 +36,8 @@ export function columnsOf(series, answer) {
         const end = isShort ? position + distance : position + 1;
         ["min", "mean", "max"].forEach((name, line) => columns[line].fill(series[name][number], Math.max(position, 0), Math.min(end, count)));
     });
-    const distance = medianOf(distances);
+    // Parts without a sample have the value that holds.
+    const distance = medianOf(distancesOf(positions.filter((_, number) => series.count?.[number] !== 0)));
     return { columns, distance };
 }
 
@@ -58,6 +59,14 @@ export function keepHighest(sum, columns) {
         columns[number].forEach((value, part) => {
             if (value !== null && (line[part] === null || value > line[part])) line[part] = value;
         });
+    });
+}
+
+/** Lets each value hold until the next one, however long that is. */
+export function holdOn(columns) {
+    return columns.map((line) => {
+        let last = null;
+        return line.map((value) => { last = value ?? last; return last; });
     });
 }
 

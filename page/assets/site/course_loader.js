@@ -1,7 +1,7 @@
 // The values of a quantity over a part of the time of a job or a node, from the API.
 
 import { get } from "./api.js";
-import { addColumns, columnsOf, countOf, extentOf, keepHighest, keepWhere, linesOf } from "./columns.js";
+import { addColumns, columnsOf, countOf, extentOf, holdOn, keepHighest, keepWhere, linesOf } from "./columns.js";
 import { loadJobCourse } from "./job_course.js";
 import { limited } from "./queue.js";
 
@@ -15,7 +15,8 @@ const turn = limited(3);
 /** Returns the values of a quantity by node: the sum, the mean or the highest of its series. */
 function valuesByNode(answer, quantity, nodes) {
     const count = countOf(answer);
-    const empty = () => ({ lines: [0, 1, 2].map(() => new Array(count).fill(null)), isThere: new Array(count).fill(false), series: 0 });
+    const empty = () => ({ lines: [0, 1, 2].map(() => new Array(count).fill(null)), isThere: new Array(count).fill(false), isWhole: new Array(count).fill(false), series: 0 });
+    const hasDifference = [...quantity.factors.values()].some((factor) => factor < 0);
     const sums = new Map(nodes.map((node) => [node, empty()]));
     let distance = Infinity;
     for (const series of answer.series) {
@@ -24,14 +25,16 @@ function valuesByNode(answer, quantity, nodes) {
         const found = columnsOf(series, answer);
         const factor = quantity.factors.get(series.id) ?? 0;
         distance = Math.min(distance, found.distance);
-        if (quantity.isHighest) keepHighest(sum.lines, found.columns);
-        else addColumns(sum.lines, found.columns, factor);
-        if (factor > 0) found.columns[1].forEach((value, part) => { if (value !== null) sum.isThere[part] = true; });
+        found.columns[1].forEach((value, part) => { if (value !== null) sum.isThere[part] = true; });
+        // What is subtracted may be sampled more often than that from which it is, as the used memory of a node.
+        const columns = hasDifference ? holdOn(found.columns) : found.columns;
+        if (factor > 0) columns[1].forEach((value, part) => { if (value !== null) sum.isWhole[part] = true; });
+        if (quantity.isHighest) keepHighest(sum.lines, columns);
+        else addColumns(sum.lines, columns, factor);
         sum.series += 1;
     }
-    const hasDifference = [...quantity.factors.values()].some((factor) => factor < 0);
-    for (const { lines, isThere, series } of sums.values()) {
-        if (hasDifference) keepWhere(lines, isThere);
+    for (const { lines, isThere, isWhole, series } of sums.values()) {
+        if (hasDifference) keepWhere(lines, isThere.map((there, part) => there && isWhole[part]));
         const share = quantity.isMean && !quantity.isHighest && series > 1 ? 1 / series : 1;
         for (const line of lines) {
             for (let part = 0; part < count; part += 1) {
@@ -87,5 +90,6 @@ export async function loadCourse(subject, quantity, nodes, range, signal) {
         means: byNode.map((lines) => lines[1]),
         extent: extentOf(byNode),
         isRaw: distance > 1,
+        distance,
     };
 }

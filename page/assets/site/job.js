@@ -23,6 +23,8 @@ const SUMMARY_S = 30;
 const WITH_STREAM_S = 60;
 /** After an interruption, the values that the agents have kept follow within some seconds. */
 const KEPT_S = 15;
+/** Milliseconds between two updates of the elapsed time. */
+const TICK_MS = 1000;
 
 /** Draws the values of the job's stream, and tells what else has changed. Returns true from `isConnected` while they arrive. */
 function followValues(job, charts, changed) {
@@ -104,7 +106,18 @@ run(async () => {
     await Promise.all([loadMarks(), isRunning ? repeat(SUMMARY_S, loadDetails, { isVital: false }) : loadDetails()]);
     isComplete();
     if (!isRunning) return;
-    const hasEnded = () => notice("ended", "The job has ended. Load the page anew for its final state.");
+    let latest = job;
+    const show = (now) => {
+        latest = now;
+        head.show(now);
+    };
+    // The elapsed time.
+    const tick = setInterval(() => head.show(latest), TICK_MS);
+    const hasEnded = async () => {
+        clearInterval(tick);
+        notice("ended", "The job has ended. Load the page anew for its final state.");
+        show(await get(`jobs/${key}`));
+    };
     const stream = charts && followValues(job, charts, (name, event) => {
         if (name === "plan") sampling.load();
         if (name === "mark") loadMarks();
@@ -113,7 +126,7 @@ run(async () => {
     const seconds = () => (stream?.isConnected() ? WITH_STREAM_S : Math.min(Math.max(charts?.part_s() ?? 5, REFRESH_S[0]), REFRESH_S[1]));
     await repeat(seconds, async () => {
         const now = await get(`jobs/${key}`);
-        head.show(now);
+        show(now);
         if (now.ended_us !== null) return hasEnded();
         if (!charts) {
             if ((await get(`jobs/${key}/metrics`)).metrics.length > 0) location.reload();

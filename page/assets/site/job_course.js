@@ -24,5 +24,6 @@ export async function loadJobCourse(subject, quantity, times, signal) {
         lowest: answer.lowest,
         extent: { min: answer.min, mean: answer.mean, max: answer.max },
         isRaw,
+        distance: answer.distance,
     };
 }

@@ -21,7 +21,8 @@ function byMetric(all) {
 function quantity(base, rows) {
     const unit = rows[0].rate_unit ?? rows[0].unit;
     const terms = rows.map(({ metric, level, factor }) => ({ metric, level, factor }));
-    return { ...base, unit, unitText: unitText(unit), terms, isMean: MEANS.includes(unit) };
+    const isRate = (rows[0].rate_unit ?? null) !== null;
+    return { ...base, unit, unitText: unitText(unit), terms, isMean: MEANS.includes(unit), isRate };
 }
 
 /** Returns the quantities of a job from the rows of its metrics: the important ones, then all other metrics by name. */

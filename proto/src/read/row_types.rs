@@ -28,6 +28,10 @@ pub struct JobRow {
     pub ended_ns: Option<i64>,
     /// The time that contains all its samples, in nanoseconds since the epoch.
     pub sampled_ns: Range<i64>,
+    /// The start by which jobs are listed, for [`JobFilter::before`](super::JobFilter): by the clocks of its
+    /// nodes, where they differ from the collector's.
+    #[serde(default)]
+    pub listed_ns: i64,
     /// The nodes whose agent was lost, so that the time of the job's end there is unknown.
     pub lost_nodes: Vec<String>,
     /// The nodes on which it was tracked, sorted.
@@ -175,6 +179,10 @@ pub struct JobNodeRow {
     pub ended_ns: Option<i64>,
     /// True if another job ran on the node meanwhile.
     pub is_shared: bool,
+    /// The time by which the clock of the node was ahead of the collector's, in microseconds, if that is much:
+    /// all times of the job on the node are without it.
+    #[serde(default)]
+    pub clock_offset_us: Option<i64>,
 }
 
 /// The balance of the samples of one source.

@@ -4,7 +4,8 @@
 -- stored and not yet counted in `ledger_line`, by `ledger_id`. `ended` is null while the agent may still
 -- send. `end_reason`: stopped (it said so), superseded (another session of the node began later), silent
 -- (nothing was heard for long). A session that sends again is open again. `collector_id`: the collector that
--- stored its last frame.
+-- stored its last frame. `clock_offset_us`: the time by which the clock of its node is ahead of the
+-- collector's, where that is much.
 CREATE TABLE session (
     session_id text PRIMARY KEY,
     node text NOT NULL,
@@ -18,9 +19,11 @@ CREATE TABLE session (
     ended timestamptz,
     end_reason text,
     session_key int8 GENERATED ALWAYS AS IDENTITY,
-    collector_id text
+    collector_id text,
+    clock_offset_us int8
 );
 CREATE INDEX session_open ON session (node) WHERE ended IS NULL;
+CREATE INDEX session_skewed ON session (node) WHERE clock_offset_us IS NOT NULL;
 CREATE INDEX session_by_node ON session (node, started);
 CREATE UNIQUE INDEX session_by_key ON session (session_key);
 

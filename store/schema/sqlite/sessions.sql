@@ -3,7 +3,8 @@
 -- `last_sequence` is written in the transaction that stores the frames up to it. `ended` is null while the
 -- agent may still send. `end_reason`: stopped (it said so), superseded (another session of the node began
 -- later), silent (nothing was heard for long). A session that sends again is open again. `collector_id`: the
--- collector that stored its last frame. `pending` as in PostgreSQL: it stays empty, since a row of the ledger
+-- collector that stored its last frame. `clock_offset_us`: the time by which the clock of its node is ahead of
+-- the collector's, where that is much. `pending` as in PostgreSQL: it stays empty, since a row of the ledger
 -- costs no more than a sample here.
 CREATE TABLE session (
     session_key INTEGER PRIMARY KEY,
@@ -18,9 +19,11 @@ CREATE TABLE session (
     ended INTEGER,
     end_reason text,
     pending text NOT NULL DEFAULT '{}',
-    collector_id text
+    collector_id text,
+    clock_offset_us INTEGER
 );
 CREATE INDEX session_open ON session (node) WHERE ended IS NULL;
+CREATE INDEX session_skewed ON session (node) WHERE clock_offset_us IS NOT NULL;
 CREATE INDEX session_by_node ON session (node, started);
 
 CREATE TABLE ledger_source (

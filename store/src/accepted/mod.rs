@@ -25,6 +25,9 @@ pub struct Accepted {
     pub follows: u64,
     /// The time of its arrival, in microseconds since the epoch.
     pub received_us: i64,
+    /// The time by which the clock of its node is ahead of the collector's, in microseconds; 0 if it is not by
+    /// much.
+    pub clock_offset_us: i64,
     /// Its samples.
     pub samples: Vec<SampleBlock>,
     /// Its quarantined samples, whose times are out of range.
@@ -39,6 +42,9 @@ pub struct Accepted {
     pub plan_changes: Vec<(Option<Arc<JobRecord>>, PlanChange)>,
     /// Marks of users.
     pub marks: Vec<(Option<Arc<JobRecord>>, Mark)>,
+    /// Jobs with samples before all that was known of them, each with the time, in microseconds since the
+    /// epoch: the clock of the node was set back.
+    pub job_starts: Vec<(Arc<JobRecord>, i64)>,
     /// Jobs that ended on the session's node, each with the time, in microseconds since the epoch.
     pub job_ends: Vec<(Arc<JobRecord>, i64)>,
     /// Facts of jobs from schedulers.
@@ -62,6 +68,7 @@ impl Accepted {
             sequence,
             follows: sequence.saturating_sub(1),
             received_us,
+            clock_offset_us: 0,
             samples: Vec::new(),
             quarantined: Vec::new(),
             out_of_range: None,
@@ -69,6 +76,7 @@ impl Accepted {
             tallies: Vec::new(),
             plan_changes: Vec::new(),
             marks: Vec::new(),
+            job_starts: Vec::new(),
             job_ends: Vec::new(),
             job_facts: Vec::new(),
             job_details: Vec::new(),
@@ -170,6 +178,11 @@ impl Accepted {
         let of_samples = self.samples.iter().chain(&self.quarantined).map(|samples| &samples.line);
         let of_losses = self.losses.iter().filter_map(|loss| loss.line.as_ref());
         of_samples.chain(of_losses).chain(self.tallies.iter().map(|(line, _)| line))
+    }
+
+    /// Returns a time of the node by the collector's clock.
+    pub const fn corrected_us(&self, time_us: i64) -> i64 {
+        time_us.saturating_sub(self.clock_offset_us)
     }
 
     /// Returns the time of its newest sample, in microseconds since the epoch.

@@ -75,11 +75,18 @@ impl Reader {
             (self.dialect().is_one_of)(&keys)
         );
         let nodes: Vec<Node> = self.rows(&select, &[])?;
+        let clocks = self.clocks(&keys)?;
+        let mut corrected: HashMap<i64, (i64, Option<i64>)> = HashMap::new();
         let positions: HashMap<i64, usize> = keys.into_iter().zip(0..).collect();
         for Node { job_key, node, is_lost, started_ns, ended_ns } in nodes {
             let Some(job) = positions.get(&job_key).and_then(|position| jobs.get_mut(*position)) else {
                 continue;
             };
+            let clock = clocks.of(job_key, &node);
+            let of_clock = |time_ns| clock.map_or(time_ns, |clock| clock.corrected_ns(time_ns));
+            let (started_ns, ended_ns) = (of_clock(started_ns), ended_ns.map(of_clock));
+            let whole = corrected.entry(job_key).or_insert((started_ns, ended_ns));
+            *whole = (whole.0.min(started_ns), whole.1.max(ended_ns));
             let of_node = sampled_ns(started_ns, ended_ns);
             let Range { start, end } = &mut job.sampled_ns;
             (*start, *end) = (of_node.start.min(*start), of_node.end.max(*end));
@@ -87,6 +94,12 @@ impl Reader {
                 job.lost_nodes.push(node.clone());
             }
             job.nodes.push(node);
+        }
+        for job in jobs.iter_mut().filter(|job| clocks.has(job.job_key)) {
+            if let Some((started_ns, ended_ns)) = corrected.get(&job.job_key) {
+                job.started_ns = *started_ns;
+                job.ended_ns = job.ended_ns.and(*ended_ns);
+            }
         }
         Ok(())
     }
@@ -173,6 +186,7 @@ impl FromRow for JobRow {
             started_ns: row.get::<TimeNs<_>>()?.0,
             ended_ns: row.get::<TimeNs<_>>()?.0,
             sampled_ns: 0..0,
+            listed_ns: 0,
             nodes: Vec::new(),
             lost_nodes: Vec::new(),
             account: row.get()?,
@@ -190,12 +204,13 @@ impl FromRow for JobRow {
             restarts: row.get()?,
         };
         job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
+        job.listed_ns = job.started_ns;
         Ok(job)
     }
 }
 
 /// Returns the time of the samples of a job; without an end for a running job.
 fn sampled_ns(started_ns: i64, ended_ns: Option<i64>) -> Range<i64> {
-    let end_ns = ended_ns.map_or(i64::MAX, |ended_ns| ended_ns.saturating_add(MARGIN_NS));
+    let end_ns = ended_ns.map_or(i64::MAX, |ended_ns| ended_ns.max(started_ns).saturating_add(MARGIN_NS));
     started_ns.saturating_sub(MARGIN_NS)..end_ns
 }

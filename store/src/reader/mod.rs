@@ -5,6 +5,7 @@
 
 mod access;
 mod agents;
+mod clocks;
 mod cover;
 mod history;
 mod jobs;

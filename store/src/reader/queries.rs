@@ -4,10 +4,12 @@ use std::ops::ControlFlow;
 
 use polymeter_proto::read::{Query, ReadRow, RowBlock};
 
+use super::clocks::NodeTimes;
 use super::read::{Read, SeriesScope};
-use super::recorded_statements::{Reader, TEXT_ROWS};
+use super::recorded_statements::{Reader, Selection, TEXT_ROWS};
 use super::{agents, history, series};
 use crate::StoreError;
+use crate::row::FromRow;
 
 /// The number of rows without text in a block.
 const BLOCK_ROWS: usize = 4096;
@@ -40,12 +42,30 @@ impl Read for Reader {
                 pass_all(series.metrics().into_iter(), each);
             }
             Query::Ledger { job_key } => return self.blocks(&history::ledger_of(*job_key), each),
-            Query::PlanChanges { job_key } => pass_all(self.plan_change_events(*job_key)?.rows(), each),
-            Query::RefusedRequests { job_key } => {
-                return self.blocks(&history::refused_requests_of(*job_key), each);
+            Query::PlanChanges { job_key } => {
+                let clocks = self.clocks(&[*job_key])?;
+                let changes = self.plan_change_events(*job_key)?;
+                let corrected = changes.rows().map(|mut row| {
+                    clocks.correct(*job_key, &mut row);
+                    row
+                });
+                if clocks.is_empty() {
+                    pass_all(corrected, each);
+                } else {
+                    let mut rows: Vec<_> = corrected.collect();
+                    rows.sort_by_key(|row| row.time_ns);
+                    pass_all(rows.into_iter(), each);
+                }
             }
-            Query::Marks { job_key } => return self.blocks(&history::marks_of(*job_key), each),
-            Query::Losses { job_key } => return self.blocks(&history::losses_of(*job_key), each),
+            Query::RefusedRequests { job_key } => {
+                return self.corrected_blocks(*job_key, &history::refused_requests_of(*job_key), each);
+            }
+            Query::Marks { job_key } => {
+                return self.corrected_blocks(*job_key, &history::marks_of(*job_key), each);
+            }
+            Query::Losses { job_key } => {
+                return self.corrected_blocks(*job_key, &history::losses_of(*job_key), each);
+            }
             Query::Samples { of, series, span_ns } => {
                 let mut blocks = Blocks::new(each);
                 let read = self.samples(of.into(), series, span_ns, |sample| blocks.add(sample));
@@ -57,6 +77,25 @@ impl Read for Reader {
                 return blocks.finish(read);
             }
         }
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// Passes the rows of a job on, with the times of its nodes by the collector's clock.
+    fn corrected_blocks<T: ReadRow + FromRow + NodeTimes>(
+        &mut self,
+        job_key: i64,
+        selection: &Selection<'_, T>,
+        each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let clocks = self.clocks(&[job_key])?;
+        if clocks.is_empty() {
+            return self.blocks(selection, each);
+        }
+        let mut rows = clocks.corrected(job_key, self.collect(selection)?);
+        rows.sort_by_key(NodeTimes::time_ns);
+        pass_all(rows.into_iter(), each);
         Ok(())
     }
 }

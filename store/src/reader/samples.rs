@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use polymeter_proto::read::{BucketRow, IdRanges, Rollup, SampleRow};
 
+use super::clocks::Corrected;
 use super::cover::{Ascending, cover};
 use super::read::SeriesScope;
 use super::recorded_statements::{READING, Reader};
@@ -44,6 +45,27 @@ impl Reader {
         span_ns: &Range<i64>,
         mut each: impl FnMut(SampleRow) -> Result<(), E>,
     ) -> Result<(), E> {
+        let (job_key, clocks) = self.clocks_of(of)?;
+        for part in self.by_clock(of, series, (job_key, &clocks))? {
+            let Some(clock) = part.clock else {
+                self.stored_samples(of, &part.series, span_ns, &mut each)?;
+                continue;
+            };
+            let mut corrected = Corrected::new(clock, span_ns, 0, &mut each);
+            self.stored_samples(of, &part.series, &clock.raw_ns(span_ns), |row| corrected.add(row))?;
+            corrected.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Passes samples on, with their times by the clocks of their nodes.
+    fn stored_samples<E: From<StoreError>>(
+        &mut self,
+        of: SeriesScope<'_>,
+        series: &IdRanges,
+        span_ns: &Range<i64>,
+        mut each: impl FnMut(SampleRow) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, span_ns) {
             let select = format!(
@@ -67,6 +89,28 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store or `each` fails.
     pub fn buckets<E: From<StoreError>>(
+        &mut self,
+        rollup: Rollup,
+        of: SeriesScope<'_>,
+        series: &IdRanges,
+        span_ns: &Range<i64>,
+        mut each: impl FnMut(BucketRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (job_key, clocks) = self.clocks_of(of)?;
+        for part in self.by_clock(of, series, (job_key, &clocks))? {
+            let Some(clock) = part.clock else {
+                self.stored_buckets(rollup, of, &part.series, span_ns, &mut each)?;
+                continue;
+            };
+            let mut corrected = Corrected::new(clock, span_ns, rollup.length_ns(), &mut each);
+            self.stored_buckets(rollup, of, &part.series, &clock.raw_ns(span_ns), |row| corrected.add(row))?;
+            corrected.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Passes intervals of a rollup on, with their times by the clocks of their nodes.
+    fn stored_buckets<E: From<StoreError>>(
         &mut self,
         rollup: Rollup,
         of: SeriesScope<'_>,

@@ -44,9 +44,12 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn job_nodes(&mut self, job_key: i64) -> Result<Vec<JobNodeRow>, StoreError> {
-        let select =
-            "SELECT node, started, ended, is_shared FROM polymeter_job_node WHERE job_key = $1 ORDER BY node";
-        self.rows(select, &[job_key.into()])
+        let select = "SELECT node, started, ended, is_shared, CAST(NULL AS bigint) FROM polymeter_job_node
+             WHERE job_key = $1 ORDER BY node";
+        let mut nodes = self.rows(select, &[job_key.into()])?;
+        let clocks = self.clocks(&[job_key])?;
+        nodes.iter_mut().for_each(|row| clocks.correct_node(job_key, row));
+        Ok(nodes)
     }
 
     /// Returns the series of a job's nodes that have one of `metrics`, sorted by node and metric.
@@ -94,6 +97,6 @@ pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, 
 
 from_row!(CpusRow { node, cpus });
 
-from_row!(JobNodeRow { node, started_ns: TimeNs, ended_ns: TimeNs, is_shared });
+from_row!(JobNodeRow { node, started_ns: TimeNs, ended_ns: TimeNs, is_shared, clock_offset_us });
 
 from_row!(SeriesRow { series_id, node, metric, unit, kind, labels });

@@ -81,6 +81,12 @@ impl Reader {
         Ok(ShapedSeries::new(blocks, members))
     }
 
+    /// Returns the first id and the node of the blocks of an owner.
+    pub(super) fn blocks_of(&mut self, of: SeriesScope<'_>) -> Result<Vec<(i64, String)>, StoreError> {
+        let (condition, parameter) = condition(of);
+        self.rows(&format!("SELECT first_id, node FROM series_block WHERE {condition}"), &[parameter])
+    }
+
     /// Returns the members of shapes. They are named, since a planner might look for the blocks of each
     /// member, which all jobs share.
     fn members_of_shapes(&mut self, shapes: &[i64]) -> Result<Vec<Member>, StoreError> {

@@ -1,6 +1,6 @@
 //! The ends of jobs, on each node and as a whole.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use polymeter_proto::series::{Identifier, SessionId};
@@ -23,6 +23,9 @@ pub(super) struct JobEnd<'a> {
 }
 
 const KEY: [Column; 1] = [("job_key", ColumnType::Integer)];
+
+const START: [Column; 3] =
+    [("job_key", ColumnType::Integer), ("node", ColumnType::Text), ("started", ColumnType::Time)];
 
 const END: [Column; 5] = [
     ("job_key", ColumnType::Integer),
@@ -78,7 +81,9 @@ pub(super) fn lock_jobs(connection: &mut dyn Connection, frames: &[&Accepted]) -
     let described = frames.iter().flat_map(|frame| frame.job_facts.iter().map(|(job, _)| job));
     let detailed = frames.iter().flat_map(|frame| frame.job_details.iter().map(|(job, _)| job));
     let owned = frames.iter().flat_map(|frame| frame.job_owners.iter().map(|(job, _)| job));
-    let keys = ended.chain(described).chain(detailed).chain(owned).filter_map(|job| job.key.get());
+    let earlier = frames.iter().flat_map(|frame| frame.job_starts.iter().map(|(job, _)| job));
+    let keys =
+        ended.chain(described).chain(detailed).chain(owned).chain(earlier).filter_map(|job| job.key.get());
     lock(connection, keys.collect())
 }
 
@@ -126,6 +131,36 @@ pub(super) fn end_jobs(
         &Batch::new(&END, ends.iter().map(row)),
     )?;
     end_whole_jobs(connection, keys, queue)
+}
+
+/// Moves the starts of jobs to earlier samples.
+pub(super) fn move_starts(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<(), DatabaseError> {
+    let (mut on_node, mut whole) = (BTreeMap::new(), BTreeMap::new());
+    for (job, at_us) in frames.iter().flat_map(|frame| &frame.job_starts) {
+        let Some(key) = job.key.get() else { continue };
+        let node = on_node.entry((key, job.node().as_str())).or_insert(*at_us);
+        *node = (*node).min(*at_us);
+        let all = whole.entry(key).or_insert(*at_us);
+        *all = (*all).min(*at_us);
+    }
+    if whole.is_empty() {
+        return Ok(());
+    }
+    let rows = on_node.into_iter().map(|((key, node), at_us)| [key.into(), node.into(), Value::time(at_us)]);
+    connection.execute_batch(
+        "UPDATE job_node SET started = least(job_node.started, new.started) FROM {new}
+         WHERE job_node.job_key = new.job_key AND job_node.node = new.node",
+        &Batch::new(&START, rows),
+    )?;
+    let rows = whole.into_iter().map(|(key, at_us)| [key.into(), "".into(), Value::time(at_us)]);
+    connection.execute_batch(
+        "UPDATE job SET started = least(job.started, new.started) FROM {new} WHERE job.job_key = new.job_key",
+        &Batch::new(&START, rows),
+    )?;
+    Ok(())
 }
 
 /// Ends those of the jobs `keys` that no longer run on any node.

@@ -93,6 +93,19 @@ impl Store {
         transaction(&mut *self.connection, end).context("end silent sessions")
     }
 
+    /// Stores the times by which the clocks of nodes are ahead of the collector's, by session, in microseconds;
+    /// none if they are not far apart. Returns the sessions that are in the store.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn set_clock_offsets(
+        &mut self,
+        offsets: &[(SessionId, Option<i64>)],
+    ) -> Result<HashSet<SessionId>, StoreError> {
+        let set = |connection: &mut dyn Connection| sessions::set_clock_offsets(connection, offsets);
+        transaction(&mut *self.connection, set).context("store the offsets of clocks")
+    }
+
     /// Stores the outcome of the newest job of that id. Returns false if there is none.
     ///
     /// # Errors
@@ -172,6 +185,7 @@ fn write(
         plan_changes::insert(connection, &new)?;
         events::insert_marks(connection, &new)?;
         job_ends::lock_jobs(connection, &new)?;
+        job_ends::move_starts(connection, &new)?;
         job_ends::end_jobs(connection, &job_ends::of_frames(&new), by.queue)?;
         facts::store(connection, &new)?;
         facts::store_details(connection, &new)?;

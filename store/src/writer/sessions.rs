@@ -1,6 +1,6 @@
 //! The sessions of agents, and their ends.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use polymeter_proto::series::SessionId;
@@ -51,6 +51,8 @@ const ADVANCE: [Column; 9] = [
     ("is_new", ColumnType::Bool),
     ("collector_id", ColumnType::Text),
 ];
+
+const OFFSET: [Column; 2] = [("id", ColumnType::Text), ("offset_us", ColumnType::Integer)];
 
 const END: [Column; 4] = [
     ("session_id", ColumnType::Text),
@@ -157,6 +159,27 @@ pub(super) fn advance(
         &Batch::new(&ADVANCE, progress.iter().map(row)),
     )?;
     Ok(())
+}
+
+/// Stores the times by which the clocks of nodes are ahead of the collector's, in microseconds.
+pub(super) fn set_clock_offsets(
+    connection: &mut dyn Connection,
+    offsets: &[(SessionId, Option<i64>)],
+) -> Result<HashSet<SessionId>, DatabaseError> {
+    let rows = offsets.iter().map(|(session, offset_us)| [session.to_string().into(), (*offset_us).into()]);
+    let offsets = Batch::new(&OFFSET, rows);
+    // Locked in a fixed order, like the sessions of frames.
+    connection.query_batch(
+        "SELECT session_id FROM session WHERE session_id IN (SELECT id FROM {new})
+         ORDER BY session_id{for_update}",
+        &offsets,
+    )?;
+    let stored: Vec<SessionId> = connection.select_batch(
+        "UPDATE session SET clock_offset_us = new.offset_us FROM {new} WHERE session.session_id = new.id
+         RETURNING session_id",
+        &offsets,
+    )?;
+    Ok(stored.into_iter().collect())
 }
 
 /// Reopens sessions that were recorded as ended and send again: removes their intervals of unknown state, and

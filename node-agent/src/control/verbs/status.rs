@@ -97,7 +97,7 @@ fn collector(counters: &Counters) -> CollectorStatus {
         connected: state.is_connected.load(Relaxed),
         since_us: time(state.since_us.load(Relaxed)),
         acknowledged_us: time(state.acknowledged_us.load(Relaxed)),
-        now_us: clock::realtime_us(),
+        now_us: clock::steady_us(),
         backlog_bytes: counters.outbox_bytes.load(Relaxed) + counters.spool_bytes.load(Relaxed),
     }
 }

@@ -15,6 +15,6 @@ impl Execute for TimeRequest {
     }
 
     async fn execute((): (), _: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        Ok(Answer::Time(TimeAnswer { now_us: clock::realtime_us() }))
+        Ok(Answer::Time(TimeAnswer { now_us: clock::steady_us() }))
     }
 }

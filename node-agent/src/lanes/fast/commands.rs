@@ -119,7 +119,7 @@ impl Sampler {
     fn read_now(&mut self, ids: impl Iterator<Item = SourceId>, wanted: impl Fn(&ActiveSource) -> bool) {
         self.tick_number += 1;
         let began_ns = clock::monotonic_ns();
-        let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::realtime_us() };
+        let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::steady_us() };
         let mut now_ns = began_ns;
         // The account of the job comes last, so that it includes these reads.
         let mut account = None;
@@ -160,7 +160,7 @@ impl Sampler {
         let Some(mut record) = self.slow.defer(record) else { return };
         if let Event::JobEnded { at_us, .. } = &mut record.event {
             // The time of the job's last reading is known only here.
-            *at_us = clock::realtime_us();
+            *at_us = clock::steady_us();
         }
         self.recorder.push_event(record);
     }

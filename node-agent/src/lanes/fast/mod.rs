@@ -71,7 +71,7 @@ impl Sampler {
     /// Creates a sampler without sources, which hands on its batch at every `flush`.
     pub fn new(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period) -> Self {
         let monotonic_ns = clock::monotonic_ns();
-        let grid_offset_ns = clock::realtime_ns().saturating_sub(monotonic_ns);
+        let grid_offset_ns = clock::steady_ns().saturating_sub(monotonic_ns);
         let mut schedule = Schedule::default();
         schedule.insert(Item::Flush, flush, monotonic_ns + grid_offset_ns);
         Self {
@@ -95,7 +95,7 @@ impl Sampler {
         loop {
             due.clear();
             // Both clocks are read in direct succession: one dates what the other measures.
-            let (realtime_us, now_ns) = (clock::realtime_us(), clock::monotonic_ns());
+            let (realtime_us, now_ns) = (clock::steady_us(), clock::monotonic_ns());
             self.taken_until_ns = now_ns + self.grid_offset_ns;
             self.schedule.take_due(self.taken_until_ns, &mut due);
             if !due.is_empty() {
@@ -230,7 +230,7 @@ impl Sampler {
         for source in self.sources.iter().flatten() {
             self.recorder.report_end(source);
         }
-        let event = Event::SessionEnded { at_us: clock::realtime_us() };
+        let event = Event::SessionEnded { at_us: clock::steady_us() };
         self.recorder.push_event(EventRecord { job: None, event });
         // Nothing is due any more, so there is time to wait for the sender to return a batch.
         for _ in 0..END_WAITS {

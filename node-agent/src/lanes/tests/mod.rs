@@ -48,7 +48,7 @@ fn a_source_that_hangs_affects_only_itself() {
     }
     assert!(matches!(running.received.notices[..], [Notice::Hung(SourceId(0))]), "reported once");
     assert_eq!((running.received.rows("hung"), gate.begun()), (0, 1));
-    let opened_us = clock::realtime_us();
+    let opened_us = clock::steady_us();
     gate.set_closed(false);
     running.until("a row", |received| received.rows("hung") > 0);
     assert!(matches!(running.received.notices[..], [Notice::Hung(_), Notice::Recovered(SourceId(0))]));

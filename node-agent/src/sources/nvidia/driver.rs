@@ -278,8 +278,11 @@ impl Driver {
         let mut gpus = known;
         let mut has_answered = false;
         for index in 0..count {
-            let devices = match nvml.device_by_index(index).and_then(|gpu| devices(&gpu)) {
-                Ok(devices) => devices,
+            let listed = nvml
+                .device_by_index(index)
+                .and_then(|gpu| Ok((devices(&gpu)?, gpu.minor_number().unwrap_or(index))));
+            let (devices, minor) = match listed {
+                Ok(listed) => listed,
                 // One that does not answer now is listed when it does.
                 Err(error) => {
                     has_answered |= !is_lost(&error);
@@ -291,10 +294,10 @@ impl Driver {
             let known = gpus.iter().position(|gpu| gpu.uuid() == uuid);
             let known = known.map(|position| gpus.remove(position));
             gpus.push(match known {
-                Some(gpu) if gpu.index == index && gpu.devices == devices => gpu,
+                Some(gpu) if (gpu.index, gpu.minor) == (index, minor) && gpu.devices == devices => gpu,
                 other => {
                     let xid = other.map(|gpu| Arc::clone(&gpu.xid)).unwrap_or_default();
-                    Arc::new(Gpu::new(nvml, index, devices, xid))
+                    Arc::new(Gpu::new(nvml, (index, minor), devices, xid))
                 }
             });
             gpus.sort_by(|one, other| (one.index, one.uuid()).cmp(&(other.index, other.uuid())));

@@ -40,6 +40,9 @@ pub(super) struct Identity {
 pub(super) struct Gpu {
     /// The driver's number of it.
     pub(super) index: u32,
+    /// The number in the name of its device file, by which schedulers name it; that of the driver where it
+    /// does not tell.
+    pub(super) minor: u32,
     /// The GPU itself, then its MIG devices.
     pub(super) devices: Vec<Identity>,
     pub(super) xid: Arc<Mutex<Xid>>,
@@ -59,10 +62,16 @@ pub(super) struct Handles {
 }
 
 impl Gpu {
-    pub(super) fn new(nvml: &'static Nvml, index: u32, devices: Vec<Identity>, xid: Arc<Mutex<Xid>>) -> Self {
+    pub(super) fn new(
+        nvml: &'static Nvml,
+        (index, minor): (u32, u32),
+        devices: Vec<Identity>,
+        xid: Arc<Mutex<Xid>>,
+    ) -> Self {
         let unsupported = || QUANTITIES.iter().map(|_| AtomicBool::new(false)).collect();
         Self {
             index,
+            minor,
             nvml,
             xid,
             unsupported: devices.iter().map(|_| unsupported()).collect(),

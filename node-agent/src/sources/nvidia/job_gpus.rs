@@ -49,7 +49,23 @@ struct State {
     /// The UUIDs of devices that environments name, and that belong to no other job.
     claimed: BTreeSet<String>,
     /// The GPUs that the environment of each process names.
-    environments: BTreeMap<u32, Option<String>>,
+    environments: BTreeMap<u32, Option<(String, Numbers)>>,
+}
+
+impl State {
+    /// Returns the UUIDs of the devices that the scheduler names.
+    fn granted(&self, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
+        named(self.granted.as_deref().unwrap_or_default(), Numbers::Minor, gpus)
+    }
+}
+
+/// The meaning of the numbers of GPUs in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    /// Those of device files, as schedulers have them.
+    Minor,
+    /// Those of the driver, in the order of the buses, as CUDA has them.
+    Index,
 }
 
 impl JobGpus {
@@ -67,7 +83,7 @@ impl JobGpus {
     /// Returns the UUIDs of the job's devices.
     pub(super) fn devices(&self, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
         let state = lock(&self.state);
-        let mut devices = named(state.granted.as_deref().unwrap_or_default(), gpus);
+        let mut devices = state.granted(gpus);
         devices.extend(state.used.iter().chain(&state.claimed).cloned());
         devices
     }
@@ -96,7 +112,7 @@ impl JobGpus {
         if state.used.len() > before {
             self.changes.fetch_add(1, Release);
         }
-        let granted = named(state.granted.as_deref().unwrap_or_default(), gpus);
+        let granted = state.granted(gpus);
         granted.into_iter().chain(state.used.iter().cloned()).collect()
     }
 
@@ -115,7 +131,8 @@ impl JobGpus {
             });
         }
         let texts = state.environments.values().flatten();
-        let mut claimed: BTreeSet<String> = texts.flat_map(|text| named(text, gpus)).collect();
+        let mut claimed: BTreeSet<String> =
+            texts.flat_map(|(text, numbers)| named(text, *numbers, gpus)).collect();
         claimed.retain(|device| !given.contains(device));
         // A device stays when the process that named it has ended, unless it is given to another job.
         let before = state.claimed.clone();
@@ -163,26 +180,46 @@ pub(super) fn attribute(jobs: &[Arc<JobGpus>], gpus: &[Arc<Gpu>]) {
 }
 
 /// Returns the UUIDs of the devices in a list such as `0,1`, `GPU-8f6d,1` or `MIG-4a5b`. A UUID may be cut
-/// off. A number of a GPU with MIG devices names none, because schedulers number those in ways of their own.
-fn named(list: &str, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
+/// off as long as it is that of one device. A number of a GPU with MIG devices names none, because schedulers
+/// number those in ways of their own.
+fn named(list: &str, numbers: Numbers, gpus: &[Arc<Gpu>]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for item in list.split(',').map(str::trim) {
-        if let Ok(index) = item.parse::<u32>() {
-            let whole = gpus.iter().filter(|gpu| gpu.index == index && gpu.devices.len() == 1);
+        if let Ok(number) = item.parse::<u32>() {
+            let is_named = |gpu: &&Arc<Gpu>| match numbers {
+                Numbers::Minor => gpu.minor == number,
+                Numbers::Index => gpu.index == number,
+            };
+            let whole = gpus.iter().filter(is_named).filter(|gpu| gpu.devices.len() == 1);
             named.extend(whole.map(|gpu| gpu.uuid().to_owned()));
         } else if item.starts_with("GPU-") || item.starts_with("MIG-") {
             let devices = gpus.iter().flat_map(|gpu| &gpu.devices);
-            let found = devices.filter(|device| device.uuid.starts_with(item));
-            named.extend(found.map(|device| device.uuid.clone()));
+            let found: Vec<&str> =
+                devices.map(|device| device.uuid.as_str()).filter(|uuid| uuid.starts_with(item)).collect();
+            match found.as_slice() {
+                [only] => named.extend([(*only).to_owned()]),
+                // The UUID of a device may begin like a longer one.
+                several if several.contains(&item) => named.extend([item.to_owned()]),
+                [..] => named.extend(instance(item, gpus)),
+            }
         }
     }
     named
 }
 
-/// Returns the list of devices that an environment, proc_pid_environ(5), names. Slurm's numbers are those of
-/// the node; those of CUDA are numbers among the visible devices where a scheduler hides the others, so that
-/// under Slurm only UUIDs count there.
-fn visible_devices(environment: &[u8]) -> Option<String> {
+/// Returns the UUID of the MIG device that the earlier form `MIG-GPU-8f6d/INSTANCE/COMPUTE` names.
+fn instance(item: &str, gpus: &[Arc<Gpu>]) -> Option<String> {
+    let mut parts = item.strip_prefix("MIG-")?.split('/');
+    let (uuid, number) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
+    let gpu = gpus.iter().find(|gpu| gpu.uuid() == uuid)?;
+    let device = gpu.devices.iter().find(|device| device.instance == Some(number))?;
+    Some(device.uuid.clone())
+}
+
+/// Returns the list of devices that an environment, proc_pid_environ(5), names, and what its numbers are.
+/// Slurm's numbers are those of the node; those of CUDA are numbers among the visible devices where a
+/// scheduler hides the others, so that under Slurm only UUIDs count there.
+fn visible_devices(environment: &[u8]) -> Option<(String, Numbers)> {
     let variable = |name: &str| {
         environment.split(|byte| *byte == 0).find_map(|entry| {
             let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -194,20 +231,21 @@ fn visible_devices(environment: &[u8]) -> Option<String> {
         .iter()
         .find_map(|name| variable(name));
     match (of_slurm, of_cuda) {
-        (Some(list), _) => Some(list.to_owned()),
+        (Some(list), _) => Some((list.to_owned(), Numbers::Minor)),
         (None, Some(list)) if variable("SLURM_JOB_ID").is_some() => {
             let uuids = list.split(',').filter(|item| item.parse::<u32>().is_err());
-            Some(uuids.collect::<Vec<_>>().join(",")).filter(|list| !list.is_empty())
+            let list = Some(uuids.collect::<Vec<_>>().join(",")).filter(|list| !list.is_empty());
+            list.map(|list| (list, Numbers::Index))
         }
-        (None, list) => list.map(str::to_owned),
+        (None, list) => list.map(|list| (list.to_owned(), Numbers::Index)),
     }
 }
 
 /// Checks what holds for any environment.
 pub(in crate::sources) fn check(data: &[u8]) {
-    let Some(list) = visible_devices(data) else { return };
+    let Some((list, numbers)) = visible_devices(data) else { return };
     assert!(!list.is_empty() && !list.contains('\0'));
-    assert!(named(&list, &[]).is_empty());
+    assert!(named(&list, numbers, &[]).is_empty());
 }
 
 #[cfg(test)]
@@ -216,7 +254,10 @@ mod tests {
 
     #[test]
     fn numbers_of_cuda_count_only_without_slurm() {
-        let devices = |environment: &[&str]| visible_devices(environment.join("\0").as_bytes());
+        let list = |environment: &[&str]| visible_devices(environment.join("\0").as_bytes());
+        let devices = |environment: &[&str]| list(environment).map(|(devices, _)| devices);
+        assert_eq!(list(&["SLURM_JOB_GPUS=1"]).map(|(_, numbers)| numbers), Some(Numbers::Minor));
+        assert_eq!(list(&["CUDA_VISIBLE_DEVICES=1"]).map(|(_, numbers)| numbers), Some(Numbers::Index));
         assert_eq!(devices(&["PATH=/bin", "HOME="]), None);
         assert_eq!(devices(&["CUDA_VISIBLE_DEVICES=0,2", "A=1"]).as_deref(), Some("0,2"));
         assert_eq!(devices(&["CUDA_VISIBLE_DEVICES=", "GPU_DEVICE_ORDINAL=3"]).as_deref(), Some("3"));

@@ -68,7 +68,7 @@ pub(in crate::supervisor) struct NodeEdge {
 
 /// Returns the time on both clocks.
 pub(in crate::supervisor) fn now() -> Now {
-    Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::realtime_us() }
+    Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::steady_us() }
 }
 
 impl NodeEdge {

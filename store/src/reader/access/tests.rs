@@ -28,7 +28,7 @@ const RAN_S: Range<i64> = 1000..2000;
 fn job_node() -> JobNodeRow {
     let of = |time_s: i64| time_s * 1_000_000_000;
     let (started_ns, ended_ns) = (of(RAN_S.start), Some(of(RAN_S.end)));
-    JobNodeRow { node: "n1".to_owned(), started_ns, ended_ns, is_shared: false }
+    JobNodeRow { node: "n1".to_owned(), started_ns, ended_ns, is_shared: false, clock_offset_us: None }
 }
 
 fn agent() -> AgentRow {

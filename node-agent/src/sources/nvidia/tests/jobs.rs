@@ -76,6 +76,39 @@ fn the_gpus_that_the_scheduler_names_are_the_jobs_at_once() {
 }
 
 #[test]
+fn numbers_of_schedulers_are_those_of_device_files() {
+    // The driver lists the GPUs by their buses, in another order than that of their device files.
+    let minors = [("0.minor", "3"), ("1.minor", "0"), ("2.minor", "1")];
+    let more = [("gpus", "5"), ("3.uuid", "GPU-cd"), ("3.minor", "2"), ("4.uuid", "GPU-ce")];
+    let machine = machine(&[&minors[..], &more].concat());
+    wait_until("all GPUs", || machine.open(&["node.gpu.power"]).names().contains(&"nvidia/4"));
+    let names = |list: &str| {
+        let job = machine.add_job("named", 100, &[]);
+        series(&machine.open_target(&job, Some(list), &["gpu.memory.used", "gpu.power"]))
+    };
+    let job = machine.add_job("plain", 100, &[]);
+    for (list, uuid) in [("0", "GPU-b"), ("3", "GPU-a"), ("GPU-a", "GPU-a"), ("GPU-cd", "GPU-cd")] {
+        let found = machine.open_target(&job, Some(list), &["gpu.power"]);
+        assert!(series(&found).iter().all(|series| series.contains(&format!("uuid={uuid}"))), "{list}");
+        assert_eq!(series(&found).len(), 1, "{list}");
+    }
+    let labels = |list: &str| names(list).join(" ");
+    assert!(labels("MIG-GPU-c/2/0").contains("uuid=MIG-y"), "the form of earlier drivers");
+    assert_eq!((labels("GPU-").as_str(), labels("MIG-").as_str()), ("", ""), "of several devices");
+    let by_slurm = machine.add_job("slurm", 200, &["SLURM_STEP_GPUS=3", "SLURM_JOB_GPUS=0,3"]);
+    assert_eq!(
+        series(&open_when_found(&machine, &by_slurm, &["gpu.power"])),
+        ["gpu.power{gpu=0,uuid=GPU-a}"]
+    );
+    let by_cuda = machine.add_job("cuda", 300, &["CUDA_VISIBLE_DEVICES=1"]);
+    assert_eq!(
+        series(&open_when_found(&machine, &by_cuda, &["gpu.power"])),
+        ["gpu.power{gpu=1,uuid=GPU-b}"],
+        "in the order of the driver"
+    );
+}
+
+#[test]
 fn a_gpu_that_a_process_of_the_job_uses_is_the_jobs() {
     let machine = machine(&[
         ("0.processes", "100:1000,300:50"),
