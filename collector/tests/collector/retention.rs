@@ -477,7 +477,11 @@ fn nothing_becomes_old_after_a_jump_of_the_clock(environment: &mut TestEnvironme
         environment.lines("SELECT request_id FROM control_request") == ["50"]
     });
     let lines = collector.stop();
-    let is_said = |line: &&String| line.contains("cannot remove old rows") && line.contains("confirm-clock");
+    let is_said = |line: &&String| {
+        line.contains("cannot remove old rows")
+            && line.contains("100 days after")
+            && line.contains("confirm-clock")
+    };
     assert_eq!(lines.iter().filter(is_said).count(), 1, "{lines:?}");
     // By the last plausible time what it did not keep is gone, and the kept job is still kept.
     let by_accepted = [Some(190), Some(190), Some(465), None];

@@ -2,12 +2,10 @@
 //!
 //! A clock that jumped ahead would let retention remove rows that are not old. Each round of the maintenance
 //! compares the database's time with the latest one that was accepted, and accepts it or refuses it. Once it
-//! is refused the accepted time stands still, so that nothing more becomes old, until the clock is right again
-//! or an administrator confirms it.
+//! is refused the accepted time stands still, so that nothing more becomes old, until the clock is right
+//! again or an administrator confirms it.
 
 use std::fmt;
-
-use polymeter_proto::units;
 
 use super::{now_us, states};
 use crate::StoreError;
@@ -51,7 +49,10 @@ impl ClockJump {
 /// States the jump without a remedy.
 impl fmt::Display for ClockJump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ahead = units::duration(self.ahead_us().unsigned_abs().saturating_mul(1000));
+        let ahead = match self.ahead_us() / DAY_US {
+            0 | 1 => "a day".to_owned(),
+            days => format!("{days} days"),
+        };
         write!(
             f,
             "the clock of the database is {ahead} after the last maintenance of the store: it jumped ahead, or no collector ran for so long"
@@ -150,6 +151,8 @@ fn write(connection: &mut dyn Connection, update: &str, time_us: i64) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use polymeter_proto::units;
+
     use super::*;
     use crate::retention::Keep;
 
@@ -175,6 +178,15 @@ mod tests {
             assert_eq!(days(&first, false, keep, 0), expected, "{keep}");
             assert_eq!(days(&first, true, keep, 0), 1.0, "{keep}: a restart does not confirm a jump");
         }
+    }
+
+    #[test]
+    fn a_jump_is_stated_in_days() {
+        let stated = |days: i64| {
+            let jump = ClockJump { accepted_us: NOW_US, now_us: NOW_US + days * DAY_US + 5 };
+            jump.to_string()
+        };
+        assert!(stated(1).contains("is a day after") && stated(100).contains("is 100 days after"));
     }
 
     #[test]

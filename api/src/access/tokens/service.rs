@@ -62,8 +62,8 @@ impl TokenService {
         self.table.run(move |table| work(table, &known)).await
     }
 
-    /// Returns the principal of a token. A suspect client, which has sent many wrong ones, waits for its turn if
-    /// the token was not found lately: behind the same address others may have valid ones.
+    /// Returns the principal of a token. A suspect client, which has sent many wrong ones, waits for its turn
+    /// if the token was not found lately: behind the same address others may have valid ones.
     pub(crate) async fn verify(&self, token: &ApiToken, is_suspect: bool) -> Result<Principal, Unverified> {
         let found = self.known.get(&token.id);
         let is_recent = |found_ns: u64| clock::monotonic_ns().saturating_sub(found_ns) < limits::TOKEN_AGE_NS;

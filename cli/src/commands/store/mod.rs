@@ -35,8 +35,8 @@ pub(crate) struct StoreArguments {
 enum StoreCommand {
     /// Remove now what retention does not keep, as the collector does every ten minutes.
     Prune(PruneArguments),
-    /// Confirm that the clock of the store is right, after it jumped or no collector ran for long: old rows are
-    /// removed by it again.
+    /// Confirm that the clock of the store is right, after it jumped or no collector ran for long: old rows
+    /// are removed by it again.
     ConfirmClock(ConfirmClockArguments),
     /// Store the samples of files that polymeter export wrote as Parquet, each sample once.
     Import(ImportArguments),
