@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Connections at once. Each has a buffer and a descriptor.
 pub(crate) const CONNECTIONS: usize = 512;
 
+/// Those of them that only root, the collector's user and proxies have.
+pub(crate) const RESERVED_CONNECTIONS: usize = 32;
+
 /// Connections of one user of the Unix socket that is no proxy, so that no user excludes others.
 pub(crate) const CONNECTIONS_PER_USER: usize = 32;
 
@@ -81,8 +84,12 @@ pub(crate) const BURST_S: f64 = 10.0;
 /// ones do not count.
 pub(crate) const FAILURES_PER_S: f64 = 20.0;
 
-/// Failed authentications a second of one client, after which its unknown tokens are not looked up.
+/// Failed authentications a second of one client, after which its unknown tokens are looked up in turn.
 pub(crate) const PEER_FAILURES_PER_S: f64 = 2.0;
+
+/// The time for which a wrong token delays the next one of such clients. With all connections waiting, the
+/// last one waits for some seconds.
+pub(crate) const WRONG_TOKEN_DELAY: Duration = Duration::from_millis(5);
 
 /// Clients whose failed authentications are remembered.
 pub(crate) const FAILING_PEERS: usize = 4096;

@@ -22,8 +22,10 @@ pub struct ApiMetrics {
     pub sent_bytes: Counter,
     /// Open connections.
     pub connections: Gauge,
-    /// Connections that were refused, since their user has too many.
+    /// Connections that were refused, since their user has too many, or no place is free.
     pub refused_connections: Counter,
+    /// Connections that were closed for new ones.
+    pub displaced_connections: Counter,
     /// Requests without valid authentication.
     pub failed_authentications: Counter,
 }
@@ -36,6 +38,7 @@ impl Default for ApiMetrics {
             sent_bytes: Counter::default(),
             connections: Gauge::default(),
             refused_connections: Counter::default(),
+            displaced_connections: Counter::default(),
             failed_authentications: Counter::default(),
         }
     }

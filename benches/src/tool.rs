@@ -111,7 +111,7 @@ mod tests {
     fn it_sees_its_variables_and_is_stopped_with_its_children() {
         let directory = tempfile::tempdir().unwrap();
         let (pid, stopped) = (directory.path().join("pid"), directory.path().join("stopped"));
-        let start = "sleep 1000 & echo $! > $PID_FILE; wait";
+        let start = "sleep 100 & echo $! > $PID_FILE; wait";
         let environment =
             vec![("PID_FILE", pid.display().to_string()), ("STOP_FILE", stopped.display().to_string())];
         let tool = tool(start, Some("echo $PID_FILE > $STOP_FILE"));

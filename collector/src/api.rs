@@ -77,8 +77,11 @@ fn registered(metrics: &Metrics) -> ApiMetrics {
     let help = "Bytes of answers of the HTTP API";
     metrics.register_with_unit("api_sent", help, Unit::Bytes, of_api.sent_bytes.clone());
     metrics.register("api_connections", "Open connections to the HTTP API", of_api.connections.clone());
-    let help = "Connections to the HTTP API that were refused, since their user has too many";
+    let help =
+        "Connections to the HTTP API that were refused, since their user has too many or no place is free";
     metrics.register("api_refused_connections", help, of_api.refused_connections.clone());
+    let help = "Connections to the HTTP API that were closed for new ones";
+    metrics.register("api_displaced_connections", help, of_api.displaced_connections.clone());
     let help = "Requests to the HTTP API without valid authentication";
     metrics.register("api_failed_authentications", help, of_api.failed_authentications.clone());
     of_api

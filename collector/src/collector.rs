@@ -6,9 +6,11 @@ use std::thread::JoinHandle;
 
 use polymeter_api::{Api, Listen, LiveValues};
 use polymeter_proto::key::KeyPair;
-use polymeter_service::clock::Clock;
+use polymeter_service::clock::{Clock, boottime_ns};
 use polymeter_service::keys::update;
-use polymeter_store::{Maintenance, Store, StoreError, WriteMode};
+use polymeter_store::{ClockJump, ClockLinks, Maintenance, Store, StoreError, WriteMode};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Unit;
 
 use crate::agents::AgentDirectory;
 use crate::api::start_api;
@@ -98,13 +100,13 @@ impl Collector {
         // The order matters: if a later step fails, values are dropped in reverse order of their creation.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
-        let maintenance = start_maintenance(config)?;
+        let settings = SharedSettings::new(config);
+        let maintenance = start_maintenance(config, &metrics, settings.clone())?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let live = config.api.is_some().then(LiveValues::default);
         let remote_write = config.remote_write.clone().map(|settings| (settings, config.store.clone()));
         let (sinks, sink_threads) = sinks::start(&config.sinks, live.clone(), remote_write, &metrics, clock)
             .map_err(CollectorStartError::Thread)?;
-        let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         let (outcome_sender, outcomes) = control::node_outcome::queue();
         // Without control no outcomes of jobs are reported.
@@ -241,8 +243,20 @@ fn named(config: &CollectorConfig) -> Result<CollectorConfig, CollectorStartErro
     Ok(CollectorConfig { collector_id: Some(id), ..config.clone() })
 }
 
-fn start_maintenance(config: &CollectorConfig) -> Result<Maintenance, CollectorStartError> {
-    config.store.start_maintenance(config.retention).map_err(|source| store_error(config, source))
+fn start_maintenance(
+    config: &CollectorConfig,
+    metrics: &Metrics,
+    settings: SharedSettings,
+) -> Result<Maintenance, CollectorStartError> {
+    let ahead: Gauge = Gauge::default();
+    let help = "Time by which the clock of the store jumped ahead; no rows are removed while it is not 0";
+    metrics.register_with_unit("clock_jump", help, Unit::Seconds, ahead.clone());
+    let report = move |jump: Option<ClockJump>| {
+        ahead.set(jump.map_or(0, |jump| jump.ahead_us() / 1_000_000));
+        settings.set_clock_refused(jump.is_some());
+    };
+    let clock = ClockLinks { monotonic_ns: boottime_ns, report: Box::new(report) };
+    config.store.start_maintenance(config.retention, clock).map_err(|source| store_error(config, source))
 }
 
 fn serve_metrics(

@@ -1,10 +1,12 @@
 //! The settings that can change at runtime.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::config::CollectorConfig;
 use crate::ingest::TimeRange;
+use crate::limits;
 
 /// The settings that each writer reads before each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,18 +37,32 @@ impl From<&CollectorConfig> for Settings {
 
 /// The settings in force, shared by all threads.
 #[derive(Debug, Clone)]
-pub(crate) struct SharedSettings(Arc<RwLock<Settings>>);
+pub(crate) struct SharedSettings {
+    settings: Arc<RwLock<Settings>>,
+    /// True while maintenance refuses the clock, by which samples of today may look old.
+    is_clock_refused: Arc<AtomicBool>,
+}
 
 impl SharedSettings {
     pub(crate) fn new(config: &CollectorConfig) -> Self {
-        Self(Arc::new(RwLock::new(config.into())))
+        let settings = Arc::new(RwLock::new(config.into()));
+        Self { settings, is_clock_refused: Arc::default() }
     }
 
+    /// Returns the settings. While the clock is refused no sample is too old.
     pub(crate) fn get(&self) -> Settings {
-        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+        let mut settings = *self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        if self.is_clock_refused.load(Ordering::Relaxed) {
+            settings.clock.max_age = limits::SAMPLE_DISTANCE_MAX;
+        }
+        settings
     }
 
     pub(crate) fn set(&self, config: &CollectorConfig) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config.into();
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = config.into();
+    }
+
+    pub(crate) fn set_clock_refused(&self, is_refused: bool) {
+        self.is_clock_refused.store(is_refused, Ordering::Relaxed);
     }
 }

@@ -12,6 +12,9 @@ POLYMETER=${POLYMETER:-/usr/bin/polymeter}
 SQUEUE=${SQUEUE:-/usr/bin/squeue}
 # The number of attempts, one a second, until the epilogs have ended and the collector has the job's first samples.
 ATTEMPTS=${ATTEMPTS:-60}
+# Where a report is kept that no collector took meanwhile, and the seconds between two deliveries.
+KEPT=${KEPT:-/var/tmp/polymeter-reports-$(id -u)}
+PAUSE=${PAUSE:-60}
 
 case $SLURM_JOB_ID in '' | *[!0-9]*) exit 0 ;; esac
 if [ "$1" != --in-background ]; then
@@ -22,12 +25,26 @@ fi
 echo left
 exec >/dev/null
 
-attempt=0
+# Reports the job. Remembers that the collector was away: it may lack jobs that it will have.
+report() {
+    "$POLYMETER" job state --strict "$@" 2>/dev/null && exit 0
+    [ $? -ne 3 ] || away=yes
+}
+# Keeps the report, if the collector was away. One process delivers what is kept.
+keep() {
+    [ -n "$away" ] || exit 0
+    "$POLYMETER" job state --strict --keep "$KEPT" "$@" 2>/dev/null || exit 0
+    exec flock -n "$KEPT/lock" sh -c 'while sleep "$2"; do "$0" job state --strict --keep "$1" --deliver && exit; done' \
+        "$POLYMETER" "$KEPT" "$PAUSE" 2>/dev/null
+}
+
+attempt=0 away=''
+set --
 while [ "$attempt" -lt "$ATTEMPTS" ]; do
     attempt=$((attempt + 1))
     # Only fields that users cannot set, unlike the comment. The name, which they can set, is in the environment. Each task of an
     # array has a line.
-    states=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,exit_code:16,TimeLimit:32,tres-alloc:512 2>/dev/null) || exit 0
+    states=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,exit_code:16,TimeLimit:32,tres-alloc:512 2>/dev/null) || break
     read -r job state status limit resources <<END
 $(printf '%s\n' "$states" | sed -n "/^$SLURM_JOB_ID /p")
 END
@@ -35,9 +52,9 @@ END
     COMPLETED | FAILED | TIMEOUT | DEADLINE | CANCELLED | OUT_OF_MEMORY | NODE_FAIL | PREEMPTED | BOOT_FAIL)
         case $status in '' | *[!0-9]*) exit 0 ;; esac
         # The status has the format of wait(2).
-        "$POLYMETER" job state --strict --job "$job" --state "$state" \
-            --exit-code $((status >> 8 & 255)) --exit-signal $((status & 127)) \
-            --time-limit "$limit" --tres "$resources" && exit 0
+        set -- --job "$job" --state "$state" --exit-code $((status >> 8 & 255)) --exit-signal $((status & 127)) \
+            --time-limit "$limit" --tres "$resources"
+        report "$@"
         ;;
     # COMPLETING is followed by the final state; any other state means that the job runs again.
     COMPLETING) ;;
@@ -45,4 +62,5 @@ END
     esac
     sleep 1
 done
+[ $# -eq 0 ] || keep "$@"
 exit 0

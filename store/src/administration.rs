@@ -6,6 +6,7 @@ use crate::backend::{AdministrationSession, Connection, Measure, Removal, Remove
 use crate::error::Context;
 use crate::reader::Reader;
 use crate::removal;
+use crate::removal::clock_check::{self, ClockJump, ClockWatch};
 use crate::retention::{Cutoffs, Level, LevelState, Part, Retention, Storage};
 use crate::row::{TimeUs, from_row};
 use crate::stop::Stop;
@@ -16,6 +17,10 @@ const HOUR_US: i64 = 3600 * 1_000_000;
 
 /// The time by which samples of a job, and the beginnings of their summaries, may lie before its start.
 const SAMPLES_BEFORE_US: i64 = 2 * HOUR_US;
+
+/// The roles of a server's database that have rights on a store: of further collectors, of programs that
+/// read everything, and of users.
+pub const STORE_ROLES: [&str; 3] = ["polymeter_writer", "polymeter_reader", "polymeter_user"];
 
 /// A connection that administers a store. Its user owns the store, or may change its tables.
 pub struct Administration {
@@ -81,6 +86,40 @@ impl Administration {
     /// Returns an error if the store fails.
     pub fn now_us(&mut self) -> Result<i64, StoreError> {
         removal::now_us(&mut *self.connection)
+    }
+
+    /// Returns those of [`STORE_ROLES`] that do not exist or have no rights; none in a file.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn missing_roles(&mut self) -> Result<Vec<String>, StoreError> {
+        let Some(has_rights) = self.connection.dialect().has_rights else { return Ok(Vec::new()) };
+        let mut missing = Vec::new();
+        for role in STORE_ROLES {
+            let found: bool =
+                self.connection.select_one(has_rights, &[role.into()]).context("find the roles")?;
+            if !found {
+                missing.push(role.to_owned());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Returns the jump of the clock for which nothing becomes old; none if the clock is plausible.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn clock_jump(&mut self) -> Result<Option<ClockJump>, StoreError> {
+        clock_check::refused(&mut *self.connection)
+    }
+
+    /// Confirms that the clock of the database is right, so that rows become old by it again. Returns it with
+    /// the time that was accepted before.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails, or refuses the change.
+    pub fn confirm_clock(&mut self) -> Result<ClockJump, StoreError> {
+        clock_check::confirm(&mut *self.connection)
     }
 
     /// Measures the store.
@@ -151,7 +190,8 @@ impl Administration {
 
 /// Returns the times before which rows are removed.
 fn cutoffs(connection: &mut dyn Connection, before_us: Option<i64>) -> Result<Cutoffs, StoreError> {
-    let (policy, now_us) = (removal::cutoffs(connection)?, removal::now_us(connection)?);
+    let now_us = removal::now_us(connection)?;
+    let policy = removal::cutoffs(connection, now_us)?;
     if before_us.is_some_and(|before_us| before_us > now_us - HOUR_US) {
         return Err(StoreError::Unusable(
             "cannot remove samples of the last hour, which may not be in the summaries yet; give an earlier day"
@@ -189,6 +229,12 @@ fn prune_with(
         ));
     };
     let connection = &mut *session.connection;
+    // The monotonic clock is not needed: this program has accepted no time before.
+    if let Some(jump) = ClockWatch::default().check(connection, 0)? {
+        return Err(StoreError::Unusable(format!(
+            "cannot remove old rows: {jump}; correct the clock, or confirm it with polymeter store confirm-clock"
+        )));
+    }
     let cutoffs = cutoffs(connection, before_us)?;
     removal::remove_before(connection, stop, session.removal, &cutoffs, |part, removed| {
         each(

@@ -82,7 +82,13 @@ impl TokenTable {
         let connection = &mut *self.0;
         connection.begin().context(ACTION)?;
         let forget = [Value::Time(forget_us)];
-        connection.execute("DELETE FROM api_token WHERE expires < $1", &forget).context(ACTION)?;
+        // By a clock that jumped ahead no token expires for good.
+        connection
+            .execute(
+                "DELETE FROM api_token WHERE expires < least($1, (SELECT accepted FROM clock_check))",
+                &forget,
+            )
+            .context(ACTION)?;
         let of_user = select(connection, Some(token.uid), None)?;
         let valid = of_user.iter().filter(|other| other.expires_us > token.created_us).count();
         if valid < limit {

@@ -175,6 +175,8 @@ pub(crate) struct Dialect {
     pub(crate) explain: &'static str,
     /// The time of the database, in whole seconds since the epoch.
     pub(crate) now_s: &'static str,
+    /// Selects whether the role `$1` has rights on the store; none without roles.
+    pub(crate) has_rights: Option<&'static str>,
     /// True if a range of series is read in the order of their ids and times; a list of ids may be sorted.
     pub(crate) has_ordered_ranges: bool,
     /// Writes a condition after a column of ids: that it is one of these.

@@ -107,6 +107,11 @@ impl StoreError {
         matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::BadRow, .. }, .. })
     }
 
+    /// Returns true if the disk of the database is full.
+    pub const fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::DiskFull, .. }, .. })
+    }
+
     /// Returns true if a table is missing.
     pub(crate) const fn is_missing_table(&self) -> bool {
         matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::MissingTable, .. }, .. })
@@ -116,11 +121,13 @@ impl StoreError {
 /// The kinds of errors that are handled differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The value of a row is the only possible cause. A full disk, an exhausted sequence, a missing partition
-    /// and an administrator's trigger are of kind `Other`: they must not cost a row.
+    /// The value of a row is the only possible cause. An exhausted sequence, a missing partition and an
+    /// administrator's trigger are of kind `Other`: they must not cost a row.
     BadRow,
     /// A table does not exist.
     MissingTable,
+    /// The disk of the database is full.
+    DiskFull,
     /// There is no connection to the server.
     Unreachable,
     /// Any other error, after which a retry may succeed.

@@ -7,6 +7,7 @@
 use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::reader::Reader;
+use crate::removal::clock_check;
 use crate::row::from_row;
 use crate::value::{Batch, Column, ColumnType, Value};
 use crate::{StoreError, StoreUrl, removal};
@@ -191,7 +192,8 @@ impl JobEndQueue {
         let oldest = format!(
             "SELECT count(*), coalesce(sum(CASE WHEN old.noticed < $2 THEN 1 ELSE 0 END), 0) FROM job_end AS old WHERE {is_free}"
         );
-        let parameters = [Value::Time(now_us), Value::Time(now_us.saturating_sub(age_us))];
+        let oldest_us = clock_check::time_us(connection)?.saturating_sub(age_us);
+        let parameters = [Value::Time(now_us), Value::Time(oldest_us)];
         let (free, expired): (u64, u64) = connection.select_one(&oldest, &parameters).context(ACTION)?;
         let excess = free.saturating_sub(keep).max(expired);
         if excess == 0 {

@@ -40,7 +40,7 @@ mod url;
 mod value;
 mod writer;
 
-pub use crate::administration::{Administration, KeptJob, Pruned, prune, set_retention};
+pub use crate::administration::{Administration, KeptJob, Pruned, STORE_ROLES, prune, set_retention};
 pub use crate::api_tokens::{StoredToken, TokenTable};
 pub use crate::backend::InvalidStoreUrl;
 pub use crate::control_requests::{
@@ -51,9 +51,10 @@ pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
 pub use crate::labels::labels_json;
-pub use crate::maintenance::Maintenance;
+pub use crate::maintenance::{ClockLinks, Maintenance};
 pub use crate::options::{ExtensionMode, OpenOptions, StoreOrigin, UnknownMode, WriteMode};
 pub use crate::postgres::verified_tls;
+pub use crate::removal::clock_check::ClockJump;
 pub use crate::retention::{InvalidKeep, Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::{Migration, SCHEMA_VERSION};
 pub use crate::table_thread::TableThread;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::backend::{
     AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
 };
-use crate::{Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
+use crate::{ClockLinks, Maintenance, OpenOptions, Retention, StoreError, postgres, sqlite};
 
 /// The parser of a backend for URLs: returns none for a URL of another backend.
 type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, InvalidStoreUrl>>;
@@ -65,12 +65,17 @@ impl StoreUrl {
     }
 
     /// Starts the maintenance that the store needs besides the writers. It writes the policy for retention
-    /// into the store; without one, that of the store stays in force.
+    /// into the store; without one, that of the store stays in force. By `clock` it judges whether rows become
+    /// old.
     ///
     /// # Errors
     /// Returns an error if the operating system refuses a thread.
-    pub fn start_maintenance(&self, retention: Option<Retention>) -> Result<Maintenance, StoreError> {
-        Maintenance::start(Arc::clone(&self.backend), retention)
+    pub fn start_maintenance(
+        &self,
+        retention: Option<Retention>,
+        clock: ClockLinks,
+    ) -> Result<Maintenance, StoreError> {
+        Maintenance::start(Arc::clone(&self.backend), retention, clock)
     }
 
     pub(crate) fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {

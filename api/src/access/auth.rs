@@ -14,8 +14,8 @@ use polymeter_service::api_token::ApiToken;
 use polymeter_service::users;
 use tracing::warn;
 
-use super::failures::{Failures, many};
-use super::identity::{Peer, Principal};
+use super::failures::Failures;
+use super::identity::{Peer, Principal, Trust};
 use super::tokens::{TokenService, Unverified};
 use crate::answer::Problem;
 use crate::config::{ApiConfig, Proxy};
@@ -75,6 +75,18 @@ impl Authenticator {
         }
     }
 
+    /// Returns the trust in a peer before it has sent anything.
+    pub(crate) fn trust(&self, peer: Peer) -> Trust {
+        let own = rustix::process::geteuid().as_raw();
+        if self.is_proxy(peer) {
+            return Trust::Proxy;
+        }
+        match peer {
+            Peer::Unix(uid) if uid == 0 || uid == own => Trust::Administrator,
+            Peer::Unix(_) | Peer::Tcp(_) => Trust::User,
+        }
+    }
+
     /// Returns true if the peer may connect at all: where other machines can, only proxies and this machine
     /// may.
     pub(crate) fn may_connect(&self, peer: Peer) -> bool {
@@ -113,14 +125,13 @@ impl Authenticator {
 
     /// Returns the user of a token.
     async fn verify(&self, peer: Peer, token: &ApiToken) -> Result<Principal, Problem> {
-        self.tokens.verify(token, || self.failures.are_few(peer)).await.map_err(|unverified| match unverified
-        {
+        let is_suspect = !self.failures.are_few(peer);
+        self.tokens.verify(token, is_suspect).await.map_err(|unverified| match unverified {
             Unverified::Invalid => {
                 let detail =
                     "the token is unknown, revoked or expired; create one with `polymeter token create`";
                 self.failures.failed(peer, unauthenticated(detail))
             }
-            Unverified::NotLookedUp => many(),
             Unverified::Unavailable => {
                 let detail = "tokens cannot be checked now; try again in a moment";
                 Problem::busy(detail, 1)

@@ -56,7 +56,7 @@ impl Failures {
         if state.all.try_take(1.0, now_ns) { problem } else { many() }
     }
 
-    /// Returns true if the client has had few failures, so that another unknown token of it may be looked up.
+    /// Returns true if the client has had few failures, so that its unknown tokens are looked up at once.
     pub(crate) fn are_few(&self, peer: Peer) -> bool {
         let now_ns = clock::monotonic_ns();
         self.state().by_peer.get(&peer).is_none_or(|failures| failures.tokens(now_ns) >= 1.0)
@@ -64,7 +64,7 @@ impl Failures {
 }
 
 /// Returns the problem of too many failures.
-pub(crate) fn many() -> Problem {
+fn many() -> Problem {
     let detail = "too many requests without valid authentication; try again later";
     Problem::too_many(detail, 1)
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) use polymeter_proto::control::Scope;
 use polymeter_store::reader::Access;
@@ -19,12 +20,69 @@ pub(crate) enum Peer {
     Tcp(IpAddr),
 }
 
+/// The trust in a peer, which decides on its places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// It has a bounded number of places.
+    User,
+    /// It has some that no user has: root and the collector's user.
+    Administrator,
+    /// It stands for many users.
+    Proxy,
+}
+
 /// The client of a connection, for the requests on it.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) peer: Peer,
     /// Closes the connection.
     pub(crate) close: Arc<Notify>,
+    pub(crate) activity: Activity,
+}
+
+impl Client {
+    pub(crate) fn new(peer: Peer) -> Self {
+        Self { peer, close: Arc::new(Notify::new()), activity: Activity::default() }
+    }
+}
+
+/// The authenticated requests of a connection. Copies share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Activity(Arc<Requests>);
+
+#[derive(Debug, Default)]
+struct Requests {
+    running: AtomicUsize,
+    served: AtomicBool,
+}
+
+/// A request in progress, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Busy(Activity);
+
+impl Activity {
+    /// Records a request.
+    pub(crate) fn begin(&self) -> Busy {
+        self.0.served.store(true, Ordering::Relaxed);
+        self.0.running.fetch_add(1, Ordering::Relaxed);
+        Busy(self.clone())
+    }
+
+    /// Returns true if no request is in progress.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.running.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns true if there was a request.
+    pub(crate) fn has_served(&self) -> bool {
+        self.0.served.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The user of a request.

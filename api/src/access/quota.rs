@@ -8,6 +8,7 @@ use std::time::Duration;
 use polymeter_service::clock;
 use polymeter_service::token_bucket::TokenBucket;
 
+use super::identity::{Activity, Busy};
 use crate::answer::Problem;
 use crate::limits::{self, ApiLimits};
 use crate::own_metrics::ApiMetrics;
@@ -43,6 +44,8 @@ pub(crate) struct Permit {
     uid: u32,
     began_ns: u64,
     is_stream: bool,
+    /// Its connection keeps its place meanwhile.
+    busy: Option<Busy>,
 }
 
 impl Quota {
@@ -67,9 +70,11 @@ impl Quota {
         }
     }
 
-    /// Takes a permit for a request of a user.
-    pub(crate) fn acquire(self: &Arc<Self>, uid: u32) -> Result<Permit, Problem> {
-        self.acquire_at(uid, clock::monotonic_ns())
+    /// Takes a permit for a request of a user on a connection.
+    pub(crate) fn acquire(self: &Arc<Self>, uid: u32, connection: &Activity) -> Result<Permit, Problem> {
+        let mut permit = self.acquire_at(uid, clock::monotonic_ns())?;
+        permit.busy = Some(connection.begin());
+        Ok(permit)
     }
 
     fn acquire_at(self: &Arc<Self>, uid: u32, now_ns: u64) -> Result<Permit, Problem> {
@@ -97,7 +102,7 @@ impl Quota {
             return Err(Problem::too_many(detail, 1));
         }
         of.running += 1;
-        Ok(Permit { quota: Arc::clone(self), uid, began_ns: now_ns, is_stream: false })
+        Ok(Permit { quota: Arc::clone(self), uid, began_ns: now_ns, is_stream: false, busy: None })
     }
 
     /// Returns the number of live streams.
@@ -198,10 +203,10 @@ mod tests {
             ApiLimits { user_bytes_per_second: 1000, ..ApiLimits::default() },
             ApiMetrics::default(),
         ));
-        let permit = quota.acquire(1).unwrap();
+        let permit = quota.acquire(1, &Activity::default()).unwrap();
         permit.charge(30_000);
-        assert_eq!(status(quota.acquire(1)), Some(429));
-        assert_eq!(status(quota.acquire(2)), None);
+        assert_eq!(status(quota.acquire(1, &Activity::default())), Some(429));
+        assert_eq!(status(quota.acquire(2, &Activity::default())), None);
         let later_ns = clock::monotonic_ns() + 21 * SECOND_NS;
         assert_eq!(status(quota.acquire_at(1, later_ns)), None);
     }

@@ -9,7 +9,7 @@ mod table;
 
 pub(crate) use self::body::{ChunkReceiver, Chunks, Failure, json_response};
 pub(crate) use self::format::{Format, negotiate};
-pub(crate) use self::problem::Problem;
+pub(crate) use self::problem::{Problem, as_page};
 pub(crate) use self::recent::RecentAnswers;
 pub(crate) use self::rows::{labels, level, rate, rate_of};
 pub(crate) use self::table::{Column, Table, Type, csv_field, micros, number};

@@ -105,11 +105,41 @@ impl IntoResponse for Problem {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        for (name, value) in self.headers {
-            headers.insert(name, value);
+        for (name, value) in &self.headers {
+            headers.insert(name, value.clone());
         }
+        // For a client that wants a page.
+        response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Answers a problem with a page where the client is a browser that shows the answer: its header `Accept`
+/// names HTML. `path` is that of the request.
+pub(crate) fn as_page(mut response: Response, accept: &str, path: &str) -> Response {
+    let wants_page = accept.split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/html"));
+    let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| wants_page) else {
+        return response;
+    };
+    let escaped = |text: &str| {
+        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    };
+    let title = escaped(problem.status.canonical_reason().unwrap_or("Error"));
+    // Relative, since a proxy may serve the pages below any path.
+    let overview = format!("./{}", "../".repeat(path.matches('/').count().saturating_sub(1)));
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} \u{b7} Polymeter</title>\n</head>\n\
+         <body>\n<main>\n<h1>{title}</h1>\n<p>{}</p>\n<p><a href=\"{overview}\">Jobs</a></p>\n</main>\n</body>\n\
+         </html>\n",
+        escaped(&problem.detail)
+    );
+    *response.body_mut() = page.into();
+    let headers = response.headers_mut();
+    headers.remove(header::CONTENT_LENGTH);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response
 }
 
 /// A refusal of the coordinator or of an agent.
@@ -157,5 +187,32 @@ mod tests {
     fn a_job_of_another_user_is_unknown() {
         let refusal = Refusal::new("unknown_job", Some("job"), "unknown job 7: no agent tracks it");
         assert_eq!(Problem::from(refusal), Problem::unknown_job());
+    }
+
+    #[test]
+    fn browsers_get_a_page_and_programs_get_json() {
+        let answer = |accept: &str, path: &str| {
+            let problem = Problem::new(StatusCode::NOT_FOUND, "x", "no <b>\"such\"</b> & more");
+            as_page(problem.into_response(), accept, path)
+        };
+        for accept in ["", "*/*", "application/json", "text/htmlx", "application/problem+json, */*;q=0.5"] {
+            let response = answer(accept, "/nosuch");
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json", "{accept}");
+        }
+        for (path, overview) in [("/nosuch", "./"), ("/a/b/c", "./../../"), ("/a/", "./../")] {
+            let response = answer("text/html,application/xhtml+xml,*/*;q=0.8", path);
+            assert_eq!((response.status().as_u16(), response.headers().len()), (404, 1));
+            let body = body_of(response);
+            assert!(body.contains("<p>no &lt;b&gt;&quot;such&quot;&lt;/b&gt; &amp; more</p>"), "{body}");
+            assert!(body.contains(&format!("<a href=\"{overview}\">")), "{body}");
+        }
+        let fine = as_page(Response::new("text".into()), "text/html", "/");
+        assert_eq!(body_of(fine), "text");
+    }
+
+    fn body_of(response: Response) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let bytes = runtime.block_on(axum::body::to_bytes(response.into_body(), 1 << 20)).unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
     }
 }

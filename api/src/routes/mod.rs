@@ -14,7 +14,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -23,7 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::access::{Authenticator, Client, Hosts, Quota, Scope};
-use crate::answer::{Problem, RecentAnswers, negotiate};
+use crate::answer::{Problem, RecentAnswers, as_page, negotiate};
 use crate::config::ApiConfig;
 use crate::endpoints::ALL;
 use crate::limits;
@@ -81,7 +81,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .route("/health", get(health::alive))
         .route("/ready", get(ready))
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(map_response(async |response| with_headers(response)))
+        .layer(from_fn(finish))
         .with_state(Arc::clone(shared))
 }
 
@@ -105,6 +105,13 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
+
+/// Answers problems of a browser with pages, and adds the headers of every response.
+async fn finish(request: Request, next: Next) -> Response {
+    let text = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let (accept, path) = (text.unwrap_or_default().to_owned(), request.uri().path().to_owned());
+    with_headers(as_page(next.run(request).await, &accept, &path))
+}
 
 /// Adds the headers of every response, except for those that the response already has.
 fn with_headers(mut response: Response) -> Response {
@@ -130,13 +137,13 @@ async fn check_host(
 async fn serve(
     shared: &Shared,
     endpoint: &'static Endpoint,
-    Extension(Client { peer, close }): Extension<Client>,
+    Extension(Client { peer, close, activity }): Extension<Client>,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let (principal, token) = shared.authenticator.authenticate(peer, &head.headers).await?;
-    let permit = shared.quota.acquire(principal.uid)?;
+    let permit = shared.quota.acquire(principal.uid, &activity)?;
     let path = path.map_err(|_invalid| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid", "the path is not valid UTF-8")
     })?;

@@ -10,21 +10,19 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use tower_service::Service;
 
 use super::unparsed::ProblemStream;
-use crate::access::{Client, Peer};
+use crate::access::Client;
 use crate::answer::Problem;
 use crate::limits;
 
 /// Serves the requests of a connection until it ends. Errors concern only its client, which has disconnected.
-pub(crate) async fn serve<S>(stream: S, peer: Peer, router: Router)
+pub(crate) async fn serve<S>(stream: S, client: Client, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let client = Client { peer, close: Arc::new(Notify::new()) };
     let close = Arc::clone(&client.close);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(client.clone());
@@ -42,12 +40,10 @@ where
     }
 }
 
-/// Answers a connection of a user who has too many, and closes it. What the client sends is discarded for a
+/// Answers a connection that gets no place, and closes it. What the client sends is discarded for a
 /// short time: a client that still writes would not read the answer otherwise.
-pub(crate) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let limit = limits::CONNECTIONS_PER_USER;
-    let detail = format!("this user already has {limit} connections; close some of them, or try again later");
-    let response = Problem::busy(detail, 1).last_answer();
+pub(crate) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, problem: Problem) {
+    let response = problem.last_answer();
     let answer = async {
         stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await?;

@@ -2,22 +2,24 @@
 
 mod connection;
 mod listener;
+mod places;
 mod unparsed;
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use axum::Router;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tracing::error;
 
 use self::listener::Socket;
 pub use self::listener::{ApiListener, ListenError};
-use crate::access::Peer;
+use self::places::Places;
+use crate::access::{Client, Peer};
 use crate::config::{ApiConfig, Listen};
 use crate::limits;
 use crate::links::Links;
@@ -103,75 +105,79 @@ fn serve(runtime: Runtime, socket: Socket, shared: Arc<Shared>, stopped: oneshot
     runtime.shutdown_timeout(limits::STOP_TIMEOUT);
 }
 
+/// What a new connection needs.
+struct Entrance {
+    shared: Arc<Shared>,
+    router: Router,
+    places: Arc<Places>,
+    /// Bounds the connections that are refused at once.
+    refusals: Arc<Semaphore>,
+}
+
 async fn accept(socket: Socket, shared: Arc<Shared>) -> io::Result<()> {
-    let router = router(&shared);
-    let places = Arc::new(Semaphore::new(limits::CONNECTIONS));
+    let places = Places::new(shared.services.links.metrics.displaced_connections.clone());
+    let refusals = Arc::new(Semaphore::new(limits::REFUSALS));
+    let entrance = Entrance { router: router(&shared), places, refusals, shared };
     match socket {
-        Socket::Unix(listener) => {
-            accept_unix(UnixListener::from_std(listener)?, &shared, &router, &places).await
-        }
-        Socket::Tcp(listener) => {
-            accept_tcp(TcpListener::from_std(listener)?, &shared, &router, &places).await
+        Socket::Unix(listener) => accept_unix(UnixListener::from_std(listener)?, &entrance).await,
+        Socket::Tcp(listener) => accept_tcp(TcpListener::from_std(listener)?, &entrance).await,
+    }
+}
+
+async fn accept_unix(listener: UnixListener, entrance: &Entrance) -> ! {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Ok(peer) = stream.peer_cred() {
+                    entrance.admit(stream, Peer::Unix(peer.uid()));
+                }
+            }
+            Err(_) => tokio::time::sleep(limits::ACCEPT_DELAY).await,
         }
     }
-    Ok(())
 }
 
-/// Returns a place for a connection.
-async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    // The semaphore is never closed.
-    Arc::clone(places).acquire_owned().await.ok()
+async fn accept_tcp(listener: TcpListener, entrance: &Entrance) -> ! {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let peer = Peer::Tcp(address.ip().to_canonical());
+                if entrance.shared.authenticator.may_connect(peer) {
+                    // Small answers should not wait for one another.
+                    stream.set_nodelay(true).ok();
+                    entrance.admit(stream, peer);
+                }
+            }
+            Err(_) => tokio::time::sleep(limits::ACCEPT_DELAY).await,
+        }
+    }
 }
 
-async fn accept_unix(listener: UnixListener, shared: &Shared, router: &Router, places: &Arc<Semaphore>) {
-    let mut of_users: HashMap<u32, Arc<()>> = HashMap::new();
-    let refusals = Arc::new(Semaphore::new(limits::REFUSALS));
-    while let Some(place) = place(places).await {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(limits::ACCEPT_DELAY).await;
-            continue;
-        };
-        let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
-        of_users.retain(|_, connections| Arc::strong_count(connections) > 1);
-        let of_user = Arc::clone(of_users.entry(uid).or_default());
-        let peer = Peer::Unix(uid);
-        // One reference belongs to the list, and one is `of_user`.
-        let is_many = Arc::strong_count(&of_user) > limits::CONNECTIONS_PER_USER + 1;
-        let metrics = &shared.services.links.metrics;
-        if is_many && !shared.authenticator.is_proxy(peer) {
-            metrics.refused_connections.inc();
-            if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
+impl Entrance {
+    /// Serves a connection, or refuses it.
+    fn admit<S>(&self, stream: S, peer: Peer)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let metrics = &self.shared.services.links.metrics;
+        let client = Client::new(peer);
+        match self.places.take(&client, self.shared.authenticator.trust(peer)) {
+            Ok(place) => {
+                let (router, open) = (self.router.clone(), metrics.open_connection());
                 tokio::spawn(async move {
-                    connection::refuse(stream).await;
-                    drop((place, refusal));
+                    connection::serve(stream, client, router).await;
+                    drop((place, open));
                 });
             }
-            continue;
+            Err(problem) => {
+                metrics.refused_connections.inc();
+                if let Ok(refusal) = Arc::clone(&self.refusals).try_acquire_owned() {
+                    tokio::spawn(async move {
+                        connection::refuse(stream, problem).await;
+                        drop(refusal);
+                    });
+                }
+            }
         }
-        let (router, open) = (router.clone(), metrics.open_connection());
-        tokio::spawn(async move {
-            connection::serve(stream, peer, router).await;
-            drop((place, of_user, open));
-        });
-    }
-}
-
-async fn accept_tcp(listener: TcpListener, shared: &Shared, router: &Router, places: &Arc<Semaphore>) {
-    while let Some(place) = place(places).await {
-        let Ok((stream, address)) = listener.accept().await else {
-            tokio::time::sleep(limits::ACCEPT_DELAY).await;
-            continue;
-        };
-        let peer = Peer::Tcp(address.ip().to_canonical());
-        if !shared.authenticator.may_connect(peer) {
-            continue;
-        }
-        // Small answers should not wait for one another.
-        stream.set_nodelay(true).ok();
-        let (router, open) = (router.clone(), shared.services.links.metrics.open_connection());
-        tokio::spawn(async move {
-            connection::serve(stream, peer, router).await;
-            drop((place, open));
-        });
     }
 }

@@ -4,3 +4,4 @@ pub(crate) mod greeting;
 pub(crate) mod job_completion;
 pub(crate) mod read_source;
 mod remote_reader;
+pub(crate) mod store_choice;

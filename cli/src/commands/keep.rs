@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::calendar::{Date, date};
 use crate::client::job_completion;
 use crate::client::read_source::Source;
+use crate::client::store_choice::StoreChoice;
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
 use crate::output::terminal;
@@ -24,9 +25,8 @@ pub(crate) struct KeepArguments {
     #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: String,
 
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
+    #[command(flatten)]
+    store: StoreChoice,
 
     /// The store's key of the job, if several jobs have this id.
     #[arg(long, value_name = "KEY")]
@@ -64,13 +64,14 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
         )));
     }
     let failed = |error| store_failure("cannot read the store", &error);
-    let mut reader = Reader::open(&arguments.store).map_err(failed)?;
-    let job = choose_one(&mut reader, arguments)?;
+    let url = arguments.store.resolve()?;
+    let mut reader = Reader::open(&url).map_err(failed)?;
+    let job = choose_one(&mut reader, &url, arguments)?;
     drop(reader);
     let verb = if arguments.release { "release" } else { "keep" };
     let name = printable_name(&job.job_id).into_owned();
     let refused = |error| store_failure(&format!("cannot {verb} job {name}"), &error);
-    let mut store = Administration::open(&arguments.store).map_err(refused)?;
+    let mut store = Administration::open(&url).map_err(refused)?;
     if arguments.release {
         if !store.release(job.job_key).map_err(refused)? {
             return Err(Failure::Failed(format!(
@@ -97,7 +98,7 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
 }
 
 /// Returns the job that the arguments name.
-fn choose_one(reader: &mut Reader, arguments: &KeepArguments) -> Result<JobRow, Failure> {
+fn choose_one(reader: &mut Reader, url: &StoreUrl, arguments: &KeepArguments) -> Result<JobRow, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let filter = JobFilter {
         job_id: Some(arguments.job.clone()),
@@ -123,7 +124,7 @@ fn choose_one(reader: &mut Reader, arguments: &KeepArguments) -> Result<JobRow, 
         ))),
         // Suggests similar ids.
         (None, None) => {
-            let mut source = Source::of_store(&arguments.store)?;
+            let mut source = Source::of_store(url)?;
             choose(&mut source, Some(&arguments.job)).map(|chosen| chosen.job)
         }
     }

@@ -19,4 +19,4 @@ mod verdict;
 pub use self::sessions::{Ingest, session_of};
 pub(crate) use self::times::micros;
 pub use self::times::{OutOfRangePolicy, TimeRange, UnknownPolicy};
-pub use self::verdict::Verdict;
+pub use self::verdict::{Rejection, Verdict};

@@ -13,7 +13,7 @@ use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
 use super::dictionary::{Dictionary, Fault};
 use super::shared_rules::Shared;
 use super::times::TimeRange;
-use super::verdict::Verdict;
+use super::verdict::{Rejection, Verdict};
 use crate::agents::AgentInfo;
 use crate::limits;
 use crate::refusal::MessageRefusal;
@@ -107,6 +107,7 @@ impl SessionState {
         let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry, shared));
         let mut losses = Vec::new();
         let mut rejected = None;
+        let events = frame.events.len();
         match learnt.and_then(|()| self.dictionary.check(&frame)) {
             Ok(()) => {}
             Err(Fault::Contradiction(fault)) if self.dictionary.session().is_ok() => {
@@ -121,6 +122,7 @@ impl SessionState {
             }
             Err(fault) => return self.need_dictionary(fault, session, now),
         }
+        let events = events.saturating_sub(frame.events.len());
         let ended: Vec<_> = frame.events.iter().filter_map(ended_job).collect();
         let mut accepted = match self.dictionary.resolve(frame, now.wall_us) {
             Ok(accepted) => accepted,
@@ -137,7 +139,7 @@ impl SessionState {
         self.advance(sequence);
         match rejected {
             None => Verdict::Accepted(accepted),
-            Some(reason) => Verdict::Rejected(accepted, reason),
+            Some(reason) => Verdict::Rejected(accepted, Rejection { reason, events }),
         }
     }
 

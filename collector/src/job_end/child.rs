@@ -250,7 +250,8 @@ mod tests {
     #[test]
     fn the_group_is_killed_at_the_timeout() {
         // It ignores signals, has a child, and never reads.
-        let script = "trap '' TERM INT HUP PIPE; sleep 1000 & echo $! >&2; while :; do sleep 1000; done";
+        let script =
+            "trap '' TERM INT HUP PIPE; sleep 100 & echo $! >&2; while kill -0 $PPID; do sleep 1; done";
         let ended = run(script, &vec![0; 1_000_000], Duration::from_secs(3));
         assert_eq!(ended.end, End::TimedOut);
         let child = written_pid(&ended);
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_a_command_leaves_behind_is_killed() {
-        let ended = run("sleep 1000 & echo $! >&2; exit 0", b"", LONG);
+        let ended = run("sleep 100 & echo $! >&2; exit 0", b"", LONG);
         assert_eq!(code(&ended), Some(0));
         let child = written_pid(&ended);
         while test_kill_process(child).is_ok() && !is_zombie(child) {
@@ -289,7 +290,7 @@ mod tests {
     fn a_shutdown_ends_the_command() {
         let shutdown = Shutdown::default();
         shutdown.request(Duration::ZERO);
-        assert_eq!(run_until("sleep 1000", b"", LONG, &shutdown).end, End::Stopped);
+        assert_eq!(run_until("sleep 100", b"", LONG, &shutdown).end, End::Stopped);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) struct WriterMetrics {
     pub(crate) quarantined_samples: Counter,
     pub(crate) repeated_frames: Counter,
     pub(crate) lost_samples: ByReason,
+    pub(crate) lost_events: Counter,
     pub(crate) store_failures: Counter,
     /// 1 while the store is reachable.
     pub(crate) store_up: Gauge,
@@ -64,6 +65,7 @@ pub(super) struct WriterFamilies {
     quarantined_samples: Counter,
     repeated_frames: Counter,
     lost_samples: ByReason,
+    lost_events: Counter,
     store_failures: Counter,
     store_up: Family<WriterLabel, Gauge>,
     store_calls: AllStoreCalls,
@@ -81,6 +83,7 @@ impl Default for WriterFamilies {
             quarantined_samples: Counter::default(),
             repeated_frames: Counter::default(),
             lost_samples: ByReason::default(),
+            lost_events: Counter::default(),
             store_failures: Counter::default(),
             store_up: Family::default(),
             store_calls: AllStoreCalls::default(),
@@ -112,6 +115,11 @@ impl WriterFamilies {
             "lost_samples",
             "Samples lost before they were stored, by reason",
             self.lost_samples.family(),
+        );
+        page.register(
+            "lost_events",
+            "Marks, changes of plan and facts of jobs lost before they were stored",
+            self.lost_events.clone(),
         );
         page.register(
             "store_failures",
@@ -152,6 +160,7 @@ impl WriterFamilies {
             quarantined_samples: self.quarantined_samples.clone(),
             repeated_frames: self.repeated_frames.clone(),
             lost_samples: self.lost_samples.clone(),
+            lost_events: self.lost_events.clone(),
             store_failures: self.store_failures.clone(),
             store_up: self.store_up.get_or_create_owned(&label),
             store_calls: self.store_calls.add(),

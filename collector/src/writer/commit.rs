@@ -116,6 +116,7 @@ impl Writer {
                 Ok(()) => {
                     let lost = events.saturating_sub(attempt.events());
                     if lost > 0 {
+                        self.totals.lost_events += lost as u64;
                         warn!(
                             error = "the store refuses their frame; the warning before this one states why",
                             session = %attempt.session.id,

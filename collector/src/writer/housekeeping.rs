@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polymeter_service::clock::Now;
 use polymeter_service::log::chain;
 use tracing::{debug, error, info, warn};
 
@@ -10,6 +11,15 @@ use super::store_access::NotStored;
 use crate::control::node_outcome::OutcomeReport;
 use crate::ingest::micros;
 use crate::{allocator, limits};
+
+/// The part of the time of silence by which the clock may be set ahead unnoticed.
+const SILENCE_STEP_PART: i64 = 10;
+
+/// Returns the time by which the wall clock was set ahead between two readings, in microseconds.
+fn stepped_us(before: Now, now: Now) -> i64 {
+    let elapsed_us = micros(now.since_start.saturating_sub(before.since_start));
+    now.wall_us.saturating_sub(before.wall_us).saturating_sub(elapsed_us)
+}
 
 impl Writer {
     /// Stores outcomes of jobs. The scheduler reports the outcome of a job again if the store does not have
@@ -99,6 +109,16 @@ impl Writer {
             return;
         }
         let session_timeout = self.settings.session_timeout;
+        let before = std::mem::replace(&mut self.silence_checked, now);
+        if stepped_us(before, now) > micros(session_timeout) / SILENCE_STEP_PART {
+            // By the new time all agents look silent, until each of them has sent again.
+            self.next_silence_check = Some(now.since_start + session_timeout);
+            warn!(
+                remedy = "none is needed: silent agents are looked for when all have had time to send",
+                "the clock of this machine was set ahead"
+            );
+            return;
+        }
         self.next_silence_check = Some(now.since_start + session_timeout.min(limits::SILENCE_CHECK_INTERVAL));
         if self.store.is_none() {
             return self.reconnect_while_idle(now.since_start + session_timeout);
@@ -131,5 +151,21 @@ impl Writer {
             }
             Err(error) => debug!(error = %chain(&error), "the store is still not available"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_ahead_is_noticed_and_elapsed_time_is_not() {
+        let at = |wall_s: i64, elapsed_s| Now {
+            wall_us: wall_s * 1_000_000,
+            since_start: Duration::from_secs(elapsed_s),
+        };
+        assert_eq!(stepped_us(at(1000, 5), at(1030, 35)), 0);
+        assert_eq!(stepped_us(at(1000, 5), at(1030 + 8_640_000, 35)), 8_640_000 * 1_000_000);
+        assert!(stepped_us(at(1000, 5), at(900, 35)) < 0, "set back");
     }
 }

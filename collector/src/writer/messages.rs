@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::state::Writer;
 use super::store_access::NotStored;
-use crate::ingest::{Verdict, session_of};
+use crate::ingest::{Rejection, Verdict, session_of};
 use crate::refusal::MessageRefusal;
 use crate::session_messages::{Outgoing, Peer, ReceivedMessage};
 
@@ -81,10 +81,12 @@ impl Writer {
     fn apply(&mut self, peer: Peer, verdict: Verdict) {
         match verdict {
             Verdict::Accepted(accepted) => self.gather(accepted),
-            Verdict::Rejected(accepted, why) => {
+            Verdict::Rejected(accepted, Rejection { reason, events }) => {
+                self.totals.lost_events += events as u64;
                 warn!(
-                    error = %why,
+                    error = reason,
                     remedy = "the rest is counted as lost",
+                    events,
                     session = %accepted.session.id,
                     node = %accepted.session.descriptor.node,
                     frame = accepted.sequence,

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use polymeter_service::clock::Clock;
+use polymeter_service::clock::{Clock, Now};
 use polymeter_store::accepted::Accepted;
 use polymeter_store::{Store, StoreOrigin};
 
@@ -69,6 +69,8 @@ pub(crate) struct Writer {
     pub(super) commit_duration: Duration,
     /// The time of the next search for silent sessions; none if another writer does it.
     pub(super) next_silence_check: Option<Duration>,
+    /// The time of the last such search.
+    pub(super) silence_checked: Now,
     /// The time of the last clean-up.
     pub(super) cleaned_at: Duration,
     /// The time of the last look for offsets of clocks that have changed.
@@ -108,6 +110,7 @@ impl Writer {
             gathered: Gathered::default(),
             commit_duration: Duration::ZERO,
             next_silence_check,
+            silence_checked: clock.now(),
             cleaned_at: Duration::ZERO,
             offsets_at: Duration::ZERO,
             freed_bytes: 0,

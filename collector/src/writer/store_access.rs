@@ -17,6 +17,11 @@ pub(super) enum NotStored {
     StoreLost,
 }
 
+const RETRYING: &str = "retrying until it succeeds; meanwhile the agents buffer their samples";
+
+const FREE_SPACE: &str = "free space on the disk of the store, or enlarge it (polymeter store shows the growth, [retention] bounds it); \
+     retrying until it succeeds; meanwhile the agents buffer their samples";
+
 impl Writer {
     /// Returns true if committed frames can still be acknowledged.
     pub(super) fn is_store_there(&mut self) -> bool {
@@ -76,11 +81,8 @@ impl Writer {
             away_since.get_or_insert(now);
             let cause = root_cause(&error).to_string();
             if logged.len() < limits::OUTAGE_ERRORS && !logged.contains(&cause) {
-                warn!(
-                    remedy = "retrying until it succeeds; meanwhile the agents buffer their samples",
-                    "{}",
-                    chain(&error)
-                );
+                let remedy = if error.is_disk_full() { FREE_SPACE } else { RETRYING };
+                warn!(remedy, "{}", chain(&error));
                 logged.push(cause);
             }
             if self

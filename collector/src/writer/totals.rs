@@ -17,6 +17,8 @@ pub struct Totals {
     pub repeated: u64,
     /// Samples that are not stored and never will be; the store has the sessions and times.
     pub losses: Losses,
+    /// Events, such as marks, changes of plan and facts of jobs, that are not stored and never will be.
+    pub lost_events: u64,
     /// Messages that could not be decoded or were refused.
     pub refused: u64,
     /// Frames that were accepted and could not be committed before the end. They were not acknowledged: the
@@ -32,6 +34,7 @@ impl Totals {
         self.quarantined += other.quarantined;
         self.repeated += other.repeated;
         self.losses.add(&other.losses);
+        self.lost_events += other.lost_events;
         self.refused += other.refused;
         self.given_up += other.given_up;
     }
@@ -42,6 +45,7 @@ impl Totals {
         metrics.stored_samples.inc_by(self.samples.saturating_sub(published.samples));
         metrics.quarantined_samples.inc_by(self.quarantined.saturating_sub(published.quarantined));
         metrics.repeated_frames.inc_by(self.repeated.saturating_sub(published.repeated));
+        metrics.lost_events.inc_by(self.lost_events.saturating_sub(published.lost_events));
         let counts = self.losses.counts().into_iter().zip(published.losses.counts());
         for (reason, (now, then)) in LossReason::ALL.into_iter().zip(counts) {
             if now > then {

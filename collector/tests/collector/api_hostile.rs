@@ -15,6 +15,7 @@ scenarios! {
     pages_of_other_sites_reach_nothing,
     clients_that_disconnect_release_their_readers,
     connections_beyond_the_limit_are_answered,
+    silent_connections_of_many_users_keep_nobody_out,
 }
 
 fn hostile_requests_are_refused(environment: &TestEnvironment) {
@@ -195,4 +196,24 @@ fn connections_beyond_the_limit_are_answered(environment: &TestEnvironment) {
     assert_eq!(get(USERS[1], &fixture.api, "/api/v1/jobs").status, 200, "another user");
     drop(held);
     wait_until("the connections are closed", || get(USERS[0], &fixture.api, "/api/v1/jobs").status == 200);
+}
+
+/// As many connections as there are places, of as few users as that takes. Further ones follow all the time.
+fn silent_connections_of_many_users_keep_nobody_out(environment: &TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let mut held: Vec<UnixStream> = Vec::new();
+    for uid in 30_000..30_020 {
+        held.extend((0..32).map(|_| connect_as(uid, &fixture.api)));
+    }
+    for round in 0..3 {
+        for uid in [USERS[0], USERS[1], 0] {
+            assert_eq!(get(uid, &fixture.api, "/api/v1/jobs").status, 200, "{round}: {uid}");
+        }
+        held.extend((0..32).map(|_| connect_as(30_100 + round, &fixture.api)));
+    }
+    // A request that is not complete is no use of a place.
+    for stream in held.iter_mut().rev().take(40) {
+        send(stream, "GET /api/v1/jobs HTTP/1.1\r\nHost: loc");
+    }
+    assert_eq!(get(USERS[0], &fixture.api, "/api/v1/jobs").status, 200);
 }

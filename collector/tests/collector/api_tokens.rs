@@ -217,11 +217,14 @@ fn guessed_tokens_are_limited(environment: &TestEnvironment) {
         let guessed = ApiToken { id, secret: Secret::new().unwrap() }.to_text();
         get(&fixture.api, &guessed, "/api/v1/jobs").status
     };
+    let unused = create(USERS[0], &fixture.socket, Scope::Read).unwrap();
     let statuses: Vec<u16> = (0..500).map(|_| guess()).collect();
     assert!(statuses.contains(&401) && statuses.contains(&429), "{statuses:?}");
     assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
-    // The client's known tokens are still accepted, and other clients are not affected.
+    // The client's other tokens are accepted, also one that the collector has not seen since its start, and
+    // other clients are not affected.
     assert_eq!(jobs(&fixture.api, &token), ["1"]);
+    assert_eq!(jobs(&fixture.api, &unused), ["1"]);
     let own = Request::get("/api/v1/jobs").response(USERS[1], &fixture.api);
     assert_eq!(own.status, 200);
 }

@@ -218,10 +218,10 @@ fn faulty_commands_are_counted_and_delay_nothing(environment: &mut TestEnvironme
     let command = Command::new(
         "case $POLYMETER_JOB_ID in
          1) exit 3 ;;
-         2) trap '' TERM; while :; do sleep 1000; done ;;
+         2) trap '' TERM; while kill -0 $PPID; do sleep 1; done ;;
          3) exec cat /dev/zero >&2 ;;
          4) kill -9 $$ ;;
-         5) sleep 1000 & exec 0<&- ;;
+         5) sleep 100 & exec 0<&- ;;
          esac",
     );
     let mut config = command.config(environment);
@@ -257,7 +257,7 @@ fn configure(command: &Command) -> String {
 
 fn a_command_that_was_interrupted_runs_again(environment: &mut TestEnvironment) {
     // The first run does not end.
-    let command = Command::new("cat >/dev/null; if mkdir \"$d/began\"; then sleep 1000; fi");
+    let command = Command::new("cat >/dev/null; if mkdir \"$d/began\"; then sleep 100; fi");
     let config = configure(&command);
     let store = match &environment.server {
         Some(server) => server.url(),

@@ -51,6 +51,7 @@ mod sample_table;
 mod schema;
 mod several_collectors;
 mod sinks;
+mod slow_statements;
 mod sql_administration;
 mod sql_energy;
 mod sql_leaks;
@@ -101,6 +102,7 @@ fn main() -> std::process::ExitCode {
         schema::TESTS,
         several_collectors::TESTS,
         sinks::TESTS,
+        slow_statements::TESTS,
         sql_administration::TESTS,
         sql_energy::TESTS,
         sql_leaks::TESTS,

@@ -7,9 +7,13 @@ use std::time::Duration;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Shape;
 use polymeter_store::reader::{Rollup, SeriesScope};
-use polymeter_store::{Administration, Keep, Level, Part, Pruned, Retention, Storage, prune, set_retention};
+use polymeter_store::{
+    Administration, ControlRequest, ControlTable, Keep, Level, NewControlRequest, Part, Pruned, Replaced,
+    Retention, Storage, StoredToken, TokenTable, prune, set_retention,
+};
 
 use crate::support::agent::{Agent, job, shape};
+use crate::support::program::RunningCollector;
 use crate::support::{Kind, TestEnvironment, now_us, only_job, wait_until};
 
 scenarios![
@@ -22,6 +26,7 @@ scenarios![
     samples_can_be_removed_earlier,
     the_collector_removes_old_samples,
     samples_older_than_their_retention_are_rejected,
+    nothing_becomes_old_after_a_jump_of_the_clock,
 ];
 
 const SECOND_US: i64 = 1_000_000;
@@ -413,4 +418,84 @@ fn samples_older_than_their_retention_are_rejected(environment: &mut TestEnviron
     let totals = collector.stop().unwrap();
     assert_eq!(totals.losses.in_collector(), (OF_DAY * SERIES).cast_unsigned());
     assert_eq!(of_days(environment, Level::Samples)[3..5], [0, OF_DAY * SERIES]);
+}
+
+/// Stores a request about a job that expired some days ago.
+fn store_request(table: &mut ControlTable, days_ago: i64) {
+    let at_us = now_us() - days_ago * DAY_US;
+    let request = ControlRequest {
+        collector_id: "c".to_owned(),
+        job_id: "4711".to_owned(),
+        uid: 1,
+        line: "{}".to_owned(),
+        is_lasting: false,
+        at_us,
+        expires_us: at_us,
+    };
+    let new = NewControlRequest { request_id: days_ago.to_string(), request, wanted: Vec::new() };
+    table.take(&new, at_us, |_| Replaced::default()).unwrap();
+}
+
+/// Returns a token that expired some days ago.
+fn token(id: &str, days_ago: i64) -> StoredToken {
+    StoredToken {
+        id: id.to_owned(),
+        digest: String::new(),
+        uid: 1,
+        name: None,
+        scope: "read".to_owned(),
+        created_us: now_us() - 400 * DAY_US,
+        expires_us: now_us() - days_ago * DAY_US,
+        used_us: None,
+    }
+}
+
+/// The program starts with a clock that is ahead of the last maintenance by 100 days.
+fn nothing_becomes_old_after_a_jump_of_the_clock(environment: &mut TestEnvironment) {
+    fill(environment);
+    let ahead = if environment.kind == Kind::Sqlite { "100 * 86400000000000" } else { "interval '100 days'" };
+    environment.execute(&format!("UPDATE clock_check SET accepted = accepted - {ahead}"));
+    let job_key = only_job(environment).job_key;
+    administration(environment).keep(job_key, Some(now_us() - 50 * DAY_US)).unwrap();
+    let mut requests = ControlTable::open(&environment.url()).unwrap();
+    [150, 50].into_iter().for_each(|days_ago| store_request(&mut requests, days_ago));
+    let mut tokens = TokenTable::open(&environment.url()).unwrap();
+    for (id, days_ago) in [("a", 150), ("b", 50), ("c", -1)] {
+        assert!(tokens.create(&token(id, days_ago), 9, now_us() - 30 * DAY_US).unwrap());
+    }
+    assert_eq!(environment.lines("SELECT token_id FROM api_token ORDER BY 1"), ["b", "c"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("collector.toml");
+    std::fs::write(&file, "[retention]\nraw = '90d'\n10s = '90d'\n1min = '1y'\n1h = 'forever'\n").unwrap();
+    let store = match &environment.server {
+        Some(server) => server.url(),
+        None => environment.url().to_string(),
+    };
+    let collector = RunningCollector::start(&store, &["--config", file.to_str().unwrap()]);
+    // This is the last task of the round that removes rows.
+    wait_until("the old request is removed", || {
+        environment.lines("SELECT request_id FROM control_request") == ["50"]
+    });
+    let lines = collector.stop();
+    let is_said = |line: &&String| {
+        line.contains("cannot remove old rows")
+            && line.contains("100 days after")
+            && line.contains("confirm-clock")
+    };
+    assert_eq!(lines.iter().filter(is_said).count(), 1, "{lines:?}");
+    // By the last plausible time what it did not keep is gone, and the kept job is still kept.
+    let by_accepted = [Some(190), Some(190), Some(465), None];
+    assert_levels(environment, by_accepted, true);
+    let jump = administration(environment).clock_jump().unwrap().unwrap();
+    assert_eq!(jump.ahead_us() / DAY_US, 100, "{jump:?}");
+    let refused = prune(&environment.url(), None, |part, _| panic!("{part:?}")).unwrap_err().to_string();
+    assert!(refused.contains("store confirm-clock"), "{refused}");
+    assert_levels(environment, by_accepted, true);
+    let confirmed = administration(environment).confirm_clock().unwrap();
+    assert_eq!(
+        (confirmed.ahead_us() / DAY_US, administration(environment).clock_jump().unwrap()),
+        (100, None)
+    );
+    prune_now(environment, None);
+    assert_levels(environment, DEFAULT_CUTOFFS, false);
 }

@@ -1,7 +1,7 @@
 //! Tests of the administration of the database: roles, writers of other users, and a dump that is restored.
 
 use polymeter_collector::{Collector, CollectorConfig};
-use polymeter_store::{Keep, Retention, prune};
+use polymeter_store::{Administration, Keep, Retention, STORE_ROLES, prune};
 
 use crate::postgres::{assert_counts, send_row, server};
 use crate::sql_roles::store_of_users;
@@ -105,7 +105,13 @@ fn roles_are_created_later_by_an_administrator() {
     let roles = "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'polymeter\\_%'";
     assert_eq!(administrator.query(roles), "0");
     let run = |sql: &str| query_in(administrator, "plain", sql);
+    let missing = || Administration::open(&config.store).unwrap().missing_roles().unwrap();
+    assert_eq!(missing(), STORE_ROLES);
+    // Roles alone have no rights, as those that setup creates for a store that is older.
+    run("CREATE ROLE polymeter_reader");
+    assert_eq!(missing(), STORE_ROLES);
     assert_eq!(run("SELECT polymeter_create_roles()"), "{}");
+    assert_eq!(missing(), [""; 0]);
     assert_eq!(run("SELECT polymeter_create_roles()"), "{}", "it can be repeated");
     assert_eq!(run(roles), "3");
     assert_eq!(run("SET ROLE polymeter_user; SELECT count(*) FROM jobs"), "0");

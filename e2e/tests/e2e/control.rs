@@ -233,6 +233,17 @@ fn other_users_jobs_look_like_unknown_jobs() {
     }
     let jobs = fixture.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "jobs"}));
     assert_eq!(jobs["subjects"], json!([]), "{jobs}");
+    // The counts of the status tell a user nothing about jobs of others.
+    let counts = |uid: u32| fixture.ask_as((uid, uid), &json!({"verb": "status"}))["counts"].clone();
+    wait_until("samples of the job are counted", || counts(0)["taken"].as_u64() > Some(0));
+    let other = counts(OTHER_USER);
+    for name in ["due", "taken", "jobs"] {
+        assert_eq!(other[name], 0, "{name}: {other}");
+    }
+    assert!(other["descriptors"].is_null() && other["jobs_left_out"].is_null(), "{other}");
+    wait_until("the owner sees her own", || counts(OWNER)["taken"].as_u64() > Some(0));
+    assert_eq!(counts(OWNER)["jobs"], 1);
+    assert!(counts(0)["descriptors"].as_u64() > Some(0), "{}", counts(0));
     fixture.end();
 }
 
@@ -259,7 +270,7 @@ fn owner_is_found_from_the_job_processes() {
     let fixture = Fixture::unregistered("", "");
     let mut sleeper = Command::new("setpriv")
         .args([format!("--reuid={OWNER}"), format!("--regid={OWNER}"), "--clear-groups".to_owned()])
-        .args(["sleep", "1000"])
+        .args(["sleep", "100"])
         .spawn()
         .unwrap();
     // setpriv executes sleep in the same process, which then belongs to the owner.

@@ -48,6 +48,7 @@ fn full_disk_delays_data_and_loses_none() {
     );
     agent.wait_until_tracked("1", &["v1/memory.stat"]);
     wait_until("the disk is full", || running.log().contains("retrying until it succeeds"));
+    assert!(running.log().contains("free space on the disk of the store"), "{}", running.log());
     let acknowledged = agent.count("frames_acknowledged");
     assert!(acknowledged > 0);
     wait_until("the agent keeps new samples", || agent.count("outbox_bytes") > 100_000);
@@ -103,6 +104,7 @@ fn full_disk_of_the_server_delays_data_and_loses_none() {
 
     disk.fill();
     wait_until("the disk is full", || running.log().contains("No space left on device"));
+    assert!(running.log().contains("free space on the disk of the store"), "{}", running.log());
     wait_until("the agent keeps new samples", || agent.count("outbox_bytes") > 20_000);
     disk.free();
     env.server().resume_if_ended();

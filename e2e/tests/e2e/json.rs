@@ -123,6 +123,7 @@ fn keys_of_commands_about_stored_jobs_are_documented() {
     compare("Comparisons", &polymeter(&["compare", &job(0), &job(1), "--store", &store, "--json"]));
     compare("Metrics", &polymeter(&["metrics", "--json"]));
     compare("Kept jobs", &polymeter(&["keep", &job(0), "--store", &store, "--json"]));
+    compare("Confirmed clocks", &polymeter(&["store", "confirm-clock", "--store", &store, "--json"]));
     compare("Stores", &polymeter(&["store", "--store", &store, "--json"]));
     compare("Key pairs", &polymeter(&["keygen", "--out", &path(""), "--name", "n1", "--json"]));
     compare("Versions", &polymeter(&["--version", "--json"]));

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use polymeter_e2e::cgroup::{Job, TestCgroups};
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 tests![
     discovered_owner_is_stored_and_can_control_the_job,
     only_the_scheduler_reports_job_outcomes,
+    outcomes_survive_an_outage_of_the_collector,
     refused_requests_are_recorded,
     misleading_names_are_refused_everywhere,
     every_refusal_has_one_reason,
@@ -142,6 +143,72 @@ fn only_the_scheduler_reports_job_outcomes() {
     assert!(report.lines().next().unwrap().contains("ran out of memory"), "{report}");
     fixture.agent.daemon.terminate();
     fixture.collector.terminate();
+}
+
+/// Runs a script of Slurm's controller, whose patience is a second, about a job in this state.
+fn controller(
+    env: &TestEnvironment,
+    (command, socket): (&Path, &Path),
+    script: &str,
+    job: &str,
+    state: &str,
+) {
+    let squeue = env.path("squeue");
+    let line = format!("#!/bin/sh\necho \"{job} {state} 3840 1:00:00 cpu=2,mem=1G,node=1\"\n");
+    let line = if script.starts_with("prolog") { line.replace(" 3840", "") } else { line };
+    fs::write(&squeue, line).unwrap();
+    fs::set_permissions(&squeue, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/").to_owned() + script;
+    let status = Command::new(script)
+        .env("POLYMETER", command)
+        .env("POLYMETER_COLLECTOR", socket)
+        .env("SQUEUE", &squeue)
+        .env("KEPT", env.path("kept"))
+        .envs([
+            ("ATTEMPTS", "1"),
+            ("PAUSE", "1"),
+            ("SLURM_JOB_ID", job),
+            ("SLURM_JOB_NAME", "it's a <solver>"),
+        ])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// The outage is longer than the patience of the scheduler's scripts.
+fn outcomes_survive_an_outage_of_the_collector() {
+    require(&NEEDS);
+    let mut fixture = Fixture::new();
+    let (known, sleeper) = fixture.job("9", OWNER);
+    fixture.row("9");
+    fixture.collector.terminate();
+    let (unknown, other_sleeper) = (fixture.cgroups.job("10"), Sleeper::start_as(OWNER));
+    unknown.enter(other_sleeper.pid());
+    let kept = || fs::read_dir(fixture.env.path("kept")).map_or(0, |files| files.count());
+    // Each is kept as a file, beside the one that is locked.
+    let program = (fixture.command.as_path(), fixture.socket.as_path());
+    controller(&fixture.env, program, "prolog-slurmctld.sh", "10", "RUNNING");
+    wait_until("the first report is kept", || kept() >= 2);
+    controller(&fixture.env, program, "epilog-slurmctld.sh", "9", "FAILED");
+    wait_until("the second report is kept", || kept() >= 3);
+    let more = format!("control_socket = \"{}\"\n", fixture.socket.display());
+    fixture.collector = collector_with(&fixture.env, &fixture.env.endpoint(), &more).0;
+    wait_until("the outcome is stored", || {
+        let row = fixture.row("9");
+        (row.state.as_deref(), row.exit_code, row.name.as_deref())
+            == (Some("FAILED"), Some(15), Some("it's a <solver>"))
+    });
+    wait_until("the name of the job that was unknown is stored", || {
+        let row = fixture.row("10");
+        row.name.as_deref() == Some("it's a <solver>") && row.time_limit_s == Some(3600)
+    });
+    wait_until("nothing is kept", || {
+        let files = fs::read_dir(fixture.env.path("kept")).unwrap();
+        files.map(|file| file.unwrap().file_name()).all(|name| name == "lock")
+    });
+    drop((sleeper, other_sleeper));
+    known.remove();
+    fixture.end(unknown, "10");
 }
 
 fn refused_requests_are_recorded() {

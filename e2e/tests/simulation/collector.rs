@@ -85,7 +85,7 @@ impl Collector {
             }
             Verdict::Ask(request) => Some((peer.clone(), request)),
             Verdict::Nothing => None,
-            Verdict::Rejected(_, why) => panic!("an honest agent is rejected: {why}"),
+            Verdict::Rejected(_, why) => panic!("an honest agent is rejected: {why:?}"),
             Verdict::Refused(why) => panic!("an honest agent is refused: {why:?}"),
         }
     }

@@ -10,6 +10,12 @@ CREATE TABLE retention (
 );
 INSERT INTO retention (relation) VALUES ('samples'), ('samples_10s'), ('samples_1min'), ('samples_1h');
 
+-- The time by which rows become old. `accepted`: the latest time that maintenance found plausible. `refused`:
+-- the time at which it refused to go on, since the clock had jumped ahead, until the clock is right again or
+-- confirmed.
+CREATE TABLE clock_check (accepted INTEGER NOT NULL, refused INTEGER);
+INSERT INTO clock_check (accepted) VALUES (CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);
+
 -- The jobs whose rows are not removed, until a time or for ever. `is_complete`: none was removed before.
 CREATE TABLE kept_job (
     job_key INTEGER PRIMARY KEY REFERENCES job,

@@ -4,21 +4,26 @@
 //! transactions, so that it can be interrupted between any two of them: a stop of the collector cancels the
 //! running statement, and the next start goes on.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::StoreError;
 use crate::backend::{Backend, Connection, MaintenanceSession, Task};
 use crate::error::chain;
 use crate::removal;
+use crate::removal::clock_check::{ClockJump, ClockWatch};
 use crate::retention::Retention;
 use crate::stop::Stop;
 
 /// The number of rounds after which an obstacle is logged again: a day.
 const OBSTACLE_ROUNDS: u32 = 1440;
+
+/// The number of rounds after which a jump of the clock is logged again: an hour.
+const JUMP_ROUNDS: u32 = 60;
 
 /// The time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_secs(60);
@@ -35,16 +40,42 @@ pub struct Maintenance {
 /// A retention policy that is not in the store yet.
 type NewRetention = Arc<Mutex<Option<Retention>>>;
 
+/// What the maintenance needs to judge the clock of the database.
+pub struct ClockLinks {
+    /// Returns the monotonic time in nanoseconds, which goes on while the machine is suspended.
+    pub monotonic_ns: fn() -> u64,
+    /// Receives the jump for which nothing becomes old, or that there is none, each minute.
+    pub report: Box<dyn Fn(Option<ClockJump>) + Send>,
+}
+
+impl fmt::Debug for ClockLinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClockLinks").finish_non_exhaustive()
+    }
+}
+
+/// The judgement of the clock over all rounds.
+struct ClockCheck {
+    watch: ClockWatch,
+    links: ClockLinks,
+    /// The rounds since a jump was found; 0 without one.
+    refused_rounds: u32,
+}
+
 impl Maintenance {
     /// Starts the maintenance of a database. Without a policy for retention, that of the store stays in
     /// force.
-    pub(crate) fn start(backend: Arc<dyn Backend>, retention: Option<Retention>) -> Result<Self, StoreError> {
+    pub(crate) fn start(
+        backend: Arc<dyn Backend>,
+        retention: Option<Retention>,
+        links: ClockLinks,
+    ) -> Result<Self, StoreError> {
         let stop = Arc::new(Stop::default());
         let ended = Ended(Arc::clone(&stop));
         let retention = Arc::new(Mutex::new(retention));
         let new_retention = Arc::clone(&retention);
         let thread = Builder::new().name("maintenance".to_owned());
-        let thread = thread.spawn(move || run_rounds(&*backend, &new_retention, &ended.0));
+        let thread = thread.spawn(move || run_rounds(&*backend, &new_retention, links, &ended.0));
         let thread = thread.map_err(StoreError::Thread)?;
         Ok(Self { stop, retention, thread: Some(thread) })
     }
@@ -92,12 +123,13 @@ impl Drop for Ended {
     }
 }
 
-fn run_rounds(backend: &dyn Backend, retention: &NewRetention, stop: &Stop) {
+fn run_rounds(backend: &dyn Backend, retention: &NewRetention, links: ClockLinks, stop: &Stop) {
+    let mut clock = ClockCheck { watch: ClockWatch::default(), links, refused_rounds: 0 };
     for round in 0.. {
         if stop.is_requested() {
             return;
         }
-        run_round(backend, round, retention, stop);
+        run_round(backend, round, retention, &mut clock, stop);
         if stop.is_requested_within(ROUND) {
             return;
         }
@@ -105,7 +137,13 @@ fn run_rounds(backend: &dyn Backend, retention: &NewRetention, stop: &Stop) {
 }
 
 /// Runs the tasks that are due. The first round runs all of them.
-fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: &Stop) {
+fn run_round(
+    backend: &dyn Backend,
+    round: u32,
+    retention: &NewRetention,
+    clock: &mut ClockCheck,
+    stop: &Stop,
+) {
     let mut done = 0;
     while !stop.is_requested() {
         let mut session = match backend.open_for_maintenance() {
@@ -118,7 +156,9 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
             }
         };
         stop.set_cancel(session.cancel.take());
-        if let Err(error) = write_retention(&mut *session.connection, retention) {
+        let connection = &mut *session.connection;
+        let begun = write_retention(connection, retention).and_then(|()| clock.check(connection));
+        if let Err(error) = begun {
             info!("database maintenance postponed: {}", chain(&error));
             stop.set_cancel(None);
             return;
@@ -133,6 +173,30 @@ fn run_round(backend: &dyn Backend, round: u32, retention: &NewRetention, stop: 
         if is_finished {
             return;
         }
+    }
+}
+
+impl ClockCheck {
+    /// Compares the clock of the database with the elapsed time. A jump is logged every
+    /// [`JUMP_ROUNDS`] rounds.
+    fn check(&mut self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        let jump = self.watch.check(connection, (self.links.monotonic_ns)())?;
+        (self.links.report)(jump);
+        let Some(jump) = jump else {
+            if std::mem::take(&mut self.refused_rounds) > 0 {
+                info!("the clock of the database is plausible again: old rows are removed");
+            }
+            return Ok(());
+        };
+        if self.refused_rounds.is_multiple_of(JUMP_ROUNDS) {
+            error!(
+                error = %jump,
+                remedy = "correct the clock; if it is right, run polymeter store confirm-clock",
+                "cannot remove old rows: nothing becomes old until the clock is confirmed"
+            );
+        }
+        self.refused_rounds = self.refused_rounds.saturating_add(1);
+        Ok(())
     }
 }
 
@@ -194,12 +258,14 @@ mod tests {
         let (directory, mut connection) = sqlite::new_store();
         let backend = sqlite::Sqlite::new(directory.path().join("store.db"));
         let new: NewRetention = Arc::new(Mutex::new(Some(Retention::default())));
+        let links = ClockLinks { monotonic_ns: || 0, report: Box::new(|_| ()) };
+        let mut clock = ClockCheck { watch: ClockWatch::default(), links, refused_rounds: 0 };
         let before = Retention::of_states(&removal::states(&mut *connection).unwrap());
         connection.execute("INSERT INTO store_version VALUES (1000)", &[]).unwrap();
-        run_round(&backend, 0, &new, &Stop::default());
+        run_round(&backend, 0, &new, &mut clock, &Stop::default());
         assert_eq!(Retention::of_states(&removal::states(&mut *connection).unwrap()), before);
         connection.execute("DELETE FROM store_version WHERE version = 1000", &[]).unwrap();
-        run_round(&backend, 0, &new, &Stop::default());
+        run_round(&backend, 0, &new, &mut clock, &Stop::default());
         let after = Retention::of_states(&removal::states(&mut *connection).unwrap());
         assert_eq!(after, Retention::default());
         assert_ne!(after, before);

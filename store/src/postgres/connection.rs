@@ -13,6 +13,7 @@ use tokio_postgres::{Client, Statement};
 use super::copy::{CopyReader, put_header, put_sample, put_trailer};
 use super::sample_table::SampleTable;
 use super::server::JOB_LOCK;
+use super::slow_statements::{Watched, wait};
 use super::statement::{self, CITUS_DIALECT, CONTINUOUS_DIALECT, DIALECT};
 use super::{citus, partitions, rollup_tables, table_detection};
 use crate::accepted::Accepted;
@@ -34,6 +35,8 @@ const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_has
 pub(super) struct PostgresConnection {
     runtime: Runtime,
     client: Client,
+    /// Logs statements that are not answered for long; none if they may take long.
+    watched: Option<Watched>,
     /// The form of the table of samples; none for a read-only connection.
     table: Option<SampleTable>,
     dialect: &'static Dialect,
@@ -51,12 +54,18 @@ impl PostgresConnection {
         Self {
             runtime,
             client,
+            watched: None,
             table,
             dialect: &DIALECT,
             copy: None,
             days: BTreeSet::new(),
             has_rollup_tables: None,
         }
+    }
+
+    /// Lets the log tell what statements wait for.
+    pub(super) fn watched(self, watched: Watched) -> Self {
+        Self { watched: Some(watched), ..self }
     }
 
     /// Chooses the statements that read rollups by their form.
@@ -70,11 +79,13 @@ impl PostgresConnection {
     }
 
     fn run(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DatabaseError> {
-        fields(&self.runtime.block_on(self.client.query(statement, parameters))?)
+        let answer = self.client.query(statement, parameters);
+        fields(&self.runtime.block_on(wait(self.watched.as_ref(), statement, answer))?)
     }
 
     fn change(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<u64, DatabaseError> {
-        Ok(self.runtime.block_on(self.client.execute(statement, parameters))?)
+        let answer = self.client.execute(statement, parameters);
+        self.runtime.block_on(wait(self.watched.as_ref(), statement, answer))
     }
 }
 
@@ -88,7 +99,8 @@ impl Connection for PostgresConnection {
     }
 
     fn commit(&mut self) -> Result<(), DatabaseError> {
-        Ok(self.runtime.block_on(self.client.batch_execute("COMMIT"))?)
+        let answer = self.client.batch_execute("COMMIT");
+        self.runtime.block_on(wait(self.watched.as_ref(), "COMMIT", answer))
     }
 
     fn query(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
@@ -146,13 +158,15 @@ impl Connection for PostgresConnection {
     fn query_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<Vec<Row>, DatabaseError> {
         let columns = statement::columns(batch);
         let (statement, arrays) = (statement::expand(statement, batch), statement::arrays(batch, &columns));
-        fields(&self.runtime.block_on(self.client.query_typed(&statement, &arrays))?)
+        let answer = self.client.query_typed(&statement, &arrays);
+        fields(&self.runtime.block_on(wait(self.watched.as_ref(), &statement, answer))?)
     }
 
     fn execute_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError> {
         let columns = statement::columns(batch);
         let (statement, arrays) = (statement::expand(statement, batch), statement::arrays(batch, &columns));
-        Ok(self.runtime.block_on(self.client.execute_typed(&statement, &arrays))?)
+        let answer = self.client.execute_typed(&statement, &arrays);
+        self.runtime.block_on(wait(self.watched.as_ref(), &statement, answer))
     }
 
     fn write_samples(&mut self, frames: &[&Accepted]) -> Result<u64, DatabaseError> {
@@ -165,14 +179,16 @@ impl Connection for PostgresConnection {
             rollup_tables::record_late(self, frames)?;
         }
         let has_keys = self.table == Some(SampleTable::Distributed);
-        Ok(self.runtime.block_on(copy_samples(&self.client, &mut self.copy, frames, has_keys))?)
+        let answer = copy_samples(&self.client, &mut self.copy, frames, has_keys);
+        self.runtime.block_on(wait(self.watched.as_ref(), "COPY samples", answer))
     }
 
     fn make_room(&mut self, frames: &[Accepted]) -> Result<(), DatabaseError> {
         if !matches!(self.table, Some(SampleTable::Partitions | SampleTable::Distributed)) {
             return Ok(());
         }
-        Ok(self.runtime.block_on(partitions::create(&mut self.client, frames, &mut self.days))?)
+        let answer = partitions::create(&mut self.client, frames, &mut self.days);
+        self.runtime.block_on(wait(self.watched.as_ref(), "the creation of partitions", answer))
     }
 
     fn lock_job_keys(&mut self) -> Result<(), DatabaseError> {

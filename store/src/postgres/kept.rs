@@ -16,7 +16,7 @@ const ACTION: &str = "keep the samples of jobs";
 const JOBS: &str = "SELECT job_key, lower, upper FROM kept_job
      CROSS JOIN LATERAL (SELECT min(started) - interval '1 h' AS lower, max(coalesce(ended, now())) + interval '1 h' AS upper
                          FROM job_node WHERE job_node.job_key = kept_job.job_key) AS span
-     WHERE (until IS NULL OR until > now()) AND lower IS NOT NULL ORDER BY job_key";
+     WHERE (until IS NULL OR until > (SELECT accepted FROM clock_check)) AND lower IS NOT NULL ORDER BY job_key";
 
 /// The condition that `row` is of one of the series that [`select_series`] selected.
 pub(super) const IS_KEPT: &str = "EXISTS (SELECT FROM kept_series WHERE kept_series.series_id = row.series_id

@@ -19,6 +19,7 @@ mod retention;
 mod rollup_tables;
 mod sample_table;
 mod server;
+mod slow_statements;
 mod statement;
 mod table_detection;
 mod timescale;
@@ -35,6 +36,7 @@ use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::sample_table::SampleTable;
 use self::server::event_loop;
+use self::slow_statements::Watched;
 use crate::backend::{
     AdministrationSession, Backend, InvalidStoreUrl, MaintenanceSession, Opened, OpenedToRead,
 };
@@ -77,15 +79,16 @@ impl Backend for Postgres {
 
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {
         let runtime = event_loop()?;
-        let (client, chosen, origin) = runtime.block_on(async {
+        let (client, chosen, origin, watched) = runtime.block_on(async {
             let mut client = connect(&self.settings, Access::Write).await?;
             let (chosen, origin) = migrations::migrate(&mut client, options).await?;
             if chosen.table == SampleTable::Distributed {
                 citus::configure_writer(&client).await?;
             }
-            Ok::<_, StoreError>((client, chosen, origin))
+            let watched = Watched::of(&self.settings, &client).await?;
+            Ok::<_, StoreError>((client, chosen, origin, watched))
         })?;
-        let connection = PostgresConnection::new(runtime, client, Some(chosen.table));
+        let connection = PostgresConnection::new(runtime, client, Some(chosen.table)).watched(watched);
         Ok(Opened { connection: Box::new(connection), origin, write_mode: chosen.into() })
     }
 
@@ -112,7 +115,8 @@ impl Backend for Postgres {
     fn open_to_administer(&self) -> Result<AdministrationSession, StoreError> {
         let runtime = event_loop()?;
         let client = runtime.block_on(connect(&self.settings, Access::Write))?;
-        let connection = Box::new(PostgresConnection::new(runtime, client, None));
+        let watched = runtime.block_on(Watched::of(&self.settings, &client))?;
+        let connection = Box::new(PostgresConnection::new(runtime, client, None).watched(watched));
         Ok(AdministrationSession {
             connection,
             removal: &retention::REMOVAL,
@@ -129,6 +133,7 @@ impl From<tokio_postgres::Error> for DatabaseError {
     fn from(error: tokio_postgres::Error) -> Self {
         let kind = match error.as_db_error() {
             Some(error) if *error.code() == SqlState::UNDEFINED_TABLE => ErrorKind::MissingTable,
+            Some(error) if *error.code() == SqlState::DISK_FULL => ErrorKind::DiskFull,
             // A violation without a constraint's name concerns partitions: one was dropped, and is created
             // again.
             Some(error)

@@ -40,6 +40,9 @@ const PARTITIONS: Dialect = Dialect {
     defers_ledger: true,
     explain: "EXPLAIN",
     now_s: "CAST(extract(epoch FROM now()) AS int8)",
+    has_rights: Some(
+        "SELECT coalesce(has_table_privilege(to_regrole(CAST($1 AS text))::oid, to_regclass('jobs')::oid, 'SELECT'), false)",
+    ),
     has_ordered_ranges: true,
     is_one_of: |ids| {
         let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();

@@ -4,6 +4,7 @@
 //! one. A part, such as a chunk or a partition, is removed in one transaction, together with the record that
 //! its time is gone.
 
+pub(crate) mod clock_check;
 pub(crate) mod metadata;
 mod old_rows;
 pub(crate) mod requests;
@@ -78,10 +79,9 @@ pub(crate) fn now_us(connection: &mut dyn Connection) -> Result<i64, StoreError>
     Ok(now_s.saturating_mul(1_000_000))
 }
 
-/// Returns the times before which the policy of the store removes rows.
-pub(crate) fn cutoffs(connection: &mut dyn Connection) -> Result<Cutoffs, StoreError> {
-    let retention = Retention::of_states(&states(connection)?);
-    Ok(retention.cutoffs(now_us(connection)?))
+/// Returns the times before which the policy of the store removes rows at `time_us`.
+pub(crate) fn cutoffs(connection: &mut dyn Connection, time_us: i64) -> Result<Cutoffs, StoreError> {
+    Ok(Retention::of_states(&states(connection)?).cutoffs(time_us))
 }
 
 /// Removes what the policy of the store does not keep.
@@ -90,7 +90,8 @@ pub(crate) fn remove_due(
     stop: &Stop,
     removal: &Removal,
 ) -> Result<(), StoreError> {
-    let cutoffs = cutoffs(connection)?;
+    let time_us = clock_check::time_us(connection)?;
+    let cutoffs = cutoffs(connection, time_us)?;
     remove_before(connection, stop, removal, &cutoffs, |_, _| ())
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn remove_before(
         (removal.finish)(connection, stop)?;
     }
     if let Some(before_us) = cutoffs.of(Level::Samples) {
-        let now_us = now_us(connection)?;
+        let now_us = clock_check::time_us(connection)?;
         let times = [("{before}", before_us), ("{now}", now_us)];
         let removed = QUARANTINE.remove(connection, &times, &[], stop);
         let removed = removed.context("remove samples in quarantine")?;
@@ -164,7 +165,8 @@ pub(crate) fn record(
 /// Records that nothing is left before `done`, as far as the policy admits no older rows any more.
 fn record_complete(connection: &mut dyn Connection, done: &Cutoffs) -> Result<(), StoreError> {
     const ACTION: &str = "record the end of the removal";
-    let policy = cutoffs(connection)?;
+    let time_us = clock_check::time_us(connection)?;
+    let policy = cutoffs(connection, time_us)?;
     let recorded = progress(connection)?;
     for level in Level::ALL {
         let Some(before_us) = done.of(level).zip(policy.of(level)).map(|(done, policy)| done.min(policy))

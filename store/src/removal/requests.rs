@@ -1,6 +1,6 @@
 //! The removal of requests without an effect, and of those for which there is no room.
 
-use super::now_us;
+use super::clock_check;
 use super::old_rows::{ALL, OldRows};
 use crate::StoreError;
 use crate::backend::{Connection, Task};
@@ -24,7 +24,7 @@ const REQUESTS: OldRows = OldRows {
 };
 
 fn remove(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreError> {
-    let before_us = now_us(connection)? - MARGIN_US;
+    let before_us = clock_check::time_us(connection)? - MARGIN_US;
     let removed = REQUESTS.remove(connection, &[("{before}", before_us)], &[], stop);
     removed.map(drop).context("remove requests that have expired")
 }

@@ -19,11 +19,11 @@ const STEP_JOBS: u32 = 50;
 const STEP_BLOCKS: u32 = 16;
 
 /// The jobs that are kept now.
-pub(super) const KEPT: &str = "SELECT job_key FROM kept_job WHERE until IS NULL OR until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
+pub(super) const KEPT: &str =
+    "SELECT job_key FROM kept_job WHERE until IS NULL OR until > (SELECT accepted FROM clock_check)";
 
 /// The jobs that were kept until a time.
-const RELEASED: &str =
-    "SELECT job_key FROM kept_job WHERE until <= CAST(strftime('%s', 'now') AS INTEGER) * 1000000000";
+const RELEASED: &str = "SELECT job_key FROM kept_job WHERE until <= (SELECT accepted FROM clock_check)";
 
 /// Blocks of series, and the time of the rows to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -120,6 +120,8 @@ impl From<rusqlite::Error> for DatabaseError {
         });
         let kind = if is_bad_row {
             ErrorKind::BadRow
+        } else if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+            ErrorKind::DiskFull
         } else if error.to_string().starts_with("no such table") {
             ErrorKind::MissingTable
         } else {

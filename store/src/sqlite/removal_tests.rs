@@ -12,11 +12,12 @@ use crate::stop::Stop;
 use crate::testing::Observed;
 use crate::value::Value;
 
-/// The tables that a statement may read as a whole: they have a row for each level of resolution, kept job or
-/// list that jobs share, or are made by the statement itself.
-const SMALL: [&str; 13] = [
+/// The tables that a statement may read as a whole: they have one row, or one for each level of resolution,
+/// kept job or list that jobs share, or are made by the statement itself.
+const SMALL: [&str; 14] = [
     "buckets",
     "retention",
+    "clock_check",
     "rollup",
     "kept_job",
     "delta",

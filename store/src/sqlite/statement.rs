@@ -17,6 +17,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     defers_ledger: false,
     explain: "EXPLAIN QUERY PLAN",
     now_s: "CAST(strftime('%s', 'now') AS INTEGER)",
+    has_rights: None,
     // Each id of a list is looked up in the index, in their order.
     has_ordered_ranges: false,
     is_one_of,

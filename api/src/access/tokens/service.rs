@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polymeter_service::api_token::ApiToken;
 use polymeter_service::clock;
 use polymeter_store::{StoreError, StoreUrl, StoredToken, TableThread, TokenTable};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::super::identity::{AccessOf, Principal, Scope};
@@ -19,6 +19,8 @@ use crate::limits;
 pub struct TokenService {
     table: TableThread<TokenTable>,
     known: Arc<Known>,
+    /// The turn of a suspect client: one looks up a token at a time.
+    turn: Arc<Semaphore>,
     pub(super) access: Arc<AccessOf>,
 }
 
@@ -37,8 +39,6 @@ pub(super) struct Known(Mutex<HashMap<String, (StoredToken, u64)>>);
 pub(crate) enum Unverified {
     /// It is unknown, revoked or expired.
     Invalid,
-    /// It is unknown so far, and the caller may not look it up now.
-    NotLookedUp,
     /// The table cannot be read now.
     Unavailable,
 }
@@ -50,7 +50,7 @@ impl TokenService {
     /// Returns an error if the thread cannot be started.
     pub fn start(store: StoreUrl, access: Arc<AccessOf>) -> io::Result<Self> {
         let table = TableThread::start("tokens", store, TokenTable::open)?;
-        Ok(Self { table, known: Arc::default(), access })
+        Ok(Self { table, known: Arc::default(), turn: Arc::new(Semaphore::new(1)), access })
     }
 
     /// Runs `work` on the thread. Returns none if the store fails, or the thread has too much to do.
@@ -62,23 +62,31 @@ impl TokenService {
         self.table.run(move |table| work(table, &known)).await
     }
 
-    /// Returns the principal of a token. `may_look_up` states whether the table may be read for a token that
-    /// was not found lately.
-    pub(crate) async fn verify(
-        &self,
-        token: &ApiToken,
-        may_look_up: impl Fn() -> bool,
-    ) -> Result<Principal, Unverified> {
+    /// Returns the principal of a token. A suspect client, which has sent many wrong ones, waits for its turn
+    /// if the token was not found lately: behind the same address others may have valid ones.
+    pub(crate) async fn verify(&self, token: &ApiToken, is_suspect: bool) -> Result<Principal, Unverified> {
         let found = self.known.get(&token.id);
         let is_recent = |found_ns: u64| clock::monotonic_ns().saturating_sub(found_ns) < limits::TOKEN_AGE_NS;
         let stored = match found {
             Some((stored, found_ns)) if is_recent(found_ns) => Some(stored),
             // The secret is checked here, too, so that only its holder has a look-up in any case.
             Some((stored, _)) if token.secret.matches(&stored.digest) => self.look_up(token).await?,
-            Some(_) | None if may_look_up() => self.look_up(token).await?,
-            Some(_) | None => return Err(Unverified::NotLookedUp),
+            Some(_) | None if is_suspect => self.look_up_in_turn(token).await?,
+            Some(_) | None => self.look_up(token).await?,
         };
         stored.and_then(|stored| principal(token, &stored)).ok_or(Unverified::Invalid)
+    }
+
+    /// Reads the token when those that came before have been read. A wrong one delays the next.
+    async fn look_up_in_turn(&self, token: &ApiToken) -> Result<Option<StoredToken>, Unverified> {
+        let turn = timeout(limits::TOKEN_TIMEOUT, self.turn.acquire()).await;
+        // The semaphore is never closed.
+        let Ok(Ok(_turn)) = turn else { return Err(Unverified::Unavailable) };
+        let found = self.look_up(token).await;
+        if !matches!(&found, Ok(Some(stored)) if principal(token, stored).is_some()) {
+            tokio::time::sleep(limits::WRONG_TOKEN_DELAY).await;
+        }
+        found
     }
 
     /// Reads the token with the same id from the table.

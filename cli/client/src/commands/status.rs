@@ -137,12 +137,12 @@ fn collector_text(collector: &CollectorStatus) -> String {
 /// Formats the number of jobs that are not tracked, if there are any.
 fn untracked_jobs(status: &StatusReport) -> Option<String> {
     let counts = &status.counts;
-    (counts.jobs_left_out > 0).then(|| {
-        format!(
-            "{} tracked, {} NOT tracked: {} of {} file descriptors are open",
-            counts.jobs, counts.jobs_left_out, counts.descriptors, counts.descriptor_limit
-        )
-    })
+    let left_out = counts.jobs_left_out.filter(|left_out| *left_out > 0)?;
+    let (open, limit) = (counts.descriptors?, counts.descriptor_limit?);
+    Some(format!(
+        "{} tracked, {left_out} NOT tracked: {open} of {limit} file descriptors are open",
+        counts.jobs
+    ))
 }
 
 /// Formats the target of sources: the node or a job.

@@ -3,7 +3,7 @@
 use polymeter_proto::read::AgentRow;
 use polymeter_service::clock;
 use polymeter_store::reader::{Read, Reader};
-use polymeter_store::{Administration, LevelState, Storage, StoreError, StoreUrl};
+use polymeter_store::{Administration, ClockJump, LevelState, Storage, StoreError, StoreUrl};
 
 use crate::disk::{Disk, UnknownSpace, disk_of};
 
@@ -14,6 +14,10 @@ const DAY_NS: i64 = 86_400_000_000_000;
 pub(super) struct StoreState {
     pub(super) storage: Storage,
     pub(super) retention: Vec<LevelState>,
+    /// The roles of the database that are missing.
+    pub(super) missing_roles: Vec<String>,
+    /// The jump of the clock for which no rows are removed.
+    pub(super) clock_jump: Option<ClockJump>,
     /// The agents that sent something in the last day.
     pub(super) agents: Vec<AgentRow>,
     /// The disk that contains it, or the reason for which it is not known.
@@ -27,6 +31,7 @@ impl StoreState {
     pub(super) fn read(url: &StoreUrl) -> Result<Self, StoreError> {
         let mut store = Administration::open(url)?;
         let (storage, retention, now_us) = (store.storage()?, store.retention()?, store.now_us()?);
+        let (clock_jump, missing_roles) = (store.clock_jump()?, store.missing_roles()?);
         drop(store);
         let since_ns = clock::realtime_us().saturating_mul(1000).saturating_sub(DAY_NS);
         let agents = <dyn Read>::agents(&mut Reader::open(url)?, since_ns)?;
@@ -35,6 +40,6 @@ impl StoreState {
         let days_until_full = free_bytes
             .filter(|_| storage.growth_bytes() > 0.0)
             .and_then(|free| storage.days_until_full(&retention, free, now_us));
-        Ok(Self { storage, retention, agents, disk, days_until_full })
+        Ok(Self { storage, retention, missing_roles, clock_jump, agents, disk, days_until_full })
     }
 }

@@ -1,15 +1,18 @@
 //! `polymeter store`: the size of a store, its growth, and what retention removes next.
 
+mod confirm_clock;
 mod import;
 mod overview;
 mod prune;
 
 use clap::Subcommand;
-use polymeter_store::{Administration, StoreUrl};
+use polymeter_store::Administration;
 
+use self::confirm_clock::ConfirmClockArguments;
 use self::import::ImportArguments;
 use self::overview::Overview;
 use self::prune::PruneArguments;
+use crate::client::store_choice::StoreChoice;
 use crate::failure::Failure;
 use crate::output::terminal;
 use crate::store_failure::store_failure;
@@ -20,9 +23,8 @@ pub(crate) struct StoreArguments {
     #[command(subcommand)]
     command: Option<StoreCommand>,
 
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
+    #[command(flatten)]
+    store: StoreChoice,
 
     /// Print JSON.
     #[arg(long)]
@@ -33,6 +35,9 @@ pub(crate) struct StoreArguments {
 enum StoreCommand {
     /// Remove now what retention does not keep, as the collector does every ten minutes.
     Prune(PruneArguments),
+    /// Confirm that the clock of the store is right, after it jumped or no collector ran for long: old rows
+    /// are removed by it again.
+    ConfirmClock(ConfirmClockArguments),
     /// Store the samples of files that polymeter export wrote as Parquet, each sample once.
     Import(ImportArguments),
 }
@@ -41,11 +46,13 @@ pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
     match &arguments.command {
         Some(StoreCommand::Prune(arguments)) => return prune::execute(arguments),
         Some(StoreCommand::Import(arguments)) => return import::execute(arguments),
+        Some(StoreCommand::ConfirmClock(arguments)) => return confirm_clock::execute(arguments),
         None => {}
     }
     let failed = |error| store_failure("cannot read the store", &error);
-    let mut store = Administration::open(&arguments.store).map_err(failed)?;
-    let overview = Overview::gather(&mut store, &arguments.store).map_err(failed)?;
+    let url = arguments.store.resolve()?;
+    let mut store = Administration::open(&url).map_err(failed)?;
+    let overview = Overview::gather(&mut store, &url).map_err(failed)?;
     if arguments.json {
         return terminal::print_json(&overview);
     }

@@ -13,6 +13,9 @@ use crate::output::units;
 /// The maximum number of kept jobs that are listed.
 const KEPT_MAX: usize = 20;
 
+/// The remedy for a clock that jumped.
+const CONFIRM: &str = "Correct the clock; if it is right, run polymeter store confirm-clock";
+
 /// The overview of a store.
 #[derive(Debug, Serialize)]
 pub(super) struct Overview {
@@ -33,6 +36,8 @@ pub(super) struct Overview {
     returns_space: bool,
     levels: Vec<LevelLine>,
     kept_jobs: Vec<KeptLine>,
+    /// The reason for which no rows are removed; null if the clock is plausible.
+    clock_jump: Option<String>,
 }
 
 /// A level of resolution.
@@ -71,7 +76,9 @@ impl Overview {
         let (storage, states, kept) = (store.storage()?, store.retention()?, store.kept_jobs()?);
         let now_us = store.now_us()?;
         let free_bytes = disk_of(&storage).map(|disk| disk.free_bytes);
-        Ok(Self::new(url.to_string(), &storage, &states, kept, free_bytes, now_us))
+        let clock_jump = store.clock_jump()?.map(|jump| jump.to_string());
+        let overview = Self::new(url.to_string(), &storage, &states, kept, free_bytes, now_us);
+        Ok(Self { clock_jump, ..overview })
     }
 
     fn new(
@@ -96,6 +103,7 @@ impl Overview {
             returns_space: storage.returns_space,
             levels: states.iter().map(|state| LevelLine::new(state, storage, now_us)).collect(),
             kept_jobs: kept.into_iter().map(KeptLine::from).collect(),
+            clock_jump: None,
         }
     }
 
@@ -142,6 +150,9 @@ impl Overview {
         let mut text = table_within(&rows, limit);
         if !self.returns_space {
             text.push_str("\nThe file does not shrink: see \"Retention\" in docs/how-to/store.md.\n");
+        }
+        if let Some(jump) = &self.clock_jump {
+            text.push_str(&format!("\nNo rows are removed: {jump}. {CONFIRM}.\n"));
         }
         text.push('\n');
         text.push_str(&self.levels_text(limit));

@@ -2,10 +2,11 @@
 
 use std::io::IsTerminal;
 
-use polymeter_store::{Administration, Part, Pruned, StoreUrl, prune};
+use polymeter_store::{Administration, Part, Pruned, prune};
 use serde::Serialize;
 
 use crate::calendar::{Date, date};
+use crate::client::store_choice::StoreChoice;
 use crate::failure::Failure;
 use crate::output::table::{figure, head, table_within};
 use crate::output::{terminal, units};
@@ -13,9 +14,8 @@ use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PruneArguments {
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
+    #[command(flatten)]
+    store: StoreChoice,
 
     /// Show what would be removed, and remove nothing.
     #[arg(long)]
@@ -61,10 +61,11 @@ impl Line {
 
 pub(super) fn execute(arguments: &PruneArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot prune the store", &error);
+    let url = arguments.store.resolve()?;
     let before_us = arguments.before.map(|before| before.begin_us);
     let mut lines = Vec::new();
     if arguments.dry_run {
-        let mut store = Administration::open(&arguments.store).map_err(failed)?;
+        let mut store = Administration::open(&url).map_err(failed)?;
         lines.extend(store.due(before_us).map_err(failed)?.iter().map(|part| Line::new(part, "due")));
     } else {
         // A person who waits sees the progress; the table follows.
@@ -83,7 +84,7 @@ pub(super) fn execute(arguments: &PruneArguments) -> Result<(), Failure> {
             }
             lines.push(line);
         };
-        prune(&arguments.store, before_us, add).map_err(failed)?;
+        prune(&url, before_us, add).map_err(failed)?;
     }
     if arguments.json {
         return terminal::print_json(&lines);

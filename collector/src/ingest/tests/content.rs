@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polymeter_proto::ledger::{Event, LedgerEntry};
+use polymeter_proto::ledger::{Event, LedgerEntry, Mark, MarkKind};
 use polymeter_proto::series::{
     JobHandle, Labels, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, ShapeDescriptor, ShapeId, Unit,
 };
@@ -13,7 +13,8 @@ use polymeter_store::accepted::{LossReason, LossRecord, OutOfRange};
 use super::super::session::RequestTimes;
 use super::super::{Ingest, OutOfRangePolicy, TimeRange, Verdict, times};
 use super::{
-    NOW_US, SESSION, accepted, at, descriptor, frame, metric, opened, peer, rejected, shape, source,
+    NOW_US, SESSION, accepted, at, descriptor, frame, metric, opened, peer, rejected, rejection, shape,
+    source,
 };
 use crate::limits;
 
@@ -55,6 +56,38 @@ fn contradictions_are_a_loss_and_the_session_continues() {
         vec![Entry::Metric(MetricId(1), MetricDescriptor { unit: Unit::Bytes, ..metric() })];
     assert_eq!(rejected(ingest.frame(&peer(), redefined, at(0))).losses[0].samples, 1);
     accepted(ingest.frame(&peer(), frame(4, &shape(2, None), &[NOW_US], &mut announced, &[]), at(0)));
+}
+
+/// Returns marks of the node, and of a job whose handle no dictionary has.
+fn marks(of_node: u64, of_unknown_job: u64) -> Vec<Event> {
+    let mark = |job| {
+        let name = "phase".try_into().unwrap();
+        Event::Mark(Mark { at_us: NOW_US, job, name, kind: MarkKind::Instant, by: None })
+    };
+    let of_node = (0..of_node).map(|_| mark(None));
+    of_node.chain((0..of_unknown_job).map(|_| mark(Some(JobHandle(99))))).collect()
+}
+
+#[test]
+fn events_that_go_with_a_rejected_frame_are_counted() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let mut contradictory = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
+    contradictory.blocks[0].shape_columns = 2;
+    contradictory.events = marks(3, 0);
+    let (kept, events) = rejection(ingest.frame(&peer(), contradictory, at(0)));
+    assert_eq!((kept.events(), events), (0, 3));
+    // Of unknown jobs, after the agent could announce them.
+    let mut unknown = frame(3, &shape(1, None), &[NOW_US], &mut announced, &[]);
+    unknown.events = marks(2, 4);
+    for attempt in 0..limits::DICTIONARIES_PER_FRAME {
+        let time = at(10_000 * u64::from(attempt + 1));
+        assert!(matches!(ingest.frame(&peer(), unknown.clone(), time), Verdict::Ask(_)));
+        let dictionary = ToCollector::Dictionary { session: SESSION, entries: Vec::new() };
+        assert!(matches!(ingest.message(&peer(), dictionary, time), Verdict::Nothing));
+    }
+    let (kept, events) = rejection(ingest.frame(&peer(), unknown, at(60_000)));
+    assert_eq!((kept.events(), events), (2, 4));
 }
 
 #[test]

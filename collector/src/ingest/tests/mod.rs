@@ -115,8 +115,13 @@ fn accepted(verdict: Verdict) -> Accepted {
 }
 
 fn rejected(verdict: Verdict) -> Accepted {
+    rejection(verdict).0
+}
+
+/// Returns what is accepted of a frame, and the number of events that are not.
+fn rejection(verdict: Verdict) -> (Accepted, usize) {
     match verdict {
-        Verdict::Rejected(accepted, _) => accepted,
+        Verdict::Rejected(accepted, rejection) => (accepted, rejection.events),
         other @ (Verdict::Accepted(_)
         | Verdict::Repeated(_)
         | Verdict::Ask(_)

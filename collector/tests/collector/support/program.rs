@@ -14,7 +14,9 @@ pub(crate) struct RunningCollector {
     child: Child,
     /// The endpoint for agents.
     pub(crate) endpoint: String,
-    /// Its messages. A thread reads them, so that a full pipe never blocks the program.
+    /// Its messages before it listened.
+    before: Vec<String>,
+    /// Those after. A thread reads them, so that a full pipe never blocks the program.
     lines: Receiver<String>,
 }
 
@@ -50,14 +52,21 @@ impl RunningCollector {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = sync_channel(MAX_LINES);
         std::thread::spawn(move || stderr.lines().try_for_each(|line| sender.send(line.unwrap())));
-        let first = lines.recv().unwrap();
+        let mut before: Vec<String> = Vec::new();
+        let first = loop {
+            let line: String = lines.recv().unwrap_or_else(|_| panic!("{before:?}"));
+            if line.contains("listening at ") {
+                break line;
+            }
+            before.push(line);
+        };
         let endpoint = first
             .split_once("listening at ")
             .and_then(|(_, rest)| rest.split(',').next())
             .unwrap_or_else(|| panic!("{first}"));
         let kind = if store.starts_with("sqlite:") { "SQLite" } else { "PostgreSQL" };
         assert!(!endpoint.ends_with('*') && first.contains(kind), "{first}");
-        Self { endpoint: endpoint.to_owned(), child, lines }
+        Self { endpoint: endpoint.to_owned(), child, before, lines }
     }
 
     /// Returns the next line of its messages.
@@ -70,10 +79,10 @@ impl RunningCollector {
         kill_process(Pid::from_raw(self.child.id().try_into().unwrap()).unwrap(), signal).unwrap();
     }
 
-    /// Terminates it, and returns its remaining lines. It must succeed.
+    /// Terminates it, and returns its other lines. It must succeed.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.signal(Signal::TERM);
-        let lines = self.lines.iter().collect();
+        let lines = std::mem::take(&mut self.before).into_iter().chain(self.lines.iter()).collect();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         lines
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use polymeter_proto::control::{
     AgentCounts, Answer, CollectorStatus, Refusal, SourceStatus, StatusReport, StatusRequest, SubjectStatus,
 };
+use polymeter_proto::ledger::Tally;
 
 use super::Execute;
 use crate::clock;
@@ -33,13 +34,16 @@ impl Execute for StatusRequest {
 pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
     let view = handler.view().await?;
     let context = handler.context;
+    let subjects: Vec<SubjectStatus> = view.subjects.iter().map(subject).collect();
+    let sees_all = context.rights.borrow().can_see(handler.principal, None);
+    let all = counts(&context.counters);
     Ok(Answer::Status(StatusReport {
         version: VERSION,
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         session: context.session.to_string(),
-        counts: counts(&context.counters),
+        counts: if sees_all { all } else { counts_of(&subjects, all) },
         collector: collector(&context.counters),
-        subjects: view.subjects.iter().map(subject).collect(),
+        subjects,
     }))
 }
 
@@ -65,6 +69,18 @@ fn subject(view: &JobView) -> SubjectStatus {
     }
 }
 
+/// Returns the totals for a user who sees only these subjects: nothing that jobs of others change, except for
+/// the traffic and the cost of the agent, which everybody can see in /proc.
+fn counts_of(subjects: &[SubjectStatus], all: AgentCounts) -> AgentCounts {
+    let mut tally = Tally::default();
+    subjects.iter().flat_map(|subject| &subject.sources).for_each(|source| tally.add(&source.tally));
+    let Tally { due, taken, late, missed, absent, dropped } = tally;
+    let jobs = subjects.iter().filter(|subject| subject.job.is_some()).count() as u64;
+    let (jobs_left_out, descriptors, descriptor_limit) = (None, None, None);
+    let own = AgentCounts { due, taken, late, missed, absent, dropped, refused: 0, jobs, ..all };
+    AgentCounts { jobs_left_out, descriptors, descriptor_limit, ..own }
+}
+
 fn counts(counters: &Counters) -> AgentCounts {
     AgentCounts {
         due: counters.due.load(Relaxed),
@@ -82,9 +98,9 @@ fn counts(counters: &Counters) -> AgentCounts {
         cpu_ns: clock::process_cpu_ns(),
         resident_bytes: resident_bytes(),
         jobs: counters.jobs.load(Relaxed),
-        jobs_left_out: counters.jobs_left_out.load(Relaxed),
-        descriptors: counters.descriptors.load(Relaxed),
-        descriptor_limit: counters.descriptor_limit.load(Relaxed),
+        jobs_left_out: Some(counters.jobs_left_out.load(Relaxed)),
+        descriptors: Some(counters.descriptors.load(Relaxed)),
+        descriptor_limit: Some(counters.descriptor_limit.load(Relaxed)),
     }
 }
 
@@ -99,5 +115,49 @@ fn collector(counters: &Counters) -> CollectorStatus {
         acknowledged_us: time(state.acknowledged_us.load(Relaxed)),
         now_us: clock::steady_us(),
         backlog_bytes: counters.outbox_bytes.load(Relaxed) + counters.spool_bytes.load(Relaxed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_learns_nothing_about_jobs_of_others() {
+        let source = |due, late| SourceStatus {
+            name: "cpu.stat".to_owned(),
+            tally: Tally { due, taken: due, late, ..Tally::default() },
+            reads: due,
+            read_mean_ns: 0,
+            read_max_ns: 0,
+        };
+        let own = SubjectStatus {
+            job: Some("7".to_owned()),
+            uid: Some(1000),
+            user: None,
+            started_us: None,
+            cgroups: Vec::new(),
+            sources: vec![source(10, 1), source(5, 0)],
+            unavailable: Vec::new(),
+        };
+        // The agent with few jobs of others, and with many.
+        let seen = [0, 4000].map(|others| {
+            let all = AgentCounts {
+                due: 15 + others,
+                taken: 15 + others,
+                refused: others,
+                jobs: 1 + others,
+                jobs_left_out: Some(others),
+                descriptors: Some(50 + others),
+                descriptor_limit: Some(1024),
+                frames_sent: 3,
+                ..AgentCounts::default()
+            };
+            counts_of(std::slice::from_ref(&own), all)
+        });
+        assert_eq!(seen[0], seen[1]);
+        let [of_user, _] = seen;
+        assert_eq!((of_user.due, of_user.taken, of_user.late, of_user.jobs), (15, 15, 1, 1));
+        assert_eq!((of_user.jobs_left_out, of_user.descriptors, of_user.frames_sent), (None, None, 3));
     }
 }

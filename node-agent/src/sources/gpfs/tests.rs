@@ -92,7 +92,7 @@ fn a_process_that_ends_is_started_again_later() {
 #[test]
 fn a_process_that_does_not_answer_is_killed() {
     // It ignores the end of its input, and gives an incomplete answer.
-    let (_root, mut source) = script("head -n 2 answer\nexec sleep 1000", 1_000_000_000);
+    let (_root, mut source) = script("head -n 2 answer\nexec sleep 100", 1_000_000_000);
     let (outcome, reading) = read(&mut source);
     assert_eq!(outcome, Outcome::Retry(Errno::TIMEDOUT));
     assert!(reading.iter().all(|value| value.is_none()), "of an incomplete answer nothing is used");

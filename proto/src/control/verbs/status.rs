@@ -37,7 +37,8 @@ pub struct StatusReport {
     pub subjects: Vec<SubjectStatus>,
 }
 
-/// Totals of an agent.
+/// Totals of an agent; for a user who sees only some subjects, those of these subjects, without the counts
+/// that jobs of others change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(
     missing_docs,
@@ -59,9 +60,12 @@ pub struct AgentCounts {
     pub cpu_ns: u64,
     pub resident_bytes: u64,
     pub jobs: u64,
-    pub jobs_left_out: u64,
-    pub descriptors: u64,
-    pub descriptor_limit: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_left_out: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptors: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptor_limit: Option<u64>,
 }
 
 /// The connection to the collector. Times are in microseconds since the epoch.

@@ -9,6 +9,7 @@ use polymeter_service::log::Severity;
 
 use super::details::DetailOptions;
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
+use super::kept_reports::KeptReports;
 use super::problem::report;
 use crate::connection::collector::Collector;
 use crate::connection::configuration::CollectorEndpoint;
@@ -27,6 +28,14 @@ pub(crate) struct StateArguments {
     /// The socket of munged, if it is not munge's default.
     #[arg(long, value_name = "PATH")]
     munge_socket: Option<PathBuf>,
+
+    /// Keep the report in this directory if no collector takes it, and deliver those that were kept there.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+
+    /// Only deliver the reports that were kept. The exit status is 3 while some are left.
+    #[arg(long, requires = "keep")]
+    deliver: bool,
 
     /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr
     /// and to syslog.
@@ -68,8 +77,7 @@ struct StateDescription {
 }
 
 pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
-    let (request, ignored) = arguments.state.request(&ProcessEnvironment)?;
-    ignored.iter().for_each(|warning| report(Severity::Warning, warning));
+    let kept = arguments.keep.as_deref().map(KeptReports::open).transpose()?;
     let collector = Collector::find(arguments.collector.as_ref(), arguments.munge_socket.as_deref())?;
     let collector = collector.ok_or_else(|| {
         Failure::NotRunning(
@@ -77,8 +85,28 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
                 .to_owned(),
         )
     })?;
-    collector.send(&request.to_line()).map(|()| ExitCode::SUCCESS)
+    if let Some(kept) = kept.as_ref().filter(|_| arguments.deliver) {
+        return Ok(ExitCode::from(if kept.deliver(&collector)? == 0 { 0 } else { LEFT }));
+    }
+    let (request, ignored) = arguments.state.request(&ProcessEnvironment)?;
+    ignored.iter().for_each(|warning| report(Severity::Warning, warning));
+    let line = request.to_line();
+    match (collector.send(&line), kept) {
+        (Ok(()), None) => {}
+        (Ok(()), Some(kept)) => {
+            kept.deliver(&collector)?;
+        }
+        (Err(failure), None) => return Err(failure),
+        (Err(failure), Some(kept)) => {
+            kept.keep(&line)?;
+            report(Severity::Warning, &format!("the report of job {} is kept: {failure}", request.job));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
+
+/// The exit status while reports are left.
+const LEFT: u8 = 3;
 
 impl StateDescription {
     /// Returns the report, and a warning for each variable that is ignored.

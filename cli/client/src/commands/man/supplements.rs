@@ -378,7 +378,7 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         command: "polymeter store",
         exit_status: EXIT_STATUS,
         environment: &[],
-        files: &[FILE],
+        files: &[FILE, COLLECTOR_TOML],
         examples: &[(
             "polymeter store --store sqlite:/var/lib/polymeter/store.db",
             "Size, growth, and what retention removes next.",
@@ -388,17 +388,27 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         command: "polymeter store prune",
         exit_status: EXIT_STATUS,
         environment: &[],
-        files: &[FILE],
+        files: &[FILE, COLLECTOR_TOML],
         examples: &[(
             "polymeter store prune --store 'postgres:///polymeter?host=/run/postgresql' --dry-run",
             "Shows what would be removed.",
         )],
     },
     Supplement {
+        command: "polymeter store confirm-clock",
+        exit_status: EXIT_STATUS,
+        environment: &[],
+        files: &[FILE, COLLECTOR_TOML],
+        examples: &[(
+            "polymeter store confirm-clock",
+            "Lets the collector remove old rows again, after the clock was set or no collector ran for long.",
+        )],
+    },
+    Supplement {
         command: "polymeter store import",
         exit_status: EXIT_STATUS,
         environment: &[],
-        files: &[FILE],
+        files: &[FILE, COLLECTOR_TOML],
         examples: &[(
             "polymeter store import job-4242.parquet --store sqlite:new.db",
             "Stores the samples of an exported job.",
@@ -408,7 +418,7 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         command: "polymeter keep",
         exit_status: EXIT_STATUS,
         environment: &[],
-        files: &[FILE],
+        files: &[FILE, COLLECTOR_TOML],
         examples: &[
             ("polymeter keep 4242 --until 2027-12-31", "Keeps a job until a day."),
             ("polymeter keep 4242 --release", "Lets retention apply again."),

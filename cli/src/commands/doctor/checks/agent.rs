@@ -46,10 +46,10 @@ fn running(machine: &Machine, daemon: &Daemon, findings: &mut Findings) {
         );
     }
     match machine.status() {
-        Some(Ok(status)) if status.counts.jobs_left_out > 0 => findings.problem(
+        Some(Ok(status)) if status.counts.jobs_left_out.unwrap_or(0) > 0 => findings.problem(
             format!(
                 "{} jobs are not tracked: the agent has too few file descriptors",
-                status.counts.jobs_left_out
+                status.counts.jobs_left_out.unwrap_or(0)
             ),
             format!("raise LimitNOFILE of the service: systemctl edit {AGENT_UNIT}"),
         ),

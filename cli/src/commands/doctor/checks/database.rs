@@ -33,7 +33,16 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     }
     match (machine.store(), store.file()) {
         (Ok(state), _) => {
-            findings.ok(format!("{store} answers the user {}, {} jobs", user_name(uid), state.storage.jobs))
+            findings.ok(format!("{store} answers the user {}, {} jobs", user_name(uid), state.storage.jobs));
+            if !state.missing_roles.is_empty() {
+                findings.warning(
+                    format!(
+                        "the roles {} are missing or have no rights: Grafana and users cannot read the database",
+                        state.missing_roles.join(", ")
+                    ),
+                    "as an administrator of the server, in the database: SELECT polymeter_create_roles(); or polymeter setup collector --store postgres",
+                );
+            }
         }
         (Err(_), Some(path)) if !path.exists() => {
             findings.ok(format!("the collector creates {} when it starts", path.display()));

@@ -6,10 +6,17 @@ use crate::commands::doctor::role::Role;
 
 pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     let Some(config) = machine.collector.valid() else { return };
-    let states = match machine.store() {
-        Ok(state) => &state.retention,
+    let state = match machine.store() {
+        Ok(state) => state,
         Err(reason) => return findings.not_checked(reason),
     };
+    if let Some(jump) = state.clock_jump {
+        findings.problem(
+            format!("no rows are removed: {jump}"),
+            "correct the clock; if it is right: polymeter store confirm-clock",
+        );
+    }
+    let states = &state.retention;
     let kept: Vec<String> =
         states.iter().map(|state| format!("{} for {}", state.level.relation(), state.keep)).collect();
     let kept = kept.join(", ").replace("for forever", "forever");

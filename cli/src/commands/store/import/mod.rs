@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use self::error::ImportError;
 use self::frames::{ExportedJob, Frames};
+use crate::client::store_choice::StoreChoice;
 use crate::failure::Failure;
 use crate::output::printable::{printable, printable_name};
 use crate::output::progress::Progress;
@@ -31,9 +32,8 @@ pub(crate) struct ImportArguments {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE. A missing file is created.
-    #[arg(long, value_name = "STORE", default_value = "sqlite:polymeter.db")]
-    store: StoreUrl,
+    #[command(flatten)]
+    store: StoreChoice,
 
     /// Print JSON: the job and the number of samples of each file.
     #[arg(long)]
@@ -65,11 +65,12 @@ impl Imported {
 pub(super) fn execute(arguments: &ImportArguments) -> Result<(), Failure> {
     let options = OpenOptions { may_create: true, ..OpenOptions::default() };
     let failed = |error| store_failure("cannot open the store", &error);
-    let mut store = Store::open(&arguments.store, &options).map_err(failed)?;
+    let url = arguments.store.resolve()?;
+    let mut store = Store::open(&url, &options).map_err(failed)?;
     let mut all = Vec::new();
     for path in &arguments.files {
         let name = printable(&path.display().to_string()).into_owned();
-        let imported = match import(&mut store, &arguments.store, path) {
+        let imported = match import(&mut store, &url, path) {
             Ok(imported) => imported,
             Err(ImportError::Store(error)) => {
                 return Err(store_failure(&format!("cannot import {name}"), &error));

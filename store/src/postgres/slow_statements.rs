@@ -1,0 +1,123 @@
+//! Statements that the server does not answer for long: the log says what they wait for, and on whom.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::Client;
+use tracing::{info, warn};
+
+use super::connect::{Access, Settings, connect};
+use crate::StoreError;
+use crate::error::{Context, DatabaseError};
+
+/// The time without an answer after which a statement is logged. It doubles each time.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// The longest time between two messages about one statement.
+const LONGEST: Duration = Duration::from_secs(640);
+
+/// The time for the question what a statement waits for.
+const QUESTION: Duration = Duration::from_secs(5);
+
+/// Characters of a statement that are logged.
+const SHOWN_CHARACTERS: usize = 100;
+
+/// The event for which a connection waits, and the connections that block it.
+const WAITS: &str = "SELECT coalesce(wait_event_type || ': ' || wait_event, 'its own work'),
+         (SELECT string_agg(format('process %s of user %s%s', other.pid, other.usename,
+                                   ' since ' || to_char(other.xact_start, 'YYYY-MM-DD HH24:MI:SS TZ')), ', ')
+          FROM pg_stat_activity AS other WHERE other.pid = ANY (pg_blocking_pids(own.pid)))
+     FROM pg_stat_activity AS own WHERE pid = $1";
+
+/// A connection whose statements are watched.
+pub(super) struct Watched {
+    settings: Settings,
+    /// The server's process.
+    pid: i32,
+}
+
+/// Leaves out the settings, which contain a password.
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+impl Watched {
+    /// Returns the watch of a connection.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not tell the process of the connection.
+    pub(super) async fn of(settings: &Settings, client: &Client) -> Result<Self, StoreError> {
+        let row =
+            client.query_one("SELECT pg_backend_pid()", &[]).await.context("connect to the database")?;
+        Ok(Self { settings: settings.clone(), pid: row.get(0) })
+    }
+
+    /// Waits for the answer to a statement, and logs that it is late.
+    pub(super) async fn follow<T>(&self, statement: &str, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let (mut waited, mut pause) = (Duration::ZERO, FIRST);
+        loop {
+            let answered = timeout(pause, &mut answer).await;
+            if let Ok(answered) = answered {
+                if !waited.is_zero() {
+                    info!("the database has answered after more than {} s", waited.as_secs());
+                }
+                return answered;
+            }
+            waited += pause;
+            pause = waited.min(LONGEST);
+            self.report(statement, waited).await;
+        }
+    }
+
+    async fn report(&self, statement: &str, waited: Duration) {
+        let statement: String = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+        let statement: String = statement.chars().take(SHOWN_CHARACTERS).collect();
+        let (waits_for, blocked_by) = match timeout(QUESTION, self.waits()).await {
+            Ok(Ok(Some((waits_for, blocked_by)))) => (waits_for, blocked_by),
+            Ok(Ok(None)) => ("the server, which has ended the connection".to_owned(), None),
+            Ok(Err(_)) | Err(_) => {
+                ("the server, which does not answer other connections either".to_owned(), None)
+            }
+        };
+        let remedy = if blocked_by.is_some() {
+            "end the other transaction, in the database with SELECT pg_terminate_backend(PROCESS)"
+        } else {
+            "none is needed if it ends; else examine the server"
+        };
+        let blocked_by = blocked_by.as_deref().unwrap_or("nobody");
+        warn!(
+            error = %format_args!("a statement has waited for {} s", waited.as_secs()),
+            remedy,
+            %waits_for,
+            blocked_by,
+            %statement,
+            "cannot use the database meanwhile"
+        );
+    }
+
+    /// Returns the event for which the connection waits, and who blocks it; none if it is gone.
+    async fn waits(&self) -> Result<Option<(String, Option<String>)>, StoreError> {
+        let client = connect(&self.settings, Access::Write).await?;
+        let row = client.query_opt(WAITS, &[&self.pid]).await.context("read the activity of the database")?;
+        Ok(row.map(|row| (row.get(0), row.get(1))))
+    }
+}
+
+/// Waits for the answer to a statement on a connection, which may be watched.
+pub(super) async fn wait<T, E: Into<DatabaseError>>(
+    watched: Option<&Watched>,
+    statement: &str,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, DatabaseError> {
+    let answered = match watched {
+        Some(watched) => watched.follow(statement, answer).await,
+        None => answer.await,
+    };
+    answered.map_err(Into::into)
+}
