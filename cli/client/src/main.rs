@@ -26,7 +26,6 @@ const LEFT_OUT: [(&str, &str, &str); 10] = [
     ("keygen", "create keys", "this build contains no libzmq"),
 ];
 
-#[expect(clippy::large_enum_variant, reason = "the program has one command")]
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(flatten)]

@@ -6,6 +6,7 @@ mod details;
 mod end;
 mod environment;
 mod problem;
+mod said;
 mod sampling_request;
 mod start;
 mod state;
@@ -29,7 +30,7 @@ enum JobEvent {
     /// Announce that a job has ended on this node: for an epilog.
     End(end::EndArguments),
     /// Report the final state of a job to the collector: for the epilog of the scheduler's controller.
-    State(state::StateArguments),
+    State(Box<state::StateArguments>),
 }
 
 pub(crate) fn execute(arguments: &JobArguments) -> ExitCode {
