@@ -130,7 +130,7 @@ fn any_name_has_series() {
     let (_root, mounts) = machine(&[("proc/fs/lustre/obdfilter/a\"b&\n-OST0000/stats", STATS)]);
     let slots = open(&mounts).slots;
     assert!(!slots.is_empty());
-    assert!(slots.iter().all(|slot| slot.labels.get("filesystem") == Some(r#"a"b&\x0a"#)), "{slots:?}");
+    assert!(slots.iter().all(|slot| slot.labels.get("target") == Some(r#"a"b&\x0a-OST0000"#)), "{slots:?}");
 }
 
 #[test]
