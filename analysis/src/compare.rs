@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::curve::Interval;
 use crate::model::{Report, SeriesReport};
 use crate::phases;
+use crate::runs::KEY;
 use crate::statistics::Estimate;
 
 /// The maximum number of parts into which the time of a single job is divided.
@@ -116,7 +117,12 @@ pub fn compare(a: &[Report], b: &[Report]) -> Comparison {
     keys.sort_unstable();
     keys.dedup();
     let rows = keys.into_iter().map(|key| difference(key, basis, &of_a, &of_b)).collect();
-    let ids = |reports: &[Report]| reports.iter().map(|report| report.job.clone()).collect();
+    let both = |id: &str| a.iter().any(|one| one.job == id) && b.iter().any(|one| one.job == id);
+    // Two runs of one job.
+    let id = |report: &Report| {
+        if both(&report.job) { format!("{} ({KEY}{})", report.job, report.key) } else { report.job.clone() }
+    };
+    let ids = |reports: &[Report]| reports.iter().map(id).collect();
     Comparison { a: ids(a), b: ids(b), basis, rows }
 }
 

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
-use crate::{breakdown, history, measuring, node_counters, node_list, series};
+use crate::{breakdown, history, measuring, node_counters, node_list, runs, series};
 use polymeter_proto::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
@@ -57,6 +57,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let mut report = Report {
         schema_version: SCHEMA_VERSION,
         job: job.job_id.clone(),
+        key: job.job_key,
         submission: submission(job),
         by_node,
         steps,
@@ -84,12 +85,18 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         marks,
         plan_changes: history::plan_changes(&changes, job.started_ns),
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
-        notes: chosen.note(wanted).into_iter().chain(skewed).collect(),
+        notes: chosen
+            .note(wanted)
+            .into_iter()
+            .chain(skewed)
+            .chain(job.unread.as_deref().map(of_unread))
+            .collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
         ..Report::default()
     };
     report.count_peak_of_one_node();
     node_counters::add_to(reader, job, &mut report)?;
+    runs::add_to(reader, job, &mut report)?;
     Ok(report)
 }
 
@@ -221,6 +228,11 @@ fn clock_note(nodes: &[JobNodeRow]) -> Option<String> {
         "the clocks of nodes differed from the collector's ({}{more}): times on these nodes are corrected by it",
         named.join(", ")
     ))
+}
+
+/// Returns the remark on what the scheduler said and could not be read.
+fn of_unread(texts: &str) -> String {
+    format!("what the scheduler said could not be read and counts as unknown: {texts}")
 }
 
 /// Returns the facts that the scheduler reported.

@@ -3,6 +3,7 @@
 //! The invariant: nothing here writes to a terminal or a file, and nothing changes a store.
 
 pub mod advice;
+pub mod array;
 pub mod breakdown;
 mod buckets;
 pub mod charts;
@@ -24,6 +25,7 @@ pub mod phases;
 pub mod rates;
 mod resolution;
 pub mod resources;
+pub mod runs;
 mod series;
 pub mod statistics;
 #[cfg(test)]

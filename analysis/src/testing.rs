@@ -1,5 +1,7 @@
 //! Series and reports for tests.
 
+use polymeter_store::reader::JobRow;
+
 use crate::breakdown;
 use crate::curve::Curve;
 use crate::model::{Report, SeriesReport, Submission};
@@ -9,6 +11,38 @@ pub(crate) const START_S: i64 = 1_000_000;
 
 /// The time between two samples, in seconds.
 pub(crate) const PERIOD_S: i64 = 60;
+
+/// Returns the row of a job that took a day.
+pub(crate) fn job_row(id: &str) -> JobRow {
+    let day_ns = 24 * 3_600_000_000_000;
+    JobRow {
+        job_key: 1,
+        job_id: id.to_owned(),
+        cluster: None,
+        owner: None,
+        owner_uid: None,
+        started_ns: 0,
+        ended_ns: Some(day_ns),
+        sampled_ns: 0..day_ns,
+        listed_ns: 0,
+        lost_nodes: Vec::new(),
+        nodes: vec!["n1".to_owned()],
+        node_list: None,
+        account: None,
+        queue: None,
+        cores: None,
+        state: None,
+        exit_code: None,
+        exit_signal: None,
+        name: None,
+        display_id: None,
+        time_limit_s: None,
+        memory_bytes: None,
+        gpus: None,
+        restarts: None,
+        unread: None,
+    }
+}
 
 /// Returns points from the start of a job on.
 fn points(values: &[f64]) -> Vec<(i64, f64)> {

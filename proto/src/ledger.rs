@@ -169,6 +169,8 @@ pub struct JobFacts {
     pub exit_code: Option<u32>,
     /// The signal that ended its script.
     pub exit_signal: Option<u32>,
+    /// What the scheduler said and could not be read, with the names of the fields.
+    pub unread: Option<Text>,
 }
 
 impl JobFacts {

@@ -92,6 +92,61 @@ pub(crate) fn describe(c: char) -> String {
     }
 }
 
+/// Makes any bytes printable, so that the bytes can be told from the result: each byte of an [`Unprintable`]
+/// character, and of what is not UTF-8, is written `\xNN`, as is a backslash that would read as such an
+/// escape. A text of spaces only is escaped throughout. Replacing each `\xNN` by its byte gives the bytes back.
+pub fn escape(raw: &[u8]) -> String {
+    let mut escaped = String::with_capacity(raw.len());
+    let mut behind = raw;
+    let is_hidden = std::str::from_utf8(raw).is_ok_and(is_blank);
+    for chunk in raw.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            behind = behind.get(c.len_utf8()..).unwrap_or_default();
+            let is_ambiguous = c == '\\' && starts_with_escape(behind);
+            if is_hidden || is_ambiguous || Unprintable::of(c).is_some() {
+                put_escapes(&mut escaped, c.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                escaped.push(c);
+            }
+        }
+        put_escapes(&mut escaped, chunk.invalid());
+        behind = behind.get(chunk.invalid().len()..).unwrap_or_default();
+    }
+    escaped
+}
+
+fn put_escapes(escaped: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        escaped.push_str("\\x");
+        escaped.extend(
+            [byte >> 4, byte & 15].into_iter().filter_map(|digit| char::from_digit(digit.into(), 16)),
+        );
+    }
+}
+
+/// Returns true if `text`, behind a backslash, completes an escape.
+fn starts_with_escape(text: &[u8]) -> bool {
+    matches!(text, [b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
+}
+
+/// Shortens a printable text to `limit_bytes`: the end of a longer one is replaced by `~` and a checksum of
+/// the whole, so that different texts stay different.
+pub(crate) fn shorten(text: String, limit_bytes: usize) -> String {
+    if text.len() <= limit_bytes {
+        return text;
+    }
+    // FNV-1a, which is short and the same everywhere.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let suffix = format!("~{hash:016x}");
+    let mut end = limit_bytes.saturating_sub(suffix.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned() + &suffix
+}
+
 /// Lists names, separated by commas. After `limit` names it states the number of the others.
 pub fn abridged_list(names: &[impl AsRef<str>], limit: usize) -> String {
     let listed = names.iter().take(limit).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
@@ -197,7 +252,63 @@ mod tests {
         assert_eq!(abridged_list(&names[..0], 4), "");
     }
 
+    #[test]
+    fn escapes_tell_every_text_from_every_other() {
+        for (raw, escaped) in [
+            (br#"R&D 'o"b' <i> \srv a=b,c"#.as_slice(), r#"R&D 'o"b' <i> \srv a=b,c"#),
+            ("zoë 漢字 ".as_bytes(), "zoë 漢字 "),
+            (br"CORP\jdoe", r"CORP\jdoe"),
+            (b"a\x1b[31m\n", r"a\x1b[31m\x0a"),
+            (br"a\x1b \x \\x41", r"a\x5cx1b \x \\x5cx41"),
+            (b"\xe9t\xe9", r"\xe9t\xe9"),
+            (b"  ", r"\x20\x20"),
+            (b"", ""),
+            ("\u{202e}".as_bytes(), r"\xe2\x80\xae"),
+        ] {
+            assert_eq!(escape(raw), escaped, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn long_texts_stay_different() {
+        let (one, other) = ("ä".repeat(200) + "1", "ä".repeat(200) + "2");
+        let short = [one, other].map(|text| shorten(text, 255));
+        assert!(
+            short[0] != short[1] && short.iter().all(|text| (254..=255).contains(&text.len())),
+            "{short:?}"
+        );
+        assert_eq!(shorten("ab".to_owned(), 2), "ab");
+    }
+
+    /// Replaces each escape by its byte.
+    fn unescape(text: &str) -> Vec<u8> {
+        let (mut raw, mut rest) = (Vec::new(), text.as_bytes());
+        while let Some((first, behind)) = rest.split_first() {
+            if *first == b'\\' && starts_with_escape(behind) {
+                raw.push(u8::from_str_radix(std::str::from_utf8(&behind[1..3]).unwrap(), 16).unwrap());
+                rest = &behind[3..];
+            } else {
+                raw.push(*first);
+                rest = behind;
+            }
+        }
+        raw
+    }
+
     proptest! {
+        #[test]
+        fn escapes_are_printable_and_reversible(
+            raw in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(br"\x4e ".to_vec())], 0..40),
+            text in strategy::hostile(),
+        ) {
+            for raw in [&raw[..], text.as_bytes()] {
+                let escaped = escape(raw);
+                prop_assert!(escaped.chars().all(|c| Unprintable::of(c).is_none()), "{:?}", escaped);
+                prop_assert!(raw.is_empty() || !is_blank(&escaped));
+                prop_assert_eq!(unescape(&escaped), raw);
+            }
+        }
+
         #[test]
         fn a_text_is_never_blank_and_always_printable(text in strategy::hostile()) {
             let made = Text::of(&text);

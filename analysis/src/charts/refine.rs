@@ -108,6 +108,7 @@ mod tests {
 
     use super::*;
     use crate::model::SeriesReport;
+    use crate::testing::job_row;
 
     const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -206,35 +207,6 @@ mod tests {
         }
     }
 
-    fn job() -> JobRow {
-        JobRow {
-            job_key: 1,
-            job_id: "7".to_owned(),
-            cluster: None,
-            owner: None,
-            owner_uid: None,
-            started_ns: 0,
-            ended_ns: Some(24 * HOUR_NS),
-            sampled_ns: 0..24 * HOUR_NS,
-            listed_ns: 0,
-            lost_nodes: Vec::new(),
-            nodes: vec!["n1".to_owned()],
-            node_list: None,
-            account: None,
-            queue: None,
-            cores: None,
-            state: None,
-            exit_code: None,
-            exit_signal: None,
-            name: None,
-            display_id: None,
-            time_limit_s: None,
-            memory_bytes: None,
-            gpus: None,
-            restarts: None,
-        }
-    }
-
     #[test]
     fn the_report_of_a_large_job_gets_finer_curves() {
         let series = |metric: &str| SeriesReport {
@@ -258,15 +230,15 @@ mod tests {
         };
         let rows = vec![row(4, "memory.anon"), row(5, "memory.limit")];
         let mut store = Store { rows, left: None, read: Vec::new() };
-        refine(&mut store, &job(), &mut report).unwrap();
+        refine(&mut store, &job_row("7"), &mut report).unwrap();
         assert_eq!(store.read, [Rollup::Minute]);
         let intervals: Vec<usize> =
             report.series.iter().map(|series| series.curve.intervals().len()).collect();
         assert_eq!(intervals, [1200, 0], "those of the important quantity only");
         store.left = Some(Rollup::Hour);
-        refine(&mut store, &job(), &mut report).unwrap();
+        refine(&mut store, &job_row("7"), &mut report).unwrap();
         report.rollup_s = None;
-        refine(&mut store, &job(), &mut report).unwrap();
+        refine(&mut store, &job_row("7"), &mut report).unwrap();
         assert_eq!(store.read, [Rollup::Minute], "there is nothing finer, or the samples were read");
     }
 }

@@ -27,6 +27,8 @@ pub struct Report {
     pub schema_version: u32,
     /// The scheduler's id of the job.
     pub job: String,
+    /// The store's key of this run of it.
+    pub key: i64,
     /// The facts that the scheduler reported about it.
     #[serde(flatten)]
     pub submission: Submission,
@@ -103,6 +105,8 @@ pub struct Report {
     pub refused_requests: Vec<RefusedRequest>,
     /// The cost of the measurement, if known.
     pub measuring: Option<MeasuringCost>,
+    /// The runs of the job, the first one first; empty if it ran once.
+    pub runs: Vec<RunReport>,
     /// Remarks on the origin of the numbers.
     pub notes: Vec<String>,
 }
@@ -134,6 +138,19 @@ pub struct Submission {
     pub memory_bytes: Option<u64>,
     /// The number of times that the job was started again.
     pub restarts: Option<u64>,
+}
+
+/// One of several runs of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunReport {
+    /// The store's key.
+    pub key: i64,
+    /// The time of the start, in microseconds since the epoch.
+    pub started_us: i64,
+    /// The time of the end, in microseconds since the epoch; none while it runs.
+    pub ended_us: Option<i64>,
+    /// The final state in the scheduler's terms.
+    pub state: Option<String>,
 }
 
 /// The final state of a job, as far as the scheduler reported it.

@@ -59,6 +59,9 @@ pub(super) static FACTS: Table<JobRow> = Table {
             "The number of times that it was started again.",
             |job| json!(job.restarts),
         ),
+        Column::optional("unread", Type::Text, "What the scheduler said and could not be read.", |job| {
+            json!(job.unread)
+        }),
     ],
 };
 

@@ -17,7 +17,11 @@ pub(super) static JOBS: Endpoint = Endpoint {
     id: "jobs",
     summary: "The jobs of the user, or of all users for administrators; the one that started last first.",
     parameters: &[
-        Parameter::query("id", Kind::Text, "The scheduler's id."),
+        Parameter::query(
+            "id",
+            Kind::Text,
+            "The scheduler's id, also as it prints it (4009_1), or that of an array for all of its tasks.",
+        ),
         Parameter::query("user", Kind::Text, "The name of the owner."),
         Parameter::query("uid", Kind::Integer(0, u32::MAX as i64), "The numeric id of the owner."),
         Parameter::query("account", Kind::Text, "The account."),
@@ -69,7 +73,7 @@ fn filter(arguments: &Arguments) -> Result<JobFilter, Problem> {
             .ok_or_else(|| Problem::invalid("cursor", "expected the member `next` of the previous page"))
     });
     Ok(JobFilter {
-        job_id: arguments.owned("id"),
+        named: arguments.owned("id"),
         owner: arguments.owned("user"),
         owner_uid: arguments.integer("uid"),
         account: arguments.owned("account"),

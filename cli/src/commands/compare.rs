@@ -75,7 +75,7 @@ pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
     let mut source = arguments.source.open()?;
     let a = reports(&mut source, &arguments.a)?;
     let b = reports(&mut source, &arguments.b)?;
-    if let Some(both) = a.iter().find(|one| b.iter().any(|other| other.job == one.job)) {
+    if let Some(both) = a.iter().find(|one| b.iter().any(|other| other.key == one.key)) {
         return Err(Failure::Usage(format!("cannot compare: job {} is named on both sides", both.job)));
     }
     let mut comparison = compare(&a, &b);
@@ -97,7 +97,7 @@ fn reports(source: &mut Source, ids: &[String]) -> Result<Vec<Report>, Failure> 
     let mut reports: Vec<Report> = Vec::new();
     for id in ids {
         let job = choose(source, Some(id))?.job;
-        if reports.iter().any(|report| report.job == job.job_id) {
+        if reports.iter().any(|report| report.key == job.job_key) {
             return Err(Failure::Usage(format!("cannot compare: job {id} is named twice on one side")));
         }
         let report = gather(source.reader.as_mut(), &job, None);

@@ -1,6 +1,7 @@
 //! `polymeter jobs`: the jobs that this node's agent tracks, or stored jobs: those that run on any node, or
 //! have ended.
 
+use polymeter_analysis::runs::KEY;
 use polymeter_client::commands::jobs::print_tracked;
 use polymeter_client::connection::agent::AgentOptions;
 use polymeter_client::connection::collector::Collector;
@@ -85,6 +86,8 @@ struct StoredJob<'a> {
     job: &'a str,
     /// The job's own id.
     job_id: &'a str,
+    /// The store's key.
+    key: i64,
     name: Option<&'a str>,
     user: Option<&'a str>,
     uid: Option<i64>,
@@ -162,6 +165,7 @@ fn json(job: &JobRow) -> StoredJob<'_> {
     StoredJob {
         job: shown_id(job),
         job_id: &job.job_id,
+        key: job.job_key,
         name: job.name.as_deref(),
         user: job.owner.as_deref(),
         uid: job.owner_uid,
@@ -199,7 +203,11 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
         let shown_ns = if now_us.is_some() { Some(job.started_ns) } else { job.ended_ns };
         let until_ns = job.ended_ns.or(now_us.map(|now_us| now_us.saturating_mul(1000)));
         rows.push(vec![
-            shown_id(job).to_owned(),
+            // Another run, or a job of another cluster.
+            match jobs.iter().filter(|other| shown_id(other) == shown_id(job)).count() {
+                1 => shown_id(job).to_owned(),
+                _ => format!("{} {KEY}{}", shown_id(job), job.job_key),
+            },
             text(&job.name),
             text(&owner),
             text(&job.queue),

@@ -1,6 +1,7 @@
 //! `polymeter keep`: exempts a job from retention.
 
 use clap_complete::engine::ArgValueCompleter;
+use polymeter_analysis::runs::KEY;
 use polymeter_service::clock;
 use polymeter_store::reader::{JobFilter, JobRow, Reader};
 use polymeter_store::{Administration, Level, StoreUrl};
@@ -100,9 +101,10 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
 /// Returns the job that the arguments name.
 fn choose_one(reader: &mut Reader, url: &StoreUrl, arguments: &KeepArguments) -> Result<JobRow, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
+    let key = arguments.job.strip_prefix(KEY).and_then(|key| key.parse().ok());
     let filter = JobFilter {
-        job_id: Some(arguments.job.clone()),
-        job_key: arguments.job_key,
+        job_id: Some(arguments.job.clone()).filter(|_| key.is_none()),
+        job_key: key.or(arguments.job_key),
         limit: LISTED,
         ..JobFilter::default()
     };

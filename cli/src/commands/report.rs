@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_analysis::advice;
+use polymeter_analysis::array::summarise;
 use polymeter_analysis::charts;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::jobstats;
@@ -14,7 +15,8 @@ use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
 use crate::output::terminal;
-use crate::report::choice::choose;
+use crate::report::array_text::array_text;
+use crate::report::choice::{Chosen, choose_any, names_one_of};
 use crate::report::findings::add_findings;
 use crate::report::html;
 use crate::report::render::{self, Sections};
@@ -23,8 +25,9 @@ use crate::store_failure::store_failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArguments {
-    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of several jobs
-    /// with the same id the last. Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
+    /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of an array the
+    /// summary over its tasks; of several runs the last, and a note says how to choose another: key:17.
+    /// Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
     #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: Option<String>,
 
@@ -71,8 +74,23 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     }
     let mut source = arguments.source.open()?;
     let page = arguments.html.as_deref().map(|path| html::Output::open(path, arguments.force)).transpose()?;
-    let chosen = choose(&mut source, arguments.job.as_deref())?;
+    let is_summary = page.is_none() && !arguments.jobstats;
+    let chosen = match choose_any(&mut source, arguments.job.as_deref())? {
+        Chosen::Array { id, jobs } if is_summary => {
+            let array = summarise(source.reader.as_mut(), &id, &jobs).map_err(failed)?;
+            return if arguments.json {
+                terminal::print_json(&array)
+            } else {
+                terminal::print(&array_text(&array, terminal::width_limit(&std::io::stdout())))
+            };
+        }
+        Chosen::Array { id, jobs } => return Err(names_one_of(&id, &jobs)),
+        Chosen::Job(chosen) => *chosen,
+    };
     let mut report = gather(source.reader.as_mut(), &chosen.job, None).map_err(failed)?;
+    if let Some(note) = chosen.note.filter(|note| !report.notes.contains(note)) {
+        report.notes.push(note);
+    }
     add_findings(&mut report, &arguments.advice);
     if let Some(step) = &chosen.step {
         keep_step(&mut report, step)?;

@@ -1,17 +1,27 @@
 //! The choice of a stored job by its id.
 
+use polymeter_analysis::array::last_runs;
+use polymeter_analysis::runs::{KEY, are_of_one_job, are_of_one_owner, note_on_runs, selector, whole_of};
 use polymeter_client::job_choice::scheduler_job;
 use polymeter_proto::suggest::similar;
+use polymeter_proto::text::abridged_list;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobFilter, JobRow, Read};
 
 use crate::client::read_source::{Source, Visible};
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
+use crate::output::terminal;
 use crate::store_failure::store_failure;
 
 /// The maximum number of ids that a refusal suggests.
 const SUGGESTIONS: usize = 3;
+
+/// The maximum number of jobs that a refusal lists.
+const LISTED: usize = 10;
+
+/// The maximum number of jobs that an id may stand for: the tasks of an array with their runs.
+const NAMED: u32 = 10_000;
 
 /// A stored job.
 #[derive(Debug)]
@@ -19,23 +29,74 @@ pub(crate) struct ChosenJob {
     pub(crate) job: JobRow,
     /// The step that the id names, as in `4009.batch`.
     pub(crate) step: Option<String>,
+    /// The note on what else the id stands for.
+    pub(crate) note: Option<String>,
 }
 
-/// Returns the last of the jobs with the id `wanted`, in any form in which schedulers print it. If no id is
-/// wanted, returns the job in which the command runs, else the last job of the user.
+/// The jobs that an id stands for.
+#[derive(Debug)]
+pub(crate) enum Chosen {
+    Job(Box<ChosenJob>),
+    /// The tasks of an array, or the components of a heterogeneous job.
+    Array {
+        id: String,
+        jobs: Vec<JobRow>,
+    },
+}
+
+impl Chosen {
+    fn job(job: JobRow, step: Option<&str>, note: Option<String>) -> Self {
+        Self::Job(Box::new(ChosenJob { job, step: step.map(str::to_owned), note }))
+    }
+}
+
+/// Returns the job with the id `wanted`, in any form in which schedulers print it, or with a key of the
+/// store: `key:17`. Of several runs of a job it is the last, and a note says so. If no id is wanted, returns
+/// the job in which the command runs, else the last job of the user.
 pub(crate) fn choose(source: &mut Source, wanted: Option<&str>) -> Result<ChosenJob, Failure> {
+    match choose_any(source, wanted)? {
+        Chosen::Job(chosen) => {
+            if let Some(note) = &chosen.note {
+                terminal::print_error(&format!("polymeter: note: {note}\n"));
+            }
+            Ok(*chosen)
+        }
+        Chosen::Array { id, jobs } => Err(names_one_of(&id, &jobs)),
+    }
+}
+
+/// Returns the failure for an array where one of its tasks must be named.
+pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
+    let ids = ids_of_tasks(jobs);
+    Failure::Failed(format!(
+        "cannot choose a job: {} stands for {} jobs; name one: {}",
+        printable_name(id),
+        ids.len(),
+        printable_name(&abridged_list(&ids, LISTED))
+    ))
+}
+
+/// Returns what an id stands for, without a note on other runs.
+pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Chosen, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
     let of_scheduler = if wanted.is_none() { scheduler_job() } else { None };
+    if let Some(id) = &of_scheduler
+        // The job in which the command runs, even if an array has its id, too.
+        && let Some(job) = source.reader.last_job(Some(id)).map_err(failed)?
+    {
+        return Ok(Chosen::job(job, None, None));
+    }
     let Some(wanted) = wanted.or(of_scheduler.as_deref()) else {
         let last = last_job(source).map_err(failed)?;
-        return last.map(|job| ChosenJob { job, step: None }).ok_or_else(|| {
+        return last.map(|job| Chosen::job(job, None, None)).ok_or_else(|| {
             let of_user = if source.visible == Visible::Own { " of yours" } else { "" };
             Failure::Failed(format!("cannot choose a job: {} contains none{of_user}", source.place()))
         });
     };
     match find(source.reader.as_mut(), wanted).map_err(failed)? {
-        Some(chosen) => Ok(chosen),
-        None => Err(unknown(source, wanted).map_err(failed)?),
+        Found::Chosen(chosen) => Ok(chosen),
+        Found::Several(jobs) => Err(several(wanted, &jobs)),
+        Found::None => Err(unknown(source, wanted).map_err(failed)?),
     }
 }
 
@@ -53,25 +114,68 @@ fn last_job(source: &mut Source) -> Result<Option<JobRow>, StoreError> {
     source.reader.last_job(None)
 }
 
-/// Returns the job with an id: its own, the one that the scheduler prints (`4009_1`, `4009+1`), or either
-/// with a step (`4009.batch`).
-fn find(reader: &mut dyn Read, wanted: &str) -> Result<Option<ChosenJob>, StoreError> {
-    if let Some(job) = find_job(reader, wanted)? {
-        return Ok(Some(ChosenJob { job, step: None }));
-    }
-    let Some((id, step)) = wanted.rsplit_once('.').filter(|(id, step)| !id.is_empty() && !step.is_empty())
-    else {
-        return Ok(None);
-    };
-    Ok(find_job(reader, id)?.map(|job| ChosenJob { job, step: Some(step.to_owned()) }))
+/// The result of a search.
+enum Found {
+    None,
+    Chosen(Chosen),
+    /// Jobs of several clusters or users have the id.
+    Several(Vec<JobRow>),
 }
 
-fn find_job(reader: &mut dyn Read, id: &str) -> Result<Option<JobRow>, StoreError> {
-    if let Some(job) = reader.last_job(Some(id))? {
-        return Ok(Some(job));
+/// Searches an id: the job's own, the one that the scheduler prints (`4009_1`, `4009+1`), that of an array, a
+/// key of the store, or one of them with a step (`4009.batch`).
+fn find(reader: &mut dyn Read, wanted: &str) -> Result<Found, StoreError> {
+    let found = find_job(reader, wanted, None)?;
+    let step = wanted.rsplit_once('.').filter(|(id, step)| !id.is_empty() && !step.is_empty());
+    match (found, step) {
+        (Found::None, Some((id, step))) => find_job(reader, id, Some(step)),
+        (found, _) => Ok(found),
     }
-    let printed = JobFilter { display_id: Some(id.to_owned()), limit: 1, ..JobFilter::default() };
-    Ok(reader.jobs(&printed)?.pop())
+}
+
+fn find_job(reader: &mut dyn Read, id: &str, step: Option<&str>) -> Result<Found, StoreError> {
+    let key = id.strip_prefix(KEY).and_then(|key| key.parse::<i64>().ok());
+    let filter = match key {
+        Some(_) => JobFilter { job_key: key, limit: 1, ..JobFilter::default() },
+        None => JobFilter { named: Some(id.to_owned()), limit: NAMED, ..JobFilter::default() },
+    };
+    let jobs = reader.jobs(&filter)?;
+    let Some(last) = jobs.first() else { return Ok(Found::None) };
+    if jobs.iter().all(|job| are_of_one_job(job, last)) {
+        let first_first: Vec<JobRow> = jobs.iter().rev().cloned().collect();
+        return Ok(Found::Chosen(Chosen::job(last.clone(), step, note_on_runs(last, &first_first))));
+    }
+    // One of the tasks of an array has the array's id as its own.
+    let is_part = |job: &JobRow| job.display_id.as_deref().and_then(whole_of) == Some(id);
+    let (parts, own): (Vec<JobRow>, Vec<JobRow>) = jobs.iter().cloned().partition(is_part);
+    let are_of_one = |jobs: &[JobRow], first: &JobRow| jobs.iter().all(|job| are_of_one_owner(job, first));
+    Ok(match own.first() {
+        None if are_of_one(&parts, last) => Found::Chosen(Chosen::Array { id: id.to_owned(), jobs: parts }),
+        Some(first) if own.iter().all(|job| are_of_one_job(job, first)) && are_of_one(&parts, first) => {
+            let note = format!(
+                "{id} is also the id of an array; its tasks are {}",
+                abridged_list(&ids_of_tasks(&parts), LISTED)
+            );
+            Found::Chosen(Chosen::job(first.clone(), step, Some(note)))
+        }
+        _ => Found::Several(jobs),
+    })
+}
+
+/// Returns the ids of tasks as the scheduler prints them.
+fn ids_of_tasks(jobs: &[JobRow]) -> Vec<&str> {
+    last_runs(jobs).iter().map(|(job, _)| job.display_id.as_deref().unwrap_or(&job.job_id)).collect()
+}
+
+/// Returns the failure for an id that jobs of several clusters or users have.
+fn several(wanted: &str, jobs: &[JobRow]) -> Failure {
+    let names: Vec<String> = jobs.iter().map(selector).collect();
+    Failure::Failed(format!(
+        "cannot choose a job: {} jobs have the id `{}`; name one by its key: {}",
+        jobs.len(),
+        printable_name(wanted),
+        printable_name(&abridged_list(&names, LISTED))
+    ))
 }
 
 /// Returns the failure for an id without a job.

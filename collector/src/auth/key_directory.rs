@@ -219,7 +219,7 @@ mod tests {
         fs::write(at("c.pub"), "nonsense").unwrap();
         fs::write(at("d.pub"), key(4).to_text("d")).unwrap();
         fs::set_permissions(at("d.pub"), PermissionsExt::from_mode(0o666)).unwrap();
-        fs::write(at("e'.pub"), key(5).to_text("e")).unwrap();
+        fs::write(at("e\u{202e}.pub"), key(5).to_text("e")).unwrap();
         fs::create_dir(at("f.pub")).unwrap();
         let (nodes, faults) = read(place.path()).unwrap();
         assert_eq!(nodes.len(), 1);
@@ -228,7 +228,7 @@ mod tests {
             ("b.pub", "same key as in a.pub"),
             ("c.pub", "line 1"),
             ("d.pub", "chmod go-w"),
-            ("e'.pub", "name"),
+            ("e\u{202e}.pub", "name"),
             ("f.pub", "not a regular file"),
         ] {
             let matches = |fault: &&String| fault.contains(file) && fault.contains(why);

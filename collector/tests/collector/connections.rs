@@ -23,6 +23,7 @@ polymeter_test_harness::tests![
     samples_are_stored_over_tls,
     a_password_file_authenticates,
     a_connection_pooler_is_refused,
+    a_database_that_lacks_characters_is_refused,
     reads_from_a_standby_and_continues_on_it,
     a_locked_schema_is_reported,
 ];
@@ -48,6 +49,27 @@ fn tls_server() -> (TestEnvironment, Authority, u16) {
     );
     running.restart();
     (environment, certificates, port)
+}
+
+fn a_database_that_lacks_characters_is_refused() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let running = server(&mut environment);
+    for encoding in ["LATIN1", "SQL_ASCII", "UTF8"] {
+        let name = format!("of_{}", encoding.to_lowercase());
+        running.query(&format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"));
+        let url: StoreUrl =
+            running.url().replace("dbname=postgres", &format!("dbname={name}")).parse().unwrap();
+        let write = url.probe().map_err(|error| error.to_string());
+        let read = Reader::open(&url).map(drop).map_err(|error| error.to_string());
+        if encoding == "UTF8" {
+            assert!(write.is_ok(), "{write:?}");
+            continue;
+        }
+        for refused in [write.unwrap_err(), read.unwrap_err()] {
+            let cause = format!("cannot use the database {name}: its encoding is {encoding}, ");
+            assert!(refused.starts_with(&cause) && refused.contains("createdb -E UTF8"), "{refused}");
+        }
+    }
 }
 
 fn probe(url: &str) -> Result<(), String> {

@@ -14,7 +14,7 @@ use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, Reader, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobFilter, JobRow, LedgerRow, Reader, SeriesRow, SeriesScope};
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::{TestEnvironment, now_us, only_job, wait_until};
@@ -76,8 +76,12 @@ fn scheduler_facts() -> [Event; 4] {
         state: Some("RUNNING".try_into().unwrap()),
         ..JobFacts::default()
     };
-    let over =
-        JobFacts { state: Some("FAILED".try_into().unwrap()), exit_code: Some(3), ..JobFacts::default() };
+    let over = JobFacts {
+        state: Some("FAILED".try_into().unwrap()),
+        exit_code: Some(3),
+        unread: Some("--tres mem=4.69Z".into()),
+        ..JobFacts::default()
+    };
     let detailed = |details| Event::JobDetails(JobDetailsUpdate { job: JobHandle(1), details });
     let named = JobDetails {
         name: Some("a solver".into()),
@@ -100,6 +104,21 @@ fn assert_scheduler_facts(found: &JobRow) {
     assert_eq!((found.name.as_deref(), found.display_id.as_deref()), (Some("a solver"), Some("4700_11")));
     assert_eq!((found.time_limit_s, found.memory_bytes), (Some(120), Some(1 << 40)));
     assert_eq!((found.gpus, found.restarts), (Some(8), Some(0)));
+    assert_eq!(found.unread.as_deref(), Some("--tres mem=4.69Z"));
+}
+
+/// Checks that the job is found by every form of its ids, and by no other.
+fn assert_found_by_name(reader: &mut Reader, found: &JobRow) {
+    let mut keys = |name: &str| -> Vec<i64> {
+        let filter = JobFilter { named: Some(name.to_owned()), ..JobFilter::default() };
+        reader.jobs(&filter).unwrap().iter().map(|job| job.job_key).collect()
+    };
+    for name in [found.job_id.as_str(), "4700_11", "4700"] {
+        assert_eq!(keys(name), [found.job_key], "{name}");
+    }
+    for name in ["470", "4700_1", "4700_", "47001", "4700+", "4701", ""] {
+        assert_eq!(keys(name), [0; 0], "{name}");
+    }
 }
 
 /// Checks the received tallies, and the counted rows of the source that sent no tally.
@@ -185,6 +204,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     assert_eq!(found.nodes, ["n1", "n2"]);
     assert_scheduler_facts(&found);
     let mut reader = environment.reader();
+    assert_found_by_name(&mut reader, &found);
     let series = reader.series(SeriesScope::Job(found.job_key)).unwrap();
     assert_eq!(series.len(), 6);
     assert_eq!(series[2].labels.to_string(), "cpu=3,node=a=b");

@@ -31,6 +31,7 @@ mod faults;
 mod final_samples;
 mod first_screen;
 mod full_disk;
+mod job_ids;
 mod jobs;
 mod json;
 mod leases;
@@ -100,6 +101,7 @@ fn main() -> std::process::ExitCode {
         final_samples::TESTS,
         first_screen::TESTS,
         full_disk::TESTS,
+        job_ids::TESTS,
         jobs::TESTS,
         json::TESTS,
         leases::TESTS,

@@ -19,6 +19,7 @@ tests![
     discovered_owner_is_stored_and_can_control_the_job,
     only_the_scheduler_reports_job_outcomes,
     outcomes_survive_an_outage_of_the_collector,
+    what_the_scheduler_says_is_read_field_by_field,
     refused_requests_are_recorded,
     misleading_names_are_refused_everywhere,
     every_refusal_has_one_reason,
@@ -209,6 +210,54 @@ fn outcomes_survive_an_outage_of_the_collector() {
     drop((sleeper, other_sleeper));
     known.remove();
     fixture.end(unknown, "10");
+}
+
+fn what_the_scheduler_says_is_read_field_by_field() {
+    require(&NEEDS);
+    let fixture = Fixture::new();
+    let (job, sleeper) = fixture.job("8", OWNER);
+    fixture.row("8");
+    let state = |more: &[&str]| {
+        let words = [&["job", "state", "--strict", "--job", "8"], more].concat();
+        let output = fixture.user(SCHEDULER.0, &words);
+        assert!(output.status.success(), "{more:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let large = ["--time-limit", "NOT_SET", "--tres", "cpu=602112,mem=4.69P,node=9408,gres/gpu:mi250=37632"];
+    assert_eq!(state(&large), "");
+    let row = fixture.row("8");
+    assert_eq!((row.time_limit_s, row.gpus, row.unread), (None, Some(37_632), None));
+    assert_eq!(row.memory_bytes, Some(5_280_470_563_091_906 / 9408));
+    let odd = [
+        "--state=FAILED",
+        "--exit-code=none",
+        "--exit-signal=9",
+        "--time-limit=-5",
+        "--memory=1Z",
+        "--gpus=4",
+        "--name=o'brien's R&D <run> \u{1b}[31m",
+    ];
+    let warnings = state(&odd);
+    for warning in ["cannot read `-5` of --time-limit: ", "cannot read `1Z` of --memory: "] {
+        assert_eq!(warnings.matches(warning).count(), 1, "{warnings}");
+    }
+    // `none` is a word for what is not known.
+    assert_eq!(warnings.lines().count(), 2, "{warnings}");
+    let row = fixture.row("8");
+    assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("FAILED"), None, Some(9)));
+    assert_eq!((row.gpus, row.name.as_deref()), (Some(4), Some(r"o'brien's R&D <run> \x1b[31m")));
+    let unread = "--time-limit -5; --memory 1Z";
+    assert_eq!(row.unread.as_deref(), Some(unread));
+    drop(sleeper);
+    job.remove();
+    stored::wait_for_end(&fixture.env, "8");
+    let store = format!("sqlite:{}", fixture.env.path("store.db").display());
+    let report = program("polymeter").args(["report", "--all", "--store", &store, "8"]).output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    let words: Vec<&str> = report.split_whitespace().collect();
+    assert!(words.join(" ").contains(&format!("counts as unknown: {unread}")), "{report}");
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
 }
 
 fn refused_requests_are_recorded() {

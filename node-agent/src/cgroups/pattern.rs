@@ -78,11 +78,70 @@ impl Pattern {
     }
 
     /// Returns the captures of the name of a directory at `depth` (from 0); none if the pattern does not
-    /// match it.
+    /// match it. Names of units are captured as they were before systemd escaped them.
     pub fn matches_part(&self, depth: usize, name: &str, so_far: &Captured) -> Option<Captured> {
         let mut captured = so_far.clone();
-        matches(self.parts.get(depth)?, name, &mut captured).then_some(captured)
+        let tokens = self.parts.get(depth)?;
+        let Some(unit) = unit_name(name) else {
+            return matches(tokens, name, &mut captured).then_some(captured);
+        };
+        if !matches(tokens, unit, &mut captured) {
+            return None;
+        }
+        for token in tokens {
+            match token {
+                Token::Capture("user") => captured.user = captured.user.as_deref().map(unescape),
+                Token::Capture("job") => captured.job = captured.job.as_deref().map(unescape),
+                Token::Capture(_) | Token::Any | Token::Literal(_) => {}
+            }
+        }
+        Some(captured)
     }
+
+    /// Returns the beginning of the names of the slices that systemd nests in the slice `name`, if the pattern
+    /// may match one of them at `depth`: systemd makes `a-b.slice` in `a.slice`.
+    pub fn nested_at(&self, depth: usize, name: &str) -> Option<String> {
+        let tokens = self.parts.get(depth)?;
+        let is_slice = matches!(tokens.last()?, Token::Literal(end) if end.ends_with(SLICE));
+        let slice = name.strip_suffix(SLICE).filter(|_| is_slice)?;
+        let prefix = format!("{slice}-");
+        let may_match = match tokens.first()? {
+            Token::Literal(begin) => begin.starts_with(&prefix) || prefix.starts_with(begin.as_str()),
+            Token::Capture(_) => !WITHOUT_JOBS.contains(&slice),
+            Token::Any => true,
+        };
+        may_match.then_some(prefix)
+    }
+}
+
+const SLICE: &str = ".slice";
+
+/// The ends of the names of units that have cgroups.
+const UNITS: [&str; 5] = [SLICE, ".scope", ".service", ".socket", ".mount"];
+
+/// Slices of systemd and of Kubernetes, which contain no job of a user whose name begins like theirs. The ids
+/// of pods look like users with numbers.
+const WITHOUT_JOBS: [&str; 4] = ["system", "user", "machine", "kubepods"];
+
+/// Returns the name of the unit of a cgroup; none if it is not one of systemd. A cgroup whose name would begin
+/// like a file of a controller has an underscore in front (`cg_escape` in `src/basic/cgroup-util.c`).
+fn unit_name(name: &str) -> Option<&str> {
+    UNITS.iter().any(|end| name.ends_with(end)).then(|| name.strip_prefix('_').unwrap_or(name))
+}
+
+/// Replaces the escapes of systemd, `\xNN` for a byte (`unit_name_escape` in `src/basic/unit-name.c`). A text
+/// that is not UTF-8 then stays as it is.
+fn unescape(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(1..3).filter(|digits| {
+            *first == b'\\' && behind.first() == Some(&b'x') && digits.iter().all(u8::is_ascii_hexdigit)
+        });
+        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { behind.get(3..).unwrap_or_default() } else { behind };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 /// Matches literal text exactly; wildcards and captures match as little as possible, and a capture at least
@@ -237,6 +296,47 @@ mod tests {
             "job_42",
         ] {
             assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_of_units_are_captured_as_before_systemd_escaped_them() {
+        for (name, user) in [
+            (r"jean\x2dmarc_123.slice", "jean-marc"),
+            (r"zo\xc3\xab_123.slice", "zoë"),
+            (r"CORP\x5cjdoe_123.slice", r"CORP\jdoe"),
+            (r"jdoe\x40corp_example_123.slice", "jdoe@corp_example"),
+            ("a-b_123.slice", "a-b"),
+            ("_memory.x_123.slice", "memory.x"),
+            ("__x_123.slice", "_x"),
+            (r"a\xe9_123.slice", r"a\xe9"),
+            (r"a\xg_123.slice", r"a\xg"),
+        ] {
+            let captured = capture("{user}_{number}.slice", name).unwrap();
+            assert_eq!((captured.user.as_deref(), captured.job.as_deref()), (Some(user), Some("123")));
+        }
+        let job = |pattern: &str, name: &str| capture(pattern, name).unwrap().job.unwrap();
+        assert_eq!(job("run-{job}.scope", r"run-a\x2db\x20c.scope"), "a-b c");
+        // OAR's own directories are no units.
+        assert_eq!(capture("oar/{user}_{number}", r"oar/_a\x2d_7").unwrap().user.unwrap(), r"_a\x2d");
+    }
+
+    #[test]
+    fn slices_of_users_with_hyphens_are_nested() {
+        let nested = |pattern: &str, name: &str| pattern.parse::<Pattern>().unwrap().nested_at(0, name);
+        assert_eq!(nested("{user}_{number}.slice", "jean.slice").as_deref(), Some("jean-"));
+        assert_eq!(nested("{user}_{number}.slice", "jean-luc.slice").as_deref(), Some("jean-luc-"));
+        assert_eq!(nested("*.slice/x/{job}", "system.slice").as_deref(), Some("system-"));
+        assert_eq!(nested("oar-u{uid}.slice/{job}", "oar.slice").as_deref(), Some("oar-"));
+        for (pattern, name) in [
+            ("{user}_{number}.slice", "jean"),
+            ("{user}_{number}.slice", "kubepods.slice"),
+            ("{user}_{number}.scope", "jean.slice"),
+            ("oar.slice/{job}", "oar.slice"),
+            ("oar-u{uid}.slice/{job}", "system.slice"),
+            ("oar/{user}_{number}", "oar.slice"),
+        ] {
+            assert_eq!(nested(pattern, name), None, "{pattern} {name}");
         }
     }
 

@@ -28,7 +28,11 @@ const FOUND: usize = 4 * JOBS;
 /// A pattern whose components match so far.
 struct Begun<'a> {
     pattern: &'a Pattern,
+    /// The component that the names in the directory may match.
+    depth: usize,
     captured: Captured,
+    /// The beginning of these names, if the directory is a slice in which systemd nests others.
+    prefix: String,
 }
 
 /// One walk through one hierarchy.
@@ -128,8 +132,9 @@ impl Discovery {
         let (mut seen, mut owners, mut passed_over) = (BTreeSet::new(), BTreeMap::new(), 0);
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
         let patterns = self.patterns.clone();
-        let begun: Vec<Begun<'_>> =
-            patterns.iter().map(|pattern| Begun { pattern, captured: Captured::default() }).collect();
+        let begin =
+            |pattern| Begun { pattern, depth: 0, captured: Captured::default(), prefix: String::new() };
+        let begun: Vec<Begun<'_>> = patterns.iter().map(begin).collect();
         for root in &roots {
             let inode = std::fs::metadata(root).map_or(0, |root| root.ino());
             let (found, seen, owners) = (&mut found, &mut seen, &mut owners);
@@ -144,7 +149,7 @@ impl Discovery {
 
     /// Walks through one directory for all patterns whose first components its path matches.
     fn descend(&mut self, walk: &mut Walk<'_>, relative: &Path, inode: u64, begun: &[Begun<'_>]) {
-        let (directory, depth) = (walk.root.join(relative), relative.components().count());
+        let directory = walk.root.join(relative);
         // The watch comes before the read, so that nothing that appears in between is missed.
         self.watches.add(&directory, inode);
         let entries = std::fs::read_dir(&directory);
@@ -154,10 +159,16 @@ impl Discovery {
             let name = entry.file_name();
             let Some(text) = name.to_str() else { continue };
             let mut deeper = Vec::new();
-            for Begun { pattern, captured } in begun {
-                let Some(captured) = pattern.matches_part(depth, text, captured) else { continue };
+            for Begun { pattern, depth, captured, .. } in
+                begun.iter().filter(|begun| text.starts_with(&begun.prefix))
+            {
+                if let Some(prefix) = pattern.nested_at(*depth, text) {
+                    deeper.push(Begun { pattern, depth: *depth, captured: captured.clone(), prefix });
+                }
+                let Some(captured) = pattern.matches_part(*depth, text, captured) else { continue };
                 if depth + 1 < pattern.depth() {
-                    deeper.push(Begun { pattern, captured });
+                    let depth = depth + 1;
+                    deeper.push(Begun { pattern, depth, captured, prefix: String::new() });
                 } else if walk.takes(&relative.join(&name), &captured) {
                     let relative = relative.join(&name);
                     let job = walk.found.entry(relative.clone()).or_insert_with(|| FoundJob {

@@ -38,7 +38,7 @@ pub(crate) struct FoundJob {
 impl FoundJob {
     /// Returns the job's name according to its path.
     pub(crate) fn name(&self) -> Option<Identifier> {
-        Identifier::try_from(self.captured.job.as_deref()?).ok()
+        Identifier::escaped(self.captured.job.as_deref()?.as_bytes())
     }
 
     /// Returns whether its path names the owner.

@@ -96,11 +96,11 @@ fn all_labels(
         let with =
             |text: String| labels.iter().cloned().chain([((*label).to_owned(), text)]).collect::<Vec<_>>();
         // A text that is no valid label is left out.
-        if let Some(more) = text.map(with).filter(|more| Labels::new(more.clone()).is_ok()) {
+        if let Some(more) = text.map(with).filter(|more| Labels::escaped(more.clone()).is_ok()) {
             labels = more;
         }
     }
-    Labels::new(labels)
+    Labels::escaped(labels)
 }
 
 /// Returns the file that states how often the hardware updates the values of the file at `path`, if there is

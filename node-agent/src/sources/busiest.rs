@@ -222,7 +222,7 @@ mod tests {
         .into();
         let (mut source, version) =
             busiest.with(|choice| (Busiest::new(&proc, choice.selection(), &wanted), choice.version()));
-        assert_eq!(source.slots[0].labels.to_string(), "comm=a_b,pid=7,started=1");
+        assert_eq!(source.slots[0].labels.to_string(), "comm=a b,pid=7,started=1");
         let watch = BusiestWatch { version, ..watch };
         assert_eq!(watch.look(3), Outcome::Read, "the next choice is later");
         let mut read = || {

@@ -142,7 +142,7 @@ impl FileSystemSource {
         mount: &Mount,
         wanted: &[Definition],
     ) -> Result<Self, FileSystemError> {
-        let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())])?;
+        let labels = Labels::escaped(vec![("mount".to_owned(), mount.point.clone())])?;
         let field = |definition: &Definition| {
             let name = definition.metric.field_of(KIND)?;
             let (_, compute) = FIELDS.iter().find(|(known, _)| *known == name)?;

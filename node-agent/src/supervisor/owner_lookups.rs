@@ -146,7 +146,7 @@ async fn look_up(
 fn ask(user: User) -> (Option<u32>, Option<Identifier>) {
     let uid = user.uid.or_else(|| users::uid_of(user.name?.as_str()));
     let name = uid.filter(|_| user.wants_name).and_then(users::name_of);
-    (uid, name.and_then(|name| Identifier::try_from(name).ok()))
+    (uid, name.and_then(|name| Identifier::escaped(name.as_bytes())))
 }
 
 #[cfg(test)]

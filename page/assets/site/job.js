@@ -1,6 +1,6 @@
 // The page of a job.
 
-import { clockText, element } from "../shared/text.js";
+import { clockText, dateText, element } from "../shared/text.js";
 import { get } from "./api.js";
 import { subjectCharts } from "./charts.js";
 import { completenessSection } from "./completeness.js";
@@ -58,6 +58,17 @@ function followValues(job, charts, changed) {
     return stream;
 }
 
+/** Returns links to the other runs of the job, and to the array that it belongs to. */
+function relatedLinks(job, summary) {
+    const runs = summary.runs.filter((run) => run.key !== job.key).toReversed();
+    const run = ({ key, started_us, state }) =>
+        element("a", { href: `job?key=${key}` }, `${dateText(started_us / 1e6)}${state ? ` ${state}` : ""}`);
+    const [, whole, sign] = /^(\d+)([_+])\d+$/.exec(job.display_id ?? "") ?? [];
+    const parts = whole ? [element("a", { href: `./?id=${whole}` }, `${sign === "_" ? "All tasks of the array" : "All components of"} ${whole}`)] : [];
+    const others = runs.length > 0 ? [`This job ran ${runs.length + 1} times; the other runs started: `, ...runs.flatMap((one) => [run(one), " "])] : [];
+    return [...others, ...parts];
+}
+
 /** Shows the meters, the findings and the completeness. */
 function summarySections(job) {
     const meters = element("section", {}, element("h2", { id: "usage" }, "Use of the resources"));
@@ -69,14 +80,17 @@ function summarySections(job) {
     meters.append(meterPlace);
     findings.append(findingPlace);
     const data = completenessSection();
+    const related = element("p", { className: "soft", hidden: true });
     const load = async () => {
         const [summary, { losses }] = await Promise.all([get(`jobs/${job.key}/summary`), get(`jobs/${job.key}/losses`)]);
         meters.hidden = !summary.meters;
         meterPlace.replaceChildren(meterList(summary.meters ?? []));
         findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", {}, job.ended_us === null ? "None so far." : summary.no_findings));
         data.show(summary, losses);
+        related.replaceChildren(...relatedLinks(job, summary));
+        related.hidden = related.childNodes.length === 0;
     };
-    return { meters, findings, data, load };
+    return { meters, findings, data, related, load };
 }
 
 run(async () => {
@@ -86,13 +100,13 @@ run(async () => {
     const [{ main, user }, job, { metrics }] = await Promise.all([openPage(), get(`jobs/${key}`), get(`jobs/${key}/metrics`)]);
     const isRunning = job.ended_us === null;
     const head = jobHead(job);
-    const { meters, findings, data, load: loadSummary } = summarySections(job);
+    const { meters, findings, data, related, load: loadSummary } = summarySections(job);
     const nodes = job.nodes.toSorted();
     const quantities = quantitiesOfMetrics(metrics);
     const charts = quantities.length > 0 ? subjectCharts(jobSubject(job), quantities, nodes) : null;
     const sampling = samplingSection(job, user.scope !== "read");
     const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
-    main.append(head, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
+    main.append(head, related, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
     main.append(sampling, data);
     await charts?.begin();
     isReady();

@@ -16,6 +16,7 @@ use super::verb::Remote;
 use crate::ledger::{JobDetails, JobFacts};
 use crate::period::Period;
 use crate::series::Identifier;
+use crate::text::Text;
 use crate::wire::control::ControlLine;
 
 /// The verb of [`StateRequest`].
@@ -153,6 +154,9 @@ pub struct StateRequest {
     /// The signal that ended its script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<u32>,
+    /// What the scheduler said and could not be read, with the names of the fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<Text>,
     /// The job's name and requested resources.
     #[serde(default, skip_serializing_if = "JobDetails::is_empty")]
     pub details: JobDetails,
@@ -185,11 +189,12 @@ impl StateRequest {
     pub fn facts(&self) -> Result<(Identifier, Option<Identifier>, JobFacts), Refusal> {
         let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
         let state = fields::optional_identifier("state", self.state.as_deref())?;
-        if state.is_none() && self.details.is_empty() {
+        if state.is_none() && self.unread.is_none() && self.details.is_empty() {
             let message = format!("missing field; example: {STATE_EXAMPLE}");
             return Err(invalid("state", &message));
         }
-        let facts = JobFacts { state, exit_code, exit_signal, ..JobFacts::default() };
+        let unread = self.unread.clone();
+        let facts = JobFacts { state, exit_code, exit_signal, unread, ..JobFacts::default() };
         Ok((
             identifier("job", &self.job)?,
             fields::optional_identifier("cluster", self.cluster.as_deref())?,

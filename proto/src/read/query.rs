@@ -16,9 +16,10 @@ pub struct JobFilter {
     /// The scheduler's id; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
-    /// The id as the scheduler prints it, such as `4009_1`; none for any.
+    /// An id in any form: the scheduler's own, the one that it prints, such as `4009_1`, or the one of an
+    /// array or heterogeneous job, which stands for all of its tasks or components; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub display_id: Option<String>,
+    pub named: Option<String>,
     /// The store's key; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_key: Option<i64>,
@@ -68,7 +69,7 @@ impl Default for JobFilter {
     fn default() -> Self {
         Self {
             job_id: None,
-            display_id: None,
+            named: None,
             job_key: None,
             owner: None,
             owner_uid: None,

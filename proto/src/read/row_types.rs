@@ -62,6 +62,8 @@ pub struct JobRow {
     pub gpus: Option<i64>,
     /// The number of times that the scheduler started it again, if the scheduler reported it.
     pub restarts: Option<i64>,
+    /// What the scheduler said and could not be read, with the names of the fields.
+    pub unread: Option<String>,
 }
 
 /// A series.

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits;
-use crate::text::{Unprintable, describe, is_blank};
+use crate::text::{Unprintable, describe, escape, is_blank, shorten};
 
 /// The reason for which a text is not a valid name of a node, job, cluster or user, or a valid label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum InvalidIdentifier {
         /// The limit.
         limit_bytes: usize,
     },
-    /// It has a character that is [`Unprintable`], a quote, a backslash, or `<`, `>`, `&`.
+    /// It has a character that is [`Unprintable`].
     #[error("it contains {}", describe(*.0))]
     Character(char),
     /// There are more labels than [`limits::LABELS`].
@@ -41,15 +41,11 @@ pub(crate) fn check_text(text: &str, limit_bytes: usize) -> Result<(), InvalidId
     if text.len() > limit_bytes {
         return Err(InvalidIdentifier::TooLong { limit_bytes });
     }
-    match text.chars().find(|c| is_refused(*c)) {
+    match text.chars().find(|c| Unprintable::of(*c).is_some()) {
         Some(c) => Err(InvalidIdentifier::Character(c)),
         None if is_blank(text) => Err(InvalidIdentifier::Blank),
         None => Ok(()),
     }
-}
-
-pub(super) fn is_refused(c: char) -> bool {
-    Unprintable::of(c).is_some() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&')
 }
 
 /// Makes a name from the wire valid, whatever the sender has put there: each character that is refused
@@ -59,7 +55,7 @@ pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
         return text;
     }
     let mut name = String::new();
-    for c in text.chars().map(|c| if is_refused(c) { '?' } else { c }) {
+    for c in text.chars().map(|c| if Unprintable::of(c).is_some() { '?' } else { c }) {
         if name.len() + c.len_utf8() > limit_bytes {
             break;
         }
@@ -68,8 +64,13 @@ pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
     if is_blank(&name) { "?".to_owned() } else { name }
 }
 
-/// The name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters,
-/// quotes, backslashes or mark-up.
+/// Returns a valid name for any bytes but none.
+pub(super) fn escaped(raw: &[u8], limit_bytes: usize) -> String {
+    shorten(escape(raw), limit_bytes)
+}
+
+/// The name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters.
+/// Quotes, backslashes and mark-up are data, which each output escapes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "String")]
 pub struct Identifier(String);
@@ -88,6 +89,12 @@ impl<'de> Deserialize<'de> for Identifier {
 }
 
 impl Identifier {
+    /// Returns the name for any text of another program, [escaped](crate::text::escape) and shortened where it
+    /// must be; none for an empty one.
+    pub fn escaped(raw: &[u8]) -> Option<Self> {
+        (!raw.is_empty()).then(|| Self(escaped(raw, limits::IDENTIFIER_BYTES)))
+    }
+
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -143,9 +150,20 @@ mod tests {
         assert_eq!(refused("a\u{200b}"), "it contains the character U+200B, an invisible character");
         assert_eq!(refused("a\u{2028}"), "it contains the character U+2028, a line or paragraph separator");
         assert_eq!(refused("a\n"), "it contains the character U+000A, a control character");
-        assert_eq!(refused("<b>"), "it contains the character '<' (U+003C)");
         for blank in [" ", "\u{3000}\u{a0} "] {
             assert_eq!(refused(blank), "it is blank");
         }
+    }
+
+    #[test]
+    fn every_printable_name_is_kept() {
+        for name in [r"CORP\jdoe", "jdoe@CORP.EXAMPLE", "R&D", "o'brien", "<b>`\"%;,=", "zoë 漢字"] {
+            assert_eq!(Identifier::try_from(name).unwrap().as_str(), name);
+            assert_eq!(Identifier::escaped(name.as_bytes()).unwrap().as_str(), name);
+        }
+        assert_eq!(Identifier::escaped(b"a\x1b\xe9").unwrap().as_str(), r"a\x1b\xe9");
+        assert_eq!(Identifier::escaped(b""), None);
+        let long = Identifier::escaped(&[b'x'; 1000]).unwrap();
+        assert!(Identifier::try_from(long.as_str()).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::identifier::{InvalidIdentifier, check_text, from_wire};
+use super::identifier::{InvalidIdentifier, check_text, escaped, from_wire};
 use crate::limits;
 
 /// The labels of a series, sorted by key.
@@ -54,6 +54,21 @@ impl Labels {
         if repeated { Err(InvalidIdentifier::RepeatedLabel) } else { Ok(Self(pairs)) }
     }
 
+    /// Creates labels from names of the system: paths, devices, programs. They are
+    /// [escaped](crate::text::escape) and shortened where they must be, so that no series is lost for its name.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many, one is empty, or a key occurs twice.
+    pub fn escaped(pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
+        let valid = |(key, value): (String, String)| {
+            (
+                escaped(key.as_bytes(), limits::LABEL_KEY_BYTES),
+                escaped(value.as_bytes(), limits::LABEL_VALUE_BYTES),
+            )
+        };
+        Self::new(pairs.into_iter().map(valid).collect())
+    }
+
     /// Returns the keys and values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
@@ -93,9 +108,8 @@ mod tests {
 
     use super::*;
     use crate::series::Identifier;
-    use crate::series::identifier::is_refused;
-    use crate::text::is_blank;
     use crate::text::strategy::hostile;
+    use crate::text::{Unprintable, is_blank};
     use crate::wire::envelope;
 
     #[test]
@@ -105,17 +119,19 @@ mod tests {
         assert_eq!(labels.to_string(), "cpu=3,node=1");
         assert_eq!(labels.get("cpu"), Some("3"));
         assert_eq!(Labels::new(vec![pair("a", "1"), pair("a", "2")]), Err(InvalidIdentifier::RepeatedLabel));
-        assert_eq!(Labels::new(vec![pair("a", "<script>")]), Err(InvalidIdentifier::Character('<')));
+        assert_eq!(Labels::new(vec![pair("a", "<R&D>")]).unwrap().get("a"), Some("<R&D>"));
         assert_eq!(Labels::new(vec![pair("a", "")]), Err(InvalidIdentifier::Empty));
         let labels = Labels::new(vec![pair("a", "\u{202e}")]);
         assert_eq!(labels, Err(InvalidIdentifier::Character('\u{202e}')));
+        let labels = Labels::escaped(vec![pair("mount", "/a\nb"), pair("x", &"y".repeat(300))]).unwrap();
+        assert_eq!((labels.get("mount"), labels.get("x").map(str::len)), (Some(r"/a\x0ab"), Some(256)));
     }
 
     proptest! {
         #[test]
         fn names_from_the_wire_are_made_valid(text in hostile()) {
             let is_good = |name: &str| {
-                !is_blank(name) && !name.chars().any(is_refused) && name.len() <= limits::IDENTIFIER_BYTES
+                !is_blank(name) && !name.chars().any(|c| Unprintable::of(c).is_some()) && name.len() <= limits::IDENTIFIER_BYTES
             };
             match Identifier::try_from(text.as_str()) {
                 Ok(name) => prop_assert!(is_good(name.as_str()) && name.as_str() == text),

@@ -177,6 +177,7 @@ fn events() -> Vec<Event> {
                 state: Some("FAILED".try_into().unwrap()),
                 exit_code: Some(3),
                 exit_signal: Some(0),
+                unread: Some("--tres mem=4.69Z".into()),
                 ..JobFacts::default()
             },
         }),

@@ -158,6 +158,7 @@ fn of_event(event: &Event) -> Json {
             ("state", of_name(facts.state.as_ref())),
             ("exit_code", optional(facts.exit_code, Json::from)),
             ("exit_signal", optional(facts.exit_signal, Json::from)),
+            ("unread", optional(facts.unread.as_ref(), text)),
         ]),
         Event::JobDetails(JobDetailsUpdate { job, details }) => object([
             ("is", text("job_details")),

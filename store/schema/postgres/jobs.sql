@@ -15,7 +15,8 @@ CREATE TABLE metric (
 -- after its creation. There is room for another version of a row in its page: its indexes need not change.
 -- `nodes`: as the scheduler writes them; the nodes on which the job was followed are in `job_node`.
 -- `memory_bytes`: on each node. `gpus`: on all nodes. `display_id`: the id as the scheduler prints it, where
--- it differs from `job_id`: `4009_1`, `4009+1`.
+-- it differs from `job_id`: `4009_1`, `4009+1`; in the order of its bytes, so that the index finds the tasks
+-- of an array. `unread`: what the scheduler said and could not be read.
 CREATE TABLE job (
     job_key int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id text NOT NULL,
@@ -32,11 +33,12 @@ CREATE TABLE job (
     exit_code int8,
     exit_signal int8,
     name text,
-    display_id text,
+    display_id text COLLATE "C",
     time_limit_s int8,
     memory_bytes int8,
     gpus int8,
-    restarts int8
+    restarts int8,
+    unread text
 ) WITH (fillfactor = 50);
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;

@@ -24,7 +24,14 @@ const OWN_CANDIDATES: usize = 10_000;
 /// The columns of a job.
 const COLUMNS: &str =
     "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code,
-     exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts";
+     exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread";
+
+/// The condition for the jobs of an id, the job that is printed so, the tasks of an array, `4009_1`, and the
+/// components of a heterogeneous job, `4009+1`. Indexes find all of them: the next characters behind `_` and
+/// `+` are `` ` `` and `,`.
+const NAMED: &str = "(job_id = ? OR display_id = ?
+     OR display_id > CAST(? AS text) || '_' AND display_id < CAST(? AS text) || '`'
+     OR display_id > CAST(? AS text) || '+' AND display_id < CAST(? AS text) || ',')";
 
 /// A node of a job.
 struct Node {
@@ -147,7 +154,7 @@ fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
     let (before_ns, before_key) = filter.before.unzip();
     let with_parameter = [
         ("job_id = ?", text(&filter.job_id)),
-        ("display_id = ?", text(&filter.display_id)),
+        (NAMED, text(&filter.named)),
         ("job_key = ?", filter.job_key.map(Value::Integer)),
         ("owner = ?", text(&filter.owner)),
         ("owner_uid = ?", filter.owner_uid.map(Value::Integer)),
@@ -202,6 +209,7 @@ impl FromRow for JobRow {
             memory_bytes: row.get()?,
             gpus: row.get()?,
             restarts: row.get()?,
+            unread: row.get()?,
         };
         job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
         job.listed_ns = job.started_ns;

@@ -9,7 +9,7 @@ use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::value::{Batch, Column, ColumnType, Value};
 
-const FACTS: [Column; 8] = [
+const FACTS: [Column; 9] = [
     ("key", ColumnType::Integer),
     ("account", ColumnType::Text),
     ("queue", ColumnType::Text),
@@ -18,6 +18,7 @@ const FACTS: [Column; 8] = [
     ("state", ColumnType::Text),
     ("exit_code", ColumnType::Integer),
     ("exit_signal", ColumnType::Integer),
+    ("unread", ColumnType::Text),
 ];
 
 const DETAILS: [Column; 7] = [
@@ -55,12 +56,13 @@ pub(super) fn store(connection: &mut dyn Connection, frames: &[&Accepted]) -> Re
                 text(&facts.state),
                 facts.exit_code.into(),
                 facts.exit_signal.into(),
+                facts.unread.as_ref().map(ToString::to_string).into(),
             ]
         };
         connection.execute_batch(
             "UPDATE job SET account = coalesce(new.account, job.account), queue = coalesce(new.queue, job.queue),
                  nodes = coalesce(new.nodes, job.nodes), cores = coalesce(new.cores, job.cores),
-                 state = coalesce(new.state, job.state),
+                 state = coalesce(new.state, job.state), unread = coalesce(new.unread, job.unread),
                  -- The exit status that came with a state is final: an epilog that knows no state does not change it.
                  exit_code = CASE WHEN new.state IS NULL AND job.state IS NOT NULL THEN job.exit_code
                                   ELSE coalesce(new.exit_code, job.exit_code) END,
@@ -150,6 +152,7 @@ fn then(first: &JobFacts, second: &JobFacts) -> Option<JobFacts> {
         state: newer(&second.state, &first.state),
         exit_code: status(second.exit_code, first.exit_code),
         exit_signal: status(second.exit_signal, first.exit_signal),
+        unread: second.unread.as_ref().or(first.unread.as_ref()).cloned(),
     })
 }
 

@@ -331,7 +331,8 @@ pub(super) fn store_outcome(
         "UPDATE job SET state = coalesce(CAST($3 AS text), state), exit_code = coalesce($4, exit_code),
              exit_signal = coalesce($5, exit_signal), name = coalesce($6, name), display_id = coalesce($7, display_id),
              time_limit_s = coalesce($8, time_limit_s), memory_bytes = coalesce($9, memory_bytes),
-             gpus = coalesce($10, gpus), restarts = coalesce($11, restarts)
+             gpus = coalesce($10, gpus), restarts = coalesce($11, restarts),
+             unread = coalesce(CAST($12 AS text), unread)
          WHERE job_key = (SELECT job_key FROM job
                           WHERE job_id = $1 AND (CAST($2 AS text) IS NULL OR cluster IS NULL OR cluster = CAST($2 AS text))
                           ORDER BY started DESC, job_key DESC LIMIT 1)
@@ -349,6 +350,7 @@ pub(super) fn store_outcome(
             integer(details.memory_bytes),
             details.gpus.into(),
             details.restarts.into(),
+            facts.unread.as_ref().map(ToString::to_string).into(),
         ],
     )?;
     Ok(rows > 0)

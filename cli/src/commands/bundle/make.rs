@@ -48,7 +48,7 @@ struct JobInfo<'a> {
 pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
     let mut source = request.source.open()?;
-    let ChosenJob { job, step } = choose(&mut source, Some(request.job))?;
+    let ChosenJob { job, step, .. } = choose(&mut source, Some(request.job))?;
     if step.is_some() {
         let job = printable_name(&job.job_id);
         return Err(Failure::Usage(format!("cannot make a bundle of a step: name the job, {job}")));

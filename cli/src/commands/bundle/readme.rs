@@ -36,7 +36,9 @@ const CSV: &str = "\nIn the CSV files, text that begins with `=`, `+`, `-`, `@`,
 
 /// Returns the page of a job's bundle.
 pub(super) fn of_job(job_id: &str, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
-    let mut text = format!("# Job {}\n\n| file | contents |\n| --- | --- |\n", printable_name(job_id));
+    // Viewers of Markdown pass elements of HTML on.
+    let job_id = printable_name(job_id).replace('&', "&amp;").replace('<', "&lt;");
+    let mut text = format!("# Job {job_id}\n\n| file | contents |\n| --- | --- |\n");
     for (file, meaning) in FILES {
         // Writing to a String does not fail.
         writeln!(text, "| {file} | {meaning} |").ok();

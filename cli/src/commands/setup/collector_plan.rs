@@ -79,7 +79,7 @@ pub(super) fn plan(options: &CollectorOptions) -> Result<Plan, Failure> {
     settings.extend(options.scheduler_user.as_ref().map(|user| ("scheduler_user", quoted(user))));
     file::add(&mut plan, &format!("{CONFIGURATION}/collector.toml"), EXAMPLE, &settings)?;
     if store == POSTGRES {
-        create_database::add(&mut plan);
+        create_database::add(&mut plan)?;
     }
     plan.enable("polymeter-collector", options.enable);
     if options.keys {

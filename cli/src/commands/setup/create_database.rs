@@ -4,6 +4,7 @@
 use polymeter_store::STORE_ROLES;
 
 use super::actions::{Plan, command_as};
+use crate::failure::Failure;
 
 /// The superuser of the server.
 const SUPERUSER: &str = "postgres";
@@ -23,23 +24,39 @@ const LACKS_RIGHTS: &str = "SELECT 1 FROM pg_proc WHERE proname = 'polymeter_cre
      AND coalesce(NOT has_table_privilege(to_regrole('polymeter_reader')::oid, to_regclass('jobs')::oid, 'SELECT'), true)";
 
 /// Adds the steps that create the roles and the database.
-pub(super) fn add(plan: &mut Plan) {
-    let has_role =
-        |name: &str| finds(ANY_DATABASE, &format!("SELECT 1 FROM pg_roles WHERE rolname = '{name}'"));
+///
+/// # Errors
+/// Returns an error if there is a database of that name that cannot hold all names.
+pub(super) fn add(plan: &mut Plan) -> Result<(), Failure> {
+    let has_role = |name: &str| {
+        answer(ANY_DATABASE, &format!("SELECT 1 FROM pg_roles WHERE rolname = '{name}'")).is_some()
+    };
     plan.run(Some(SUPERUSER), &["createuser", "-h", SOCKETS, NAME], has_role(NAME));
     for role in STORE_ROLES {
         plan.run(Some(SUPERUSER), &["createuser", "-h", SOCKETS, "--no-login", role], has_role(role));
     }
-    let has_database = finds(ANY_DATABASE, &format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'"));
-    plan.run(Some(SUPERUSER), &["createdb", "-h", SOCKETS, "-O", NAME, NAME], has_database);
+    let select = format!("SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = '{NAME}'");
+    let encoding = answer(ANY_DATABASE, &select);
+    if let Some(other) = encoding.as_deref().filter(|encoding| *encoding != "UTF8") {
+        return Err(Failure::Failed(format!(
+            "cannot use the database {NAME}: its encoding is {other}, and names may have any characters; rename or drop it, and run setup again"
+        )));
+    }
+    // Whatever the encoding and the locale of the server.
+    let utf8 = ["-E", "UTF8", "--locale=C", "-T", "template0"];
+    let createdb: Vec<&str> =
+        ["createdb", "-h", SOCKETS, "-O", NAME].into_iter().chain(utf8).chain([NAME]).collect();
+    plan.run(Some(SUPERUSER), &createdb, encoding.is_some());
     let grant = ["psql", "-h", SOCKETS, "-XtAqc", "SELECT polymeter_create_roles()", NAME];
-    plan.run(Some(SUPERUSER), &grant, !finds(NAME, LACKS_RIGHTS));
+    plan.run(Some(SUPERUSER), &grant, answer(NAME, LACKS_RIGHTS).is_none());
+    Ok(())
 }
 
-/// Returns true if a query has a row. A server that does not answer has none: the step that follows tells
-/// why.
-fn finds(database: &str, select: &str) -> bool {
+/// Returns the answer to a query; none without a row. A server that does not answer has none: the step that
+/// follows tells why.
+fn answer(database: &str, select: &str) -> Option<String> {
     let words = ["psql", "-h", SOCKETS, "-XtAc", select, database].map(str::to_owned);
-    let output = command_as(Some(SUPERUSER), &words).and_then(|mut command| command.output());
-    output.is_ok_and(|output| output.status.success() && output.stdout.starts_with(b"1"))
+    let output = command_as(Some(SUPERUSER), &words).and_then(|mut command| command.output()).ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    Some(text).filter(|text| output.status.success() && !text.is_empty())
 }

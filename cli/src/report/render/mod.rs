@@ -91,7 +91,7 @@ mod tests {
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
         Energy, EnergyPart, KernelTotals, LossReport, MarkedInstant, Outcome, Phase, PlanChange,
-        RefusedRequest, SeriesReport, SourceReport, Traffic, Usage,
+        RefusedRequest, RunReport, SeriesReport, SourceReport, Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -232,6 +232,8 @@ mod tests {
                 ..RefusedRequest::default()
             }],
             measuring: None,
+            key: 17,
+            runs: vec![RunReport { key: 17, started_us: 0, ended_us: Some(4_000_000), state: None }],
             notes: vec![
                 "some samples could not be stored before the end; the report may be incomplete".to_owned(),
             ],

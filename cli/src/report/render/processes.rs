@@ -73,10 +73,16 @@ impl Process<'_> {
     }
 }
 
-/// Returns the value of a label.
+/// Returns the value of a label of a process. A program's name may contain anything, and comes first: the
+/// others are behind the last `,pid=`.
 fn label<'a>(labels: &'a str, key: &str) -> &'a str {
-    let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(known, _)| *known == key).map_or("-", |(_, value)| value)
+    let Some((name, others)) = labels.rsplit_once(",pid=") else { return "-" };
+    let (pid, started) = others.split_once(",started=").unwrap_or((others, "-"));
+    match key {
+        "comm" => name.strip_prefix("comm=").unwrap_or("-"),
+        "pid" => pid,
+        _ => started,
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ impl Execute for EndRequest {
     fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
         let state = optional_identifier("state", self.state.as_deref())?;
         let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
-        let facts = JobFacts { state, exit_code, exit_signal, ..JobFacts::default() };
+        let unread = self.unread;
+        let facts = JobFacts { state, exit_code, exit_signal, unread, ..JobFacts::default() };
         Ok((identifier("job", &self.job)?, facts))
     }
 

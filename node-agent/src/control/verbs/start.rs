@@ -49,6 +49,7 @@ impl Execute for StartRequest {
                 queue: optional("queue", &self.queue)?,
                 nodes: optional("nodes", &self.nodes)?,
                 cores: self.cores,
+                unread: self.unread.map(|text| *text),
                 ..JobFacts::default()
             },
             details: *self.details,

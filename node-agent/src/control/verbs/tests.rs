@@ -103,7 +103,7 @@ fn refusals_name_the_field() {
         ("{\"verb\":\"set\",\"job\":\"1\",\"plan\":{}}", "plan"),
         ("{\"verb\":\"set\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"off\"}}", "plan"),
         ("{\"verb\":\"set\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"10ms\"},\"for\":\"ever\"}", "for"),
-        ("{\"verb\":\"mark\",\"job\":\"1\",\"name\":\"<b>\"}", "name"),
+        ("{\"verb\":\"mark\",\"job\":\"1\",\"name\":\"\\u001b\"}", "name"),
         ("{\"verb\":\"mark\",\"job\":\"1\",\"name\":\"x\",\"kind\":\"middle\"}", "kind"),
         ("{\"verb\":\"push\",\"metric\":\"Loss!\",\"value\":1}", "metric"),
         ("{\"verb\":\"push\",\"metric\":\"loss\",\"value\":1,\"labels\":{\"unit\":\"x\"}}", "labels"),
@@ -114,7 +114,7 @@ fn refusals_name_the_field() {
         ("{\"verb\":\"register\",\"job\":\"1\",\"cgroups\":[\"/sys/../etc\"]}", "cgroups"),
         ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.usge\":\"1s\"}}", "plan"),
         ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"1us\"}}", "plan"),
-        ("{\"verb\":\"start\",\"job\":\"<b>\"}", "job"),
+        ("{\"verb\":\"start\",\"job\":\"\\u202e\"}", "job"),
         ("{\"verb\":\"start\",\"job\":\"1\",\"gpu_devices\":\"0;1\"}", "gpu_devices"),
     ] {
         assert_eq!(fault(line), ("invalid".to_owned(), Some(field.to_owned())), "{line}");

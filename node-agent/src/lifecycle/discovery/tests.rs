@@ -102,6 +102,34 @@ fn finds_the_layouts_of_oar() {
 }
 
 #[test]
+fn jobs_in_slices_that_systemd_nests_and_escapes_are_found_with_their_owners() {
+    for (place, user) in [
+        ("jean.slice/jean-pierre_7.slice", "jean-pierre"),
+        ("a.slice/a-b.slice/a-b-c_d_7.slice", "a-b-c_d"),
+        (r"jean\x2dmarc_7.slice", "jean-marc"),
+        (r"a\x2db.slice/a\x2db-c_7.slice", "a-b-c"),
+        (r"oar.slice/zo\xc3\xab_7.scope", "zoë"),
+        ("oar.slice/jean-pierre_7.scope", "jean-pierre"),
+    ] {
+        for hierarchy in ["unified", "memory"] {
+            let found = found_by_default(hierarchy, &[place]);
+            assert_eq!(found, [("7".to_owned(), None, Some(user.to_owned()))], "{hierarchy} {place}");
+        }
+    }
+    let slurm = "site.slice/site-batch.slice/n1_slurmstepd.scope/job_42/step_0";
+    assert_eq!(found_by_default("unified", &[slurm]), [("42".to_owned(), None, None)]);
+    for place in [
+        // Only systemd's own names nest.
+        "jean.slice/pierre-x_7.slice",
+        "jean.slice/jean-pierre_7",
+        "user.slice/user-1000.slice/user-1000-x_7.slice",
+        "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod2c48_b29f_7.slice",
+    ] {
+        assert_eq!(found_by_default("unified", &[place]), [], "{place}");
+    }
+}
+
+#[test]
 fn cgroups_of_systemd_are_no_jobs() {
     let places = [
         "user.slice/user-1000.slice/session-3.scope",

@@ -123,7 +123,7 @@ impl BeegfsSource {
                 let labels = labels.chain(operation.map(|operation| ("operation", operation)));
                 let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
                 // A name that is no valid label has no series.
-                if let Ok(labels) = Labels::new(labels.collect()) {
+                if let Ok(labels) = Labels::escaped(labels.collect()) {
                     source.slots.push(Slot { definition: definition.clone(), labels });
                     source.counters.push(counter);
                 }

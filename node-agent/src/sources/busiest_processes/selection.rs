@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::series::{InvalidIdentifier, Labels};
+use polymeter_proto::text::escape;
 
 use crate::sources::process_files::StatLine;
 
@@ -99,14 +100,13 @@ impl Selection {
 
 /// Returns the labels of the series of a process. Its name may have any bytes.
 fn labels(id: ProcessId, name: &[u8]) -> Result<Labels, InvalidIdentifier> {
-    let safe = |c: char| if c.is_alphanumeric() || "._+-:/@#".contains(c) { c } else { '_' };
-    let name: String = String::from_utf8_lossy(name).chars().map(safe).collect();
-    let name = if name.is_empty() { "_".to_owned() } else { name };
+    let name = if name.is_empty() { "_".to_owned() } else { escape(name) };
     let label = |key: &str, value: String| (key.to_owned(), value);
-    let pairs = |name| {
-        vec![label("comm", name), label("pid", id.pid.to_string()), label("started", id.started.to_string())]
-    };
-    Labels::new(pairs(name)).or_else(|_| Labels::new(pairs("_".to_owned())))
+    Labels::new(vec![
+        label("comm", name),
+        label("pid", id.pid.to_string()),
+        label("started", id.started.to_string()),
+    ])
 }
 
 #[cfg(test)]
@@ -174,7 +174,8 @@ mod tests {
         fn any_name_has_labels(name in prop::collection::vec(any::<u8>(), 0..40)) {
             let labels = labels(id(1), &name).unwrap();
             prop_assert_eq!(labels.get("pid"), Some("1"));
-            prop_assert!(labels.get("comm").is_some_and(|name| !name.contains([',', '=', ' '])));
+            let shown = if name.is_empty() { "_".to_owned() } else { escape(&name) };
+            prop_assert_eq!(labels.get("comm"), Some(shown.as_str()));
         }
     }
 }

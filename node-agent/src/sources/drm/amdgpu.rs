@@ -81,7 +81,7 @@ fn slots(wanted: &[Definition], labels: &[(String, String)]) -> Vec<(Slot, Quant
     for definition in wanted {
         let mut push = |reason: Option<&str>, quantity| {
             let reason = reason.map(|reason| ("reason".to_owned(), reason.to_owned()));
-            let labels = Labels::new(labels.iter().cloned().chain(reason).collect()).unwrap_or_default();
+            let labels = Labels::escaped(labels.iter().cloned().chain(reason).collect()).unwrap_or_default();
             slots.push((Slot { definition: definition.clone(), labels }, quantity));
         };
         match definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND)) {

@@ -126,7 +126,7 @@ fn slots(wanted: &[Definition], keys: &[Key], sys: &Path) -> Vec<(Slot, Key)> {
             let mut labels = devices.get(&key.device).cloned().unwrap_or_else(unknown);
             labels.extend(label.map(|label| (label.to_owned(), key.item.name.clone())));
             // A name that is no valid label has no series.
-            if let Ok(labels) = Labels::new(labels) {
+            if let Ok(labels) = Labels::escaped(labels) {
                 slots.push((Slot { definition: definition.clone(), labels }, key.clone()));
             }
         }

@@ -98,7 +98,7 @@ impl GpfsSource {
             let labels = [("filesystem", name), ("mount", mount.point.as_str())];
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
             // A name that is no valid label has no series.
-            let Ok(labels) = Labels::new(labels.into()) else { continue };
+            let Ok(labels) = Labels::escaped(labels.into()) else { continue };
             for definition in wanted {
                 let field = definition.metric.field_of(KIND);
                 if let Some(counter) = FIELDS.iter().position(|known| field == Some(*known)) {

@@ -109,7 +109,7 @@ fn slots(wanted: &[Definition], cpus: &[usize]) -> Vec<(Slot, Quantity)> {
             Some("busy_threads") => push(Labels::default(), Quantity::BusyThreads),
             Some("time") => {
                 for cpu in cpus {
-                    let labels = Labels::new(vec![("cpu".to_owned(), cpu.to_string())]);
+                    let labels = Labels::escaped(vec![("cpu".to_owned(), cpu.to_string())]);
                     push(labels.unwrap_or_default(), Quantity::Time(*cpu));
                 }
             }

@@ -186,8 +186,7 @@ impl Layout {
                 instance: place.instance.clone().or_else(|| want.definition.instance.clone()),
             };
             let labels = path_labels.iter().cloned().chain(place.label.clone()).chain(label).collect();
-            // A name that is no valid label, such as a network interface called `"`, has no series.
-            let Ok(labels) = Labels::new(labels) else { continue };
+            let Ok(labels) = Labels::escaped(labels) else { continue };
             if !seen.insert((definition.name(), labels.clone())) {
                 continue;
             }

@@ -136,8 +136,7 @@ fn slots(wanted: &[Definition], chosen: &[JobKey]) -> Vec<(Slot, Value)> {
         for key in chosen {
             let pairs = [("filesystem", &key.file_system), (LABEL, &key.id)];
             let pairs = pairs.map(|(label, text)| (label.to_owned(), text.clone()));
-            // An id that is no valid label has no series.
-            if let Ok(labels) = Labels::new(pairs.into()) {
+            if let Ok(labels) = Labels::escaped(pairs.into()) {
                 let slot = Slot { definition: definition.clone(), labels };
                 slots.push((slot, Value::Count(key.clone(), number)));
             }
@@ -325,6 +324,12 @@ mod tests {
         assert_eq!(read(&mut source(&mounts, &jobs)).1, [("node.lustre.jobs{}".to_owned(), 2)].into());
         assert_eq!(jobs.changes(), 1);
         let mut source = source(&mounts, &jobs);
+        // The other job has an odd name.
+        let of_other =
+            |field: &str| format!("node.lustre.job.{field}{{filesystem=scratch,lustre_job=a\\\"b}}");
+        let fields = ["read.bytes", "read.operations", "write.bytes", "write.operations"];
+        let others =
+            fields.map(|field| (of_other(field), 0)).into_iter().chain([(of_other("operations"), 2)]);
         let expected = [
             ("node.lustre.job.operations{filesystem=scratch,lustre_job=4711}", 8),
             ("node.lustre.job.read.bytes{filesystem=scratch,lustre_job=4711}", 4196),
@@ -333,7 +338,8 @@ mod tests {
             ("node.lustre.job.write.operations{filesystem=scratch,lustre_job=4711}", 0),
             ("node.lustre.jobs{}", 2),
         ];
-        let expected: BTreeMap<String, u64> = expected.map(|(name, value)| (name.to_owned(), value)).into();
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        let expected: BTreeMap<String, u64> = expected.into_iter().chain(others).collect();
         assert_eq!(read(&mut source), (Outcome::Read, expected, 0));
         // The statistics of one target are cleared, another target leaves.
         fs::write(root.path().join("proc/fs/lustre/obdfilter/scratch-OST0000/job_stats"), "job_stats:\n")
@@ -347,7 +353,11 @@ mod tests {
             fs::write(path, "").unwrap();
         }
         let (outcome, values, lacking) = read(&mut source);
-        assert_eq!((outcome, values.len(), lacking), (Outcome::Read, 1, 5), "the servers have forgotten it");
+        assert_eq!(
+            (outcome, values.len(), lacking),
+            (Outcome::Read, 1, 10),
+            "the servers have forgotten them"
+        );
         fs::remove_dir_all(root.path().join("proc/fs/lustre")).unwrap();
         fs::remove_dir_all(root.path().join("sys/kernel/debug/lustre")).unwrap();
         assert_eq!(read(&mut source).0, Outcome::Gone);
@@ -377,7 +387,7 @@ mod tests {
         fs::write(path, "job_stats:\n- job_id: 4712\n").unwrap();
         read(&mut source(&mounts, &jobs));
         assert_eq!([watch.look(4), watch.look(1 + NEWS_EVERY_NS)], [Outcome::Read, Outcome::Changed]);
-        assert_eq!(open().0[2].source.slots().len(), 10);
+        assert_eq!(open().0[2].source.slots().len(), 15);
         for place in ["proc/fs/lustre", "sys/kernel/debug/lustre"] {
             fs::remove_dir_all(root.path().join(place)).unwrap();
         }

@@ -205,7 +205,7 @@ impl LustreSource {
                 for line in line.iter().chain(operations) {
                     let operation =
                         (!operations.is_empty()).then(|| ("operation".to_owned(), (*line).to_owned()));
-                    let labels = Labels::new(file.labels.iter().cloned().chain(operation).collect());
+                    let labels = Labels::escaped(file.labels.iter().cloned().chain(operation).collect());
                     // A name that is no valid label has no series.
                     if let (Ok(labels), Ok(slot)) = (labels, u32::try_from(slots.len())) {
                         slots.push(Slot { definition: definition.clone(), labels });

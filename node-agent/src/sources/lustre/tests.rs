@@ -126,9 +126,11 @@ fn a_server_has_series_for_each_target() {
 }
 
 #[test]
-fn names_that_are_no_labels_have_no_series() {
-    let (_root, mounts) = machine(&[("proc/fs/lustre/obdfilter/a\"b/stats", STATS)]);
-    assert_eq!(open(&mounts).slots, []);
+fn any_name_has_series() {
+    let (_root, mounts) = machine(&[("proc/fs/lustre/obdfilter/a\"b&\n-OST0000/stats", STATS)]);
+    let slots = open(&mounts).slots;
+    assert!(!slots.is_empty());
+    assert!(slots.iter().all(|slot| slot.labels.get("target") == Some(r#"a"b&\x0a-OST0000"#)), "{slots:?}");
 }
 
 #[test]

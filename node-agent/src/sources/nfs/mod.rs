@@ -227,7 +227,7 @@ impl NfsSource {
         let labels = labels.into_iter().chain(operation.map(|operation| ("operation", operation)));
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let slot = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Slot { definition: definition.clone(), labels: Labels::new(labels).ok()? });
+        self.slots.push(Slot { definition: definition.clone(), labels: Labels::escaped(labels).ok()? });
         Some(Value { slot, place, operation })
     }
 }

@@ -174,7 +174,7 @@ fn labels(index: u32, identity: &Identity, quantity: &Quantity) -> Labels {
     pairs.extend(quantity.reason.map(|reason| ("reason".to_owned(), reason.to_owned())));
     let uuid = ("uuid".to_owned(), identity.uuid.clone());
     let all = pairs.iter().cloned().chain([uuid]).collect();
-    Labels::new(all).or_else(|_| Labels::new(pairs)).unwrap_or_default()
+    Labels::escaped(all).or_else(|_| Labels::escaped(pairs)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(super) fn slots(
     // Without the right to count the kernel, only user mode is counted, which is another series.
     let mode = user_only.then(|| ("mode".to_owned(), "user".to_owned()));
     let labels = |more: Option<(String, String)>| {
-        Labels::new(target_labels.iter().chain(&mode).cloned().chain(more).collect()).unwrap_or_default()
+        Labels::escaped(target_labels.iter().chain(&mode).cloned().chain(more).collect()).unwrap_or_default()
     };
     let slot = |definition: &Definition| Slot { definition: definition.clone(), labels: labels(None) };
     let mut slots: Vec<_> = definitions.iter().map(slot).collect();

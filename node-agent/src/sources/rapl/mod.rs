@@ -112,7 +112,7 @@ fn labels(package: Option<Package>) -> Labels {
     let Some(Package { number, die }) = package else { return Labels::default() };
     let die = die.map(|die| ("die".to_owned(), die.to_string()));
     let pairs = std::iter::once(("package".to_owned(), number.to_string())).chain(die).collect();
-    Labels::new(pairs).unwrap_or_default()
+    Labels::escaped(pairs).unwrap_or_default()
 }
 
 impl CustomSource for RaplSource {

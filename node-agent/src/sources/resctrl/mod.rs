@@ -187,7 +187,7 @@ fn slots<'a>(
 ) -> impl Iterator<Item = (Slot, Value)> + 'a {
     wanted.iter().flat_map(move |(definition, event)| {
         domains.iter().map(move |domain| {
-            let labels = Labels::new(vec![("domain".to_owned(), domain.to_string())]).unwrap_or_default();
+            let labels = Labels::escaped(vec![("domain".to_owned(), domain.to_string())]).unwrap_or_default();
             (Slot { definition: definition.clone(), labels }, (*domain, *event))
         })
     })

@@ -226,7 +226,7 @@ impl Edge for NodeEdge {
         wanted: &WantedOfStep,
         perf_descriptors: usize,
     ) -> (Vec<Opened>, Vec<Unavailable>) {
-        if Identifier::try_from(step.name.as_str()).is_err() || Labels::new(step.labels.clone()).is_err() {
+        if Labels::escaped(step.labels.clone()).is_err() {
             return (Vec::new(), Vec::new());
         }
         let factory = SourceFactory {

@@ -196,7 +196,7 @@ impl SourceSet {
     ) {
         for (name, mut source) in kept {
             source.take_interval();
-            let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
+            let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
             let groups = self.groups(ids, owner, &identifier, &source);
             if groups.is_empty() && costs_unread(&name) {
                 let is_closed =
@@ -227,7 +227,7 @@ impl SourceSet {
         }
         let (mut new, mut added) = (Vec::new(), Vec::new());
         for Opened { name, source, step, below } in awake {
-            let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
+            let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
             let id = former.remove(&name).map_or_else(
                 || {
                     let id = ids.sources.assign(owner.key);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::verb::{Access, Remote, Verb};
+use crate::text::Text;
 
 /// The fields of `end`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct EndRequest {
     /// The signal that ended its script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<u32>,
+    /// What the scheduler said and could not be read, with the names of the fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<Text>,
 }
 
 impl Verb for EndRequest {

@@ -8,6 +8,7 @@ use crate::control::fields::PlanFields;
 use crate::control::refusal::Refusal;
 use crate::control::verb::{Access, Remote, Verb};
 use crate::ledger::JobDetails;
+use crate::text::Text;
 
 /// The fields of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +64,9 @@ pub struct StartRequest {
     /// Its GPUs on this node: their numbers or UUIDs, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_devices: Option<String>,
+    /// What the scheduler said and could not be read, with the names of the fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<Box<Text>>,
 }
 
 impl Verb for StartRequest {

@@ -58,14 +58,21 @@ pub(in crate::postgres) async fn connect(settings: &Settings, access: Access) ->
         let set = client.batch_execute("SET default_transaction_read_only = on").await;
         set.context("connect to the database")?;
     }
-    let marked = client.query_one("SELECT current_setting('polymeter.connection', true)", &[]).await;
-    let marked: Option<String> = marked.context("connect to the database")?.get(0);
-    if marked.as_deref() == Some("direct") {
-        Ok(client)
-    } else {
-        Err(StoreError::Unusable(POOLER.to_owned()))
+    let row = client.query_one(EXAMINE, &[]).await.context("connect to the database")?;
+    if row.get::<_, Option<&str>>(0) != Some("direct") {
+        return Err(StoreError::Unusable(POOLER.to_owned()));
     }
+    let (encoding, database): (&str, &str) = (row.get(1), row.get(2));
+    if encoding != "UTF8" {
+        return Err(StoreError::Unusable(format!(
+            "cannot use the database {database}: its encoding is {encoding}, and names of jobs, users and files may have any characters; create one with UTF8: createdb -E UTF8 --locale=C -T template0 NAME"
+        )));
+    }
+    Ok(client)
 }
+
+/// The mark of a direct connection, and the encoding and the name of the database.
+const EXAMINE: &str = "SELECT current_setting('polymeter.connection', true), current_setting('server_encoding'), current_database()::text";
 
 /// Sets the parameters that the user did not set.
 fn add_defaults(config: &mut Config, access: Access) {

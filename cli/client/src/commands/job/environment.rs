@@ -1,11 +1,20 @@
 //! The environment of a scheduler's scripts. Pure, except for [`ProcessEnvironment`].
 
+use std::os::unix::ffi::OsStrExt;
+
+use polymeter_proto::text::escape;
+
 use crate::failure::Failure;
 
 /// The variables of a scheduler's script.
 pub(super) trait SchedulerEnvironment {
     /// Returns a variable that is set and not empty.
     fn get(&self, name: &str) -> Option<String>;
+
+    /// Returns a variable that is set and not empty, made printable.
+    fn printable(&self, name: &str) -> Option<String> {
+        self.get(name).map(|text| escape(text.as_bytes().trim_ascii()))
+    }
 }
 
 pub(super) struct ProcessEnvironment;
@@ -13,6 +22,12 @@ pub(super) struct ProcessEnvironment;
 impl SchedulerEnvironment for ProcessEnvironment {
     fn get(&self, name: &str) -> Option<String> {
         std::env::var(name).ok().filter(|text| !text.is_empty())
+    }
+
+    fn printable(&self, name: &str) -> Option<String> {
+        std::env::var_os(name)
+            .filter(|text| !text.is_empty())
+            .map(|text| escape(text.as_bytes().trim_ascii()))
     }
 }
 

@@ -7,6 +7,7 @@ mod end;
 mod environment;
 mod kept_reports;
 mod problem;
+mod said;
 mod sampling_request;
 mod start;
 mod state;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use polymeter_proto::control::{Answer, Request, StartRequest, StartedAnswer};
-use polymeter_proto::series::{Identifier, InvalidIdentifier};
 use polymeter_proto::text::Text;
 use polymeter_service::log::Severity;
 
@@ -12,6 +11,7 @@ use super::agent_start::{self, StartOptions};
 use super::details::DetailOptions;
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
 use super::problem::report;
+use super::said::{self, Said, Unread, printable};
 use super::sampling_request::{self, SamplingRequest};
 use crate::connection::agent::{SOCKET, unexpected};
 use crate::failure::Failure;
@@ -51,19 +51,19 @@ struct JobDescription {
     job: Option<String>,
 
     /// The job's name in cgroup paths, if it is not the job's id. Default: SLURM_JOB_SLUID.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     alias: Option<String>,
 
     /// The cluster. Default: SLURM_CLUSTER_NAME.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     cluster: Option<String>,
 
     /// The owner's numeric id. Default: SLURM_JOB_UID.
-    #[arg(long, value_name = "UID")]
-    uid: Option<u32>,
+    #[arg(long, value_name = "UID", value_parser = printable(), allow_hyphen_values = true)]
+    uid: Option<String>,
 
     /// The owner's name. Default: SLURM_JOB_USER or OAR_USER.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     user: Option<String>,
 
     /// The owner's sampling request: 'cpu.*=10ms, steps: cpu.usage=100ms, tasks: cpu.user=1s for 1h'.
@@ -72,24 +72,24 @@ struct JobDescription {
     request: Option<String>,
 
     /// The account or project to which the job is charged. Default: SLURM_JOB_ACCOUNT or OAR_PROJECT_NAME.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     account: Option<String>,
 
     /// The queue or partition of the job. Default: SLURM_JOB_PARTITION.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     queue: Option<String>,
 
     /// The nodes of the job, in the scheduler's notation. Default: SLURM_NODELIST.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = printable(), allow_hyphen_values = true)]
     nodes: Option<String>,
 
     /// The number of cores of the job on all nodes. Default: the sum of SLURM_JOB_CPUS_PER_NODE.
-    #[arg(long, value_name = "NUMBER")]
-    cores: Option<u32>,
+    #[arg(long, value_name = "NUMBER", value_parser = printable(), allow_hyphen_values = true)]
+    cores: Option<String>,
 
     /// The GPUs of the job on this node: numbers or UUIDs, such as 0,1. Default: SLURM_JOB_GPUS,
     /// CUDA_VISIBLE_DEVICES or GPU_DEVICE_ORDINAL.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = printable(), allow_hyphen_values = true)]
     gpu_devices: Option<String>,
 
     #[command(flatten)]
@@ -110,34 +110,25 @@ pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
 }
 
 impl JobDescription {
-    /// Returns the announcement of the job, and a warning for each variable that is ignored because it is not
-    /// a valid name: the job is tracked nevertheless.
+    /// Returns the announcement of the job, and a warning for each field that cannot be read: the job is
+    /// tracked nevertheless.
     fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
-        let mut warnings = Vec::new();
-        let mut variable = |names: &[&str]| {
-            let (name, text) = names.iter().find_map(|name| Some((*name, environment.get(name)?)))?;
-            match Identifier::try_from(text.as_str()) {
-                Ok(_) => return Some(text),
-                // Lists of nodes may be longer than a name.
-                Err(InvalidIdentifier::TooLong { .. }) => {}
-                Err(error) => warnings.push(format!("cannot use {name}: {error}")),
-            }
-            None
-        };
-        let (details, mut ignored) = self.details.details(environment)?;
-        let uid = || environment.get("SLURM_JOB_UID").and_then(|text| text.parse().ok());
+        let mut said = Said { environment, unread: Unread::default() };
+        let details = self.details.details(&mut said);
         let text = self.request_text(environment);
         let (SamplingRequest { plan, steps, tasks, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
                 Ok(request) => (request.unwrap_or_default(), None),
                 Err(error) => (SamplingRequest::default(), Some(error.to_string())),
             };
-        let start = StartRequest {
+        let mut name = |option: (&str, Option<&String>), variables: &[&str]| {
+            said.name(option, variables).map(String::from)
+        };
+        let mut start = StartRequest {
             job: job_id(self.job.as_ref(), environment)?,
-            alias: self.alias.clone().or_else(|| variable(&["SLURM_JOB_SLUID"])),
-            cluster: self.cluster.clone().or_else(|| variable(&["SLURM_CLUSTER_NAME"])),
-            uid: self.uid.or_else(uid),
-            user: self.user.clone().or_else(|| variable(&["SLURM_JOB_USER", "OAR_USER"])),
+            alias: name(("--alias", self.alias.as_ref()), &["SLURM_JOB_SLUID"]),
+            cluster: name(("--cluster", self.cluster.as_ref()), &["SLURM_CLUSTER_NAME"]),
+            user: name(("--user", self.user.as_ref()), &["SLURM_JOB_USER", "OAR_USER"]),
             plan,
             steps: Box::new(steps),
             tasks: Box::new(tasks),
@@ -145,15 +136,19 @@ impl JobDescription {
             // The agent shows an invalid request to the owner.
             request: text.filter(|_| error.is_some()).map(|text| Text::of(&text).to_string()),
             request_error: error,
-            account: self.account.clone().or_else(|| variable(&["SLURM_JOB_ACCOUNT", "OAR_PROJECT_NAME"])),
-            queue: self.queue.clone().or_else(|| variable(&["SLURM_JOB_PARTITION"])),
-            nodes: self.nodes.clone().or_else(|| variable(&["SLURM_NODELIST"])),
-            cores: self.cores.or_else(|| cores(&environment.get("SLURM_JOB_CPUS_PER_NODE")?)),
+            account: name(("--account", self.account.as_ref()), &["SLURM_JOB_ACCOUNT", "OAR_PROJECT_NAME"]),
+            queue: name(("--queue", self.queue.as_ref()), &["SLURM_JOB_PARTITION"]),
             details: Box::new(details),
-            gpu_devices: self.gpu_devices.clone().or_else(|| gpu_devices(environment)),
+            ..StartRequest::default()
         };
-        warnings.append(&mut ignored);
-        Ok((start, warnings))
+        start.uid = said.read(("--uid", self.uid.as_ref()), &["SLURM_JOB_UID"], said::number);
+        start.nodes = said.read(("--nodes", self.nodes.as_ref()), &["SLURM_NODELIST"], said::nodes);
+        start.cores = said.read(("--cores", self.cores.as_ref()), &["SLURM_JOB_CPUS_PER_NODE"], said::cores);
+        let devices = ["SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
+        let devices = said.read(("--gpu-devices", self.gpu_devices.as_ref()), &devices, said::gpu_devices);
+        start.gpu_devices = devices.filter(|devices| !devices.is_empty());
+        start.unread = said.unread.texts().map(|texts| Box::new(Text::from(texts)));
+        Ok((start, said.unread.warnings().map(str::to_owned).collect()))
     }
 
     /// Returns the owner's sampling request, as it was written.
@@ -164,28 +159,6 @@ impl JobDescription {
         let comment = environment.get("SLURM_JOB_COMMENT")?;
         sampling_request::in_comment(&comment).map(str::to_owned)
     }
-}
-
-/// Returns the GPUs that a scheduler's prolog names.
-fn gpu_devices(environment: &impl SchedulerEnvironment) -> Option<String> {
-    let lists = ["SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
-    let list = lists.iter().find_map(|name| environment.get(name))?;
-    // `NoDevFiles` and the like name none.
-    let is_device =
-        |item: &&str| item.parse::<u32>().is_ok() || item.starts_with("GPU-") || item.starts_with("MIG-");
-    let devices: Vec<&str> = list.split(',').map(str::trim).filter(is_device).collect();
-    (!devices.is_empty()).then(|| devices.join(","))
-}
-
-/// Adds up the cores of all nodes in Slurm's notation: `16(x2),8`.
-fn cores(per_node: &str) -> Option<u32> {
-    let of_part = |part: &str| match part.split_once("(x") {
-        None => part.parse::<u32>().ok(),
-        Some((cores, nodes)) => {
-            cores.parse::<u32>().ok()?.checked_mul(nodes.strip_suffix(')')?.parse().ok()?)
-        }
-    };
-    per_node.split(',').try_fold(0_u32, |sum, part| sum.checked_add(of_part(part)?))
 }
 
 #[cfg(test)]
@@ -216,29 +189,37 @@ mod tests {
         assert_eq!((start.cores, start.details.name.unwrap().to_string().as_str()), (Some(40), "solver"));
         assert_eq!(start.gpu_devices.as_deref(), Some("2,3"));
         assert_eq!((start.plan["cpu.*"].as_str(), start.request_error), ("10ms", None));
-        let options = JobDescription { job: Some("43".to_owned()), uid: Some(7), ..Default::default() };
+        let options =
+            JobDescription { job: Some("43".to_owned()), uid: Some("7".to_owned()), ..Default::default() };
         let (start, _) = options.start(&prolog).unwrap();
         assert_eq!((start.job.as_str(), start.uid), ("43", Some(7)));
     }
 
     #[test]
-    fn invalid_names_and_numbers_are_ignored_with_a_warning() {
+    fn what_cannot_be_read_is_kept_with_a_warning() {
         let long = Box::leak("n1,".repeat(100).into_boxed_str());
         let invalid = FixedEnvironment::new([
             ("SLURM_JOB_ID", "42"),
             ("SLURM_NODELIST", &*long),
             ("SLURM_JOB_CPUS_PER_NODE", "many"),
             ("SLURM_JOB_ACCOUNT", "a\u{202e}b"),
+            ("SLURM_JOB_USER", r"CORP\jdoe"),
             ("SLURM_CLUSTER_NAME", " "),
             ("GPU_DEVICE_ORDINAL", "NoDevFiles"),
         ]);
-        let (start, warnings) = JobDescription::default().start(&invalid).unwrap();
-        assert_eq!((start.nodes, start.cores, start.account, start.cluster), (None, None, None, None));
-        assert_eq!(start.gpu_devices, None);
-        let cluster = "cannot use SLURM_CLUSTER_NAME: it is blank";
-        let account = "cannot use SLURM_JOB_ACCOUNT: it contains the character U+202E, a character that changes the text direction";
-        assert_eq!(warnings, [cluster, account]);
-        assert_eq!((cores("4294967295(x2)"), cores("2(x3"), cores("")), (None, None, None));
+        let options = JobDescription { uid: Some("-1".to_owned()), ..Default::default() };
+        let (start, warnings) = options.start(&invalid).unwrap();
+        assert_eq!((start.nodes, start.cores, start.uid, start.cluster), (None, None, None, None));
+        assert_eq!((start.user.as_deref(), start.gpu_devices), (Some(r"CORP\jdoe"), None));
+        assert_eq!(start.account.as_deref(), Some(r"a\xe2\x80\xaeb"));
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        assert_eq!(
+            warnings[0],
+            "cannot read `-1` of --uid: expected a whole number below 4294967296; it counts as unknown"
+        );
+        let unread = start.unread.unwrap().to_string();
+        let texts = ["--uid -1; ", "SLURM_NODELIST n1,n1,", "SLURM_JOB_CPUS_PER_NODE many"];
+        assert!(texts.iter().all(|text| unread.contains(text)), "{unread}");
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use polymeter_proto::control::StateRequest;
+use polymeter_proto::text::Text;
 use polymeter_service::log::Severity;
 
 use super::details::DetailOptions;
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
 use super::kept_reports::KeptReports;
 use super::problem::report;
+use super::said::{self, Said, Unread, printable};
 use crate::connection::collector::Collector;
 use crate::connection::configuration::CollectorEndpoint;
 use crate::failure::Failure;
@@ -57,20 +59,20 @@ struct StateDescription {
     job: Option<String>,
 
     /// The cluster. Default: SLURM_CLUSTER_NAME, or any.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     cluster: Option<String>,
 
     /// The final state in the scheduler's terms: COMPLETED, TIMEOUT. Default: none, the job runs.
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, value_name = "STATE", value_parser = printable(), allow_hyphen_values = true)]
     state: Option<String>,
 
-    /// The exit status of the job's script.
-    #[arg(long, value_name = "NUMBER")]
-    exit_code: Option<u32>,
+    /// The exit status of the job's script, also with the signal behind a colon.
+    #[arg(long, value_name = "NUMBER", value_parser = printable(), allow_hyphen_values = true)]
+    exit_code: Option<String>,
 
     /// The signal that ended the job's script.
-    #[arg(long, value_name = "NUMBER")]
-    exit_signal: Option<u32>,
+    #[arg(long, value_name = "NUMBER", value_parser = printable(), allow_hyphen_values = true)]
+    exit_signal: Option<String>,
 
     #[command(flatten)]
     details: DetailOptions,
@@ -88,8 +90,7 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
     if let Some(kept) = kept.as_ref().filter(|_| arguments.deliver) {
         return Ok(ExitCode::from(if kept.deliver(&collector)? == 0 { 0 } else { LEFT }));
     }
-    let (request, ignored) = arguments.state.request(&ProcessEnvironment)?;
-    ignored.iter().for_each(|warning| report(Severity::Warning, warning));
+    let (request, unread) = arguments.state.request(&ProcessEnvironment)?;
     let line = request.to_line();
     match (collector.send(&line), kept) {
         (Ok(()), None) => {}
@@ -102,6 +103,8 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
             report(Severity::Warning, &format!("the report of job {} is kept: {failure}", request.job));
         }
     }
+    // Once, though a script repeats the report until the collector knows the job.
+    unread.warnings().for_each(|warning| report(Severity::Warning, warning));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,21 +112,24 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
 const LEFT: u8 = 3;
 
 impl StateDescription {
-    /// Returns the report, and a warning for each variable that is ignored.
-    fn request(
-        &self,
-        environment: &impl SchedulerEnvironment,
-    ) -> Result<(StateRequest, Vec<String>), Failure> {
-        let (details, ignored) = self.details.details(environment)?;
+    /// Returns the report, and what of it could not be read.
+    fn request(&self, environment: &impl SchedulerEnvironment) -> Result<(StateRequest, Unread), Failure> {
+        let mut said = Said { environment, unread: Unread::default() };
+        let details = self.details.details(&mut said);
+        let exit = said.read(("--exit-code", self.exit_code.as_ref()), &[], said::exit_status);
+        let signal = said.read(("--exit-signal", self.exit_signal.as_ref()), &[], said::number);
         let request = StateRequest {
             job: job_id(self.job.as_ref(), environment)?,
-            cluster: self.cluster.clone().or_else(|| environment.get("SLURM_CLUSTER_NAME")),
-            state: self.state.clone(),
-            exit_code: self.exit_code,
-            exit_signal: self.exit_signal,
+            cluster: said
+                .name(("--cluster", self.cluster.as_ref()), &["SLURM_CLUSTER_NAME"])
+                .map(String::from),
+            state: said.name(("--state", self.state.as_ref()), &[]).map(String::from),
+            exit_code: exit.map(|(code, _)| code),
+            exit_signal: signal.or(exit.and_then(|(_, signal)| signal)),
+            unread: said.unread.texts().map(Text::from),
             details,
         };
-        Ok((request, ignored))
+        Ok((request, said.unread))
     }
 }
 
@@ -137,13 +143,29 @@ mod tests {
         let epilog = FixedEnvironment::new([("SLURM_JOB_ID", "42"), ("SLURM_CLUSTER_NAME", "lab")]);
         let state = StateDescription {
             state: Some("TIMEOUT".to_owned()),
-            exit_code: Some(0),
-            exit_signal: Some(15),
+            exit_code: Some("0:15".to_owned()),
             ..StateDescription::default()
         };
         assert_eq!(
             state.request(&epilog).unwrap().0.to_line(),
             r#"{"verb":"state","job":"42","cluster":"lab","state":"TIMEOUT","exit_code":0,"exit_signal":15}"#
         );
+    }
+    #[test]
+    fn a_field_that_cannot_be_read_costs_no_other() {
+        let some = |text: &str| Some(text.to_owned());
+        let state = StateDescription {
+            state: some("FAILED"),
+            exit_code: some("one"),
+            exit_signal: some("9"),
+            ..StateDescription::default()
+        };
+        let epilog = FixedEnvironment::new([("SLURM_JOB_ID", "42"), ("SLURM_JOB_NAME", "R&D")]);
+        let (request, unread) = state.request(&epilog).unwrap();
+        assert_eq!(
+            request.to_line(),
+            r#"{"verb":"state","job":"42","state":"FAILED","exit_signal":9,"unread":"--exit-code one","details":{"name":"R&D","display_id":null,"time_limit_s":null,"memory_bytes":null,"gpus":null,"restarts":null}}"#
+        );
+        assert_eq!(unread.warnings().count(), 1);
     }
 }

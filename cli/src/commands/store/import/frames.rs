@@ -55,6 +55,7 @@ pub(super) struct ExportedJob {
     time_limit_s: Option<u64>,
     memory_bytes: Option<u64>,
     restarts: Option<u32>,
+    unread: Option<String>,
 }
 
 impl ExportedJob {
@@ -112,6 +113,7 @@ impl Frames {
                 state: optional(job.state.as_ref())?,
                 exit_code: job.exit_code,
                 exit_signal: job.exit_signal,
+                unread: job.unread.as_deref().map(Text::of),
             },
             details: JobDetails {
                 name: job.name.as_deref().map(Text::of),

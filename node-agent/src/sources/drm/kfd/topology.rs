@@ -33,5 +33,5 @@ fn gpu(sys: &Path, node: &Path, labels: &BTreeMap<String, Vec<(String, String)>>
     // A GPU without a card is named by its id.
     let unknown = || vec![("gpu".to_owned(), id.to_string())];
     let pairs = address.and_then(|address| labels.get(address)).cloned().unwrap_or_else(unknown);
-    Some((id, Labels::new(pairs).unwrap_or_default()))
+    Some((id, Labels::escaped(pairs).unwrap_or_default()))
 }

@@ -47,7 +47,7 @@ pub(in super::super) fn choose_bucket(
 pub(in super::super) fn up_to(limit_ns: i32, further: &[(String, String)]) -> Option<Labels> {
     let seconds = f64::from(limit_ns) / 1e9;
     let labels = [("le".to_owned(), seconds.to_string())].into_iter().chain(further.iter().cloned());
-    Labels::new(labels.collect()).ok()
+    Labels::escaped(labels.collect()).ok()
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ fn labels(quantity: Quantity, point: &str) -> Vec<(Labels, Quantity)> {
             (0..).zip(LIMITS_NS).filter_map(of_limit).collect()
         }
         Quantity::Bytes | Quantity::Time | Quantity::Count => {
-            Labels::new(mount.to_vec()).ok().map(|labels| (labels, quantity)).into_iter().collect()
+            Labels::escaped(mount.to_vec()).ok().map(|labels| (labels, quantity)).into_iter().collect()
         }
     }
 }

@@ -303,10 +303,10 @@ fn gpm_is_computed_between_two_readings() {
 }
 
 #[test]
-fn a_uuid_that_is_no_label_is_left_out() {
+fn any_uuid_is_a_label() {
     let machine = Machine::new(&[("gpus", "1"), ("0.uuid", "GPU<a>"), ("0.power", "1000")]);
     let sources = machine.open_when_listed(&["node.gpu.power"]);
-    assert_eq!(sources.read("nvidia/0").1, [("node.gpu.power{gpu=0}".to_owned(), 1.0)].into());
+    assert_eq!(sources.read("nvidia/0").1, [("node.gpu.power{gpu=0,uuid=GPU<a>}".to_owned(), 1.0)].into());
 }
 
 /// Drivers before 510 have older forms of some calls; others are looked up in other ways.

@@ -1,0 +1,420 @@
+//! What a scheduler says about a job: each field is read by itself, and the text of one that cannot be read is
+//! kept, so that no field costs the others. Pure.
+
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use polymeter_proto::series::Identifier;
+use polymeter_proto::text::escape;
+
+use super::environment::SchedulerEnvironment;
+
+/// Words of schedulers for a value that is not known or not set.
+const NOTHING: [&str; 10] = [
+    "N/A",
+    "NOT_SET",
+    "INVALID",
+    "UNKNOWN",
+    "PARTITION_LIMIT",
+    "NONE",
+    "(NULL)",
+    "NULL",
+    "NONE ASSIGNED",
+    "NOT SET",
+];
+
+/// The parser of an option whose value a scheduler provides: any bytes, made printable.
+pub(super) fn printable() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| escape(text.as_bytes().trim_ascii()))
+}
+
+fn says_nothing(text: &str) -> bool {
+    text.is_empty() || NOTHING.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+/// Fields that could not be read.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Vec<(String, String)>);
+
+impl Unread {
+    /// Reads the field `name`; none if it says nothing or cannot be read.
+    pub(super) fn read<T, E: Display>(
+        &mut self,
+        name: &str,
+        text: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let said = text.trim();
+        if says_nothing(said) {
+            return None;
+        }
+        parse(said).map_err(|error| self.note(name, said, &error)).ok()
+    }
+
+    /// Keeps the text of a field that could not be read.
+    pub(super) fn note(&mut self, name: &str, text: &str, error: &dyn Display) {
+        let kept = format!("{name} {text}");
+        self.0.push((format!("cannot read `{text}` of {name}: {error}; it counts as unknown"), kept));
+    }
+
+    /// Returns a warning for each field that could not be read.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(warning, _)| warning.as_str())
+    }
+
+    /// Returns the texts of the fields that could not be read.
+    pub(super) fn texts(&self) -> Option<String> {
+        let texts: Vec<&str> = self.0.iter().map(|(_, text)| text.as_str()).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+}
+
+/// Reads options, and variables of the scheduler in their place.
+#[derive(Debug)]
+pub(super) struct Said<'a, E> {
+    pub(super) environment: &'a E,
+    pub(super) unread: Unread,
+}
+
+impl<E: SchedulerEnvironment> Said<'_, E> {
+    /// Reads an option, or the first of the variables that is set in its place.
+    pub(super) fn read<T>(
+        &mut self,
+        option: (&str, Option<&String>),
+        variables: &[&str],
+        parse: impl FnOnce(&str) -> Result<T, InvalidField>,
+    ) -> Option<T> {
+        let (name, text) = self.text(option, variables)?;
+        self.unread.read(&name, &text, parse)
+    }
+
+    /// Reads a name, which is shortened if it is long; none for a blank one.
+    pub(super) fn name(&mut self, option: (&str, Option<&String>), variables: &[&str]) -> Option<Identifier> {
+        let (_, text) = self.text(option, variables)?;
+        let text = text.trim();
+        Identifier::try_from(text).ok().or_else(|| Identifier::escaped(text.as_bytes()))
+    }
+
+    /// Returns an option, or the first of the variables that is set in its place, with its name.
+    fn text(&self, (name, option): (&str, Option<&String>), variables: &[&str]) -> Option<(String, String)> {
+        if let Some(text) = option {
+            return Some((name.to_owned(), text.clone()));
+        }
+        variables.iter().find_map(|name| Some(((*name).to_owned(), self.environment.printable(name)?)))
+    }
+}
+
+/// The reason for which a field cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidField {
+    #[error("expected a whole number below 4294967296")]
+    Number,
+    #[error("expected a number with a unit of K, M, G, T, P or E, below 8E")]
+    Size,
+    #[error("expected a time such as 90, 1:30, 2:00:00, 1-12, 1-12:30:00 or UNLIMITED")]
+    Time,
+    #[error("expected NAME=COUNT")]
+    Item,
+    #[error("expected numbers or UUIDs such as 0,1")]
+    Gpus,
+    #[error("it has more than 256 bytes")]
+    TooLong,
+}
+
+/// Parses a list of nodes, of which a shortened one would be wrong.
+pub(super) fn nodes(text: &str) -> Result<String, InvalidField> {
+    Identifier::try_from(text).map(String::from).map_err(|_invalid| InvalidField::TooLong)
+}
+
+pub(super) fn number(text: &str) -> Result<u32, InvalidField> {
+    text.parse().map_err(|_invalid| InvalidField::Number)
+}
+
+/// Parses an exit status with the signal, `0:15`, or without it.
+pub(super) fn exit_status(text: &str) -> Result<(u32, Option<u32>), InvalidField> {
+    match text.split_once(':') {
+        None => Ok((number(text)?, None)),
+        Some((code, signal)) => Ok((number(code)?, Some(number(signal)?))),
+    }
+}
+
+/// Parses a time limit, in seconds; none if there is no limit. `1-12:30` has hours and minutes behind the days.
+pub(super) fn time_limit_s(text: &str) -> Result<Option<u64>, InvalidField> {
+    if ["UNLIMITED", "INFINITE"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
+        return Ok(None);
+    }
+    let number = |text: &str| text.parse::<u64>().map_err(|_invalid| InvalidField::Time);
+    let (days, time) = match text.split_once('-') {
+        Some((days, time)) => (Some(number(days)?), time),
+        None => (None, text),
+    };
+    let parts: Vec<&str> = time.split(':').collect();
+    if parts.len() > 3 {
+        return Err(InvalidField::Time);
+    }
+    let mut seconds = 0_u64;
+    for part in &parts {
+        // The last part may have decimals, as elapsed times have.
+        let decimals = part.split_once('.').filter(|(_, decimals)| number(decimals).is_ok());
+        let whole = decimals.map_or(*part, |(whole, _)| whole);
+        seconds = seconds
+            .checked_mul(60)
+            .and_then(|sum| sum.checked_add(number(whole).ok()?))
+            .ok_or(InvalidField::Time)?;
+    }
+    // Behind days, the first part is hours.
+    let missing = if days.is_some() { 3 - parts.len() } else { 0 };
+    let scaled = (0..missing).try_fold(seconds, |sum, _| sum.checked_mul(60));
+    let of_days = days.unwrap_or_default().checked_mul(86_400);
+    let sum = scaled.zip(of_days).and_then(|(time, days)| time.checked_add(days));
+    sum.filter(|sum| i64::try_from(*sum).is_ok()).map(Some).ok_or(InvalidField::Time)
+}
+
+/// Parses a quantity: a number, also with decimals, with an optional binary unit up to E (`4.69P`), which
+/// `B` or `iB` may follow. Numbers that a store cannot hold are refused.
+pub(super) fn quantity(text: &str) -> Result<u64, InvalidField> {
+    let text = text.strip_suffix(['B', 'b']).map_or(text, |text| text.strip_suffix('i').unwrap_or(text));
+    let last = text.chars().next_back().ok_or(InvalidField::Size)?;
+    let unit = "KMGTPE".find(last.to_ascii_uppercase());
+    let number = if unit.is_some() { text.get(..text.len() - 1).unwrap_or_default() } else { text };
+    let factor = 1_u128 << (10 * unit.map_or(0, |unit| unit + 1));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || whole.len() > 19 || fraction.len() > 18 {
+        return Err(InvalidField::Size);
+    }
+    let digits = |digits: &str| digits.parse::<u128>().map_err(|_invalid| InvalidField::Size);
+    let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or_default());
+    let sum = digits(whole)? * factor + digits(fraction)? * factor / scale;
+    i64::try_from(sum).ok().and_then(|sum| u64::try_from(sum).ok()).ok_or(InvalidField::Size)
+}
+
+/// Parses the memory requested on each node, which sacct marks with an `n`: `4Gn`.
+pub(super) fn memory(text: &str) -> Result<u64, InvalidField> {
+    quantity(text.strip_suffix('n').unwrap_or(text))
+}
+
+/// Adds up the cores of all nodes in Slurm's notation: `16(x2),8`.
+pub(super) fn cores(per_node: &str) -> Result<u32, InvalidField> {
+    let of_part = |part: &str| match part.split_once("(x") {
+        None => number(part),
+        Some((cores, nodes)) => {
+            let nodes = number(nodes.strip_suffix(')').ok_or(InvalidField::Number)?)?;
+            number(cores)?.checked_mul(nodes).ok_or(InvalidField::Number)
+        }
+    };
+    per_node
+        .split(',')
+        .try_fold(0_u32, |sum, part| sum.checked_add(of_part(part)?).ok_or(InvalidField::Number))
+}
+
+/// Parses a list of GPUs, of which only numbers and UUIDs count: `NoDevFiles` and the like name none.
+pub(super) fn gpu_devices(list: &str) -> Result<String, InvalidField> {
+    let is_device =
+        |item: &&str| item.parse::<u32>().is_ok() || item.starts_with("GPU-") || item.starts_with("MIG-");
+    let devices: Vec<&str> = list.split(',').map(str::trim).filter(is_device).collect();
+    let devices = devices.join(",");
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || ",-/:".contains(c);
+    let is_list = devices.len() <= 4096 && devices.chars().all(is_allowed);
+    is_list.then_some(devices).ok_or(InvalidField::Gpus)
+}
+
+/// The resources of a job on all its nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tres {
+    pub(super) memory_bytes_per_node: Option<u64>,
+    pub(super) gpus: Option<u32>,
+}
+
+/// The amount of one resource.
+#[derive(Debug, Clone, Copy, Default)]
+enum Amount {
+    #[default]
+    NotListed,
+    Unknown,
+    Known(u64),
+}
+
+impl Amount {
+    /// Reads the amount of an item. Slurm counts memory in megabytes where it writes no unit.
+    fn read(item: &str, value: &str, (option, unread): (&str, &mut Unread)) -> Self {
+        let in_megabytes =
+            item.starts_with("mem") && value.trim_end().ends_with(|c: char| c.is_ascii_digit());
+        let value = if in_megabytes { format!("{}M", value.trim()) } else { value.to_owned() };
+        let parse = |_: &str| quantity(value.trim());
+        let is_nothing = says_nothing(&value);
+        let amount = if is_nothing { None } else { unread.read(option, item, parse) };
+        amount.map_or(Self::Unknown, Self::Known)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NotListed, amount) => amount,
+            (Self::Known(one), Self::Known(other)) => {
+                one.checked_add(other).map_or(Self::Unknown, Self::Known)
+            }
+            (_, _) => Self::Unknown,
+        }
+    }
+
+    const fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(amount) => Some(amount),
+            Self::NotListed | Self::Unknown => None,
+        }
+    }
+}
+
+impl Tres {
+    /// Reads Slurm's notation, each item by itself. Other resources are ignored. GPUs are counted as
+    /// `gres/gpu`, by type as `gres/gpu:TYPE`, or both, depending on what Slurm tracks.
+    pub(super) fn read(option: &str, text: &str, unread: &mut Unread) -> Self {
+        let (mut memory, mut nodes, mut gpus, mut typed_gpus) = Default::default();
+        for item in text.split(',').map(str::trim).filter(|item| !says_nothing(item)) {
+            let Some((name, value)) = item.split_once('=') else {
+                unread.note(option, item, &InvalidField::Item);
+                continue;
+            };
+            let of_item: &mut Amount = match name.trim() {
+                "mem" => &mut memory,
+                "node" => &mut nodes,
+                "gres/gpu" => &mut gpus,
+                name if name.starts_with("gres/gpu:") => &mut typed_gpus,
+                _ => continue,
+            };
+            *of_item = of_item.plus(Amount::read(item, value, (option, &mut *unread)));
+        }
+        let gpus = gpus.known().or(typed_gpus.known());
+        let nodes = if matches!(nodes, Amount::NotListed) { Some(1) } else { nodes.known() };
+        Self {
+            memory_bytes_per_node: memory.known().zip(nodes).and_then(|(sum, nodes)| sum.checked_div(nodes)),
+            gpus: gpus.and_then(|gpus| u32::try_from(gpus).ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tres(text: &str) -> (Tres, Option<String>) {
+        let mut unread = Unread::default();
+        (Tres::read("--tres", text, &mut unread), unread.texts())
+    }
+
+    #[test]
+    fn sizes_have_units_up_to_e_and_decimals() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("100M", 100 << 20),
+            ("1.5G", 3 << 29),
+            ("2T", 2 << 40),
+            ("4k", 4096),
+            ("1.25E", 5 << 58),
+            ("512MiB", 512 << 20),
+            ("3GB", 3 << 30),
+            ("0.001K", 1),
+            // 4.69 * 2^50, by another calculator.
+            ("4.69P", 5_280_470_563_091_906),
+        ] {
+            assert_eq!(quantity(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "G",
+            "B",
+            "1.G",
+            ".5G",
+            "4.69?",
+            "8E",
+            "-1G",
+            "+1",
+            "1e3",
+            "0x10",
+            "1 G",
+            "99999999999999999999",
+        ] {
+            assert_eq!(quantity(text), Err(InvalidField::Size), "{text}");
+        }
+        assert_eq!((memory("4Gn"), memory("4Gc")), (Ok(4 << 30), Err(InvalidField::Size)));
+    }
+
+    #[test]
+    fn times_have_all_forms_of_slurm_and_oar() {
+        for (text, seconds) in [
+            ("90", Some(90)),
+            ("1:30", Some(90)),
+            ("2:00:00", Some(7200)),
+            ("10-00:00:00", Some(864_000)),
+            ("1-12", Some(129_600)),
+            ("1-12:30", Some(131_400)),
+            ("0-00:00:01", Some(1)),
+            ("00:01:02.5", Some(62)),
+            ("UNLIMITED", None),
+            ("infinite", None),
+        ] {
+            assert_eq!(time_limit_s(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "1:2:3:4", "1-", "-1", "x", "1-1:1:1:1", "18446744073709551615-00:00:00", "1 h"] {
+            assert_eq!(time_limit_s(text), Err(InvalidField::Time), "{text}");
+        }
+    }
+
+    #[test]
+    fn resources_are_read_item_by_item() {
+        let per_node = |text: &str| tres(text).0.memory_bytes_per_node;
+        assert_eq!(per_node("cpu=602112,mem=4.69P,node=9408"), Some(5_280_470_563_091_906 / 9408));
+        assert_eq!(per_node("mem=1024,billing=3.5K,energy=N/A"), Some(1 << 30));
+        assert_eq!((per_node("mem=30M,node=0"), per_node("node=2")), (None, None));
+        for (text, unread) in [
+            ("", None),
+            ("N/A", None),
+            ("mem=N/A,node=NOT_SET", None),
+            ("mem=4.69Z,gres/gpu=2", Some("--tres mem=4.69Z")),
+            ("mem=1G,node=many,gres/gpu=2", Some("--tres node=many")),
+            ("gres/gpu=2,mem", Some("--tres mem")),
+            ("gres/gpu=2,node=-1,mem=?", Some("--tres node=-1; --tres mem=?")),
+        ] {
+            let (read, texts) = tres(text);
+            assert_eq!((read.memory_bytes_per_node, texts.as_deref()), (None, unread), "{text}");
+            assert_eq!(read.gpus, unread.map(|_| 2), "{text}");
+        }
+    }
+
+    #[test]
+    fn gpus_are_counted_however_slurm_tracks_them() {
+        for (text, gpus) in [
+            ("billing=8,cpu=8,gres/gpu:h100=1,mem=8G,node=1", Some(1)),
+            ("cpu=4,gres/gpu:a100=2,gres/gpu:3g.20gb=5,node=2", Some(7)),
+            ("gres/gpu:v100=3,gres/gpu=4,cpu=1", Some(4)),
+            ("gres/gpu=2,gres/gpu:v100=2", Some(2)),
+            ("gres/gpu:a=1K", Some(1024)),
+            ("cpu=1,gres/gpumem=80G,gres/gpuutil=90,gres/shard:a100=8", None),
+            // Part of a sum is none.
+            ("gres/gpu:a=1,gres/gpu:b=x", None),
+            ("gres/gpu:a=1,gres/gpu=x", Some(1)),
+            ("gres/gpu:a=4294967295,gres/gpu:b=1", None),
+        ] {
+            assert_eq!(tres(text).0.gpus, gpus, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_fields_have_forms_of_their_own() {
+        assert_eq!(exit_status("0:15"), Ok((0, Some(15))));
+        assert_eq!((exit_status("3"), exit_status("3:x")), (Ok((3, None)), Err(InvalidField::Number)));
+        assert_eq!((cores("16(x2),8"), cores("7")), (Ok(40), Ok(7)));
+        for text in ["4294967295(x2)", "2(x3", "", "many"] {
+            assert_eq!(cores(text), Err(InvalidField::Number), "{text}");
+        }
+        assert_eq!(gpu_devices("0, 1,NoDevFiles,MIG-a/1/2"), Ok("0,1,MIG-a/1/2".to_owned()));
+        assert_eq!(gpu_devices("GPU-;rm"), Err(InvalidField::Gpus));
+        let mut unread = Unread::default();
+        for word in ["", " ", "NOT_SET", "INVALID", "Partition_Limit", "N/A", "(null)", "Unknown"] {
+            assert_eq!(unread.read("--time-limit", word, time_limit_s), None, "{word}");
+        }
+        assert_eq!(unread.texts(), None);
+    }
+}
