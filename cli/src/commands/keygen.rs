@@ -101,7 +101,8 @@ pub(crate) fn key_name(given: Option<&str>) -> Result<String, Failure> {
     };
     let is_usable = Identifier::try_from(name.as_str()).is_ok()
         && name.len() <= NAME_BYTES
-        && !name.contains('/')
+        // The name is also that of files, which administrators copy with commands.
+        && !name.contains(['/', '\'', '"', '`', '\\', '<', '>', '&'])
         && !name.starts_with(['.', '-']);
     if is_usable {
         return Ok(name);

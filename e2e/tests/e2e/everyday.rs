@@ -150,7 +150,7 @@ fn exit_status_names_the_failure() {
         (OTHER_USER, "push", vec!["--job", "x", "loss=1"], "unknown job x, or not yours"),
         (OTHER_USER, "metrics", vec!["--job", "x"], "unknown job x, or not yours"),
         (OWNER, "mark", vec!["--node", "a"], "only administrators"),
-        (OWNER, "mark", vec!["--job", "x", "<b>"], "character"),
+        (OWNER, "mark", vec!["--job", "x", "a\u{1b}b"], "character"),
         (OWNER, "push", vec!["--job", "x", "Loss=1"], "'L'"),
         (OWNER, "push", vec!["--job", "x", "loss=1", "--label", "unit=s"], "is reserved"),
         (OWNER, "metrics", vec!["--job", "x", "node.*"], "node.*"),
