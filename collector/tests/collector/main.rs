@@ -23,6 +23,7 @@ mod api_samples;
 mod api_tokens;
 mod citus;
 mod connections;
+mod devices;
 mod displaced_store;
 mod energy;
 mod flood;
@@ -72,6 +73,7 @@ fn main() -> std::process::ExitCode {
         api_tokens::TESTS,
         citus::TESTS,
         connections::TESTS,
+        devices::TESTS,
         displaced_store::TESTS,
         energy::TESTS,
         flood::TESTS,

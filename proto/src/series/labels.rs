@@ -3,25 +3,39 @@
 use std::fmt;
 
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::identifier::{InvalidIdentifier, check_text, from_wire};
+use super::role::Role;
 use crate::limits;
 
-/// The labels of a series, sorted by key.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(into = "Vec<(String, String)>")]
-pub struct Labels(Vec<(String, String)>);
+/// The labels of a series, sorted by key, with the role of the device that they name. The role does not
+/// distinguish series.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels {
+    pairs: Vec<(String, String)>,
+    role: Option<Role>,
+}
+
+impl Serialize for Labels {
+    /// Writes the labels, and on the wire the role.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            self.pairs.serialize(serializer)
+        } else {
+            (&self.pairs, self.role.as_ref().map(Role::as_str)).serialize(serializer)
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Labels {
     /// Refuses invalid labels in human-readable formats, and makes those from the wire valid. Too many labels
     /// are always refused.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let is_written = deserializer.is_human_readable();
-        let pairs = Vec::<(String, String)>::deserialize(deserializer)?;
-        if is_written {
-            return Self::new(pairs).map_err(D::Error::custom);
+        if deserializer.is_human_readable() {
+            return Self::new(Vec::deserialize(deserializer)?).map_err(D::Error::custom);
         }
+        let (pairs, role) = <(Vec<(String, String)>, Option<String>)>::deserialize(deserializer)?;
         if pairs.len() > limits::LABELS {
             return Err(D::Error::custom(InvalidIdentifier::TooManyLabels));
         }
@@ -31,7 +45,7 @@ impl<'de> Deserialize<'de> for Labels {
         let mut pairs: Vec<_> = pairs.into_iter().map(valid).collect();
         pairs.sort();
         pairs.dedup_by(|one, other| one.0 == other.0);
-        Ok(Self(pairs))
+        Ok(Self { pairs, role: role.and_then(|role| role.parse().ok()) })
     }
 }
 
@@ -51,28 +65,44 @@ impl Labels {
             check_text(value, limits::LABEL_VALUE_BYTES)?;
         }
         let repeated = pairs.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
-        if repeated { Err(InvalidIdentifier::RepeatedLabel) } else { Ok(Self(pairs)) }
+        if repeated { Err(InvalidIdentifier::RepeatedLabel) } else { Ok(Self { pairs, role: None }) }
     }
 
     /// Returns the keys and values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pairs.is_empty()
     }
 
     /// Returns the value of one label.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
     }
+
+    /// Returns the labels with another role of the device.
+    #[must_use]
+    pub fn with_role(self, role: Option<Role>) -> Self {
+        Self { role, ..self }
+    }
+
+    /// Returns the recorded role of the device; none if it is unknown, or if the labels name no device.
+    pub const fn role(&self) -> Option<&Role> {
+        self.role.as_ref()
+    }
+
+    /// Returns the keys and values, sorted by key: what distinguishes the series of a metric.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.pairs
+    }
 }
 
 impl From<Labels> for Vec<(String, String)> {
     fn from(labels: Labels) -> Self {
-        labels.0
+        labels.pairs
     }
 }
 

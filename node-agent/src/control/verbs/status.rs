@@ -85,6 +85,7 @@ fn counts(counters: &Counters) -> AgentCounts {
         jobs_left_out: counters.jobs_left_out.load(Relaxed),
         descriptors: counters.descriptors.load(Relaxed),
         descriptor_limit: counters.descriptor_limit.load(Relaxed),
+        unknown_lines: counters.unknown_lines.load(Relaxed),
     }
 }
 

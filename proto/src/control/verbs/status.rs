@@ -62,6 +62,8 @@ pub struct AgentCounts {
     pub jobs_left_out: u64,
     pub descriptors: u64,
     pub descriptor_limit: u64,
+    #[serde(default)]
+    pub unknown_lines: u64,
 }
 
 /// The connection to the collector. Times are in microseconds since the epoch.
