@@ -18,13 +18,11 @@ pub struct Labels {
 }
 
 impl Serialize for Labels {
-    /// Writes the labels, and on the wire the role.
+    /// Writes the labels. On the wire the role is one of them, with an empty key, which no label has.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            self.pairs.serialize(serializer)
-        } else {
-            (&self.pairs, self.role.as_ref().map(Role::as_str)).serialize(serializer)
-        }
+        let role = self.role.as_ref().filter(|_| !serializer.is_human_readable());
+        let pairs: Vec<(&str, &str)> = self.iter().chain(role.map(|role| ("", role.as_str()))).collect();
+        pairs.serialize(serializer)
     }
 }
 
@@ -32,10 +30,14 @@ impl<'de> Deserialize<'de> for Labels {
     /// Refuses invalid labels in human-readable formats, and makes those from the wire valid. Too many labels
     /// are always refused.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if deserializer.is_human_readable() {
-            return Self::new(Vec::deserialize(deserializer)?).map_err(D::Error::custom);
+        let is_written = deserializer.is_human_readable();
+        let mut pairs = Vec::<(String, String)>::deserialize(deserializer)?;
+        if is_written {
+            return Self::new(pairs).map_err(D::Error::custom);
         }
-        let (pairs, role) = <(Vec<(String, String)>, Option<String>)>::deserialize(deserializer)?;
+        let role_of = |(key, value): &(String, String)| value.parse::<Role>().ok().filter(|_| key.is_empty());
+        let role = pairs.iter().find_map(role_of);
+        pairs.retain(|pair| role_of(pair).is_none());
         if pairs.len() > limits::LABELS {
             return Err(D::Error::custom(InvalidIdentifier::TooManyLabels));
         }
@@ -45,7 +47,7 @@ impl<'de> Deserialize<'de> for Labels {
         let mut pairs: Vec<_> = pairs.into_iter().map(valid).collect();
         pairs.sort();
         pairs.dedup_by(|one, other| one.0 == other.0);
-        Ok(Self { pairs, role: role.and_then(|role| role.parse().ok()) })
+        Ok(Self { pairs, role })
     }
 }
 
@@ -158,6 +160,17 @@ mod tests {
             prop_assert_eq!(is_good(&text), name.as_str() == text);
             let labels: Vec<_> = labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
             prop_assert!(Labels::new(labels).is_ok(), "what is decoded is valid");
+        }
+
+        #[test]
+        fn a_role_travels_with_the_labels_on_the_wire(name in "[a-z0-9:]{1,8}") {
+            let role: Role = format!("stacked {name} 8:0").parse().unwrap();
+            let labels = Labels::new(vec![("device".to_owned(), name)]).unwrap().with_role(Some(role));
+            let mut bytes = Vec::new();
+            envelope::put(&mut bytes, &labels);
+            prop_assert_eq!(envelope::get::<Labels>(&bytes).unwrap(), labels.clone());
+            let text = serde_json::to_string(&labels).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Labels>(&text).unwrap(), labels.with_role(None));
         }
     }
 }
