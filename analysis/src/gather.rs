@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
-use crate::{breakdown, history, measuring, node_counters, node_list, runs, series};
+use crate::{breakdown, history, measuring, node_counters, node_list, resources, runs, series};
 use polymeter_proto::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
@@ -37,7 +37,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
     let changes_of_series = series::by_series(&changes);
-    let mut reports = Vec::new();
+    let (mut reports, mut sampled) = (Vec::new(), Vec::new());
     for (row, summary) in rows.iter().zip(summaries) {
         let Some(summary) = summary else { continue };
         let periods = series::periods(row, &changes_of_series, (job.started_ns, end_ns), summary.ends_ns);
@@ -46,7 +46,9 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         let starts_late = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
         let starts_at_zero = starts_late || row.metric == measuring::CPU_TIME;
         reports.push(summary.report(row, periods, starts_at_zero));
+        sampled.push(row);
     }
+    mark_contained(&mut reports, sampled);
     let losses = reader.losses(job.job_key)?.into_iter();
     let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
     let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
@@ -98,6 +100,13 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     node_counters::add_to(reader, job, &mut report)?;
     runs::add_to(reader, job, &mut report)?;
     Ok(report)
+}
+
+/// Marks the devices whose bytes are those of others. The reports are those of `rows`.
+fn mark_contained(reports: &mut [SeriesReport], rows: Vec<&SeriesRow>) {
+    for (report, is_contained) in reports.iter_mut().zip(SeriesRow::contained(rows)) {
+        report.is_contained = is_contained;
+    }
 }
 
 /// Summarises each series, in the order of `rows`; none for a series without samples.
@@ -269,15 +278,9 @@ fn loss(row: LossRow, started_ns: i64) -> LossReport {
 /// Computes the resource usage from the series. For each quantity, the first metric of a list that was
 /// sampled counts.
 fn usage(series: &[SeriesReport]) -> Usage {
-    let sampled = |names: &[&str]| -> Vec<&SeriesReport> {
-        let of_job = || series.iter().filter(|series| !series.is_of_step);
-        let name = names.iter().find(|name| of_job().any(|series| series.metric == **name));
-        of_job().filter(|series| Some(&series.metric.as_str()) == name).collect()
-    };
-    let growth = |names: &[&str]| {
-        sampled(names).iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
-    };
-    let max = |names: &[&str]| sampled(names).iter().filter_map(|series| series.max).reduce(f64::max);
+    let of_job: Vec<&SeriesReport> = series.iter().filter(|series| !series.is_of_step).collect();
+    let growth = |names: &[&str]| resources::first_growth(&of_job, names);
+    let max = |names: &[&str]| resources::highest(&of_job, names);
     let seconds = |ns: Option<f64>| ns.map(|ns| ns / 1e9);
     Usage {
         cpu_s: seconds(growth(&["cpu.usage", "process.cpu.usage", "perf.task_clock"])),

@@ -26,11 +26,6 @@ const VALUES_MAX: f64 = 1_000_000.0;
 /// just their totals.
 const NODES_MAX: usize = 256;
 
-/// The beginnings of the names of network interfaces whose traffic is that of other interfaces, or stays on
-/// the node.
-const VIRTUAL: [&str; 11] =
-    ["lo", "bond", "br", "cni", "docker", "dummy", "flannel", "team", "tun", "veth", "virbr"];
-
 /// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it
 /// had alone.
 ///
@@ -51,10 +46,12 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     let nodes = reader.job_nodes(job.job_key)?;
     let alone: BTreeSet<&str> =
         nodes.iter().filter(|row| !row.is_shared).map(|row| row.node.as_str()).collect();
-    rows.retain(|row| {
-        of_energy.contains(&row.metric.as_str()) || (alone.contains(row.node.as_str()) && is_physical(row))
-    });
+    rows.retain(|row| of_energy.contains(&row.metric.as_str()) || alone.contains(row.node.as_str()));
     let values = values(reader, job, &rows)?;
+    // Devices whose bytes are those of others do not count.
+    rows.retain(|row| values.contains_key(&row.series_id));
+    let mut contained = SeriesRow::contained(&rows).into_iter();
+    rows.retain(|_| !contained.next().unwrap_or_default());
     let counters = counters(&rows, &values);
     if has_energy {
         add_energy(report, &nodes, &counters);
@@ -65,12 +62,6 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
         add_series(report, &nodes, &rows, values);
     }
     Ok(())
-}
-
-/// Returns false for a network interface without traffic of its own.
-fn is_physical(row: &SeriesRow) -> bool {
-    let interface = row.labels.get("interface").filter(|_| row.metric.starts_with("node.network."));
-    interface.is_none_or(|name| !name.contains('.') && !VIRTUAL.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// The values of a series of a node.
@@ -184,28 +175,7 @@ fn add_energy(report: &mut Report, nodes: &[JobNodeRow], counters: &BTreeMap<Str
 
 #[cfg(test)]
 mod tests {
-    use polymeter_proto::series::Labels;
-
     use super::*;
-
-    #[test]
-    fn traffic_of_virtual_interfaces_is_left_out() {
-        let row = |metric: &str, interface: &str| SeriesRow {
-            series_id: 1,
-            node: "n1".to_owned(),
-            metric: metric.to_owned(),
-            unit: "bytes".to_owned(),
-            kind: "counter".to_owned(),
-            labels: Labels::new(vec![("interface".to_owned(), interface.to_owned())]).unwrap(),
-        };
-        for name in ["eth0", "eno1", "enp3s0f0", "ib0", "hsn1"] {
-            assert!(is_physical(&row("node.network.receive.bytes", name)), "{name}");
-        }
-        for name in ["lo", "bond0", "br-0123", "eth0.17", "veth77a", "docker0"] {
-            assert!(!is_physical(&row("node.network.receive.bytes", name)), "{name}");
-        }
-        assert!(is_physical(&row("node.lnet.receive.bytes", "lo")), "another metric");
-    }
 
     #[test]
     fn many_values_are_read_from_rollups() {

@@ -46,12 +46,12 @@ pub fn add(total: &mut Resources, other: &Resources) {
     total.memory_limit_bytes = limits.reduce(f64::min);
 }
 
-/// Returns the series of a metric.
+/// Returns the series of a metric, without those that are contained in others.
 pub(crate) fn of_metric<'a>(
     series: &'a [&'a SeriesReport],
     metric: &'a str,
 ) -> impl Iterator<Item = &'a SeriesReport> {
-    series.iter().copied().filter(move |series| series.metric == metric)
+    series.iter().copied().filter(move |series| series.metric == metric && !series.is_contained)
 }
 
 /// Returns the series of the first of `metrics` that was sampled.

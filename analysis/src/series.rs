@@ -207,6 +207,7 @@ impl Summary {
             step: row.labels.get("step").map(str::to_owned),
             task: row.labels.get("task").map(str::to_owned),
             is_of_step: is_of_step(row),
+            is_contained: false,
             curve,
         }
     }

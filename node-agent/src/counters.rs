@@ -29,6 +29,7 @@ pub struct Counters {
     pub jobs_left_out: AtomicU64,
     pub descriptors: AtomicU64,
     pub descriptor_limit: AtomicU64,
+    pub unknown_lines: AtomicU64,
     pub collector: CollectorState,
 }
 

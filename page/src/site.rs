@@ -98,6 +98,7 @@ const MODULES: &[(&str, &str)] = modules![
     "site/sign_in.js"
     "site/status.js"
     "site/summaries.js"
+    "site/summed.js"
 ];
 
 /// Returns all files. `quantities` is the JSON form of the important quantities of a job.

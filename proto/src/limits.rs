@@ -44,6 +44,9 @@ pub const LABEL_KEY_BYTES: usize = 64;
 /// Bytes of a label's value: a device-mapper name has at most 127.
 pub const LABEL_VALUE_BYTES: usize = 256;
 
+/// Bytes of the role of a device with the names of the devices below it.
+pub const ROLE_BYTES: usize = 1024;
+
 /// Bytes of one control line that is forwarded by a collector. The answer to `set` with a glob over the whole
 /// catalogue, where every metric is unavailable for a different reason, takes some 60 KiB.
 pub const CONTROL_LINE_BYTES: usize = 256 * 1024;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::series::{Labels, SessionId};
+use polymeter_proto::series::{Labels, Role, SessionId};
 
 use crate::error::{DatabaseError, ErrorKind};
 use crate::labels::parse_labels;
@@ -162,11 +162,30 @@ impl Field for String {
     }
 }
 
-impl Field for Labels {
+/// An object of labels, without the role.
+struct Pairs(Labels);
+
+impl Field for Pairs {
     const EXPECTED: &'static str = "an object of labels";
 
     fn from_value(value: Value<'static>) -> Option<Self> {
-        parse_labels(&String::from_value(value)?)
+        parse_labels(&String::from_value(value)?).map(Self)
+    }
+}
+
+impl Field for Role {
+    const EXPECTED: &'static str = "the role of a device";
+
+    fn from_value(value: Value<'static>) -> Option<Self> {
+        String::from_value(value)?.parse().ok()
+    }
+}
+
+/// The labels, then the role of the device that they name, or NULL.
+impl FromRow for Labels {
+    fn from_row(row: &mut Row) -> Result<Self, DatabaseError> {
+        let Pairs(labels) = row.get()?;
+        Ok(labels.with_role(row.get()?))
     }
 }
 

@@ -277,7 +277,8 @@ fn quantity<'a>(
 }
 
 /// Sorts the series by metric. The series of steps are contained in those of the job, and the series of tasks
-/// in those of their step: they count only for a metric without the former.
+/// in those of their step: they count only for a metric without the former. Devices that contain others do
+/// not count.
 fn by_metric<'a>(report: &'a Report, nodes: &[&str]) -> ByMetric<'a> {
     let positions: HashMap<&str, usize> =
         nodes.iter().enumerate().map(|(position, node)| (*node, position)).collect();
@@ -293,7 +294,7 @@ fn by_metric<'a>(report: &'a Report, nodes: &[&str]) -> ByMetric<'a> {
     }
     let mut by_metric = ByMetric::new();
     for series in &report.series {
-        let is_contained = levels.get(series.metric.as_str()) != Some(&level(series));
+        let is_contained = series.is_contained || levels.get(series.metric.as_str()) != Some(&level(series));
         if let Some(position) = positions.get(series.node.as_str()).filter(|_| !is_contained) {
             by_metric.entry(&series.metric).or_default().push((*position, series));
         }

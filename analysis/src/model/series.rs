@@ -65,6 +65,9 @@ pub struct SeriesReport {
     /// True if it belongs to a step or a task, whose values are contained in the job's own.
     #[serde(skip)]
     pub is_of_step: bool,
+    /// True if its bytes are those of other series, as those of a volume are on its disks: sums leave it out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_contained: bool,
     /// The values of a gauge, or the rates of a counter, over time.
     #[serde(skip)]
     pub curve: Curve,

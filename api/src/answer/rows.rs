@@ -1,5 +1,6 @@
 //! The rows of a job's series and events, as several resources list them.
 
+use polymeter_proto::series::Role;
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::units;
 use polymeter_store::reader::{LossRow, MarkRow, PlanChangeRow, SeriesRow};
@@ -19,12 +20,25 @@ pub(crate) static SERIES: Table<SeriesRow> = Table {
             json!(rate(row).map(|(unit, _)| unit))
         }),
         Column::new("labels", Type::Labels, "The labels.", labels),
+        Column::optional(
+            "role",
+            Type::Text,
+            "Of a device: `physical`, `part` of others, `stacked` on others, or `local`: memory, loopback. Sums take the lowest devices.",
+            |row| json!(role(row).map(|role| role.kind().as_str())),
+        ),
+        Column::new("below", Type::Texts, "The devices below it, whose series contain its bytes.", |row| {
+            json!(role(row).iter().flat_map(Role::below).collect::<Vec<_>>())
+        }),
     ],
 };
 
 /// Returns the labels of a series as an object.
 pub(crate) fn labels(row: &SeriesRow) -> Value {
     Value::Object(row.labels.iter().map(|(key, value)| (key.to_owned(), json!(value))).collect())
+}
+
+fn role(row: &SeriesRow) -> Option<Role> {
+    Role::of(&row.metric, &row.labels)
 }
 
 /// Returns the unit of the rates of a counter, and the factor from its increase per second; none for a gauge.

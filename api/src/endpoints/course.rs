@@ -229,7 +229,10 @@ impl Request {
 
 /// Returns the series of a request, and whether they are subtracted. Series of steps are contained in those
 /// of the job, and series of tasks in those of their step: they count only for a metric without the former.
-fn terms(rows: Vec<SeriesRow>, metrics: &Metrics) -> Vec<(SeriesRow, bool)> {
+/// Devices that contain others do not count.
+fn terms(mut rows: Vec<SeriesRow>, metrics: &Metrics) -> Vec<(SeriesRow, bool)> {
+    let mut contained = SeriesRow::contained(&rows).into_iter();
+    rows.retain(|_| !contained.next().unwrap_or_default());
     let depth = |row: &SeriesRow| match level(row) {
         None => 0,
         Some("step") => 1,

@@ -1,6 +1,6 @@
 //! The approximate memory of dictionary entries.
 
-use polymeter_proto::series::JobDescriptor;
+use polymeter_proto::series::{JobDescriptor, Labels};
 use polymeter_proto::wire::dictionary::Entry;
 
 /// The approximate memory of an entry of a map, without its text.
@@ -14,7 +14,7 @@ pub(super) fn cost(entry: &Entry) -> usize {
         }
         Entry::Metric(_, metric) => ENTRY_BYTES + metric.name.as_str().len(),
         Entry::Job(_, job) => job_cost(job),
-        Entry::Series(_, series) => series_cost(series.labels.iter()),
+        Entry::Series(_, series) => series_cost(&series.labels),
         Entry::Shape(_, shape) => shape_cost(shape.series.len()),
     }
 }
@@ -24,8 +24,9 @@ pub(super) fn job_cost(job: &JobDescriptor) -> usize {
     ENTRY_BYTES + names.into_iter().flatten().map(|name| name.as_str().len()).sum::<usize>()
 }
 
-pub(super) fn series_cost<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
-    ENTRY_BYTES + labels.map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len()).sum::<usize>()
+pub(super) fn series_cost(labels: &Labels) -> usize {
+    let texts = labels.iter().map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len());
+    ENTRY_BYTES + labels.role().map_or(0, |role| role.as_str().len()) + texts.sum::<usize>()
 }
 
 pub(super) const fn shape_cost(columns: usize) -> usize {

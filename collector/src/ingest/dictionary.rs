@@ -277,7 +277,7 @@ impl Dictionary {
         });
         self.series.retain(|series| {
             let keep = !is_its(series);
-            freed += if keep { 0 } else { series_cost(series.labels.iter()) };
+            freed += if keep { 0 } else { series_cost(&series.labels) };
             keep
         });
         if !self.ended.contains(&handle) {

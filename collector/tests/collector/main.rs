@@ -24,6 +24,7 @@ mod api_tokens;
 mod citus;
 mod clocks;
 mod connections;
+mod devices;
 mod displaced_store;
 mod energy;
 mod flood;
@@ -75,6 +76,7 @@ fn main() -> std::process::ExitCode {
         citus::TESTS,
         clocks::TESTS,
         connections::TESTS,
+        devices::TESTS,
         displaced_store::TESTS,
         energy::TESTS,
         flood::TESTS,

@@ -327,7 +327,7 @@ fn new_jobs_need_no_scan() {
         INSERT INTO ledger_line (session_key, handle, job_key, source_id)
             SELECT session_key, job_key, job_key, source_id FROM job JOIN session ON session_key = job_key, ledger_source;
         INSERT INTO series_shape (digest) VALUES ('two metrics');
-        INSERT INTO series_shape_member
+        INSERT INTO series_shape_member (shape_id, position, metric, labels)
             SELECT 1, position, 'metric' || position, '{}' FROM generate_series(0, 1) AS position;
         INSERT INTO series_block (first_id, shape_id, job_key, node, job_id)
             SELECT 2 * job_key - 1, 1, job_key, 'n' || job_key % 4, job_id FROM job;

@@ -20,6 +20,7 @@ mod control;
 mod counters;
 mod database_failover;
 mod delivery;
+mod devices;
 mod doctor;
 mod documents;
 mod ebpf;
@@ -90,6 +91,7 @@ fn main() -> std::process::ExitCode {
         counters::TESTS,
         database_failover::TESTS,
         delivery::TESTS,
+        devices::TESTS,
         doctor::TESTS,
         documents::TESTS,
         ebpf::TESTS,

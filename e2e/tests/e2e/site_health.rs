@@ -193,10 +193,10 @@ fn modules_compute_the_health_of_agents_and_quantities_of_nodes() {
     }
     // The hottest sensor counts, partitions and the loopback interface do not, and sectors are bytes.
     let series = "[['node.hwmon.temperature', 'celsius', { sensor: 'a' }], ['node.hwmon.temperature', 'celsius', { sensor: 'b' }], \
-                  ['node.disk.read.sectors', 'sectors', { device: 'nvme0n1' }], ['node.disk.read.sectors', 'sectors', { device: 'nvme0n1p1' }], \
-                  ['node.network.receive.bytes', 'bytes', { interface: 'lo' }], ['node.network.receive.bytes', 'bytes', { interface: 'eth0' }], \
+                  ['node.disk.read.sectors', 'sectors', { device: 'nvme0n1' }, 'physical'], ['node.disk.read.sectors', 'sectors', { device: 'nvme0n1p1' }, 'part', ['nvme0n1']], \
+                  ['node.network.receive.bytes', 'bytes', { interface: 'lo' }, 'local'], ['node.network.receive.bytes', 'bytes', { interface: 'eth0' }, 'physical'], \
                   ['node.memory.total', 'bytes', {}], ['node.energy.package', 'joules', { package: '0' }], ['node.energy.memory', 'joules', { package: '0' }]] \
-                  .map(([metric, unit, labels], id) => ({ id, metric, unit, labels, rate_unit: { joules: 'watts', sectors: '1/s', bytes: null }[unit] }))";
+                  .map(([metric, unit, labels, role = null, below = []], id) => ({ id, metric, unit, labels, role, below, node: 'n1', rate_unit: { joules: 'watts', sectors: '1/s', bytes: null }[unit] }))";
     let quantities = format!(
         "import({base} + 'node_quantities.js').then((own) => m.quantitiesOf({series}, own.OWN_QUANTITIES).filter((one) => one.is_main)
              .map((one) => [one.title, one.unit, [...one.factors], one.isHighest]))"
@@ -212,6 +212,13 @@ fn modules_compute_the_health_of_agents_and_quantities_of_nodes() {
         expected,
         "without the available memory nothing is subtracted"
     );
+    // Of devices that contain each other the lowest count that have series, on each node and at each level.
+    let devices = "[['n1', {}, '253:0', 'stacked', ['8:32', '8:16']], ['n1', {}, '8:16', 'physical'], ['n1', {}, '252:0', 'local'], \
+                   ['n2', {}, '253:0', 'stacked', ['8:32', '8:16']], ['n1', { step: '0' }, '253:0', 'stacked', ['8:16']], \
+                   ['n1', {}, '7:0', 'stacked'], ['n3', {}, '7:0', 'stacked'], ['n1', {}, '9:9', null]] \
+                   .map(([node, labels, device, role, below = []], id) => ({ id, node, role, below, metric: 'io.read.bytes', labels: { ...labels, device } }))";
+    let ids = format!("m.summed({devices}).map((one) => one.id)");
+    assert_eq!(result("summed", &ids), json!([1, 3, 4, 6, 7]));
     // Work that throws at once, since it was aborted while it waited, leaves its place to others.
     let queue = "(async () => { const turn = m.limited(1); const ends = []; for (let i = 0; i < 3; i += 1) \
                  ends.push(await turn(() => { throw new Error('aborted'); }).catch((error) => error.message)); \

@@ -146,7 +146,13 @@ impl SimulatedEdge {
             let word = name.split('/').next_back().unwrap_or_default();
             let refresh_interval = self.refresh_intervals.get(word).copied();
             let source = CountedSource { slots, is_lasting, refresh_interval, open: Arc::clone(&self.open) };
-            Opened { name, source: Source::Custom(Box::new(source)), step: None, below: None }
+            Opened {
+                name,
+                source: Source::Custom(Box::new(source)),
+                step: None,
+                below: None,
+                roles: Vec::new(),
+            }
         });
         (opened.collect(), unavailable)
     }

@@ -101,7 +101,7 @@ impl<'a> Opening<'a> {
             None => (name, None),
             Some(step) => (format!("{}/{name}", step.name), Some(Arc::clone(step))),
         };
-        self.opened.push(Opened { name, source, step, below: None });
+        self.opened.push(Opened { name, source, step, below: None, roles: Vec::new() });
     }
 
     /// Adds a source like [`Opening::push`], and returns it for additions.

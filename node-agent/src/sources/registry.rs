@@ -5,6 +5,7 @@ use std::path::Path;
 use polymeter_proto::catalogue::Definition;
 
 use super::cpu_list;
+use super::devices;
 use super::kernel_text;
 use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
@@ -55,7 +56,11 @@ impl SourceFactory<'_> {
                 opening.open(*kind, &OpenRequest { host: self, target, wanted });
             }
         }
-        opening.finish()
+        let (mut opened, unavailable) = opening.finish();
+        for Opened { source, roles, .. } in &mut opened {
+            *roles = devices::roles(&self.mounts.sys(), source.slots());
+        }
+        (opened, unavailable)
     }
 }
 

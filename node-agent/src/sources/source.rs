@@ -1,6 +1,7 @@
 //! Sources: objects that are read in one operation, which gives one [`Reading`].
 
 use super::custom_source::CustomSource;
+use super::layout::UnknownLines;
 use super::outcome::Outcome;
 use super::perf::PerfSource;
 use super::read_buffer::ReadBuffer;
@@ -77,6 +78,14 @@ impl Source {
         match self {
             Self::Perf(perf) => perf.descriptors(),
             Self::TextFile(_) | Self::SummedFile(_) | Self::Custom(_) | Self::Threaded(_) => 0,
+        }
+    }
+
+    /// Returns the lines of its file that have no series, if there are any.
+    pub fn unknown_lines(&self) -> Option<&UnknownLines> {
+        match self {
+            Self::TextFile(file) => Some(file.unknown_lines()).filter(|unknown| unknown.lines > 0),
+            Self::SummedFile(_) | Self::Perf(_) | Self::Custom(_) | Self::Threaded(_) => None,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use polymeter_proto::series::Role;
+
 use super::finder::Finder;
 use super::source::Source;
 use crate::cgroups::{JobCgroups, Step};
@@ -30,4 +32,6 @@ pub struct Opened {
     pub step: Option<Arc<Step>>,
     /// The finder of cgroups or processes that must be read with it, if it is a sum over them.
     pub below: Option<Finder>,
+    /// The roles of the devices that its slots are of, by the positions of the slots.
+    pub roles: Vec<(usize, Role)>,
 }

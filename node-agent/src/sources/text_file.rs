@@ -9,7 +9,7 @@ use polymeter_proto::catalogue::{Form, Row};
 use rustix::io::pread;
 
 use super::kernel_text::{self, TEXT_BYTES, too_large};
-use super::layout::{Fit, Layout, ParseError};
+use super::layout::{Fit, Layout, ParseError, UnknownLines};
 use super::outcome::Outcome;
 use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
@@ -125,6 +125,11 @@ impl TextFileSource {
     /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         self.layout.slots()
+    }
+
+    /// Returns the lines without a series, if all lines should have some.
+    pub const fn unknown_lines(&self) -> &UnknownLines {
+        self.layout.unknown()
     }
 
     /// Returns the file's path.

@@ -94,7 +94,8 @@ impl Ids {
         let next_metric = MetricId(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
         let metric = *self.metrics.entry(descriptor.name.as_str().to_owned()).or_insert(next_metric);
         let next = &mut self.next_series;
-        let series = *series.entry((metric, labels.clone())).or_insert_with(|| {
+        // A role that has changed does not begin another series.
+        let series = *series.entry((metric, labels.clone().with_role(None))).or_insert_with(|| {
             *next += 1;
             SeriesId(*next - 1)
         });

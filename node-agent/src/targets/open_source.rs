@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
 use polymeter_proto::period::Period;
+use polymeter_proto::series::Role;
 
 use super::ids::Ids;
 use super::key::TargetKey;
@@ -36,6 +37,8 @@ pub(crate) struct OpenSource {
     pub(crate) step: Option<Arc<Step>>,
     /// True if it stays open when files are opened anew: [`Source::is_lasting`].
     pub(super) is_lasting: bool,
+    /// The number of lines of its file that have no series.
+    pub(super) unknown_lines: usize,
     /// The finder of cgroups or processes that must be read with it.
     pub(super) below: Option<Finder>,
     /// The descriptors of the perf events that were opened with it.
@@ -53,7 +56,28 @@ impl OpenSource {
         let stated_interval = source.refresh_interval();
         let refresh_interval = stated_interval.get();
         let opened_descriptors = source.perf_descriptors();
-        Self { id, slots, step, is_lasting, below, opened_descriptors, stated_interval, refresh_interval }
+        let unknown_lines = source.unknown_lines().map_or(0, |unknown| unknown.lines);
+        Self {
+            id,
+            slots,
+            step,
+            is_lasting,
+            unknown_lines,
+            below,
+            opened_descriptors,
+            stated_interval,
+            refresh_interval,
+        }
+    }
+
+    /// Records the roles of the devices that its slots are of, by the positions of the slots.
+    pub(super) fn with_roles(mut self, roles: Vec<(usize, Role)>) -> Self {
+        for (position, role) in roles {
+            if let Some(slot) = self.slots.get_mut(position) {
+                slot.labels = std::mem::take(&mut slot.labels).with_role(Some(role));
+            }
+        }
+        self
     }
 
     /// Returns the period of one of its metrics in a plan; not shorter than the refresh interval of its

@@ -2,14 +2,16 @@
 
 import { unitText } from "../shared/text.js";
 import { QUANTITIES } from "./quantities.js";
+import { summed } from "./summed.js";
 
 /** Units whose values are not added up over the series of a node. */
 const MEANS = ["percent", "celsius"];
 
 const levelOf = (series) => (series.labels.task ? 2 : series.labels.step ? 1 : 0);
 
-/** Returns the series by metric. Those of steps and tasks are contained in those of the job: they count only for a metric without the latter. */
-function seriesByMetric(all) {
+/** Returns the summed series by metric. Those of steps and tasks are contained in those of the job: they count only for a metric without the latter. */
+function seriesByMetric(every) {
+    const all = summed(every);
     const levels = new Map();
     for (const series of all) levels.set(series.metric, Math.min(levels.get(series.metric) ?? 2, levelOf(series)));
     const found = new Map();
@@ -34,9 +36,8 @@ function termsOf(choices, found) {
         if (![choice.metric, ...(choice.needs ?? [])].every((metric) => found.has(metric))) continue;
         const factor = choice.factor ?? 1;
         const terms = [[[choice.metric, ...choice.plus], factor], [choice.minus, -factor]].flatMap(([metrics, sign]) =>
-            metrics.filter((metric) => found.has(metric))
-                .map((metric) => ({ series: found.get(metric).filter(choice.isCounted ?? (() => true)), factor: sign })));
-        if (terms[0].series.length > 0) return { choice, terms };
+            metrics.filter((metric) => found.has(metric)).map((metric) => ({ series: found.get(metric), factor: sign })));
+        return { choice, terms };
     }
     return null;
 }
@@ -52,7 +53,7 @@ export function quantitiesOf(all, wanted = QUANTITIES) {
         const known = termsOf(choices, found);
         if (!known) continue;
         const { choice, terms } = known;
-        if (terms.length === 1 && terms[0].series.length === found.get(choice.metric).length && !choice.isHighest) drawn.add(choice.metric);
+        if (terms.length === 1 && !choice.isHighest) drawn.add(choice.metric);
         quantities.push(quantity({ id, title: choice.title, is_main: true }, terms, choice));
     }
     for (const metric of [...found.keys()].filter((name) => !drawn.has(name)).sort()) {

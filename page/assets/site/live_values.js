@@ -1,5 +1,7 @@
 // The newest value of each series of a stream, and the values of quantities at an instant.
 
+import { summed } from "./summed.js";
+
 /** A value is out of date after so many periods. */
 const PERIODS = 3;
 /** The period of a series whose period is unknown, in microseconds. */
@@ -9,18 +11,27 @@ const DELAY_US = 3e6;
 
 const keyOf = (metric, level) => `${metric} ${level ?? ""}`;
 
+/** Returns the ids of the summed series by metric and level. */
+function summedByMetric(all) {
+    const found = new Map();
+    for (const { id, metric, labels } of summed(all)) {
+        const key = keyOf(metric, labels.task ? "task" : labels.step ? "step" : null);
+        if (!found.has(key)) found.set(key, []);
+        found.get(key).push(id);
+    }
+    return found;
+}
+
 /** Creates the collection of newest values. */
 export function liveValues() {
     const series = new Map();
-    const byMetric = new Map();
+    let byMetric = null;
     const newest = new Map();
     let latest_us = 0;
     return {
         describe: (list) => list.forEach((one) => {
-            const key = keyOf(one.metric, one.labels.task ? "task" : one.labels.step ? "step" : null);
-            if (!byMetric.has(key)) byMetric.set(key, new Set());
-            byMetric.get(key).add(one.id);
             series.set(one.id, one);
+            byMetric = null;
         }),
         /** Adds the columns of an event, and returns the time of the newest value. */
         add: ({ id, time_us, value, min, mean, max }) => {
@@ -36,6 +47,7 @@ export function liveValues() {
         at: (quantity, nodes) => {
             const sums = new Map(nodes.map((node) => [node, { values: [null, null, null], count: 0 }]));
             for (const { metric, level, factor } of quantity.terms) {
+                byMetric ??= summedByMetric([...series.values()]);
                 for (const id of byMetric.get(keyOf(metric, level)) ?? []) {
                     const of = series.get(id);
                     const last = newest.get(id);

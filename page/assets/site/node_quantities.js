@@ -1,13 +1,7 @@
 // The important quantities of a node itself, in the form of those of a job: the first choice of which a metric was sampled counts.
 
-/** Names of disks that are parts of others: partitions, and devices that the kernel makes of disks. */
-const PART_OF_DISK = /^(?:(?:sd|hd|vd|xvd)[a-z]+\d+|(?:nvme\d+n\d+|mmcblk\d+)p\d+|(?:loop|ram|zram|dm-|md)\d+)$/;
-
 /** The kernel counts sectors of 512 bytes, whatever those of the disk are. */
-const SECTORS = { factor: 512, unit: "bytes/s", isCounted: ({ labels }) => !PART_OF_DISK.test(labels.device ?? "") };
-
-/** The node does not send over its loopback interface. */
-const INTERFACES = { isCounted: ({ labels }) => labels.interface !== "lo" };
+const SECTORS = { factor: 512, unit: "bytes/s" };
 
 const just = (title, metric, more = {}) => ({ title, metric, plus: [], minus: [], ...more });
 
@@ -42,8 +36,8 @@ export const OWN_QUANTITIES = [
     },
     { id: "node-gpu", choices: [just("GPU utilization", "node.gpu.utilization"), just("GPU utilization", "node.gpu.drm.utilization")] },
     { id: "node-gpu-power", choices: [just("GPU power", "node.gpu.power"), just("GPU power", "node.gpu.energy"), just("GPU power", "node.gpu.drm.power")] },
-    { id: "node-receive", choices: [just("Received over the network", "node.network.receive.bytes", INTERFACES)] },
-    { id: "node-transmit", choices: [just("Transmitted over the network", "node.network.transmit.bytes", INTERFACES)] },
+    { id: "node-receive", choices: [just("Received over the network", "node.network.receive.bytes")] },
+    { id: "node-transmit", choices: [just("Transmitted over the network", "node.network.transmit.bytes")] },
     { id: "node-fabric-receive", choices: [just("Received over InfiniBand", "node.infiniband.receive.bytes")] },
     { id: "node-fabric-transmit", choices: [just("Transmitted over InfiniBand", "node.infiniband.transmit.bytes")] },
     { id: "node-read", choices: [just("Read from disks", "node.disk.read.sectors", SECTORS)] },

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Tally;
-use crate::series::Labels;
+use crate::series::{Labels, contained};
 use crate::step_level::StepLevel;
 
 /// A job.
@@ -81,6 +81,14 @@ pub struct SeriesRow {
     pub kind: String,
     /// The labels.
     pub labels: Labels,
+}
+
+impl SeriesRow {
+    /// Returns for each series whether sums leave it out, as [`contained`] does: all are of nodes, or all of
+    /// one job.
+    pub fn contained<'a>(rows: impl IntoIterator<Item = &'a Self>) -> Vec<bool> {
+        contained(rows.into_iter().map(|row| (row.node.as_str(), row.metric.as_str(), &row.labels)))
+    }
 }
 
 /// A sample.

@@ -3,25 +3,41 @@
 use std::fmt;
 
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::identifier::{InvalidIdentifier, check_text, escaped, from_wire};
+use super::role::Role;
 use crate::limits;
 
-/// The labels of a series, sorted by key.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(into = "Vec<(String, String)>")]
-pub struct Labels(Vec<(String, String)>);
+/// The labels of a series, sorted by key, with the role of the device that they name. The role does not
+/// distinguish series.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels {
+    pairs: Vec<(String, String)>,
+    role: Option<Role>,
+}
+
+impl Serialize for Labels {
+    /// Writes the labels. On the wire the role is one of them, with an empty key, which no label has.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let role = self.role.as_ref().filter(|_| !serializer.is_human_readable());
+        let pairs: Vec<(&str, &str)> = self.iter().chain(role.map(|role| ("", role.as_str()))).collect();
+        pairs.serialize(serializer)
+    }
+}
 
 impl<'de> Deserialize<'de> for Labels {
     /// Refuses invalid labels in human-readable formats, and makes those from the wire valid. Too many labels
     /// are always refused.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let is_written = deserializer.is_human_readable();
-        let pairs = Vec::<(String, String)>::deserialize(deserializer)?;
+        let mut pairs = Vec::<(String, String)>::deserialize(deserializer)?;
         if is_written {
             return Self::new(pairs).map_err(D::Error::custom);
         }
+        let role_of = |(key, value): &(String, String)| value.parse::<Role>().ok().filter(|_| key.is_empty());
+        let role = pairs.iter().find_map(role_of);
+        pairs.retain(|pair| role_of(pair).is_none());
         if pairs.len() > limits::LABELS {
             return Err(D::Error::custom(InvalidIdentifier::TooManyLabels));
         }
@@ -31,7 +47,7 @@ impl<'de> Deserialize<'de> for Labels {
         let mut pairs: Vec<_> = pairs.into_iter().map(valid).collect();
         pairs.sort();
         pairs.dedup_by(|one, other| one.0 == other.0);
-        Ok(Self(pairs))
+        Ok(Self { pairs, role })
     }
 }
 
@@ -51,7 +67,7 @@ impl Labels {
             check_text(value, limits::LABEL_VALUE_BYTES)?;
         }
         let repeated = pairs.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
-        if repeated { Err(InvalidIdentifier::RepeatedLabel) } else { Ok(Self(pairs)) }
+        if repeated { Err(InvalidIdentifier::RepeatedLabel) } else { Ok(Self { pairs, role: None }) }
     }
 
     /// Creates labels from names of the system: paths, devices, programs. They are
@@ -71,23 +87,39 @@ impl Labels {
 
     /// Returns the keys and values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pairs.is_empty()
     }
 
     /// Returns the value of one label.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
     }
+
+    /// Returns the labels with another role of the device.
+    #[must_use]
+    pub fn with_role(self, role: Option<Role>) -> Self {
+        Self { role, ..self }
+    }
+
+    /// Returns the recorded role of the device; none if it is unknown, or if the labels name no device.
+    pub const fn role(&self) -> Option<&Role> {
+        self.role.as_ref()
+    }
+
+    /// Returns the keys and values, sorted by key: what distinguishes the series of a metric.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.pairs
+    }
 }
 
 impl From<Labels> for Vec<(String, String)> {
     fn from(labels: Labels) -> Self {
-        labels.0
+        labels.pairs
     }
 }
 
@@ -144,6 +176,17 @@ mod tests {
             prop_assert_eq!(is_good(&text), name.as_str() == text);
             let labels: Vec<_> = labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
             prop_assert!(Labels::new(labels).is_ok(), "what is decoded is valid");
+        }
+
+        #[test]
+        fn a_role_travels_with_the_labels_on_the_wire(name in "[a-z0-9:]{1,8}") {
+            let role: Role = format!("stacked {name} 8:0").parse().unwrap();
+            let labels = Labels::new(vec![("device".to_owned(), name)]).unwrap().with_role(Some(role));
+            let mut bytes = Vec::new();
+            envelope::put(&mut bytes, &labels);
+            prop_assert_eq!(envelope::get::<Labels>(&bytes).unwrap(), labels.clone());
+            let text = serde_json::to_string(&labels).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Labels>(&text).unwrap(), labels.with_role(None));
         }
     }
 }

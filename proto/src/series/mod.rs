@@ -2,6 +2,7 @@
 
 mod identifier;
 mod labels;
+mod role;
 mod value;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use crate::name::MetricName;
 
 pub use identifier::{Identifier, InvalidIdentifier};
 pub use labels::Labels;
+pub use role::{Device, InvalidRole, Role, RoleKind, SeriesOfSum, contained};
 pub use value::{Kind, Number, Unit};
 
 /// The compact id of a series within one session.

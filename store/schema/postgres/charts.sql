@@ -4,33 +4,49 @@
 -- `of_jobs`: the keys of jobs, or null for the series of nodes; `of_nodes`: nodes, or null for all. `value`
 -- is the mean of a gauge, or the change of a counter per second of its time; counters in nanoseconds are in
 -- seconds, so that CPU time is in cores. `increase` is the whole change in the interval, which is `step_s`
--- seconds long: more than a step if the rollup is coarser. It reads the coarsest rollup whose intervals are
--- not longer than a step, or a coarser one if there were too many values, or if retention removed finer ones.
+-- seconds long: more than a step if the rollup is coarser. `is_summed` is false for a device whose bytes are
+-- those of devices below it, if these have series; and for a local one. It reads the coarsest rollup whose
+-- intervals are not longer than a step, or a coarser one if there were too many values, or if retention
+-- removed finer ones.
 CREATE FUNCTION samples_chart(of_metrics text[], of_jobs int8[], of_nodes text[], begin_at timestamptz, end_at timestamptz, step interval)
 RETURNS TABLE ("time" timestamptz, series_id int8, metric text, node text, job_key int8, job_id text, labels jsonb, value float8, max float8,
-               increase float8, step_s float8)
+               increase float8, step_s float8, is_summed boolean)
 LANGUAGE plpgsql STABLE ROWS 1000 SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     -- What is read in a few tenths of a second.
     values_max CONSTANT int8 := 300000;
     ids int8[];
+    contained int8[];
     seconds float8;
     relation text;
     width interval;
     buckets text;
 BEGIN
     step := greatest(step, '1 ms');
-    SELECT array_agg(series_id), sum(seconds) INTO ids, seconds FROM (
-        SELECT series_id, extract(epoch FROM end_at - begin_at)::float8 AS seconds
+    WITH wanted AS MATERIALIZED (
+        SELECT series_id, node, metric, job_key, labels, role, extract(epoch FROM end_at - begin_at)::float8 AS seconds
         FROM series WHERE of_jobs IS NULL AND job_key IS NULL AND metric = ANY (of_metrics)
             AND (of_nodes IS NULL OR node = ANY (of_nodes))
         UNION ALL
-        SELECT series_id, greatest(extract(epoch FROM least(coalesce(job.ended, now()), end_at) - greatest(job.started, begin_at)), 1)::float8
+        SELECT series_id, node, metric, job_key, labels, role,
+               greatest(extract(epoch FROM least(coalesce(job.ended, now()), end_at) - greatest(job.started, begin_at)), 1)::float8
         FROM job JOIN series USING (job_key)
         WHERE job_key = ANY (of_jobs) AND metric = ANY (of_metrics) AND (of_nodes IS NULL OR node = ANY (of_nodes))
             AND NOT labels ?| ARRAY['step', 'task']
-    ) AS line;
+    ), device AS MATERIALIZED (
+        SELECT series_id, node, metric, job_key, labels - ARRAY['device', 'interface'] AS others,
+               coalesce(labels ->> 'device', labels ->> 'interface') AS name, role, string_to_array(role, ' ') AS words
+        FROM wanted WHERE role IS NOT NULL
+    )
+    SELECT array_agg(series_id), sum(seconds), ARRAY(
+        SELECT series_id FROM device AS above WHERE role = 'local' OR EXISTS (
+            SELECT FROM device AS below
+            WHERE below.node = above.node AND below.metric = above.metric AND below.others = above.others
+                AND below.job_key IS NOT DISTINCT FROM above.job_key
+                AND CASE WHEN above.role IN ('part', 'stacked') THEN below.role = 'physical'
+                         ELSE below.name = ANY (above.words[2:]) END)
+    ) INTO ids, seconds, contained FROM wanted;
     IF ids IS NULL OR begin_at >= end_at THEN
         RETURN;
     END IF;
@@ -72,7 +88,8 @@ WITH change AS (
 SELECT bin.time, bin.series_id, member.metric, block.node, block.job_key, block.job_id, member.labels,
        CASE WHEN kind = 'counter' THEN bin.increase / seconds / unit.factor ELSE mean END,
        CASE WHEN kind = 'counter' THEN bin.increase / seconds / unit.factor ELSE bin.max END,
-       CASE WHEN kind = 'counter' THEN bin.increase / unit.factor END, extract(epoch FROM $2)::float8
+       CASE WHEN kind = 'counter' THEN bin.increase / unit.factor END, extract(epoch FROM $2)::float8,
+       bin.series_id <> ALL ($5)
 FROM bin
 CROSS JOIN LATERAL (SELECT * FROM series_block WHERE first_id <= bin.series_id ORDER BY first_id DESC LIMIT 1) AS block
 JOIN series_shape_member AS member ON member.shape_id = block.shape_id AND position = bin.series_id - first_id
@@ -83,6 +100,6 @@ ORDER BY bin.time, block.node, member.metric$query$,
         -- For each chunk or partition the planner looks at each id of a list that it knows.
         buckets, CASE WHEN cardinality(ids) > 1000 THEN 'ARRAY(SELECT unnest($4))' ELSE format('%L::int8[]', ids) END,
         (SELECT min(id) FROM unnest(ids) AS id), (SELECT max(id) FROM unnest(ids) AS id))
-    USING extract(epoch FROM width)::float8, step, date_bin(greatest(width, '1 ms'), begin_at, 'epoch'), ids;
+    USING extract(epoch FROM width)::float8, step, date_bin(greatest(width, '1 ms'), begin_at, 'epoch'), ids, contained;
 END
 $$;

@@ -10,6 +10,9 @@ CREATE TABLE series_shape_member (
     position int4 NOT NULL,
     metric text NOT NULL,
     labels jsonb NOT NULL,
+    -- The role of the device that the labels name: `physical`, `part`, `stacked` or `local`, then the devices
+    -- below it.
+    role text,
     PRIMARY KEY (shape_id, position),
     FOREIGN KEY (shape_id) REFERENCES series_shape ON DELETE CASCADE
 );
@@ -37,5 +40,5 @@ CREATE TABLE series_counter (
 INSERT INTO series_counter VALUES (1);
 
 CREATE VIEW series AS
-SELECT first_id + position AS series_id, node, metric, job_key, job_id, labels
+SELECT first_id + position AS series_id, node, metric, job_key, job_id, labels, role
 FROM series_block JOIN series_shape_member USING (shape_id);

@@ -10,6 +10,9 @@ CREATE TABLE series_shape_member (
     position INTEGER NOT NULL,
     metric text NOT NULL,
     labels text NOT NULL,
+    -- The role of the device that the labels name: `physical`, `part`, `stacked` or `local`, then the devices
+    -- below it.
+    role text,
     PRIMARY KEY (shape_id, position)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX series_shape_identity ON series_shape_member (shape_id, metric, labels);
@@ -34,7 +37,7 @@ CREATE TABLE series_counter (
 INSERT INTO series_counter VALUES (1);
 
 CREATE VIEW series AS
-SELECT first_id + position AS series_id, node, metric, job_key, job_id, labels
+SELECT first_id + position AS series_id, node, metric, job_key, job_id, labels, role
 FROM series_block JOIN series_shape_member ON series_shape_member.shape_id = series_block.shape_id;
 
 -- Without a unique index: that each frame is stored once comes from `session.last_sequence`.

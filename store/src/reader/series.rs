@@ -64,7 +64,7 @@ impl Reader {
 /// Selects the series of a job that have one of `metrics`.
 pub(super) fn job_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
     let statement = format!(
-        "SELECT series_id, node, metric, unit, kind, CAST(labels AS text) FROM series JOIN metric USING (metric)
+        "SELECT series_id, node, metric, unit, kind, CAST(labels AS text), role FROM series JOIN metric USING (metric)
          WHERE series.job_key = $1 AND metric IN ({}) ORDER BY node, metric, series_id",
         places(metrics)
     );
@@ -86,7 +86,7 @@ fn parameters(job_key: i64, metrics: &[String]) -> Vec<Value<'_>> {
 /// Selects the series of a job's nodes that have one of `metrics`.
 pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, SeriesRow> {
     let statement = format!(
-        "SELECT series_id, series.node, metric, unit, kind, CAST(labels AS text)
+        "SELECT series_id, series.node, metric, unit, kind, CAST(labels AS text), role
          FROM (SELECT node FROM job_node WHERE job_key = $1) AS own
          JOIN series ON series.node = own.node AND series.job_key IS NULL JOIN metric USING (metric)
          WHERE metric IN ({}) ORDER BY series.node, metric, series_id",

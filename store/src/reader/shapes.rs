@@ -94,7 +94,7 @@ impl Reader {
             return Ok(Vec::new());
         }
         let statement = format!(
-            "SELECT shape_id, CAST(position AS bigint), metric, unit, kind, CAST(labels AS text)
+            "SELECT shape_id, CAST(position AS bigint), metric, unit, kind, CAST(labels AS text), role
              FROM series_shape_member JOIN metric USING (metric) WHERE shape_id {}",
             (self.dialect().is_one_of)(shapes)
         );

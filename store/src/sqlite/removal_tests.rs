@@ -41,7 +41,7 @@ const JOBS: &str = "
     INSERT INTO job (job_key, job_id, started, ended) SELECT job_key, job_key, started, started + 1000000000 FROM run;
     INSERT INTO job_node (job_key, node, started, ended) SELECT job_key, node, started, started + 1000000000 FROM run;
     INSERT INTO series_shape VALUES (1, 'a');
-    INSERT INTO series_shape_member VALUES (1, 0, 'm1', '{}'), (1, 1, 'm2', '{}');
+    INSERT INTO series_shape_member (shape_id, position, metric, labels) VALUES (1, 0, 'm1', '{}'), (1, 1, 'm2', '{}');
     INSERT INTO series_block SELECT job_key * 10, 1, job_key, node, job_key FROM run;
     INSERT INTO series_block VALUES (100, 1, NULL, 'n1', NULL), (110, 1, NULL, 'n2', NULL);
     INSERT INTO samples SELECT started, first_id + position, 1 FROM run JOIN series_block USING (job_key), series_shape_member ORDER BY 1, 2;

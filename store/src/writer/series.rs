@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use polymeter_proto::series::Labels;
+use polymeter_proto::series::Role;
 
 use super::found::{not_inserted, stored};
 use super::progress::{distinct, key_of};
@@ -43,7 +43,7 @@ const BLOCK: [Column; 5] = [
     ("job_id", ColumnType::Text),
 ];
 
-const SHAPES: ListTables<4> = ListTables {
+const SHAPES: ListTables<5> = ListTables {
     table: "series_shape",
     id: "shape_id",
     columns: &[
@@ -51,9 +51,10 @@ const SHAPES: ListTables<4> = ListTables {
         ("position", ColumnType::Integer),
         ("metric", ColumnType::Text),
         ("labels", ColumnType::Json),
+        ("role", ColumnType::Text),
     ],
-    insert_members: "INSERT INTO series_shape_member (shape_id, position, metric, labels)
-        SELECT shape_id, position, metric, labels FROM {new}",
+    insert_members: "INSERT INTO series_shape_member (shape_id, position, metric, labels, role)
+        SELECT shape_id, position, metric, labels, role FROM {new}",
 };
 
 /// The ids of series of one list, by their positions in the list.
@@ -77,8 +78,8 @@ fn place(series: &SeriesRecord) -> (Option<i64>, &str) {
 }
 
 /// Returns what distinguishes a series from others of its job and node.
-fn member(series: &SeriesRecord) -> (&str, &Labels) {
-    (series.metric.name.as_str(), &series.labels)
+fn member(series: &SeriesRecord) -> (&str, &[(String, String)]) {
+    (series.metric.name.as_str(), series.labels.pairs())
 }
 
 /// Returns the ids of those of `series` that are in the store.
@@ -225,7 +226,9 @@ fn insert_blocks(
     for block in &blocks {
         let members = members(block);
         let digest = digest(&serde_json::json!(members).to_string());
-        let row = |(metric, labels)| [Value::Null, Value::Null, Value::from(metric), Value::from(labels)];
+        let row = |(metric, labels, role)| {
+            [Value::Null, Value::Null, Value::from(metric), Value::from(labels), Value::from(role)]
+        };
         shapes.entry(digest.clone()).or_insert_with(|| members.into_iter().map(row).collect());
         digests.push(digest);
     }
@@ -251,10 +254,18 @@ fn insert_blocks(
     if inserted < blocks.len() as u64 { Err(not_inserted("series_block")) } else { Ok(ids) }
 }
 
-/// Returns the metrics and labels of the series of a block.
-fn members<'a>(block: &[&[Numbered<'a>]]) -> Vec<(&'a str, String)> {
+/// A member of a shape: the metric, the labels, and the role of the device that they name.
+type Member<'a> = (&'a str, String, Option<String>);
+
+/// Returns the members of the shape of a block.
+fn members<'a>(block: &[&[Numbered<'a>]]) -> Vec<Member<'a>> {
     let series = block.iter().filter_map(|same| same.first());
-    series.map(|(_, series)| (series.metric.name.as_str(), labels_json(&series.labels))).collect()
+    let member = |(_, series): &Numbered<'a>| {
+        let metric = series.metric.name.as_str();
+        let role = Role::of(metric, &series.labels).map(|role| role.to_string());
+        (metric, labels_json(&series.labels), role)
+    };
+    series.map(member).collect()
 }
 
 /// Reserves `count` consecutive ids, and returns the first one. Others wait until the end of the transaction.

@@ -16,7 +16,8 @@ const UNUSED_GPU_PERCENT: f64 = 1.0;
 /// Computes the facts of a report.
 pub(super) fn facts(report: &Report) -> Facts {
     let mut facts = Facts::default();
-    let series: Vec<&SeriesReport> = report.series.iter().filter(|series| !series.is_of_step).collect();
+    let of_job = report.series.iter().filter(|series| !series.is_of_step && !series.is_contained);
+    let series: Vec<&SeriesReport> = of_job.collect();
     add_job(&mut facts, report);
     add_cpu(&mut facts, report, &series);
     add_memory(&mut facts, report, &series);

@@ -80,6 +80,7 @@ fn summary(status: &StatusReport, columns: usize) -> String {
         ("samples", Some(samples)),
         ("delivery", Some(delivery)),
         ("jobs", untracked_jobs(status)),
+        ("lines", unknown_lines(status)),
         ("cost", Some(cost)),
     ];
     let line = |(label, text): (&str, Option<String>)| {
@@ -143,6 +144,12 @@ fn untracked_jobs(status: &StatusReport) -> Option<String> {
         "{} tracked, {left_out} NOT tracked: {open} of {limit} file descriptors are open",
         counts.jobs
     ))
+}
+
+/// Formats the number of lines of kernel files that have no series, if there are any.
+fn unknown_lines(status: &StatusReport) -> Option<String> {
+    let lines = status.counts.unknown_lines;
+    (lines > 0).then(|| format!("{lines} lines of kernel files are of no device: see the agent's log"))
 }
 
 /// Formats the target of sources: the node or a job.

@@ -2,12 +2,15 @@
 
 mod output;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
+use polymeter_proto::series::Labels;
 use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
+use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use serde::Serialize;
 use serde_json::json;
@@ -61,6 +64,12 @@ pub(crate) struct ExportArguments {
     json: bool,
 }
 
+/// The property of a file with the roles of devices.
+pub(crate) const DEVICES: &str = "polymeter.devices";
+
+/// The roles of devices, by node and by the label that names the device, `device=8:0`.
+pub(crate) type Roles = BTreeMap<String, BTreeMap<String, String>>;
+
 impl ExportArguments {
     fn selects(&self, row: &SeriesRow, step: Option<&str>) -> bool {
         let has_metric =
@@ -92,7 +101,11 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
     let stored = reader.ledger(job.job_key).map_err(failed)?.iter().map(|row| row.stored).sum();
     let progress = Progress::new(stored);
-    let properties = vec![("polymeter.job".to_owned(), job_properties(job).to_string())];
+    let roles = roles(arguments, reader, job).map_err(failed)?;
+    let properties = vec![
+        ("polymeter.job".to_owned(), job_properties(job).to_string()),
+        (DEVICES.to_owned(), json!(roles).to_string()),
+    ];
     let writer = output.format().writer(output.take_file()?, properties);
     let written = writer.map_err(SamplesError::from).and_then(|writer| {
         write_file(writer, |encoder| fill(arguments, reader, &chosen, encoder, &progress))
@@ -136,6 +149,26 @@ fn fill(
         add_samples(encoder, reader, (of_node, None), &mut series, &span_ns, show)?;
     }
     Ok(())
+}
+
+/// Returns the roles of the devices of the job, and of its nodes if they are exported.
+fn roles(arguments: &ExportArguments, reader: &mut dyn Read, job: &JobRow) -> Result<Roles, StoreError> {
+    let of_nodes = arguments.with_nodes.then_some(SeriesScope::NodesOf(job.job_key));
+    let mut roles = Roles::new();
+    for of in [SeriesScope::Job(job.job_key)].into_iter().chain(of_nodes) {
+        for row in reader.series(of)? {
+            if let (Some(role), Some(label)) = (row.labels.role(), device_label(&row.labels)) {
+                roles.entry(row.node).or_default().insert(label, role.to_string());
+            }
+        }
+    }
+    Ok(roles)
+}
+
+/// Returns the label that names a device, as `key=value`; none if no label does.
+pub(crate) fn device_label(labels: &Labels) -> Option<String> {
+    let mut pairs = labels.iter().filter(|(key, _)| ["device", "interface"].contains(key));
+    pairs.next().map(|(key, value)| format!("{key}={value}"))
 }
 
 /// Returns the description of the job that is stored in the file.

@@ -5,8 +5,8 @@ pub(super) const POSTGRES: &str = "
     CREATE FUNCTION insert_series() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         INSERT INTO series_shape (digest) VALUES (concat(NEW.metric, NEW.labels)) ON CONFLICT DO NOTHING;
-        INSERT INTO series_shape_member
-        SELECT shape_id, 0, NEW.metric, NEW.labels FROM series_shape WHERE digest = concat(NEW.metric, NEW.labels)
+        INSERT INTO series_shape_member (shape_id, position, metric, labels, role)
+        SELECT shape_id, 0, NEW.metric, NEW.labels, NEW.role FROM series_shape WHERE digest = concat(NEW.metric, NEW.labels)
         ON CONFLICT DO NOTHING;
         INSERT INTO series_block (first_id, shape_id, job_key, node, job_id)
         SELECT coalesce(NEW.series_id, (SELECT coalesce(max(first_id), 0) + 1 FROM series_block)), shape_id, NEW.job_key, NEW.node,
@@ -49,8 +49,8 @@ pub(super) const POSTGRES: &str = "
 pub(super) const SQLITE: &str = "
     CREATE TRIGGER insert_series INSTEAD OF INSERT ON series BEGIN
         INSERT OR IGNORE INTO series_shape (digest) VALUES (NEW.metric || NEW.labels);
-        INSERT OR IGNORE INTO series_shape_member
-        SELECT shape_id, 0, NEW.metric, NEW.labels FROM series_shape WHERE digest = NEW.metric || NEW.labels;
+        INSERT OR IGNORE INTO series_shape_member (shape_id, position, metric, labels, role)
+        SELECT shape_id, 0, NEW.metric, NEW.labels, NEW.role FROM series_shape WHERE digest = NEW.metric || NEW.labels;
         INSERT INTO series_block (first_id, shape_id, job_key, node, job_id)
         SELECT coalesce(NEW.series_id, next_id), shape_id, NEW.job_key, NEW.node, NEW.job_id
         FROM series_counter, series_shape WHERE digest = NEW.metric || NEW.labels;

@@ -101,6 +101,7 @@ fn counts(counters: &Counters) -> AgentCounts {
         jobs_left_out: Some(counters.jobs_left_out.load(Relaxed)),
         descriptors: Some(counters.descriptors.load(Relaxed)),
         descriptor_limit: Some(counters.descriptor_limit.load(Relaxed)),
+        unknown_lines: counters.unknown_lines.load(Relaxed),
     }
 }
 

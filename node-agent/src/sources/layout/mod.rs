@@ -12,7 +12,7 @@ use polymeter_proto::series::Labels;
 
 use super::number;
 use super::reading::Reading;
-use rows::{RowText, Seen, count_words, next_word, place, words};
+use rows::{DeviceLines, RowText, Seen, count_words, next_word, place, words};
 
 pub use super::slot::{Slot, Wanted};
 
@@ -39,6 +39,16 @@ pub struct Layout {
     slots: Vec<Slot>,
     /// The number of lines of the text; a different number means that a device was added or removed.
     text_lines: usize,
+    unknown: UnknownLines,
+}
+
+/// The lines of a file of devices that are of no device: their values have no series.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnknownLines {
+    /// Their number.
+    pub lines: usize,
+    /// The beginning of the first one.
+    pub first: String,
 }
 
 /// A wanted line.
@@ -104,7 +114,7 @@ impl Layout {
     ) -> Result<Self, ParseError> {
         let text = whole_lines(text);
         let mut layout = Self::default();
-        let mut seen = Seen::new();
+        let (mut seen, mut devices) = (Seen::new(), DeviceLines::of(form, wanted));
         let mut offset = 0;
         for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
             layout.text_lines = number;
@@ -113,12 +123,14 @@ impl Layout {
             for want in wanted {
                 let row = RowText { line, words: &words };
                 layout.discover_in(form, row, want, path_labels, &mut seen, &mut found).map_err(|()| {
-                    ParseError {
-                        line: number,
-                        text: String::from_utf8_lossy(line).trim_end().chars().take(80).collect(),
-                        metric: want.definition.name(),
-                    }
+                    ParseError { line: number, text: beginning(line), metric: want.definition.name() }
                 })?;
+            }
+            if !devices.has_device(form, line, &words) {
+                if layout.unknown.lines == 0 {
+                    layout.unknown.first = beginning(line);
+                }
+                layout.unknown.lines += 1;
             }
             layout.keep(offset, found);
             offset += line.len();
@@ -147,6 +159,11 @@ impl Layout {
     /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    /// Returns the lines without a series, if all lines should have some.
+    pub const fn unknown(&self) -> &UnknownLines {
+        &self.unknown
     }
 
     fn discover_in(
@@ -248,6 +265,11 @@ impl Layout {
         }
         if is_whole && count_lines(text) == self.text_lines { fit } else { Fit::Changed }
     }
+}
+
+/// Returns the beginning of a line, for messages.
+fn beginning(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).trim_end().chars().take(80).collect()
 }
 
 /// Takes the next `count` elements.

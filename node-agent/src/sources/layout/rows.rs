@@ -109,6 +109,33 @@ pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Pla
     Some(Place { key_end: words.get(last_key_word)?.end + 1, first_word: last_key_word + 1, label, instance })
 }
 
+/// The lines of a file in which each is of a device: `io.stat`, `diskstats`, `net/dev`.
+pub(crate) struct DeviceLines<'a> {
+    /// A value of each device, by which its line is known; none for other files.
+    of_device: Option<&'a Wanted>,
+    seen: BTreeSet<String>,
+}
+
+impl<'a> DeviceLines<'a> {
+    /// Returns the lines of a file of this form with these wanted values.
+    pub(crate) fn of(form: Form, wanted: &'a [Wanted]) -> Self {
+        let has_device = |want: &&Wanted| matches!(want.field.row, Row::Each { numeric: false, .. });
+        let is_of_devices = matches!(form, Form::Pairs | Form::Keyed | Form::KeyedAt(_));
+        Self { of_device: wanted.iter().find(has_device).filter(|_| is_of_devices), seen: BTreeSet::new() }
+    }
+
+    /// Returns false for a line that should be of a device and is of none, or of one that had a line before.
+    pub(crate) fn has_device(&mut self, form: Form, line: &[u8], words: &[Word<'_>]) -> bool {
+        let Some(want) = self.of_device else { return true };
+        // The titles of net/dev are separated by bars.
+        if words.is_empty() || form == Form::Keyed && line.contains(&b'|') {
+            return true;
+        }
+        let Some((key, value)) = place(form, words, want).and_then(|place| place.label) else { return false };
+        Labels::new(vec![(key, value.clone())]).is_ok() && self.seen.insert(value)
+    }
+}
+
 /// Returns the next word of a line and the rest; none at the line's end.
 pub(crate) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::{Identifier, Labels};
 use polymeter_service::clock;
+use polymeter_service::log_throttle::LogThrottle;
 use tokio::sync::oneshot;
 use tracing::warn;
 
@@ -25,7 +26,7 @@ use crate::lifecycle::{FoundJob, OwnerHint};
 use crate::request::Availability;
 use crate::sources::{
     ExitedTasks, Finder, Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory,
-    SummedFileSource, Target, Unavailable, remove_resctrl_groups,
+    SummedFileSource, Target, Unavailable, UnknownLines, remove_resctrl_groups,
 };
 use crate::stats_cache::StatsCache;
 use crate::supervisor::owner_lookups::{JobPurpose, LookedUp, NAME_SERVICE, OwnerLookups, User};
@@ -39,6 +40,11 @@ const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
 /// The longest wait for the first reading of a registered job.
 const FIRST_READING: Duration = Duration::from_secs(2);
+
+/// The time between two messages about the lines of one source that have no series, and the most sources with
+/// such a message in it.
+const LOG_INTERVAL: Duration = Duration::from_secs(3600);
+const LOGGED_SOURCES: u32 = 8;
 
 /// The parts of the agent that the supervisor shares with the sampler and the sender.
 #[derive(Debug)]
@@ -64,6 +70,7 @@ pub(in crate::supervisor) struct NodeEdge {
     ebpf: bool,
     exited: Arc<ExitedTasks>,
     descriptor_limit: usize,
+    unknown_lines_log: LogThrottle,
 }
 
 /// Returns the time on both clocks.
@@ -96,6 +103,7 @@ impl NodeEdge {
             ebpf: config.ebpf,
             exited: Arc::default(),
             descriptor_limit: kernel::descriptor_limit(),
+            unknown_lines_log: LogThrottle::new(LOG_INTERVAL, LOGGED_SOURCES),
         }
     }
 
@@ -137,6 +145,22 @@ impl NodeEdge {
             gpu_clients: target.job.as_ref().map(|_| target.sources.gpu_clients()),
             served_jobs: target.job.is_none().then(|| target.sources.served_jobs()),
             exited: Some(&self.exited),
+        }
+    }
+
+    /// Logs the lines of files that have no series.
+    fn log_unknown_lines(&mut self, key: &TargetKey, opened: &[Opened]) {
+        let now = Duration::from_nanos(clock::monotonic_ns());
+        for Opened { name, source, .. } in opened {
+            if let Some(UnknownLines { lines, first }) = source.unknown_lines()
+                && self.unknown_lines_log.allows(name.as_str(), now)
+            {
+                warn!(
+                    "{lines} lines of {name} of {} are of no device and have no series, as the line `{first}`; \
+                     please report them with the version of the kernel",
+                    describe(key)
+                );
+            }
         }
     }
 
@@ -190,6 +214,7 @@ impl Edge for NodeEdge {
         let (definitions, perf_cgroup) = (target.definitions(), target.perf_cgroup(&self.mounts));
         let wanted = target.sources.wanted(definitions, perf_cgroup, is_anew);
         let (opened, unavailable) = self.factory(target).open(&target.target, &wanted.definitions);
+        self.log_unknown_lines(key, &opened);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
     }
@@ -323,6 +348,8 @@ impl Edge for NodeEdge {
         let counters = &self.shared.counters;
         counters.jobs.store(targets.job_count() as u64, Relaxed);
         counters.sources.store(self.ids.sources.len() as u64, Relaxed);
+        let unknown = targets.iter().map(|(_, target)| target.sources.unknown_lines()).sum::<usize>();
+        counters.unknown_lines.store(unknown as u64, Relaxed);
     }
 
     fn count_left_out(&mut self, jobs: usize, descriptors: Descriptors) {

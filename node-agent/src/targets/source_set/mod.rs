@@ -125,6 +125,12 @@ impl SourceSet {
         open.map(OpenSource::perf_descriptors).sum()
     }
 
+    /// Returns the number of lines of its files that have no series.
+    pub(crate) fn unknown_lines(&self) -> usize {
+        let dormant = self.dormant.iter().filter_map(Source::unknown_lines).map(|unknown| unknown.lines);
+        dormant.chain(self.open.values().map(|source| source.unknown_lines)).sum()
+    }
+
     /// Returns the number of the next perf group, for its name.
     pub(crate) const fn next_perf_group(&self) -> usize {
         self.perf.groups
@@ -226,7 +232,7 @@ impl SourceSet {
             self.dormant = dormant.into_iter().map(|opened| opened.source).collect();
         }
         let (mut new, mut added) = (Vec::new(), Vec::new());
-        for Opened { name, source, step, below } in awake {
+        for Opened { name, source, step, below, roles } in awake {
             let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
             let id = former.remove(&name).map_or_else(
                 || {
@@ -236,7 +242,7 @@ impl SourceSet {
                 },
                 |source| source.id,
             );
-            let open = OpenSource::new(id, &source, step, below);
+            let open = OpenSource::new(id, &source, step, below).with_roles(roles);
             let groups = self.groups(ids, owner, &identifier, &open);
             let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);

@@ -355,6 +355,30 @@ fn devices_without_a_line_of_their_own_hide_no_other() {
 }
 
 #[test]
+fn lines_of_no_device_are_counted() {
+    for fixture in fixtures::all() {
+        assert_eq!(fixture.layout().unknown().lines, 0, "{}", fixture.path);
+    }
+    let unknown = |path: &str, text: &str| {
+        let unknown = fixtures::find(path).layout_of(text).unknown().clone();
+        (unknown.lines, unknown.first)
+    };
+    // The kernel writes `(unknown)` for each device that it shows to nobody: the second one has no series.
+    let text = "8:0 rbytes=1 wbytes=2\nrbytes=3 wbytes=4\n(unknown) rbytes=5\n(unknown) rbytes=6\n8:16 \n";
+    assert_eq!(unknown("v2-6.12/v2/io.stat", text), (2, "rbytes=3 wbytes=4".to_owned()));
+    assert_eq!(unknown("v2-6.12/v2/io.stat", "7:0 8:0 rbytes=5 wbytes=6\n8:32 \n"), (0, String::new()));
+    let disks = fixtures::find("v2-6.12/proc/diskstats");
+    assert_eq!(
+        unknown(&disks.path, &format!("{}   8       0\n", disks.text)),
+        (1, "   8       0".to_owned())
+    );
+    let interfaces = fixtures::find("v2-6.12/proc/net/dev");
+    let quoted = "  a\"b: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
+    let text = format!("{}{quoted}\n", interfaces.text);
+    assert_eq!(unknown(&interfaces.path, &text), (1, quoted.to_owned()));
+}
+
+#[test]
 fn a_new_disk_is_seen() {
     let fixture = fixtures::find("v2-6.12/proc/diskstats");
     let more = format!("{}   8       0 sda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n", fixture.text);

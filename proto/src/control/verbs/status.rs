@@ -66,6 +66,7 @@ pub struct AgentCounts {
     pub descriptors: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptor_limit: Option<u64>,
+    pub unknown_lines: u64,
 }
 
 /// The connection to the collector. Times are in microseconds since the epoch.

@@ -24,6 +24,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::error::{ImportError, InvalidFile};
+use crate::commands::export::{Roles, device_label};
 
 /// The version of the agent in the sessions, and the source of all samples in the ledger.
 const IMPORT: &str = "import";
@@ -85,6 +86,7 @@ pub(super) struct Frames {
     /// The end of the job, in microseconds since the epoch; none if it ran when it was exported.
     ended_us: Option<i64>,
     newest_us: i64,
+    roles: Roles,
     digest: [u8; 32],
     received_us: i64,
     /// The number of the last frame.
@@ -94,8 +96,13 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Prepares the frames of a file with this digest.
-    pub(super) fn new(job: ExportedJob, digest: [u8; 32], received_us: i64) -> Result<Self, InvalidFile> {
+    /// Prepares the frames of a file with these roles of devices and this digest.
+    pub(super) fn new(
+        job: ExportedJob,
+        roles: Roles,
+        digest: [u8; 32],
+        received_us: i64,
+    ) -> Result<Self, InvalidFile> {
         let optional = |name: Option<&String>| name.map(|name| identifier(name)).transpose();
         let mut frames = Self {
             descriptor: JobDescriptor {
@@ -125,6 +132,7 @@ impl Frames {
             },
             ended_us: job.ended_ns.map(|ended_ns| ended_ns / 1000),
             newest_us: job.started_ns / 1000,
+            roles,
             digest,
             received_us,
             sequence: 0,
@@ -220,7 +228,10 @@ impl Frames {
             return Err(InvalidFile::OtherJob(Text::of(other)));
         }
         let metric = Arc::new(metric(texts)?);
-        let labels = Arc::new(labels(&texts.labels)?);
+        let labels = labels(&texts.labels)?;
+        let of_node = self.roles.get(&texts.node);
+        let role = device_label(&labels).and_then(|label| of_node?.get(&label)?.parse().ok());
+        let labels = Arc::new(labels.with_role(role));
         let node = self.node(&texts.node)?;
         let series = Arc::new(SeriesRecord {
             session: Arc::clone(&node.session),

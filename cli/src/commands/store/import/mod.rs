@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use self::error::ImportError;
 use self::frames::{ExportedJob, Frames};
 use crate::client::store_choice::StoreChoice;
+use crate::commands::export::DEVICES;
 use crate::failure::Failure;
 use crate::output::printable::{printable, printable_name};
 use crate::output::progress::Progress;
@@ -91,7 +92,8 @@ fn import(store: &mut Store, url: &StoreUrl, path: &Path) -> Result<Imported, Im
     let file = SamplesFile::open(File::open(path).map_err(ImportError::Open)?)?;
     let job = file.property(JOB).ok_or(ImportError::WithoutJob)?;
     let job = ExportedJob::parse(job).ok_or(ImportError::WithoutJob)?;
-    let mut frames = Frames::new(job, digest, realtime_us())?;
+    let roles = file.property(DEVICES).and_then(|roles| serde_json::from_str(roles).ok()).unwrap_or_default();
+    let mut frames = Frames::new(job, roles, digest, realtime_us())?;
     let own = frames.first_session().ok_or(ImportError::WithoutJob)?;
     if store.has_other_job(frames.job(), own)? {
         return Err(ImportError::Known(printable_name(&frames.job().job_id.to_string()).into_owned()));
