@@ -6,6 +6,7 @@ pub mod advice;
 pub mod breakdown;
 mod buckets;
 pub mod charts;
+pub mod command_totals;
 pub mod compare;
 mod cumulative;
 pub mod curve;

@@ -52,6 +52,7 @@ mod remote;
 mod remote_steps;
 mod remote_write;
 mod run;
+mod run_records;
 mod sampling;
 mod security;
 mod service_manager;
@@ -91,6 +92,7 @@ fn main() -> std::process::ExitCode {
         delivery::TESTS,
         doctor::TESTS,
         documents::TESTS,
+        documents::guides::TESTS,
         ebpf::TESTS,
         everyday::TESTS,
         examples::TESTS,
@@ -121,6 +123,7 @@ fn main() -> std::process::ExitCode {
         remote_steps::TESTS,
         remote_write::TESTS,
         run::TESTS,
+        run_records::TESTS,
         sampling::TESTS,
         security::TESTS,
         service_manager::TESTS,
