@@ -105,11 +105,11 @@ fn earlier_children_do_not_count() {
     }
 }
 
-/// The command ends, and its grandchild goes on: what it used until then is in the report.
+/// The command ends, and its child goes on: what it used until then is in the report.
 fn processes_that_outlive_the_command_count_until_its_end() {
     require(&[Need::Root]);
     for runner in Runner::both() {
-        let script = "(setsid e2e-workload 'burn 400;rest 3000' >/dev/null 2>&1 &); sleep 1.5; true";
+        let script = "setsid e2e-workload 'burn 400;rest 3000' >/dev/null 2>&1 & sleep 1.5; true";
         let output = runner.run(&["--json", "--every", "20ms"], script);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let report = printed(&output);
@@ -276,7 +276,7 @@ fn a_killed_run_has_ended() {
         };
         assert!(!list("--running").contains("run-") && list("--ended").contains("run-"));
         // A live run is left alone by those that read its file meanwhile.
-        let script = "polymeter jobs --running --json --store \"$URL\" > list; sleep 0.1";
+        let script = "polymeter jobs --running --json --store \"$URL\" > /dev/null; sleep 0.1";
         let mut command = runner.command("polymeter");
         command.args(["run", "--json", "-o"]).arg(&store).args(["--", "sh", "-c", script]);
         let output = command.env("URL", &url).current_dir(directory.path()).output().unwrap();
@@ -293,7 +293,7 @@ fn a_request_without_effect_is_reported() {
         for request in ["node.gpu.nvlink.*=10ms", metric] {
             let output = runner.run(&["-m", request], "true");
             let stderr = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-            let wanted = format!("-m '{request}' has no effect: none of its metrics is available here: ");
+            let wanted = format!("-m '{request}' has no effect");
             assert!(output.status.success() && stderr.contains(&wanted), "{request}: {stderr}");
             let report = printed(&runner.run(&["--json", "-m", request], "true"));
             let notes = report["notes"].as_array().unwrap();

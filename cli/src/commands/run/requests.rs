@@ -40,34 +40,39 @@ impl ControlSocket {
     }
 }
 
-/// Describes each request `SELECTOR[=PERIOD]` none of whose metrics is sampled, with the reasons.
+/// The beginnings of the names of metrics that are read from a cgroup.
+const OF_CGROUPS: [&str; 4] = ["cpu.", "memory.", "io.", "pids."];
+
+/// Describes each request `SELECTOR[=PERIOD]` none of whose metrics is sampled, or none of those of a cgroup
+/// where the command has none, with the reasons.
 pub(super) fn without_effect(requested: &[String], view: &View, has_cgroup: bool) -> Vec<String> {
     let mut notes = Vec::new();
     for text in requested {
         let (selector, period) = text.split_once('=').unwrap_or((text, ""));
         let Ok(selector) = selector.parse::<Selector>() else { continue };
-        let is_sampled = |name: &str| selector.matches(name);
-        if period == "off"
-            || view.subjects.iter().any(|subject| subject.plan.iter().any(|(name, _)| is_sampled(name)))
-        {
-            continue;
-        }
+        let mut plans = view.subjects.iter().flat_map(|subject| &subject.plan);
+        let is_sampled = plans.any(|(metric, _)| selector.matches(metric));
         let unavailable = view.subjects.iter().flat_map(|subject| &subject.unavailable);
         let mut unavailable: Vec<(String, String)> =
             unavailable.filter(|(metric, _)| selector.matches(metric)).cloned().collect();
+        if is_sampled {
+            let is_of_cgroup = |metric: &str| OF_CGROUPS.iter().any(|prefix| metric.starts_with(prefix));
+            unavailable.retain(|(metric, _)| !has_cgroup && is_of_cgroup(metric));
+        }
+        if period == "off" || (is_sampled && unavailable.is_empty()) {
+            continue;
+        }
         unavailable.sort();
         unavailable.dedup();
         let groups = UnavailableGroup::by_reason(&unavailable);
-        let reasons: Vec<String> = groups.iter().map(ToString::to_string).collect();
-        let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+        let reasons = groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let extent = if is_sampled { " on" } else { ": none of its metrics is available here:" };
         let remedy = if has_cgroup {
             "`polymeter metrics` lists the metrics and their sources"
         } else {
             "the command has no cgroup; `process.*` and `perf.*` need none, and root or a delegated cgroup gets one"
         };
-        notes.push(format!(
-            "-m '{text}' has no effect: none of its metrics is available here{reasons}; {remedy}"
-        ));
+        notes.push(format!("-m '{text}' has no effect{extent} {reasons}; {remedy}"));
     }
     notes
 }
