@@ -7,6 +7,7 @@ use polymeter_service::clock;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobNodeRow, JobRow, LedgerRow, LossRow, Read, Rollup, SeriesRow, SeriesScope};
 
+use crate::command_totals::CommandTotals;
 use crate::hardware::Hardware;
 use crate::model::{
     LossReport, Outcome, Report, SCHEMA_VERSION, SeriesReport, SourceReport, Submission, Usage,
@@ -26,11 +27,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let changes = reader.plan_changes(job.job_key)?;
     let ledger = reader.ledger(job.job_key)?;
     let skewed = clock_note(&reader.job_nodes(job.job_key)?);
-    let wall_ns = job
-        .ended_ns
-        .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000))
-        .saturating_sub(job.started_ns);
-    let wanted = resolution(ledger.iter().map(|row| row.stored).sum(), &rows, wall_ns);
+    let wanted = resolution(ledger.iter().map(|row| row.stored).sum(), &rows, elapsed_ns(job));
     let chosen = wanted.at_least(reader.finest_rollup(job)?);
     let summaries = summaries(reader, job, &rows, &hardware, chosen)?;
     let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
@@ -49,6 +46,8 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         sampled.push(row);
     }
     mark_contained(&mut reports, sampled);
+    let stored = reports.iter().map(|series| series.samples).sum();
+    let totals = CommandTotals::take(&mut reports);
     let losses = reader.losses(job.job_key)?.into_iter();
     let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
     let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
@@ -74,7 +73,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         outcome: Outcome { state: job.state.clone(), exit_code: job.exit_code, exit_signal: job.exit_signal },
         used: usage(&reports),
         measuring: measuring::cost(&reports, wall_s),
-        stored: reports.iter().map(|series| series.samples).sum(),
+        stored,
         rollup_s: chosen.others.map(|rollup| units::seconds_between(0, rollup.length_ns())),
         series: reports,
         ledger: total(&ledger),
@@ -97,6 +96,9 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
         ..Report::default()
     };
     report.count_peak_of_one_node();
+    if let Some(totals) = totals {
+        totals.add_to(&mut report);
+    }
     node_counters::add_to(reader, job, &mut report)?;
     runs::add_to(reader, job, &mut report)?;
     Ok(report)
@@ -107,6 +109,12 @@ fn mark_contained(reports: &mut [SeriesReport], rows: Vec<&SeriesRow>) {
     for (report, is_contained) in reports.iter_mut().zip(SeriesRow::contained(rows)) {
         report.is_contained = is_contained;
     }
+}
+
+/// Returns the time from the start of a job to its end, or until now.
+fn elapsed_ns(job: &JobRow) -> i64 {
+    let end_ns = job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
+    end_ns.saturating_sub(job.started_ns)
 }
 
 /// Summarises each series, in the order of `rows`; none for a series without samples.

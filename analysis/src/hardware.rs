@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Read, SeriesRow};
+use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 
+use crate::command_totals;
 use polymeter_proto::units;
 
 /// The CPU time of one CPU in a second, in nanoseconds.
@@ -27,7 +28,7 @@ pub(crate) struct Hardware {
 }
 
 impl Hardware {
-    /// Determines the numbers: `known`, else the number of per-CPU series of a node, else the job's cores.
+    /// Determines the numbers: `known`, else that which `polymeter run` stored, else the number of per-CPU series of a node, else the job's cores.
     pub(crate) fn gather(
         reader: &mut dyn Read,
         job: &JobRow,
@@ -35,6 +36,7 @@ impl Hardware {
         known: Option<usize>,
     ) -> Result<Self, StoreError> {
         let known = known.and_then(|known| u64::try_from(known).ok());
+        let known = if known.is_none() { of_run(reader, job, rows)? } else { known };
         let counted = if known.is_none() { counted(reader, job, rows)? } else { BTreeMap::new() };
         let cores = job.cores.filter(|_| job.nodes.len() == 1).and_then(|cores| u64::try_from(cores).ok());
         let mut cpus = BTreeMap::new();
@@ -55,7 +57,7 @@ impl Hardware {
 
     /// Returns the limit for the rates of a series; none for other quantities than CPU time.
     pub(crate) fn limit(&self, row: &SeriesRow) -> Option<Limit> {
-        if row.unit != "nanoseconds" || !units::is_cpu_time(&row.metric) {
+        if row.unit != "nanoseconds" || row.kind != "counter" || !units::is_cpu_time(&row.metric) {
             return None;
         }
         if row.metric.ends_with(".per_cpu") {
@@ -64,6 +66,17 @@ impl Hardware {
         let (count, is_hard) = self.cpus.get(&row.node)?;
         Some(Limit { rate: units::to_f64(*count) * CPU_NS, is_hard: *is_hard })
     }
+}
+
+/// Returns the number of CPUs that `polymeter run` stored at the start of its command.
+fn of_run(reader: &mut dyn Read, job: &JobRow, rows: &[SeriesRow]) -> Result<Option<u64>, StoreError> {
+    let Some(series) = rows.iter().find(|row| row.metric == command_totals::CPUS) else { return Ok(None) };
+    let mut cpus = None;
+    reader.samples(SeriesScope::Job(job.job_key), &[series.series_id], &job.sampled_ns, |sample| {
+        cpus = Some(units::whole(sample.value));
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(cpus)
 }
 
 /// Counts the CPUs of each node by its per-CPU series, and by those of the job there.

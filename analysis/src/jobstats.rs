@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use polymeter_proto::units::whole;
 use serde::Serialize;
 
 use crate::model::{NodeReport, Report, SeriesReport};
@@ -103,11 +104,6 @@ fn by_gpu<'a, T>(
     let gpu =
         |series: &'a SeriesReport| series.labels.split(',').find_map(|label| label.strip_prefix("gpu="));
     series.into_iter().filter_map(|series| Some((gpu(series)?, value(series)?))).collect()
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
-fn whole(value: f64) -> u64 {
-    value.round() as u64
 }
 
 #[cfg(test)]

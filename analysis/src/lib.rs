@@ -7,6 +7,7 @@ pub mod array;
 pub mod breakdown;
 mod buckets;
 pub mod charts;
+pub mod command_totals;
 pub mod compare;
 mod cumulative;
 pub mod curve;

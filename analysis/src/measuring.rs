@@ -1,7 +1,6 @@
 //! The cost of measuring a job, from the series in which the agents report it. Pure.
 
 use crate::model::{MeasuringCost, SeriesReport};
-use polymeter_proto::units;
 
 /// The metric of the agent's CPU time for a job. It begins at 0 when the agent begins to sample the job.
 pub(crate) const CPU_TIME: &str = "agent.job.cpu.time";
@@ -11,17 +10,7 @@ pub(crate) fn cost(series: &[SeriesReport], wall_s: f64) -> Option<MeasuringCost
     let of_metric = series.iter().filter(|series| series.metric == CPU_TIME);
     let nodes: Vec<(&str, f64)> =
         of_metric.filter_map(|series| Some((series.node.as_str(), series.growth? / 1e9))).collect();
-    let (highest_node, highest_s) = nodes.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
-    let cpu_s: f64 = nodes.iter().map(|(_, cpu_s)| cpu_s).sum();
-    let count = nodes.len() as u64;
-    let percent = |cpu_s: f64| if wall_s > 0.0 { 100.0 * cpu_s / wall_s } else { 0.0 };
-    Some(MeasuringCost {
-        cpu_s,
-        core_percent: percent(cpu_s) / units::to_f64(count),
-        nodes: count,
-        highest_node: Some((*highest_node).to_owned()),
-        highest_core_percent: percent(*highest_s),
-    })
+    MeasuringCost::of(&nodes, wall_s)
 }
 
 #[cfg(test)]
@@ -39,8 +28,15 @@ mod tests {
         let cost = cost(&series, 100.0).unwrap();
         assert_eq!((cost.nodes, cost.highest_node.as_deref()), (2, Some("n1")));
         let near = |value: f64, expected: f64| (value - expected).abs() < 1e-9;
-        assert!(near(cost.cpu_s, 3.0) && near(cost.core_percent, 1.5), "{cost:?}");
-        assert!(near(cost.highest_core_percent, 2.0), "{cost:?}");
+        assert!(near(cost.cpu_s, 3.0) && near(cost.core_percent.unwrap(), 1.5), "{cost:?}");
+        assert!(near(cost.highest_core_percent.unwrap(), 2.0), "{cost:?}");
+    }
+
+    #[test]
+    fn a_short_job_has_no_share_of_a_core() {
+        let share = |wall_s| cost(&[counter(CPU_TIME, &[0.05])], wall_s).unwrap().core_percent;
+        assert_eq!((share(0.002), share(0.0), share(0.999)), (None, None, None));
+        assert!(share(1.0).is_some_and(|percent| (percent - 5.0).abs() < 1e-9));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod needs;
 pub mod network;
 pub mod nginx;
 pub mod oar;
+pub mod ordinary_user;
 pub mod random;
 pub mod receivers;
 pub mod reference;

@@ -7,6 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
@@ -28,7 +29,9 @@ use crate::kernel;
 use crate::keys::AgentKeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
-use crate::request::{JobSpec, RegisterError, SupervisorRequest, View, ask};
+use crate::request::{
+    AccessError, AnnotateError, JobSpec, PushSpec, RegisterError, SupervisorRequest, View, ask,
+};
 use crate::rights::Rights;
 use crate::sources::online_cpus;
 use crate::start_error::AgentStartError;
@@ -106,6 +109,20 @@ impl Agent {
     /// Returns an error if the job cannot be tracked.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
         self.ask(|reply| SupervisorRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
+    }
+
+    /// Puts a value into the data of a job.
+    ///
+    /// # Errors
+    /// Returns an error if the job is not tracked.
+    pub fn push(&self, spec: PushSpec) -> Result<(), AnnotateError> {
+        let pushed = self.ask(|reply| SupervisorRequest::Push(Box::new(spec), reply));
+        pushed.unwrap_or(Err(AccessError::Unknown.into()))
+    }
+
+    /// Records the outcome of a registered job.
+    pub fn end(&self, job_id: Identifier, facts: JobFacts) {
+        self.ask(|reply| SupervisorRequest::End(job_id, Box::new(facts), reply));
     }
 
     /// Takes the final sample of a registered job and stops tracking it. Returns false if there is no such

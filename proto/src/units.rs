@@ -149,6 +149,12 @@ pub const fn to_f64(value: u64) -> f64 {
     value as f64
 }
 
+/// Converts to the nearest whole number; 0 for negative ones.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+pub fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
 /// Returns the one of `count` equal parts into which a fraction of the whole, from 0 to 1, falls.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the parts")]
 pub fn part(fraction: f64, count: usize) -> usize {

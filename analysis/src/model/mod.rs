@@ -10,6 +10,7 @@ mod traffic;
 use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
+use polymeter_proto::units;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
@@ -263,36 +264,41 @@ pub struct Usage {
     pub cpu_migrations: Option<f64>,
 }
 
-/// The exact totals of a command and of the processes it waited for, which the kernel reports at its end.
-#[derive(Debug, Clone, Copy)]
-pub struct KernelTotals {
-    /// CPU time in user mode, in seconds.
-    pub user_s: f64,
-    /// CPU time in the kernel, in seconds.
-    pub system_s: f64,
-    /// The peak of memory, in bytes.
-    pub peak_memory_bytes: f64,
-    /// Page faults.
-    pub page_faults: f64,
-    /// Page faults that required I/O.
-    pub page_faults_major: f64,
-    /// Context switches.
-    pub context_switches: f64,
-}
-
 /// The cost of the measurement itself.
 #[derive(Debug, Serialize)]
 pub struct MeasuringCost {
     /// CPU time, in seconds, on all nodes that report it.
     pub cpu_s: f64,
-    /// Percent of one core over the job's wall time, the mean of these nodes.
-    pub core_percent: f64,
+    /// Percent of one core over the job's wall time, the mean of these nodes; none for a job that is shorter
+    /// than [`MeasuringCost::SHARE_FROM_S`], of which the cost of the start would be most.
+    pub core_percent: Option<f64>,
     /// The number of these nodes.
     pub nodes: u64,
     /// The node with the highest cost.
     pub highest_node: Option<String>,
-    /// Percent of one core of that node.
-    pub highest_core_percent: f64,
+    /// Percent of one core of that node; none as for `core_percent`.
+    pub highest_core_percent: Option<f64>,
+}
+
+impl MeasuringCost {
+    /// The shortest wall time for which the cost is also stated as a share of a core, in seconds.
+    pub const SHARE_FROM_S: f64 = 1.0;
+
+    /// Returns the cost of measuring a job of `wall_s` seconds from the CPU time on each node, in seconds;
+    /// none without nodes.
+    pub fn of(nodes: &[(&str, f64)], wall_s: f64) -> Option<Self> {
+        let (highest_node, highest_s) = nodes.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
+        let cpu_s: f64 = nodes.iter().map(|(_, cpu_s)| cpu_s).sum();
+        let count = nodes.len() as u64;
+        let percent = |cpu_s: f64| (wall_s >= Self::SHARE_FROM_S).then(|| 100.0 * cpu_s / wall_s);
+        Some(Self {
+            cpu_s,
+            core_percent: percent(cpu_s / units::to_f64(count)),
+            nodes: count,
+            highest_node: Some((*highest_node).to_owned()),
+            highest_core_percent: percent(*highest_s),
+        })
+    }
 }
 
 impl Report {
@@ -320,38 +326,6 @@ impl Report {
         self.by_node.iter().find_map(|node| node.used.memory_kind)
     }
 
-    /// Adds the exact totals of a command. With a cgroup they only fill in quantities that were not sampled,
-    /// since they omit processes that were not waited for. Without a cgroup they replace the values of its
-    /// sampled processes. If they exceed the counters of the cgroup, the command has left it.
-    pub fn add_kernel_totals(&mut self, totals: &KernelTotals, has_cgroup: bool) {
-        let total_s = totals.user_s + totals.system_s;
-        let has_left = has_cgroup && self.used.cpu_s.is_some_and(|counted_s| exceeds(total_s, counted_s));
-        let used = &mut self.used;
-        let put = |value: &mut Option<f64>, total: f64| {
-            if !has_cgroup || value.is_none() || (has_left && *value < Some(total)) {
-                *value = Some(total);
-            }
-        };
-        put(&mut used.user_s, totals.user_s);
-        put(&mut used.system_s, totals.system_s);
-        put(&mut used.cpu_s, total_s);
-        let peak = totals.peak_memory_bytes.max(used.peak_memory_bytes.unwrap_or(0.0));
-        put(&mut used.peak_memory_bytes, peak);
-        put(&mut used.page_faults, totals.page_faults);
-        put(&mut used.page_faults_major, totals.page_faults_major);
-        put(&mut used.context_switches, totals.context_switches);
-        if !has_cgroup {
-            // It is counted in user mode only, in which no migration occurs.
-            used.cpu_migrations = None;
-        }
-        if has_left {
-            self.notes.push(
-                "the command moved to another cgroup: the totals above are from getrusage(2); the series and the other totals cover only processes in the original cgroup"
-                    .to_owned(),
-            );
-        }
-    }
-
     /// Takes the peak for the used memory if the scheduler reported that the job ran out of memory, and its
     /// only node is known to be the one where it did.
     pub(crate) fn count_peak_of_one_node(&mut self) {
@@ -376,34 +350,9 @@ impl Report {
         is_of_slurm.then_some(Scheduler::Slurm)
     }
 
-    /// Adds the CPU time that the measurement of a job on one node used.
-    pub fn add_measuring_cost(&mut self, cpu_s: f64) {
-        let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };
-        self.measuring = Some(MeasuringCost {
-            cpu_s,
-            core_percent,
-            nodes: 1,
-            highest_node: self.nodes.first().cloned(),
-            highest_core_percent: core_percent,
-        });
-    }
-}
-
-/// Returns true if the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the
-/// time before the command entered the cgroup.
-fn exceeds(total_s: f64, counted_s: f64) -> bool {
-    const ROUNDING: f64 = 1.05;
-    const BEFORE_ENTRY_S: f64 = 0.05;
-    total_s > counted_s * ROUNDING + BEFORE_ENTRY_S
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_clearly_more_cpu_time_means_that_the_cgroup_was_left() {
-        assert!(exceeds(1.2, 1.0) && exceeds(0.1, 0.0));
-        assert!(!exceeds(1.04, 1.0) && !exceeds(0.04, 0.0));
+    /// Sets the CPU time that the measurement of a job on one node used.
+    pub fn set_measuring_cost(&mut self, cpu_s: f64) {
+        let node = self.nodes.first().map_or("", String::as_str);
+        self.measuring = MeasuringCost::of(&[(node, cpu_s)], self.wall_s);
     }
 }

@@ -9,7 +9,7 @@ use polymeter_proto::step_level::StepLevel;
 use polymeter_service::cgroup_mounts::Mounts;
 
 use crate::completion::jobs;
-use crate::connection::agent::ask_status;
+use crate::connection::agent::{JOB_VARIABLE, ask_status, run_socket};
 use crate::failure::Failure;
 use crate::own_cgroups::OwnCgroups;
 
@@ -21,10 +21,17 @@ pub fn scheduler_job() -> Option<String> {
     VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()))
 }
 
+/// Returns the job of the `polymeter run` in which this command runs, if its agent is the one at `socket`.
+fn run_job(socket: &Path) -> Option<String> {
+    run_socket().filter(|of_run| of_run == socket)?;
+    std::env::var(JOB_VARIABLE).ok().filter(|id| !id.is_empty())
+}
+
 /// Options that choose a job or the node.
 #[derive(Debug, clap::Args)]
 pub struct JobChoice {
-    /// The job's id. Default: SLURM_JOB_ID or OAR_JOB_ID, else the job in whose cgroup the command runs.
+    /// The job's id. Default: the job of the `polymeter run` around the command, else SLURM_JOB_ID or
+    /// OAR_JOB_ID, else the job in whose cgroup the command runs.
     #[arg(long, value_name = "ID", add = ArgValueCompleter::new(jobs::running))]
     job: Option<String>,
 
@@ -45,7 +52,7 @@ impl JobChoice {
         if self.node {
             return Ok(None);
         }
-        if let Some(job) = self.job.clone().or_else(scheduler_job) {
+        if let Some(job) = self.job.clone().or_else(|| run_job(socket)).or_else(scheduler_job) {
             return Ok(Some(job));
         }
         let status = ask_status(socket, &Request::Jobs(JobsRequest {})).map_err(|failure| match failure {

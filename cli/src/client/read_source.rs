@@ -8,6 +8,7 @@ use polymeter_proto::control::ReadAccess;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::{Read, Reader};
 
+use super::dead_runs::end_killed;
 use super::remote_reader::RemoteReader;
 use crate::failure::Failure;
 use crate::store_failure::store_failure;
@@ -87,6 +88,7 @@ impl Source {
 
     /// Opens a store.
     pub(crate) fn of_store(store: &StoreUrl) -> Result<Self, Failure> {
+        end_killed(store);
         let reader = Reader::open(store).map_err(|error| store_failure("cannot read the store", &error))?;
         // A user with read access to a file can read all of it. A database may hide the jobs of others.
         let sees_all = rustix::process::geteuid().is_root() || store.file().is_some();

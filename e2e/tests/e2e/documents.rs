@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use serde_json::{Map, Value};
 
 mod configuration;
+pub(crate) mod guides;
 
 tests![
     command_reference_is_current,

@@ -54,6 +54,7 @@ mod remote;
 mod remote_steps;
 mod remote_write;
 mod run;
+mod run_records;
 mod sampling;
 mod security;
 mod service_manager;
@@ -94,6 +95,7 @@ fn main() -> std::process::ExitCode {
         devices::TESTS,
         doctor::TESTS,
         documents::TESTS,
+        documents::guides::TESTS,
         ebpf::TESTS,
         everyday::TESTS,
         examples::TESTS,
@@ -125,6 +127,7 @@ fn main() -> std::process::ExitCode {
         remote_steps::TESTS,
         remote_write::TESTS,
         run::TESTS,
+        run_records::TESTS,
         sampling::TESTS,
         security::TESTS,
         service_manager::TESTS,

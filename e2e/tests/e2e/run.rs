@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use polymeter_e2e::{Need, cgroup, install, program, require, workload};
+use polymeter_e2e::ordinary_user::OrdinaryUser;
+use polymeter_e2e::{Need, cgroup, program, require, workload};
 use polymeter_e2e::{skip, tests};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -241,41 +242,12 @@ fn values_are_those_of_the_command() {
     assert_ne!(serde_json::from_slice::<Value>(&last.stdout).unwrap()["job"], report["job"]);
 }
 
-/// An ordinary user's programs, in a directory that every user can read.
-struct OrdinaryUser {
-    polymeter: PathBuf,
-    work: PathBuf,
-    directory: tempfile::TempDir,
-}
-
-impl OrdinaryUser {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let copy = |from: &Path, name: &str| {
-            let to = directory.path().join(name);
-            install(from, &to);
-            to
-        };
-        let polymeter = copy(Path::new(program("polymeter").get_program()), "polymeter");
-        let work = copy(&workload::program(), "workload");
-        Self { polymeter, work, directory }
-    }
-
-    /// Returns `polymeter run` of this user, who has no cgroup.
-    fn run(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&self.polymeter).arg("run");
-        command.args(arguments).current_dir("/").env("TMPDIR", std::env::temp_dir());
-        command
-    }
-}
-
 fn process_tree_is_read_without_root() {
     require(&[Need::Root]);
     let user = OrdinaryUser::new();
-    let mut command = user.run(&["--json", "--every", "20ms"]);
-    let output = with_workload(&mut command, &user.work).output().unwrap();
+    let mut command = user.command("polymeter");
+    command.args(["run", "--json", "--every", "20ms"]);
+    let output = with_workload(&mut command, &user.path("e2e-workload")).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stderr).unwrap();
     assert_agrees(&report, own_cpu_s(&output));
@@ -291,10 +263,11 @@ fn process_tree_is_read_without_root() {
 fn short_commands_are_counted_completely() {
     require(&[Need::Root]);
     let user = OrdinaryUser::new();
-    let work = format!("{} 'burn 100'", user.work.display());
+    let work = format!("{} 'burn 100'", user.path("e2e-workload").display());
     let script = format!("{work} & {work} & wait");
     for round in 0..8 {
-        let mut command = user.run(&["--json", "--every", "10s", "--", "sh", "-c", &script]);
+        let mut command = user.command("polymeter");
+        command.args(["run", "--json", "--every", "10s", "--", "sh", "-c", &script]);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         let report: Value = serde_json::from_slice(&output.stderr).unwrap();
@@ -306,7 +279,6 @@ fn short_commands_are_counted_completely() {
         assert!(used_s >= 0.2, "{report:#}");
         assert!((counted_s / used_s - 1.0).abs() < 0.05, "round {round}: {counted_s} s of {used_s} s");
     }
-    drop(user.directory);
 }
 
 /// Asserts that rates stay plausible: at a period of 1 ms, the kernel's ticks would show several times the

@@ -1,8 +1,7 @@
 //! Marks and values that users put into the data.
 
 use polymeter_proto::ledger::MarkKind;
-use polymeter_proto::name::MetricName;
-use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::series::{Identifier, Labels, MetricDescriptor, Unit};
 
 use super::access::AccessError;
 use crate::principal::Principal;
@@ -20,19 +19,28 @@ pub struct MarkSpec {
     pub kind: MarkKind,
 }
 
-/// A value of a user's own metric, to be put into the data.
+/// A value that no source reads, to be put into the data: of a user's own metric, or of the program in which
+/// the agent runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PushSpec {
     /// The requester.
     pub principal: Principal,
     /// The job; none for the node.
     pub job_id: Option<Identifier>,
-    /// The metric, whose name begins with `user.`.
-    pub metric: MetricName,
+    /// The metric. The unit of a user's metric, whose name begins with `user.`, is [`Unit::Labelled`]; the
+    /// limits apply to these.
+    pub metric: MetricDescriptor,
     /// The value.
     pub value: f64,
     /// The labels of the series, its unit among them.
     pub labels: Labels,
+}
+
+impl PushSpec {
+    /// Returns true for a value of a user's own metric.
+    pub(crate) fn is_users_own(&self) -> bool {
+        self.metric.unit == Unit::Labelled
+    }
 }
 
 /// The reason why a mark or a value is not put into the data.

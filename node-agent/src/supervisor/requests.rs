@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Event, JobFacts, Mark};
-use polymeter_proto::series::{Identifier, Kind, MetricDescriptor, Number, Unit};
+use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use super::dispatcher::Dispatcher;
@@ -191,26 +191,23 @@ impl Dispatcher<NodeEdge> {
         Ok(())
     }
 
-    /// Records a user's value in the data, dated now.
+    /// Records a value in the data, dated now.
     pub(super) async fn push(&mut self, spec: PushSpec) -> Result<(), AnnotateError> {
         let now = self.edge.now();
         self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
         let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        target.user_events.take_value(now.monotonic_ns)?;
+        if spec.is_users_own() {
+            target.user_events.take_value(now.monotonic_ns)?;
+        }
         let source = self.user_source(&spec.job_id).await.ok_or(AccessError::Unknown)?;
         let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        let series = (spec.metric.as_str().to_owned(), spec.labels.clone());
-        let descriptor = MetricDescriptor {
-            name: spec.metric,
-            unit: Unit::Labelled,
-            kind: Kind::Gauge,
-            number: Number::Float,
-        };
+        let is_bounded = spec.is_users_own();
+        let series = (spec.metric.name.as_str().to_owned(), spec.labels.clone());
         let Ok(name) = Identifier::try_from(USER_SUPPLIED) else { return Err(AccessError::Unknown.into()) };
         let (job, ids, series_ids) =
             (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
-        let assign = || ids.shape_of(job, name, series_ids, descriptor, &spec.labels);
-        let shape = target.user_events.shape(series, assign)?;
+        let assign = || ids.shape_of(job, name, series_ids, spec.metric, &spec.labels);
+        let shape = target.user_events.shape(series, is_bounded, assign)?;
         let value = UserValue { source, shape, time_us: now.realtime_us, bits: spec.value.to_bits() };
         self.edge.command(Command::RecordUserValue(Box::new(value))).await;
         Ok(())

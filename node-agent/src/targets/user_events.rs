@@ -61,16 +61,17 @@ impl UserEvents {
     /// Returns the shape of a series, which `assign` creates for its first value.
     ///
     /// # Errors
-    /// Returns an error if the target has too many series of its users.
+    /// Returns an error if the series is bounded, as those of users are, and there are too many.
     pub(crate) fn shape(
         &mut self,
         series: (String, Labels),
+        is_bounded: bool,
         assign: impl FnOnce() -> Shape,
     ) -> Result<Arc<Shape>, AnnotateError> {
         if let Some(shape) = self.series.get(&series) {
             return Ok(Arc::clone(shape));
         }
-        if self.series.len() >= SERIES {
+        if is_bounded && self.series.len() >= SERIES {
             return Err(AnnotateError::TooManySeries(SERIES));
         }
         let shape = Arc::new(assign());
@@ -101,9 +102,11 @@ mod tests {
         };
         let name = |number: u32| (format!("user.m{number}"), Labels::default());
         for number in 0..300 {
-            let made = events.shape(name(number), || shape(number));
+            let made = events.shape(name(number), true, || shape(number));
             assert_eq!(made.is_ok(), number < 256, "{number}");
         }
-        assert_eq!(events.shape(name(3), || shape(999)).unwrap().id, ShapeId(3), "a series keeps its shape");
+        let kept = events.shape(name(3), true, || shape(999)).unwrap();
+        assert_eq!(kept.id, ShapeId(3), "a series keeps its shape");
+        assert!(events.shape(name(999), false, || shape(999)).is_ok(), "a series of the program itself");
     }
 }

@@ -33,10 +33,10 @@ export function completenessSection() {
     const place = element("section", {}, element("h2", { id: "data" }, "Data"), contents);
     place.setAttribute("aria-labelledby", "data");
     place.show = (summary, losses) => {
-        const cost = summary.measuring
-            ? [element("p", {}, `Measuring took ${duration(summary.measuring.cpu_s)} of CPU time: ${threeDigits(summary.measuring.core_percent)} % of one core on the mean node, ` +
-                `at most ${threeDigits(summary.measuring.highest_core_percent)} %.`)]
-            : [];
+        const { measuring } = summary;
+        const share = Number.isFinite(measuring?.core_percent)
+            ? `: ${threeDigits(measuring.core_percent)} % of one core on the mean node, at most ${threeDigits(measuring.highest_core_percent)} %` : "";
+        const cost = measuring ? [element("p", {}, `Measuring took ${duration(measuring.cpu_s)} of CPU time${share}.`)] : [];
         const notes = (summary.notes ?? []).map((note) => element("p", { className: "remark" }, note));
         contents.replaceChildren(ledgerList(summary), ...cost, ...(losses.length > 0 ? [lossTable(losses)] : []), ...notes);
     };

@@ -24,7 +24,8 @@ function countCell(count, due) {
 function jobRow(job, summary) {
     const { ledger } = summary;
     const lost = ledger.dropped + summary.skipped + summary.rejected;
-    const cost = summary.measuring ? `${threeDigits(summary.measuring.highest_core_percent)} %` : "–";
+    const cost = Number.isFinite(summary.measuring?.highest_core_percent)
+        ? `${threeDigits(summary.measuring.highest_core_percent)} %` : "–";
     return element("tr", {}, element("th", { scope: "row" }, element("a", { href: `job?key=${job.key}` }, element("bdi", {}, idText(job)))),
         element("td", {}, duration(Math.round(elapsedS(job)))), element("td", { className: "number" }, plainNumber(ledger.due)),
         ...[ledger.late, ledger.missed, lost, summary.quarantined, summary.unknown].map((count) => countCell(count, ledger.due)),

@@ -203,7 +203,10 @@ fn add_completeness(facts: &mut Facts, report: &Report) {
     if !report.by_node.is_empty() {
         facts.set_number("silent_nodes", Some(to_f64(silent as u64)));
     }
-    facts.set_number("measuring_cores", report.measuring.as_ref().map(|cost| cost.core_percent / 100.0));
+    facts.set_number(
+        "measuring_cores",
+        report.measuring.as_ref().and_then(|cost| cost.core_percent).map(|percent| percent / 100.0),
+    );
 }
 
 /// Computes the statistics of each metric.

@@ -38,7 +38,7 @@ pub(crate) fn execute(arguments: &MarkArguments) -> Result<(), Failure> {
         _ => MarkKind::Instant,
     };
     let verb = Request::Mark(MarkRequest {
-        job: arguments.job.id(arguments.target.socket())?,
+        job: arguments.job.id(&arguments.target.socket())?,
         name: arguments.name.clone(),
         kind: Some(kind.as_str().to_owned()),
     });

@@ -21,7 +21,7 @@ pub struct PlanArguments {
 }
 
 pub(crate) fn execute(arguments: &PlanArguments) -> Result<(), Failure> {
-    let verb = Request::Plan(PlanRequest { job: arguments.job.id(arguments.target.socket())? });
+    let verb = Request::Plan(PlanRequest { job: arguments.job.id(&arguments.target.socket())? });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.target.json),
         TargetAnswer::Agent(answer) => answer,

@@ -44,7 +44,7 @@ pub(crate) fn execute(arguments: &PushArguments) -> Result<(), Failure> {
         arguments.labels.iter().map(|label| pair(label, "rank=3")).collect();
     let push = PushRequest {
         labels: labels?,
-        job: arguments.job.id(arguments.target.socket())?,
+        job: arguments.job.id(&arguments.target.socket())?,
         metric,
         value,
         unit: arguments.unit.clone(),

@@ -23,7 +23,8 @@ pub struct ResetArguments {
 }
 
 pub(crate) fn execute(arguments: &ResetArguments) -> Result<(), Failure> {
-    let (job, level) = (arguments.job.id(arguments.target.socket())?, arguments.level.level(&arguments.job)?);
+    let (job, level) =
+        (arguments.job.id(&arguments.target.socket())?, arguments.level.level(&arguments.job)?);
     let verb = Request::Reset(ResetRequest { job, level });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.target.json),

@@ -67,7 +67,7 @@ fn rows(metrics: &BTreeMap<String, String>, reasons: &BTreeMap<String, String>) 
 
 pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     let plan = arguments.plan()?;
-    let job = arguments.job.id(arguments.target.socket())?;
+    let job = arguments.job.id(&arguments.target.socket())?;
     let (level, duration) = (arguments.level.level(&arguments.job)?, arguments.duration.clone());
     let verb = Request::Set(SetRequest { job, level, plan, duration });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {

@@ -13,6 +13,22 @@ use crate::failure::Failure;
 /// The default path of the agent's control socket.
 pub const SOCKET: &str = "/run/polymeter/agent.sock";
 
+/// The variable in which `polymeter run` passes its command the socket of the agent within it.
+pub const SOCKET_VARIABLE: &str = "POLYMETER_SOCKET";
+
+/// The variable in which it passes the id of its job.
+pub const JOB_VARIABLE: &str = "POLYMETER_JOB_ID";
+
+/// Returns the socket of the agent of the `polymeter run` in which this command runs; none outside of one.
+pub fn run_socket() -> Option<PathBuf> {
+    std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Returns the default of `--socket`: the agent of the `polymeter run` around this command, else the node's.
+pub fn default_socket() -> PathBuf {
+    run_socket().unwrap_or_else(|| SOCKET.into())
+}
+
 /// The maximum time until an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -20,7 +36,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 pub struct AgentOptions {
     /// The agent's control socket.
-    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    #[arg(long, value_name = "PATH", default_value_os_t = default_socket())]
     pub socket: PathBuf,
 
     /// Print JSON.

@@ -1,11 +1,12 @@
 //! The target of a control request: this node's agent, or all nodes of a job through the collector.
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::control::{Answer, JobAnswer, Request};
 
-use super::agent::{self, SOCKET, TIMEOUT};
+use super::agent::{self, SOCKET, TIMEOUT, default_socket, run_socket};
 use super::collector::Collector;
 use super::configuration::CollectorEndpoint;
 use crate::failure::Failure;
@@ -46,9 +47,15 @@ pub enum TargetAnswer {
 }
 
 impl ControlTarget {
-    /// The control socket of this node's agent.
-    pub fn socket(&self) -> &Path {
-        self.socket.as_deref().unwrap_or(Path::new(SOCKET))
+    /// Returns the control socket of the agent that is asked first: this node's, or that of the `polymeter
+    /// run` around this command.
+    pub fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(default_socket)
+    }
+
+    /// Returns the control socket of this node's agent, if the agent of a `polymeter run` is asked first.
+    pub fn node_socket(&self) -> Option<&'static Path> {
+        (self.socket.is_none() && run_socket().is_some()).then(|| Path::new(SOCKET))
     }
 
     /// Returns true if the user wants the collector to be asked.
@@ -74,13 +81,18 @@ impl ControlTarget {
         {
             return collector.ask(verb).map(TargetAnswer::Nodes);
         }
-        let answer = self.ask_agent(verb)?;
-        let is_elsewhere = match &answer {
+        let is_elsewhere = |answer: &Result<Answer, Failure>| match answer {
             Err(_) => true,
             Ok(Answer::Refused(refusal)) => refusal.code == "unknown_job",
             Ok(_) => false,
         };
-        if is_elsewhere
+        let mut answer = ask_agent(&self.socket(), verb)?;
+        if is_elsewhere(&answer)
+            && let Some(socket) = self.node_socket()
+        {
+            answer = ask_agent(socket, verb)?;
+        }
+        if is_elsewhere(&answer)
             && is_about_job
             && self.socket.is_none()
             && let Some(collector) = collector()?
@@ -89,15 +101,17 @@ impl ControlTarget {
         }
         answer.map(TargetAnswer::Agent)
     }
+}
 
-    /// Asks this node's agent. The inner error means that no agent runs here.
-    fn ask_agent(&self, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
-        let socket = self.socket();
-        let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
-        match UnixStream::connect(socket) {
-            Err(error) if agent::is_not_running(&error) => Ok(Err(unreachable(&error))),
-            Err(error) => Err(unreachable(&error)),
-            Ok(stream) => agent::ask_on(stream, socket, verb, TIMEOUT).map(Ok),
+/// Asks an agent. The inner error means that none runs there.
+fn ask_agent(socket: &Path, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
+    let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
+    match UnixStream::connect(socket) {
+        // Another user cannot reach the agent of a run.
+        Err(error) if agent::is_not_running(&error) || error.kind() == ErrorKind::PermissionDenied => {
+            Ok(Err(unreachable(&error)))
         }
+        Err(error) => Err(unreachable(&error)),
+        Ok(stream) => agent::ask_on(stream, socket, verb, TIMEOUT).map(Ok),
     }
 }

@@ -25,12 +25,13 @@ pub(crate) struct HeldCommand {
     program: OsString,
 }
 
-/// Creates a process for `command`. When it is released, it writes itself to the files `entrances` of its
+/// Creates a process for `command`, whose environment is that of this process and `environment`. When it is released, it writes itself to the files `entrances` of its
 /// cgroup, and executes its program.
 pub(crate) fn hold(
     command: &[OsString],
     entrances: Vec<File>,
     dispositions: Dispositions,
+    environment: Vec<(&'static str, OsString)>,
 ) -> Result<HeldCommand, Failure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Failure::Usage("cannot run the command: none is given".to_owned()));
@@ -39,7 +40,7 @@ pub(crate) fn hold(
     let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
     let (released, release) = io::pipe().map_err(failed)?;
     let mut child = Command::new(program);
-    child.args(arguments);
+    child.args(arguments).envs(environment);
     let release_descriptor = release.as_raw_fd();
     let before_exec = move || {
         dispositions.restore();
@@ -139,7 +140,7 @@ mod tests {
 
     fn hold_words(words: &[&str]) -> HeldCommand {
         let command: Vec<OsString> = words.iter().map(Into::into).collect();
-        hold(&command, Vec::new(), Dispositions::read()).unwrap()
+        hold(&command, Vec::new(), Dispositions::read(), Vec::new()).unwrap()
     }
 
     /// A single test, since processes that are held at the same time have copies of each other's pipes.
@@ -170,6 +171,6 @@ mod tests {
 
     #[test]
     fn an_empty_command_is_wrong_usage() {
-        assert!(matches!(hold(&[], Vec::new(), Dispositions::read()), Err(Failure::Usage(_))));
+        assert!(matches!(hold(&[], Vec::new(), Dispositions::read(), Vec::new()), Err(Failure::Usage(_))));
     }
 }

@@ -4,10 +4,12 @@ mod baseline;
 mod cgroup;
 mod destination;
 mod held_command;
+mod requests;
 mod signals;
 mod totals;
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,28 +18,35 @@ use clap_complete::engine::ArgValueCompleter;
 use polymeter_agent::Agent;
 use polymeter_agent::config::AgentConfig;
 use polymeter_agent::plan::Layer;
-use polymeter_agent::request::JobSpec;
+use polymeter_agent::principal::Principal;
+use polymeter_agent::request::{AnnotateError, JobSpec, PushSpec};
 use polymeter_agent::sources::online_cpus;
 use polymeter_client::completion::{metrics, periods};
 use polymeter_collector::Collector;
+use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
+use polymeter_proto::units;
 use polymeter_service::cgroup_mounts::Mounts;
 use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
+use crate::client::dead_runs::RUN_PREFIX;
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
 use crate::report::findings::add_findings;
-use crate::report::render::{self, Detail, LABEL};
+use crate::report::render::{self, Detail};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
+use held_command::HeldCommand;
 use polymeter_analysis::advice::DIRECTORY;
+use polymeter_analysis::command_totals::CPUS;
 use polymeter_analysis::gather::gather;
-use polymeter_analysis::model::KernelTotals;
+use requests::ControlSocket;
 use signals::CaughtSignals;
+use totals::Before;
 
 /// The address at which agent and collector connect within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
@@ -80,20 +89,11 @@ pub(crate) struct RunArguments {
     command: Vec<OsString>,
 }
 
-impl RunArguments {
-    /// Returns true if a metric was named in full, and not selected by a pattern.
-    fn names(&self, metric: &str) -> bool {
-        self.metrics.iter().any(|text| text.split('=').next() == Some(metric))
-    }
-}
-
 /// The result of the command.
 struct CommandOutcome {
     status: u8,
-    /// Unavailable metrics with the reasons.
-    unavailable: Vec<(String, String)>,
-    totals: Option<KernelTotals>,
-    had_cgroup: bool,
+    /// What was not measured or not stored.
+    notes: Vec<String>,
 }
 
 pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
@@ -102,21 +102,27 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     // Both are opened before the command runs, so that a failure costs nothing.
     let destination = ReportDestination::open(arguments.report.as_deref())?;
     let samples = SampleFile::new(arguments.output.as_deref())?;
-    let job_id = format!("run-{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
+    let job_id = format!("{RUN_PREFIX}{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
     let job_id =
         Identifier::try_from(job_id).map_err(|error| Failure::because("cannot generate a job id", &error))?;
     let cgroup = RunCgroup::create(&mounts, job_id.as_str());
     let has_cgroup = !cgroup.paths().is_empty();
     let baseline = Layer::new(baseline::rules(arguments.every, &arguments.metrics, has_cgroup)?);
+    let socket = ControlSocket::create();
+    let signals = CaughtSignals::catch()
+        .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
+    // A copy of this process is smallest before agent and collector run: until the command executes its
+    // program, the memory of the copy is its peak.
+    let environment = socket.as_ref().map(|socket| socket.environment(job_id.as_str())).unwrap_or_default();
+    let entrances = cgroup.entrances().map_err(|error| cannot_sample(&error))?;
+    let held = held_command::hold(&arguments.command, entrances, signals.before(), environment)?;
 
     let context = zmq::Context::new();
     let store = StoreUrl::sqlite(&samples.path);
     let collector = start_collector(&store, &context)?;
-    let agent = start_agent(baseline, arguments.flush_interval, &context)?;
-    let signals = CaughtSignals::catch()
-        .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
+    let agent = start_agent(baseline, arguments.flush_interval, socket.as_ref(), &context)?;
     let mut notes: Vec<String> = cgroup.remove_dead().iter().map(ToString::to_string).collect();
-    let outcome = run_sampled(&arguments.command, &agent, &cgroup, signals, &job_id);
+    let outcome = run_sampled(arguments, held, &agent, &cgroup, signals, &job_id);
     agent.unregister(job_id.clone());
     drop(cgroup);
     let stopped = agent.stop(STOP_TIMEOUT);
@@ -126,7 +132,8 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         notes
             .push("some samples could not be stored before the end; the report may be incomplete".to_owned());
     }
-    let report = report(arguments, &store, &job_id, &outcome, notes, destination.width_limit());
+    notes.extend(outcome.notes);
+    let report = report(arguments, &store, &job_id, notes, destination.width_limit());
     let written = report.and_then(|report| {
         let note = if arguments.json { String::new() } else { samples.note(job_id.as_str()) };
         destination.write(&(report + &note), arguments.json)
@@ -147,54 +154,100 @@ fn start_collector(store: &StoreUrl, context: &zmq::Context) -> Result<Collector
     Collector::start(&config, context).map_err(|error| Failure::because("cannot store samples", &error))
 }
 
-fn start_agent(baseline: Layer, flush_interval: Period, context: &zmq::Context) -> Result<Agent, Failure> {
+fn start_agent(
+    baseline: Layer,
+    flush_interval: Period,
+    socket: Option<&ControlSocket>,
+    context: &zmq::Context,
+) -> Result<Agent, Failure> {
     let config = AgentConfig {
         collectors: vec![ENDPOINT.to_owned()],
         baseline,
         flush_interval,
         realtime_priority: rustix::process::geteuid().is_root().then_some(10),
-        control_socket: None,
+        control_socket: socket.map(ControlSocket::path),
         ..AgentConfig::default()
     };
     Agent::start(config, context).map_err(|error| Failure::because("cannot start sampling", &error))
 }
 
-/// Runs the command in the cgroup, or samples its processes if there is none.
+fn cannot_sample(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::because("cannot sample the command", error)
+}
+
+/// Lets the command run in the cgroup, or samples its processes if there is none.
 fn run_sampled(
-    command: &[OsString],
+    arguments: &RunArguments,
+    held: HeldCommand,
     agent: &Agent,
     cgroup: &RunCgroup,
     signals: CaughtSignals,
     job_id: &Identifier,
 ) -> Result<CommandOutcome, Failure> {
-    let failed = |error: std::io::Error| Failure::because("cannot sample the command", &error);
     let cgroups = cgroup.paths();
-    // The program begins when all its sources are open, so that no part of it is missed.
-    let held = held_command::hold(command, cgroup.entrances().map_err(failed)?, signals.before())?;
-    let had_cgroup = !cgroups.is_empty();
+    let has_cgroup = !cgroups.is_empty();
     let job = JobSpec {
         job_id: job_id.clone(),
         cluster: None,
         owner_uid: Some(rustix::process::getuid().as_raw()),
         owner: None,
         cgroups,
-        process: (!had_cgroup).then(|| held.pid()),
+        process: (!has_cgroup).then(|| held.pid()),
         sampling: Layer::default(),
     };
-    let unavailable =
-        agent.register(job).map_err(|error| Failure::because("cannot sample the command", &error))?;
-    let mut child = held.release()?;
-    let status = signals.wait(&mut child).map_err(failed)?;
-    let totals = totals::of_children();
-    Ok(CommandOutcome { status: totals::status_code(status), unavailable, totals, had_cgroup })
+    agent.register(job).map_err(|error| cannot_sample(&error))?;
+    let mut notes = requests::without_effect(&arguments.metrics, &agent.view(), has_cgroup);
+    if !arguments.json {
+        for note in &notes {
+            terminal::print_error(&format!("polymeter: {note}\n"));
+        }
+    }
+    let cpus =
+        online_cpus(Path::new("/")).ok().map(|cpus| (CPUS, Unit::Count, units::to_f64(cpus.len() as u64)));
+    push(agent, job_id, cpus).map_err(|error| cannot_sample(&error))?;
+    let before = Before::read(held.pid());
+    // The program begins when all its sources are open, so that no part of it is missed.
+    let child = match held.release() {
+        Ok(child) => child,
+        Err(failure) => {
+            if let Failure::NotStarted { not_found, .. } = &failure {
+                agent.end(job_id.clone(), totals::facts(Some(if *not_found { 127 } else { 126 }), None));
+            }
+            return Err(failure);
+        }
+    };
+    let (status, totals) = signals.wait(&child, before).map_err(|error| cannot_sample(&error))?;
+    if let Err(error) = push(agent, job_id, totals.values()) {
+        notes.push(format!("the totals of the command could not be stored: {error}"));
+    }
+    agent.end(job_id.clone(), totals::facts(status.code(), status.signal()));
+    Ok(CommandOutcome { status: totals::status_code(status), notes })
 }
 
-/// Returns the report as text or JSON.
+/// Stores values that this program measured.
+fn push(
+    agent: &Agent,
+    job_id: &Identifier,
+    values: impl IntoIterator<Item = (&'static str, Unit, f64)>,
+) -> Result<(), AnnotateError> {
+    for (metric, unit, value) in values {
+        let Ok(name) = MetricName::new(metric.to_owned()) else { continue };
+        agent.push(PushSpec {
+            principal: Principal { uid: rustix::process::getuid().as_raw(), administrator: true },
+            job_id: Some(job_id.clone()),
+            metric: MetricDescriptor { name, unit, kind: Kind::Gauge, number: Number::Float },
+            value,
+            labels: Labels::default(),
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the report as text or JSON: what `polymeter report` shows, and notes that are not stored.
 fn report(
     arguments: &RunArguments,
     store: &StoreUrl,
     job_id: &Identifier,
-    outcome: &CommandOutcome,
     notes: Vec<String>,
     limit: Option<usize>,
 ) -> Result<String, Failure> {
@@ -203,24 +256,13 @@ fn report(
     let Some(job) = reader.last_job(Some(job_id.as_str())).map_err(failed)? else {
         return Err(Failure::Failed("cannot report: no sample of the command was stored".to_owned()));
     };
-    let cpus = online_cpus(Path::new("/")).ok().map(|cpus| cpus.len());
-    let mut report = gather(&mut reader, &job, cpus).map_err(failed)?;
-    if let Some(totals) = &outcome.totals {
-        report.add_kernel_totals(totals, outcome.had_cgroup);
-    }
+    let mut report = gather(&mut reader, &job, None).map_err(failed)?;
     report.notes.extend(notes);
-    // The process contains sampler, collector and store, but not the command.
-    report.add_measuring_cost(Duration::from_nanos(clock::process_cpu_ns()).as_secs_f64());
     add_findings(&mut report, Path::new(DIRECTORY));
     if arguments.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::because("cannot write the report", &error))?;
         return Ok(printable_json(&text).into_owned() + "\n");
     }
-    let mut text = render::text(&report, Detail::of(arguments.all), limit);
-    // A standard metric or a metric of a pattern may be unavailable without a message.
-    for (metric, reason) in outcome.unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {
-        text.push_str(&format!("  {:<LABEL$}{metric}: {reason}\n", "not available"));
-    }
-    Ok(text)
+    Ok(render::text(&report, Detail::of(arguments.all), limit))
 }

@@ -3,9 +3,12 @@
 use std::io::{self, IsTerminal};
 use std::process::{Child, ExitStatus};
 
+use polymeter_analysis::command_totals::CommandTotals;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{self, SignalKind, signal};
+
+use super::totals::{self, Before};
 
 /// The signals that this process catches. True for those that were ignored when it started, as with nohup.
 #[derive(Debug, Clone, Copy)]
@@ -70,15 +73,15 @@ impl CaughtSignals {
         self.before
     }
 
-    /// Waits for the command. Signals to this process are forwarded to it, except for those that the terminal
+    /// Waits for the command, and returns its status and totals. Signals to this process are forwarded to it, except for those that the terminal
     /// sends to both.
-    pub(crate) fn wait(self, child: &mut Child) -> io::Result<ExitStatus> {
+    pub(super) fn wait(self, child: &Child, before: Before) -> io::Result<(ExitStatus, CommandTotals)> {
         let Self {
             runtime, mut interrupt, mut quit, mut terminate, mut hangup, mut user_1, mut user_2, ..
         } = self;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let ended =
-            rustix::process::pidfd_open(pid.unwrap_or(Pid::INIT), rustix::process::PidfdFlags::NONBLOCK)?;
+        let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK)?;
         runtime.block_on(async {
             let shares_terminal = io::stdin().is_terminal();
             let waiter = tokio::task::spawn_blocking(move || wait_until_readable(&ended));
@@ -87,7 +90,7 @@ impl CaughtSignals {
                 let forwarded = tokio::select! {
                     done = &mut waiter => {
                         done.map_err(io::Error::other)??;
-                        return child.wait();
+                        return totals::reap(pid.as_raw_pid(), before);
                     }
                     _ = interrupt.recv() => (!shares_terminal).then_some(Signal::INT),
                     _ = quit.recv() => (!shares_terminal).then_some(Signal::QUIT),
@@ -96,7 +99,7 @@ impl CaughtSignals {
                     _ = user_1.recv() => Some(Signal::USR1),
                     _ = user_2.recv() => Some(Signal::USR2),
                 };
-                if let (Some(signal), Some(pid)) = (forwarded, pid) {
+                if let Some(signal) = forwarded {
                     // The process may just have ended.
                     kill_process(pid, signal).ok();
                 }

@@ -210,10 +210,10 @@ mod tests {
             stored: 123_456,
             measuring: Some(MeasuringCost {
                 cpu_s: 2.5,
-                core_percent: 0.0347,
+                core_percent: Some(0.0347),
                 nodes: u64::from(nodes),
                 highest_node: Some("node0002".to_owned()),
-                highest_core_percent: 0.05,
+                highest_core_percent: Some(0.05),
             }),
             ..Report::default()
         };

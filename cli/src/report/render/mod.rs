@@ -82,6 +82,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use polymeter_analysis::advice::Advice;
+    use polymeter_analysis::command_totals::CommandTotals;
     use polymeter_analysis::model::{NodeReport, PeriodUse, StepReport, TaskReport};
     use polymeter_proto::ledger::Tally;
     use serde_json::Value;
@@ -90,8 +91,8 @@ mod tests {
     use crate::snapshot;
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
-        Energy, EnergyPart, KernelTotals, LossReport, MarkedInstant, Outcome, Phase, PlanChange,
-        RefusedRequest, RunReport, SeriesReport, SourceReport, Traffic, Usage,
+        Energy, EnergyPart, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest,
+        RunReport, SeriesReport, SourceReport, Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -239,18 +240,16 @@ mod tests {
             ],
             ..Report::default()
         };
-        report.add_kernel_totals(
-            &KernelTotals {
-                user_s: 1.8,
-                system_s: 0.2,
-                peak_memory_bytes: 4e6,
-                page_faults: 1234.0,
-                page_faults_major: 5.0,
-                context_switches: 67.0,
-            },
-            true,
-        );
-        report.add_measuring_cost(0.01);
+        let totals = CommandTotals {
+            user_ns: 1.8e9,
+            system_ns: 2e8,
+            peak_memory_bytes: Some(4e6),
+            page_faults: 1234.0,
+            page_faults_major: 5.0,
+            context_switches: 67.0,
+            measuring_ns: 1e7,
+        };
+        totals.add_to(&mut report);
         report
     }
 

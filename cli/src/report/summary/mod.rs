@@ -99,7 +99,11 @@ pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
         || "cost of measuring unknown".to_owned(),
         |cost| {
             let each = if report.nodes.len() > 1 { " per node" } else { "" };
-            format!("measuring: {} of a core{each}", units::value("percent", cost.core_percent))
+            let percent = cost.core_percent.map(|percent| units::value("percent", percent));
+            percent.map_or_else(
+                || format!("measuring: {:.3} s CPU time", cost.cpu_s),
+                |percent| format!("measuring: {percent} of a core{each}"),
+            )
         },
     );
     format!("{stored} samples stored, {lost}{gap}; {cost}")
@@ -108,7 +112,11 @@ pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
 /// Describes the cost of measuring a job on `nodes` nodes.
 pub(crate) fn measuring_cost(cost: &MeasuringCost, nodes: usize) -> String {
     let MeasuringCost { cpu_s, core_percent, highest_core_percent, .. } = cost;
-    let used = format!("{cpu_s:.3} s CPU time, {core_percent:.2} % of one core");
+    let used = format!("{cpu_s:.3} s CPU time");
+    let Some((core_percent, highest_core_percent)) = core_percent.zip(*highest_core_percent) else {
+        return format!("{used}; the job was too short to state it as a share of its time");
+    };
+    let used = format!("{used}, {core_percent:.2} % of one core");
     match &cost.highest_node {
         Some(node) if nodes > 1 => {
             let of = if cost.nodes == nodes as u64 { String::new() } else { format!(" of {nodes}") };
@@ -130,12 +138,15 @@ mod tests {
     fn the_cost_names_the_nodes_that_report_it() {
         let of = |nodes: u64| MeasuringCost {
             cpu_s: 12.5,
-            core_percent: 0.25,
+            core_percent: Some(0.25),
             nodes,
             highest_node: Some("n2".to_owned()),
-            highest_core_percent: 0.5,
+            highest_core_percent: Some(0.5),
         };
         assert_eq!(measuring_cost(&of(1), 1), "12.500 s CPU time, 0.25 % of one core");
+        let short = MeasuringCost { core_percent: None, highest_core_percent: None, ..of(1) };
+        let text = measuring_cost(&short, 1);
+        assert_eq!(text, "12.500 s CPU time; the job was too short to state it as a share of its time");
         let each = "12.500 s CPU time, 0.25 % of one core on each of 2 nodes on average, 0.50 % on n2";
         assert_eq!(measuring_cost(&of(2), 2), each);
         assert_eq!(measuring_cost(&of(2), 3), each.replace("2 nodes", "2 of 3 nodes"));

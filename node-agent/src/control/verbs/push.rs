@@ -2,7 +2,7 @@
 
 use polymeter_proto::control::{Answer, PushRequest, Refusal, identifier, invalid, optional_identifier};
 use polymeter_proto::name::MetricName;
-use polymeter_proto::series::Labels;
+use polymeter_proto::series::{Kind, Labels, MetricDescriptor, Number, Unit};
 
 use super::{Execute, annotation};
 use crate::control::request_handler::RequestHandler;
@@ -30,7 +30,12 @@ impl Execute for PushRequest {
         Ok(PushSpec {
             principal,
             job_id: optional_identifier("job", self.job.as_deref())?,
-            metric,
+            metric: MetricDescriptor {
+                name: metric,
+                unit: Unit::Labelled,
+                kind: Kind::Gauge,
+                number: Number::Float,
+            },
             value: self.value,
             labels: labels.map_err(|error| invalid("labels", &error))?,
         })

@@ -140,7 +140,7 @@ fn fields_have_their_meaning() {
     let line =
         r#"{"verb":"push","job":"42","metric":"loss","value":0.5,"unit":"nats","labels":{"rank":"3"}}"#;
     let pushed = parsed!(line, Push);
-    assert_eq!((pushed.metric.as_str(), pushed.value), ("user.loss", 0.5));
+    assert_eq!((pushed.metric.name.as_str(), pushed.value), ("user.loss", 0.5));
     assert_eq!(pushed.labels.to_string(), "rank=3,unit=nats");
     let line = r#"{"verb":"start","job":"42","uid":7,"user":"zoe","plan":{"cpu.*":"10ms"},"for":"1h"}"#;
     let (start, refused) = parsed!(line, Start);

@@ -63,6 +63,10 @@ const COLLECTOR_STATUS: &[Entry] = &[
 ];
 
 const JOB: Entry = ("SLURM_JOB_ID, OAR_JOB_ID", "The job, if none is named.");
+const RUN: Entry = (
+    "POLYMETER_SOCKET, POLYMETER_JOB_ID",
+    "The agent and the job of the `polymeter run` around the command, which sets them. They come first.",
+);
 const COLLECTOR: Entry = (
     "POLYMETER_COLLECTOR",
     "The collector: tcp://HOST:PORT, or the path of its socket. It overrides client.toml.",
@@ -86,7 +90,7 @@ const FILE: Entry = ("polymeter.db", "The store in the working directory, if no 
 const SCRIPTS: Entry = ("/usr/libexec/polymeter", "The scripts that schedulers call.");
 
 /// The environment of commands that ask agents and collectors.
-const REMOTE_ENVIRONMENT: &[Entry] = &[JOB, COLLECTOR];
+const REMOTE_ENVIRONMENT: &[Entry] = &[RUN, JOB, COLLECTOR];
 /// The files of commands that ask agents and collectors.
 const REMOTE_FILES: &[Entry] = &[SOCKET, CLIENT, COLLECTOR_SOCKET];
 /// The files of commands that read stored jobs.
@@ -111,7 +115,10 @@ pub const SUPPLEMENTS: &[Supplement] = &[
     Supplement {
         command: "polymeter run",
         exit_status: RUN_STATUS,
-        environment: &[],
+        environment: &[(
+            "POLYMETER_SOCKET, POLYMETER_JOB_ID",
+            "Set for the command, so that `mark`, `push`, `set`, `plan` and `watch` within it concern the run.",
+        )],
         files: &[RULES],
         examples: &[
             ("polymeter run -- ./solve", "The standard metrics, every 100 ms."),
@@ -268,7 +275,7 @@ pub const SUPPLEMENTS: &[Supplement] = &[
     Supplement {
         command: "polymeter watch",
         exit_status: EXIT_STATUS,
-        environment: &[JOB, COLLECTOR, COLOUR, ("TERM", "If it is unset or `dumb`, lines are printed.")],
+        environment: &[RUN, JOB, COLLECTOR, COLOUR, ("TERM", "If it is unset or `dumb`, lines are printed.")],
         files: REMOTE_FILES,
         examples: &[
             ("polymeter watch", "Within a job: a live view of its samples."),

@@ -87,7 +87,9 @@ pub(super) fn markdown() -> String {
         65,533 J. A counter that stands at 0, as in virtual machines, has no value. `node.energy.cores` and `node.energy.gpu` are parts of `node.energy.package`; `node.energy.memory` is not.\n\n\
         `node.gpu.*` are quantities of NVIDIA GPUs, `gpu.*` those of the GPUs of a job, with the labels `gpu` (the driver's number), `uuid` and, for MIG devices, `mig` (the number of\n\
         the GPU instance). The driver updates them every 20 to 100 ms. A quantity that a GPU does not have is absent; where no GPU has it, it is\n\
-        unavailable. Counters begin when the driver is loaded. `node.gpu.throttled` and `node.gpu.throttled.time` have the label `reason`.\n",
+        unavailable. Counters begin when the driver is loaded. `node.gpu.throttled` and `node.gpu.throttled.time` have the label `reason`.\n\n\
+        `user.*` are values that users push. `run.*` are single values that `polymeter run` stores itself: the number of CPUs at the start, and at the end the totals of the\n\
+        command from wait4(2) (CPU time, page faults, context switches, peak memory) and the CPU time of measuring. Its report and `polymeter report` take the totals from them.\n",
     );
     for (title, wanted) in [
         ("Metrics of a job", Scope::Job),

@@ -8,6 +8,7 @@ mod stream;
 mod view;
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ pub(crate) fn execute(arguments: &WatchArguments, local: Option<&Local>) -> Resu
         .enable_time()
         .build()
         .map_err(|error| Failure::because("cannot watch", &error))?;
-    let job = arguments.job.id(arguments.target.socket())?;
+    let job = arguments.job.id(&arguments.target.socket())?;
     let result = runtime.block_on(watch(arguments, job, local));
     // Do not wait for a request that the agent has not answered yet.
     runtime.shutdown_background();
@@ -119,14 +120,19 @@ async fn begin(
             Failure::Usage("cannot watch the node through a collector; name a job with --job".to_owned())
         });
     }
-    let of_agent = begin_agent(arguments, job).await;
-    let Some(local) = local else { return of_agent };
-    let is_elsewhere = match &of_agent {
+    let is_elsewhere = |of_agent: &Result<_, Failure>| match of_agent {
         Err(Failure::NotRunning(_)) => true,
         Err(Failure::Refused(refusal)) => refusal.code == "unknown_job",
         _ => false,
     };
-    if is_elsewhere
+    let mut of_agent = begin_agent(arguments, job, &arguments.target.socket()).await;
+    if is_elsewhere(&of_agent)
+        && let Some(socket) = arguments.target.node_socket()
+    {
+        of_agent = begin_agent(arguments, job, socket).await;
+    }
+    let Some(local) = local else { return of_agent };
+    if is_elsewhere(&of_agent)
         && arguments.target.allows_collector()
         && let Some(of_nodes) = begin_nodes(arguments, job, local).await?
     {
@@ -138,8 +144,11 @@ async fn begin(
     }
 }
 
-async fn begin_agent(arguments: &WatchArguments, job: Option<&str>) -> Result<(WatchLine, Watched), Failure> {
-    let socket = arguments.target.socket();
+async fn begin_agent(
+    arguments: &WatchArguments,
+    job: Option<&str>,
+    socket: &Path,
+) -> Result<(WatchLine, Watched), Failure> {
     let mut metrics: Vec<String> = arguments.selectors.iter().map(ToString::to_string).collect();
     if !metrics.is_empty() && !arguments.prints_lines() {
         metrics.extend(view::SUMMARY.map(str::to_owned));

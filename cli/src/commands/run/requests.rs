@@ -1,0 +1,78 @@
+//! The way by which commands within the run reach its agent, and the requests of its user that had no effect.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use polymeter_agent::request::View;
+use polymeter_client::connection::agent::{JOB_VARIABLE, SOCKET_VARIABLE};
+use polymeter_proto::control::UnavailableGroup;
+use polymeter_proto::name::Selector;
+use tempfile::TempDir;
+
+/// The maximum length of a socket's path (`sun_path` of unix(7), less the lock's suffix).
+const PATH_MAX: usize = 100;
+
+/// The private directory of the control socket; removed at the end.
+#[derive(Debug)]
+pub(super) struct ControlSocket {
+    directory: TempDir,
+}
+
+impl ControlSocket {
+    /// Creates the directory among the temporary files, or in /tmp where their path is too long for a socket.
+    /// Returns none where neither is possible: requests of commands within the run then fail as outside of it.
+    pub(super) fn create() -> Option<Self> {
+        let parents = [std::env::temp_dir(), PathBuf::from("/tmp")];
+        parents.iter().find_map(|parent| {
+            let directory = tempfile::Builder::new().prefix("polymeter-").tempdir_in(parent).ok()?;
+            let socket = Self { directory };
+            (socket.path().as_os_str().len() <= PATH_MAX).then_some(socket)
+        })
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.path().join("agent.sock")
+    }
+
+    /// Returns the variables of the command's environment that name the agent and the job.
+    pub(super) fn environment(&self, job_id: &str) -> Vec<(&'static str, OsString)> {
+        vec![(SOCKET_VARIABLE, self.path().into()), (JOB_VARIABLE, job_id.into())]
+    }
+}
+
+/// The beginnings of the names of metrics that are read from a cgroup.
+const OF_CGROUPS: [&str; 4] = ["cpu.", "memory.", "io.", "pids."];
+
+/// Describes each request `SELECTOR[=PERIOD]` none of whose metrics is sampled, or none of those of a cgroup
+/// where the command has none, with the reasons.
+pub(super) fn without_effect(requested: &[String], view: &View, has_cgroup: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    for text in requested {
+        let (selector, period) = text.split_once('=').unwrap_or((text, ""));
+        let Ok(selector) = selector.parse::<Selector>() else { continue };
+        let mut plans = view.subjects.iter().flat_map(|subject| &subject.plan);
+        let is_sampled = plans.any(|(metric, _)| selector.matches(metric));
+        let unavailable = view.subjects.iter().flat_map(|subject| &subject.unavailable);
+        let mut unavailable: Vec<(String, String)> =
+            unavailable.filter(|(metric, _)| selector.matches(metric)).cloned().collect();
+        if is_sampled {
+            let is_of_cgroup = |metric: &str| OF_CGROUPS.iter().any(|prefix| metric.starts_with(prefix));
+            unavailable.retain(|(metric, _)| !has_cgroup && is_of_cgroup(metric));
+        }
+        if period == "off" || (is_sampled && unavailable.is_empty()) {
+            continue;
+        }
+        unavailable.sort();
+        unavailable.dedup();
+        let groups = UnavailableGroup::by_reason(&unavailable);
+        let reasons = groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let extent = if is_sampled { " on" } else { ": none of its metrics is available here:" };
+        let remedy = if has_cgroup {
+            "`polymeter metrics` lists the metrics and their sources"
+        } else {
+            "the command has no cgroup; `process.*` and `perf.*` need none, and root or a delegated cgroup gets one"
+        };
+        notes.push(format!("-m '{text}' has no effect{extent} {reasons}; {remedy}"));
+    }
+    notes
+}

@@ -1,0 +1,319 @@
+//! The record that `polymeter run` leaves: it is that of the command alone, the same in the printed report and
+//! in the store, complete however the run ends, and open to requests from within the run.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use polymeter_e2e::ordinary_user::OrdinaryUser;
+use polymeter_e2e::{Need, program, require, tests, wait_until, workload};
+use serde_json::Value;
+
+tests![
+    earlier_children_do_not_count,
+    processes_that_outlive_the_command_count_until_its_end,
+    printed_and_stored_reports_are_the_same,
+    requests_within_a_run_concern_it,
+    scripts_of_an_ordinary_user_mark_and_push,
+    a_command_that_does_not_start_is_on_record,
+    a_killed_run_has_ended,
+    a_request_without_effect_is_reported,
+    a_short_command_has_no_share_of_a_core,
+];
+
+/// The user of a run.
+enum Runner {
+    /// Root, whose commands have a cgroup.
+    Root,
+    /// A user whose commands have none.
+    Ordinary(OrdinaryUser),
+}
+
+impl Runner {
+    fn both() -> [Self; 2] {
+        [Self::Root, Self::Ordinary(OrdinaryUser::new())]
+    }
+
+    /// Returns a command with the programs in its search path.
+    fn command(&self, name: &str) -> Command {
+        match self {
+            Self::Ordinary(user) => user.command(name),
+            Self::Root => {
+                let directory = Path::new(program("polymeter").get_program()).parent().unwrap().to_owned();
+                let mut command = Command::new(name);
+                command.env("PATH", format!("{}:/usr/bin:/bin", directory.display()));
+                command
+            }
+        }
+    }
+
+    /// Runs a script under `polymeter run` with these options.
+    fn run(&self, options: &[&str], script: &str) -> Output {
+        let mut command = self.command("polymeter");
+        command.arg("run").args(options).args(["--", "sh", "-c", script]).output().unwrap()
+    }
+
+    fn has_cgroup(&self) -> bool {
+        matches!(self, Self::Root)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn printed(output: &Output) -> Value {
+    serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+}
+
+/// Returns the number at a JSON pointer of a report.
+fn number(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
+}
+
+/// A directory in which every user can create a store.
+fn shared_directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    directory
+}
+
+/// Returns the report of the last job in a file, or of the one with this id.
+fn stored(runner: &Runner, store: &Path, job: &[&str]) -> Value {
+    let mut command = runner.command("polymeter");
+    command.args(["report", "--json", "--store"]).arg(format!("sqlite:{}", store.display())).args(job);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A shell that used CPU time and memory, by itself and by children, becomes `polymeter run`.
+fn earlier_children_do_not_count() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        let before = "e2e-workload 'touch 40000;burn 700'; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let script =
+            format!("{before}; exec polymeter run --json -- sh -c 'sleep 0.2; e2e-workload \"burn 60\"'");
+        let output = runner.command("sh").args(["-c", &script]).output().unwrap();
+        let report = printed(&output);
+        let cpu_s = number(&report, "/used/cpu_s");
+        assert!((0.05..0.5).contains(&cpu_s), "{report:#}");
+        assert!(number(&report, "/used/peak_memory_bytes") < 100e6, "{report:#}");
+        assert!(number(&report, "/used/page_faults") < 20_000.0, "{report:#}");
+    }
+}
+
+/// The command ends, and its child goes on: what it used until then is in the report.
+fn processes_that_outlive_the_command_count_until_its_end() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        let script = "setsid e2e-workload 'burn 400;rest 3000' >/dev/null 2>&1 & sleep 1.5; true";
+        let output = runner.run(&["--json", "--every", "20ms"], script);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report = printed(&output);
+        assert!((0.3..1.0).contains(&number(&report, "/used/cpu_s")), "{report:#}");
+    }
+}
+
+fn printed_and_stored_reports_are_the_same() {
+    require(&[Need::Root]);
+    let directory = shared_directory();
+    for (place, runner) in Runner::both().into_iter().enumerate() {
+        let store = directory.path().join(format!("{place}.db"));
+        let scripts = [
+            ("short", "true", 0),
+            ("long", "e2e-workload 'burn 300;rest 1200'", 0),
+            ("several processes", "for i in 1 2 3; do e2e-workload 'burn 100' & done; wait", 0),
+            ("memory", "e2e-workload 'touch 50000;rest 200'", 0),
+            ("failing", "e2e-workload 'burn 30'; exit 77", 77),
+            ("killed", "kill -KILL $$", 137),
+        ];
+        for (name, script, status) in scripts {
+            let output = runner.run(&["--json", "-o", store.to_str().unwrap()], script);
+            assert_eq!(output.status.code(), Some(status), "{name}: {}", text(&output.stderr));
+            let mut report = printed(&output);
+            let mut again = stored(&runner, &store, &[report["job"].as_str().unwrap()]);
+            let (notes, stored_notes) = (report["notes"].take(), again["notes"].take());
+            assert_eq!(report, again, "{name}");
+            for note in stored_notes.as_array().unwrap() {
+                assert!(notes.as_array().unwrap().contains(note), "{name}: {note}");
+            }
+            for figure in ["/used/cpu_s", "/used/context_switches", "/used/page_faults", "/measuring/cpu_s"] {
+                assert!(number(&report, figure) >= 0.0, "{name}: {report:#}");
+            }
+            let (state, code, signal) = match status {
+                0 => ("COMPLETED", Value::from(0), Value::Null),
+                77 => ("FAILED", Value::from(77), Value::Null),
+                _ => ("FAILED", Value::Null, Value::from(9)),
+            };
+            assert_eq!(
+                (&report["state"], &report["exit_code"], &report["exit_signal"]),
+                (&state.into(), &code, &signal)
+            );
+            assert_eq!(report["ended"], true, "{name}");
+            if name == "memory" {
+                let touched = (50_000 * workload::PAGE) as f64;
+                let peak = number(&report, "/used/peak_memory_bytes");
+                assert!((touched..1.5 * touched).contains(&peak), "{report:#}");
+            }
+        }
+        // The texts have the same lines, too.
+        let output = runner.run(&["--all", "-o", store.to_str().unwrap()], "e2e-workload 'burn 50;rest 100'");
+        let url = format!("sqlite:{}", store.display());
+        let again = runner.command("polymeter").args(["report", "--all", "--store", &url]).output().unwrap();
+        let (report, again) = (text(&output.stderr), text(&again.stdout));
+        let labels = ["CPU time", "peak memory", "page faults", "context switches", "measuring cost"];
+        for label in labels {
+            let line =
+                |report: &str| report.lines().find(|line| line.trim().starts_with(label)).map(str::to_owned);
+            assert!(line(&report).is_some(), "{label}: {report}");
+            assert_eq!(line(&report), line(&again), "{label}");
+        }
+    }
+}
+
+/// Requests without options within the run, each of which must succeed. The job's id is passed to it.
+const REQUESTS: &str = "set -e
+    polymeter mark solver --begin
+    polymeter push loss=0.5 --unit nats --label rank=3
+    polymeter set \"$METRIC=20ms\" --for 1min
+    polymeter plan | grep -q \"$METRIC\"
+    polymeter watch --count 2 --json > watched
+    e2e-workload 'burn 200;rest 200'
+    polymeter reset
+    polymeter metrics \"$METRIC\" --job \"$POLYMETER_JOB_ID\" > metrics
+    polymeter mark solver --end --job \"$POLYMETER_JOB_ID\"
+    polymeter mark done";
+
+fn requests_within_a_run_concern_it() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        let directory = shared_directory();
+        let metric = if runner.has_cgroup() { "cpu.usage" } else { "process.cpu.usage" };
+        let store = directory.path().join("run.db");
+        let mut command = runner.command("polymeter");
+        command.args(["run", "--json", "-o"]).arg(&store).args(["--", "sh", "-c", REQUESTS]);
+        let output = command.env("METRIC", metric).current_dir(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: Value = printed(&output);
+        assert_eq!(report["phases"][0]["name"], "solver", "{report:#}");
+        assert!(report["phases"][0]["end_s"].is_number(), "{report:#}");
+        assert_eq!(report["marks"][0]["name"], "done", "{report:#}");
+        let series = report["series"].as_array().unwrap();
+        let loss = series.iter().find(|series| series["metric"] == "user.loss").unwrap();
+        assert_eq!((&loss["mean"], &loss["labels"]), (&0.5.into(), &"rank=3,unit=nats".into()));
+        let changes = report["plan_changes"].as_array().unwrap();
+        let is_lease = |change: &&Value| change["metric"] == metric && change["new"] == "20ms";
+        assert!(changes.iter().any(|change| is_lease(&change) && change["cause"] == "lease"), "{report:#}");
+        assert_eq!(fs::read_to_string(directory.path().join("watched")).unwrap().lines().count(), 2);
+        // Nothing is left among the temporary files, and a job of the node's agent is not this run.
+        let elsewhere = runner.run(&["--json"], "polymeter mark x --job no-such-job");
+        assert_eq!(elsewhere.status.code(), Some(3), "{}", text(&elsewhere.stderr));
+    }
+}
+
+/// The script that documents show, under `set -e` and with nothing but the program.
+fn scripts_of_an_ordinary_user_mark_and_push() {
+    require(&[Need::Root]);
+    let user = OrdinaryUser::new();
+    let script = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/job.sh"));
+    let mut command = user.command("polymeter");
+    let output = command.args(["run", "--json", "--", "sh", "-c", &script.unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report = printed(&output);
+    assert!(!report["phases"].as_array().unwrap().is_empty(), "{report:#}");
+}
+
+fn a_command_that_does_not_start_is_on_record() {
+    require(&[Need::Root]);
+    let directory = shared_directory();
+    let plain = directory.path().join("plain");
+    fs::write(&plain, "no program").unwrap();
+    for (place, runner) in Runner::both().into_iter().enumerate() {
+        let store = directory.path().join(format!("{place}.db"));
+        for (name, status) in [("polymeter-no-such-program", 127), (plain.to_str().unwrap(), 126)] {
+            let mut command = runner.command("polymeter");
+            let output = command.args(["run", "-o"]).arg(&store).args(["--", name]).output().unwrap();
+            assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+            let report = stored(&runner, &store, &[]);
+            assert_eq!((&report["ended"], &report["exit_code"]), (&true.into(), &status.into()));
+            assert_eq!(report["state"], "FAILED");
+        }
+    }
+}
+
+/// `polymeter run` itself is killed: nothing in its process can store the end.
+fn a_killed_run_has_ended() {
+    require(&[Need::Root]);
+    let directory = shared_directory();
+    for (place, runner) in Runner::both().into_iter().enumerate() {
+        let store = directory.path().join(format!("{place}.db"));
+        let url = format!("sqlite:{}", store.display());
+        let mut command = runner.command("polymeter");
+        command.args(["run", "-o"]).arg(&store).args(["--", "sh", "-c", "echo $$; exec sleep 600"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let pid = rustix::process::Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        let report = |wanted: bool| {
+            let mut command = runner.command("polymeter");
+            let output = command.args(["report", "--json", "--store", &url]).output().unwrap();
+            let report = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
+            (report["ended"] == wanted).then_some(report)
+        };
+        wait_until("the run is stored", || report(false).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        wait_until("the run has ended", || report(true).is_some());
+        let report = report(true).unwrap();
+        assert_eq!(report["lost_nodes"].as_array().unwrap().len(), 1, "{report:#}");
+        let list = |which: &str| {
+            let mut command = runner.command("polymeter");
+            text(&command.args(["jobs", which, "--json", "--store", &url]).output().unwrap().stdout)
+        };
+        assert!(!list("--running").contains("run-") && list("--ended").contains("run-"));
+        // A live run is left alone by those that read its file meanwhile.
+        let script = "polymeter jobs --running --json --store \"$URL\" > /dev/null; sleep 0.1";
+        let mut command = runner.command("polymeter");
+        command.args(["run", "--json", "-o"]).arg(&store).args(["--", "sh", "-c", script]);
+        let output = command.env("URL", &url).current_dir(directory.path()).output().unwrap();
+        let live = printed(&output);
+        assert_eq!((&live["ended"], live["lost_nodes"].as_array().unwrap().len()), (&true.into(), 0));
+    }
+}
+
+fn a_request_without_effect_is_reported() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        // Metrics of machines that no test runs on, of a kind of job that this one is not, and of neither.
+        let metric = if runner.has_cgroup() { "process.cpu.*=5ms" } else { "cpu.*=5ms" };
+        for request in ["node.gpu.nvlink.*=10ms", metric] {
+            let output = runner.run(&["-m", request], "true");
+            let stderr = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+            let wanted = format!("-m '{request}' has no effect");
+            assert!(output.status.success() && stderr.contains(&wanted), "{request}: {stderr}");
+            let report = printed(&runner.run(&["--json", "-m", request], "true"));
+            let notes = report["notes"].as_array().unwrap();
+            assert!(notes.iter().any(|note| note.as_str().unwrap().starts_with(&wanted)), "{report:#}");
+        }
+        let sampled = if runner.has_cgroup() { "cpu.*=5ms" } else { "process.*=5ms" };
+        for request in [sampled, "io.*=off", "node.gpu.*=off"] {
+            let stderr = text(&runner.run(&["-m", request], "true").stderr);
+            assert!(!stderr.contains("no effect"), "{request}: {stderr}");
+        }
+    }
+}
+
+fn a_short_command_has_no_share_of_a_core() {
+    require(&[Need::Root]);
+    for runner in Runner::both() {
+        let report = printed(&runner.run(&["--json"], "true"));
+        let measuring = &report["measuring"];
+        assert!(number(&report, "/wall_s") < 1.0 || measuring["core_percent"].is_number());
+        assert!(number(&report, "/wall_s") >= 1.0 || measuring["core_percent"].is_null(), "{report:#}");
+        assert!(number(&report, "/measuring/cpu_s") > 0.0, "{report:#}");
+    }
+}
