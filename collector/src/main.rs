@@ -9,7 +9,7 @@ use polymeter_collector::watchdog::Watchdog;
 use polymeter_collector::{Collector, CollectorConfig, CollectorStartError, Totals, check};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
-use polymeter_service::{log, service_manager};
+use polymeter_service::{file_size, log, service_manager};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -113,6 +113,7 @@ fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Total
             signal(SignalKind::interrupt())?,
             signal(SignalKind::hangup())?,
         );
+        drop(signal(SignalKind::from_raw(file_size::SIGNAL))?);
         Ok::<_, std::io::Error>(signals)
     })?;
     let collector = Collector::start(config, &zmq::Context::new())?;

@@ -33,6 +33,7 @@ mod first_screen;
 mod full_disk;
 mod jobs;
 mod json;
+mod late_files;
 mod leases;
 mod ledger;
 mod live;
@@ -102,6 +103,7 @@ fn main() -> std::process::ExitCode {
         full_disk::TESTS,
         jobs::TESTS,
         json::TESTS,
+        late_files::TESTS,
         leases::TESTS,
         ledger::TESTS,
         live::TESTS,

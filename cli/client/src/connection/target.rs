@@ -1,6 +1,5 @@
 //! The target of a control request: this node's agent, or all nodes of a job through the collector.
 
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::control::{Answer, JobAnswer, Request};
@@ -8,6 +7,7 @@ use polymeter_proto::control::{Answer, JobAnswer, Request};
 use super::agent::{self, SOCKET, TIMEOUT};
 use super::collector::Collector;
 use super::configuration::CollectorEndpoint;
+use super::stream::Stream;
 use crate::failure::Failure;
 
 /// The end of the message that no agent runs here, where the collector can be asked instead.
@@ -94,10 +94,10 @@ impl ControlTarget {
     fn ask_agent(&self, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
         let socket = self.socket();
         let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
-        match UnixStream::connect(socket) {
+        match Stream::unix(socket, TIMEOUT) {
             Err(error) if agent::is_not_running(&error) => Ok(Err(unreachable(&error))),
             Err(error) => Err(unreachable(&error)),
-            Ok(stream) => agent::ask_on(stream, socket, verb, TIMEOUT).map(Ok),
+            Ok(stream) => agent::ask_on(stream, socket, verb).map(Ok),
         }
     }
 }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap_complete::engine::ArgValueCompleter;
 use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
+use polymeter_proto::suggest::nearest;
+use polymeter_proto::units::counted;
 use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
 use serde::Serialize;
@@ -15,7 +17,7 @@ use serde_json::json;
 use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
-use crate::output::printable::printable_name;
+use crate::output::printable::{printable, printable_name};
 use crate::output::progress::Progress;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
@@ -88,6 +90,7 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     }
     let chosen = choose(&mut source, Some(&arguments.job))?;
     let (job, reader) = (&chosen.job, source.reader.as_mut());
+    check_chosen(arguments, reader, &chosen)?;
     let mut output =
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
     let stored = reader.ledger(job.job_key).map_err(failed)?.iter().map(|row| row.stored).sum();
@@ -109,6 +112,45 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     };
     output.keep()?;
     print(arguments, job, &output, samples)
+}
+
+/// Refuses metrics and nodes of which the job has no series: the file would lack them without a word.
+fn check_chosen(
+    arguments: &ExportArguments,
+    reader: &mut dyn Read,
+    ChosenJob { job, step }: &ChosenJob,
+) -> Result<(), Failure> {
+    if arguments.metrics.is_empty() && arguments.nodes.is_empty() {
+        return Ok(());
+    }
+    let failed = |error| store_failure("cannot read the store", &error);
+    let mut rows = reader.series(SeriesScope::Job(job.job_key)).map_err(failed)?;
+    rows.retain(|row| step.as_deref().is_none_or(|step| row.labels.get("step") == Some(step)));
+    for node in job.nodes.iter().filter(|_| arguments.with_nodes) {
+        rows.extend(reader.series(SeriesScope::Node(node)).map_err(failed)?);
+    }
+    let refused = |what: &str, similar: Option<&str>, all: &str| {
+        let remedy = similar.map_or_else(|| all.to_owned(), |similar| format!("did you mean `{similar}`?"));
+        let (job_id, remedy) = (printable_name(&job.job_id), printable(&remedy));
+        Err(Failure::Failed(format!(
+            "cannot export {}: job {job_id} has no series of it; {remedy}",
+            printable(what)
+        )))
+    };
+    for metric in &arguments.metrics {
+        if !rows.iter().any(|row| metric.matches(&row.metric)) {
+            let names = rows.iter().map(|row| row.metric.as_str());
+            let all = "`polymeter report --all` lists its metrics";
+            return refused(metric.as_str(), nearest(metric.as_str(), names), all);
+        }
+    }
+    for node in &arguments.nodes {
+        if !rows.iter().any(|row| row.node == *node) {
+            let names = rows.iter().map(|row| row.node.as_str());
+            return refused(node, nearest(node, names), "`polymeter report` lists its nodes");
+        }
+    }
+    Ok(())
 }
 
 fn fill(
@@ -160,5 +202,5 @@ fn print(arguments: &ExportArguments, job: &JobRow, output: &Output, samples: u6
         return terminal::print_json(&Exported { job: &job.job_id, file, format, samples });
     }
     let (job_id, file) = (printable_name(&job.job_id), output.name());
-    terminal::print(&format!("{samples} samples of job {job_id} in {file}\n"))
+    terminal::print(&format!("{} of job {job_id} in {file}\n", counted(samples, "sample")))
 }

@@ -109,12 +109,12 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let has_cgroup = !cgroup.paths().is_empty();
     let baseline = Layer::new(baseline::rules(arguments.every, &arguments.metrics, has_cgroup)?);
 
+    let signals = CaughtSignals::catch()
+        .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
     let context = zmq::Context::new();
     let store = StoreUrl::sqlite(&samples.path);
     let collector = start_collector(&store, &context)?;
     let agent = start_agent(baseline, arguments.flush_interval, &context)?;
-    let signals = CaughtSignals::catch()
-        .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
     let mut notes: Vec<String> = cgroup.remove_dead().iter().map(ToString::to_string).collect();
     let outcome = run_sampled(&arguments.command, &agent, &cgroup, signals, &job_id);
     agent.unregister(job_id.clone());

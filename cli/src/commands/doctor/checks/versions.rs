@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use polymeter_client::connection::configuration::CollectorEndpoint;
+use polymeter_proto::units::counted;
 
 use crate::client::greeting::{Greeted, greet};
-use crate::commands::doctor::doctor_report::{listed, plural};
+use crate::commands::doctor::doctor_report::listed;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
@@ -41,7 +42,7 @@ fn agents(machine: &Machine, findings: &mut Findings) {
         );
     }
     if others.is_empty() {
-        findings.ok(format!("{OWN}, as {} of the last day", plural(agents.len(), "agent")));
+        findings.ok(format!("{OWN}, as {} of the last day", counted(agents.len(), "agent")));
     }
 }
 

@@ -16,6 +16,8 @@ use sha2::{Digest, Sha256};
 
 use self::error::ImportError;
 use self::frames::{ExportedJob, Frames};
+use polymeter_proto::units::counted;
+
 use crate::failure::Failure;
 use crate::output::printable::{printable, printable_name};
 use crate::output::progress::Progress;
@@ -56,8 +58,11 @@ impl Imported {
         let Self { file, job, samples, stored } = self;
         let job = printable_name(job);
         match samples - stored {
-            0 => format!("{file}: {stored} samples of job {job}\n"),
-            there => format!("{file}: {stored} samples of job {job}; the store had the other {there}\n"),
+            0 => format!("{file}: {} of job {job}\n", counted(stored, "sample")),
+            there => {
+                let stored = counted(stored, "sample");
+                format!("{file}: {stored} of job {job}; the store had the other {there}\n")
+            }
         }
     }
 }
