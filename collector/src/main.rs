@@ -7,6 +7,7 @@ use clap::Parser;
 use polymeter_collector::config::CollectorArguments;
 use polymeter_collector::watchdog::Watchdog;
 use polymeter_collector::{Collector, CollectorConfig, CollectorStartError, Totals, check};
+use polymeter_proto::units::counted;
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
 use polymeter_service::{file_size, log, service_manager};
@@ -55,13 +56,13 @@ fn main() -> ExitCode {
     match run(&arguments, &config) {
         Ok(totals) => {
             info!(
-                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} quarantined, {} messages refused",
-                totals.frames,
-                totals.samples,
+                "stopped: {} with {} stored, {} repeated, {} rejected, {} quarantined, {} refused",
+                counted(totals.frames, "frame"),
+                counted(totals.samples, "sample"),
                 totals.repeated,
-                totals.losses.in_collector(),
+                counted(totals.losses.in_collector(), "sample"),
                 totals.quarantined,
-                totals.refused
+                counted(totals.refused, "message")
             );
             ExitCode::SUCCESS
         }

@@ -149,7 +149,7 @@ fn a_limit_of_file_sizes_is_a_full_disk() {
     let job = cgroups.job("1");
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let keys = format!("spool = \"{}\"\noutbox_bytes = \"64KiB\"\n", env.path("spool").display());
-    let agent = Agent::start_within(&env, &plan, &keys, "", limited(400_000));
+    let agent = Agent::start_within(&env, &plan, &keys, "", limited(9_000));
     agent.wait_until_tracked("1", &["v1/memory.stat"]);
     wait_until("the store is at the limit", || collector.log().contains("raise the limit of file sizes"));
     wait_until("the spool is at the limit", || agent.daemon.log().contains("raise the limit of file sizes"));

@@ -137,8 +137,11 @@ fn check_chosen(
             printable(what)
         )))
     };
+    let has_series = |metric: &Selector| rows.iter().any(|row| metric.matches(&row.metric));
+    let has_any = arguments.metrics.iter().any(has_series);
     for metric in &arguments.metrics {
-        if !rows.iter().any(|row| metric.matches(&row.metric)) {
+        // Of several patterns some may be those of other jobs.
+        if !has_series(metric) && (metric.is_exact() || !has_any) {
             let names = rows.iter().map(|row| row.metric.as_str());
             let all = "`polymeter report --all` lists its metrics";
             return refused(metric.as_str(), nearest(metric.as_str(), names), all);

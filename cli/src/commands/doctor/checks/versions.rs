@@ -33,9 +33,9 @@ fn agents(machine: &Machine, findings: &mut Findings) {
     for (version, nodes) in &others {
         findings.warning(
             format!(
-                "{} of {} agents have version {version}, not {OWN}: {}",
+                "version {version}, not {OWN}, on {} of {}: {}",
                 nodes.len(),
-                agents.len(),
+                counted(agents.len(), "node"),
                 listed(nodes)
             ),
             "update the package polymeter-agent there; the collector comes first",
