@@ -63,7 +63,10 @@ fn bytes_text(bytes: f64) -> String {
 pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let number = |name: &str| facts.number(name);
     let cpu = match (number("cores_used"), number("cores")) {
-        (Some(used), Some(all)) => format!("{} of {all:.0} cores in use on average", cores_text(used)),
+        (Some(used), Some(all)) => {
+            let all = units::counted(format!("{all:.0}"), "core");
+            format!("{} of {all} in use on average", cores_text(used))
+        }
         (Some(used), None) => format!("{} of unknown cores in use on average", cores_text(used)),
         (None, _) => unknown(),
     };
@@ -80,7 +83,10 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let judge_memory = if may_be_high { unless_good } else { high };
     let gpu = number("gpu_utilization").map_or_else(
         || if report.submission.gpus == Some(0) { "none".to_owned() } else { unknown() },
-        |_| format!("mean utilization of {:.0} GPUs", number("gpus_sampled").unwrap_or_default()),
+        |_| {
+            let gpus = format!("{:.0}", number("gpus_sampled").unwrap_or_default());
+            format!("mean utilization of {}", units::counted(gpus, "GPU"))
+        },
     );
     let elapsed = number("elapsed").map_or_else(unknown, units::elapsed);
     let limit = number("time_limit").map_or_else(unknown, units::elapsed);

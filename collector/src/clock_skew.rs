@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use polymeter_proto::units::counted;
 use polymeter_service::log_throttle::LogThrottle;
 use polymeter_store::accepted::{Accepted, OutOfRange};
 use tracing::warn;
@@ -67,7 +68,11 @@ fn report(out_of_range: &OutOfRange, received_us: i64, range: TimeRange) -> Repo
         OutOfRangePolicy::Quarantine => "stored in samples_quarantine",
     };
     Report {
-        error: format!("they are {}; {} samples are {treatment}", off.join(" and "), out_of_range.samples),
+        error: format!(
+            "they are {}; {treatment}: {}",
+            off.join(" and "),
+            counted(out_of_range.samples, "sample")
+        ),
         remedy: format!(
             "correct the clock of the node, or of this machine if all nodes are affected; if the times are right, raise \
              {} in [clock]",

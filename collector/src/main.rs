@@ -7,9 +7,10 @@ use clap::Parser;
 use polymeter_collector::config::CollectorArguments;
 use polymeter_collector::watchdog::Watchdog;
 use polymeter_collector::{Collector, CollectorConfig, CollectorStartError, Totals, check};
+use polymeter_proto::units::counted;
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
-use polymeter_service::{log, service_manager};
+use polymeter_service::{file_size, log, service_manager};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -55,13 +56,13 @@ fn main() -> ExitCode {
     match run(&arguments, &config) {
         Ok(totals) => {
             info!(
-                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} quarantined, {} messages refused",
-                totals.frames,
-                totals.samples,
+                "stopped: {} with {} stored, {} repeated, {} rejected, {} quarantined, {} refused",
+                counted(totals.frames, "frame"),
+                counted(totals.samples, "sample"),
                 totals.repeated,
-                totals.losses.in_collector(),
+                counted(totals.losses.in_collector(), "sample"),
                 totals.quarantined,
-                totals.refused
+                counted(totals.refused, "message")
             );
             ExitCode::SUCCESS
         }
@@ -113,6 +114,7 @@ fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Total
             signal(SignalKind::interrupt())?,
             signal(SignalKind::hangup())?,
         );
+        drop(signal(SignalKind::from_raw(file_size::SIGNAL))?);
         Ok::<_, std::io::Error>(signals)
     })?;
     let collector = Collector::start(config, &zmq::Context::new())?;

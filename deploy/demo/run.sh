@@ -74,7 +74,7 @@ wait "$workload" || status=$?
 workload=""
 
 echo "sampled so far, by source:"
-"$bin/polymeter" status --socket "$data/agent.sock" | sed -n '/^TARGET/,/^$/p'
+"$bin/polymeter" status --socket "$data/agent.sock" | sed -n '/^SOURCE/,/^$/p' | grep .
 "$bin/polymeter" job end --socket "$data/agent.sock" --job "$job" --exit-code "$status"
 for root in $(cgroups); do rmdir "$root/polymeter_$job" 2>/dev/null || true; done
 wait_for "the agent to see the job's end" sh -c "! '$bin/polymeter' jobs --socket '$data/agent.sock' | grep -q $job"

@@ -13,7 +13,7 @@ use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
 use polymeter_service::keys::Changes;
 use polymeter_service::spool::SpoolError;
-use polymeter_service::{log, service_manager};
+use polymeter_service::{file_size, log, service_manager};
 use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
@@ -97,6 +97,7 @@ fn run(arguments: &AgentArguments, mut config: AgentConfig) -> Result<(), Box<dy
     let guard = runtime.enter();
     let (mut terminate, mut interrupt, mut hangup) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    drop(signal(SignalKind::from_raw(file_size::SIGNAL))?);
     drop(guard);
     let context = zmq::Context::new();
     let collectors = config.collectors.join(", ");

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::counted;
+
 /// The level of a part of a job to which the scheduler gives cgroups of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,8 +42,7 @@ impl StepLevel {
 
     /// Formats a number of steps or tasks: `1 step`, `3 tasks`.
     pub fn counted(self, count: usize) -> String {
-        let plural = if count == 1 { "" } else { "s" };
-        format!("{count} {}{plural}", self.as_str())
+        counted(count, self.as_str())
     }
 }
 

@@ -114,7 +114,8 @@ pub fn value(unit: &str, value: f64) -> String {
         "rpm" => format!("{} rpm", number(value)),
         "bytes/s" => format!("{}/s", bytes_f64(value)),
         "1/s" => format!("{}/s", number(value)),
-        "cores" | "s/s" => format!("{} {unit}", three_digits(value)),
+        "cores" => counted(three_digits(value), "core"),
+        "s/s" => format!("{} {unit}", three_digits(value)),
         _ => symbol(unit).map_or_else(|| number(value), |symbol| with_prefix(value, symbol)),
     }
 }
@@ -153,6 +154,17 @@ pub const fn to_f64(value: u64) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
 pub fn whole(value: f64) -> u64 {
     value.round() as u64
+}
+
+/// Formats a number with its noun: `1 core`, `0.74 cores`, `2 boxes`.
+pub fn counted(number: impl ToString, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = match number.as_str() {
+        "1" => "",
+        _ if noun.ends_with(['s', 'x']) || noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
 }
 
 /// Returns the one of `count` equal parts into which a fraction of the whole, from 0 to 1, falls.
@@ -250,5 +262,14 @@ mod tests {
             [-7, 0, 119, 120, 7199, 7200].map(remaining),
             ["0 s", "0 s", "119 s", "2 min", "120 min", "2 h"]
         );
+    }
+
+    #[test]
+    fn a_noun_follows_its_number() {
+        assert_eq!(counted(1, "core"), "1 core");
+        assert_eq!(counted(0, "core"), "0 cores");
+        assert_eq!(counted("0.74", "core"), "0.74 cores");
+        assert_eq!(counted(2_u64, "process"), "2 processes");
+        assert_eq!(value("cores", 1.0), "1 core");
     }
 }

@@ -7,7 +7,7 @@
 pub mod commands;
 pub mod completion;
 pub mod connection;
-mod control_view;
+pub mod control_view;
 pub mod failure;
 pub mod job_choice;
 pub mod local;

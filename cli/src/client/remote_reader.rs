@@ -9,6 +9,7 @@ use polymeter_client::connection::stream::Stream;
 use polymeter_proto::control::ReadAccess;
 use polymeter_proto::limits;
 use polymeter_proto::read::{Frame, JobFilter, LENGTH_BYTES, Query, RowBlock, frame_length};
+use polymeter_service::clock;
 use polymeter_store::StoreError;
 use polymeter_store::reader::Read;
 
@@ -16,6 +17,9 @@ use crate::failure::Failure;
 
 /// The maximum time until the next rows: the database may have to sort all samples of a job first.
 const ROWS_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The maximum time of one answer, whatever it contains: a link of 10 Mbit/s carries a billion samples in it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A session of reading.
 #[derive(Debug)]
@@ -31,11 +35,7 @@ impl RemoteReader {
     /// Connects to a collector. Returns the reader, and the jobs that it sees.
     pub(super) fn connect(collector: &Collector) -> Result<(Self, ReadAccess), Failure> {
         let (stream, access) = collector.read()?;
-        let endpoint = collector.name();
-        stream.get_ref().set_read_timeout(ROWS_TIMEOUT).map_err(|error| {
-            Failure::Unreachable(format!("cannot read through the collector at {endpoint}: {error}"))
-        })?;
-        Ok((Self { stream, endpoint, content: Vec::new() }, access))
+        Ok((Self { stream, endpoint: collector.name(), content: Vec::new() }, access))
     }
 
     /// Sends one query, and passes its rows to `each`. Returns whether `each` wants further rows.
@@ -44,8 +44,17 @@ impl RemoteReader {
         query: &Query,
         each: &mut dyn FnMut(RowBlock) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, StoreError> {
+        let began_ns = clock::monotonic_ns();
+        self.stream.get_mut().set_timeout(ROWS_TIMEOUT);
         self.stream.get_mut().write_all(&query.to_line()).map_err(|error| self.broken(&error))?;
         loop {
+            if u128::from(clock::monotonic_ns() - began_ns) > ANSWER_TIMEOUT.as_nanos() {
+                let (endpoint, hours) = (&self.endpoint, ANSWER_TIMEOUT.as_secs() / 3600);
+                return Err(StoreError::Unusable(format!(
+                    "cannot read through the collector at {endpoint}: the answer takes more than {hours} h; ask for \
+                     fewer metrics"
+                )));
+            }
             match self.frame()? {
                 Frame::Rows(block) => {
                     if each(block).is_break() {
@@ -65,6 +74,7 @@ impl RemoteReader {
     }
 
     fn frame(&mut self) -> Result<Frame, StoreError> {
+        self.stream.get_mut().set_timeout(ROWS_TIMEOUT);
         let mut head = [0; LENGTH_BYTES];
         self.stream.read_exact(&mut head).map_err(|error| self.broken(&error))?;
         let length = frame_length(head).map_err(|error| self.garbled(&error))?;

@@ -24,7 +24,7 @@ fn stores_frames_until_sigterm() {
     agent.wait_until_acknowledged();
     let lines = collector.stop();
     let last = lines.last().unwrap();
-    assert!(last.contains("1 frames with 3 samples stored"), "{last}");
+    assert!(last.contains("1 frame with 3 samples stored"), "{last}");
 }
 
 fn skewed_clocks_are_logged_once() {

@@ -168,8 +168,20 @@ fn an_export_selects_metrics_and_nodes() {
     assert_eq!(lines(&["--metric", "cpu.*", "--metric", "process.cpu.*"]), expected);
     let node = stored::jobs(&mut stored.reader()).pop().unwrap().nodes.pop().unwrap();
     assert_eq!(lines(&["--node", &node]), stored.samples().len());
-    assert_eq!(lines(&["--node", "elsewhere"]), 0);
     assert!(lines(&["--with-nodes"]) > stored.samples().len());
+    let metric = stored.samples().first().unwrap().0.clone();
+    for (arguments, words) in [
+        (vec!["--node", "elsewhere"], "cannot export elsewhere"),
+        (vec!["--metric", "no.such.*"], "cannot export no.such.*"),
+        (vec!["--metric", &format!("{metric}x")], &*format!("did you mean `{metric}`?")),
+        (vec!["--metric", &metric, "--metric", "no.such"], "cannot export no.such"),
+        (vec!["-o", "job.xlsx"], "no format has the extension `xlsx`"),
+    ] {
+        let refused = stored.export(&arguments);
+        let stderr = text(&refused.stderr);
+        assert!(!refused.status.success() && stderr.contains(words), "{arguments:?}: {stderr}");
+    }
+    assert_eq!(stored.entries(), [""; 0], "no file is left");
 }
 
 fn an_export_leaves_other_files_alone() {

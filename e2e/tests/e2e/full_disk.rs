@@ -5,13 +5,17 @@ use std::fs;
 use std::process::Command;
 
 use polymeter_e2e::cgroup::TestCgroups;
-use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, collector_within};
 use polymeter_e2e::disk::{self, SharedDisk};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, program, require, wait_until};
 use rusqlite::Connection;
 
-tests![full_disk_delays_data_and_loses_none, full_disk_of_the_server_delays_data_and_loses_none,];
+tests![
+    full_disk_delays_data_and_loses_none,
+    full_disk_of_the_server_delays_data_and_loses_none,
+    a_limit_of_file_sizes_is_a_full_disk,
+];
 
 const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
@@ -127,6 +131,41 @@ fn full_disk_of_the_server_delays_data_and_loses_none() {
     assert_eq!(number("SELECT sum(stored) FROM ledger_balance"), taken);
     assert_eq!(number("SELECT count(*) FROM loss"), 0);
     env.server().stop();
+}
+
+/// Neither program ends at the limit, and the messages name it.
+fn a_limit_of_file_sizes_is_a_full_disk() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let limited = |limit_bytes: u32| {
+        move |program: Command| {
+            let mut command = Command::new("prlimit");
+            command
+                .arg(format!("--fsize={limit_bytes}:"))
+                .arg(program.get_program())
+                .args(program.get_args());
+            command
+        }
+    };
+    let (collector, endpoint) = collector_within(&env, &env.endpoint(), "", limited(1_500_000));
+    let job = cgroups.job("1");
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
+    let keys = format!("spool = \"{}\"\noutbox_bytes = \"64KiB\"\n", env.path("spool").display());
+    let agent = Agent::start_within(&env, &plan, &keys, "", limited(9_000));
+    agent.wait_until_tracked("1", &["v1/memory.stat"]);
+    wait_until("the store is at the limit", || collector.log().contains("raise the limit of file sizes"));
+    wait_until("the spool is at the limit", || agent.daemon.log().contains("raise the limit of file sizes"));
+    for pid in [collector.pid(), agent.daemon.pid()] {
+        let raised =
+            Command::new("prlimit").args(["--fsize=unlimited", "--pid"]).arg(pid.to_string()).status();
+        assert!(raised.unwrap().success());
+    }
+    wait_until("the store is available again", || collector.log().contains("the store is available again"));
+    job.remove();
+    wait_until("the job has ended", || agent.jobs().is_empty());
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+    agent.daemon.terminate();
+    collector.terminate();
 }
 
 /// Asserts that the store was away at least once, and that each cause of an outage is logged once.

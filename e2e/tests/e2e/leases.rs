@@ -60,7 +60,7 @@ fn lease_can_be_changed_and_revoked() {
     fixture.granted(0, &["cpu.usage=100us"]);
     assert!(fixture.is("cpu.usage", "100us", "lease"), "no limit binds root");
     let reset = fixture.user(OWNER, "reset", &["--job", "x"]);
-    assert_eq!(String::from_utf8(reset.stdout).unwrap(), "1 leases ended\n");
+    assert_eq!(String::from_utf8(reset.stdout).unwrap(), "1 lease ended\n");
     assert!(fixture.is("cpu.usage", "100us", "lease"), "root's lease is not the owner's to end");
     fixture.granted(OWNER, &["pids.current=1s"]);
     assert!(fixture.is("pids.current", "50ms", "baseline"), "a lease never slows the baseline");

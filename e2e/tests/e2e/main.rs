@@ -35,6 +35,7 @@ mod full_disk;
 mod job_ids;
 mod jobs;
 mod json;
+mod late_files;
 mod leases;
 mod ledger;
 mod live;
@@ -108,6 +109,7 @@ fn main() -> std::process::ExitCode {
         job_ids::TESTS,
         jobs::TESTS,
         json::TESTS,
+        late_files::TESTS,
         leases::TESTS,
         ledger::TESTS,
         live::TESTS,

@@ -83,7 +83,7 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
     let done = fixture.user(OWNER, &["reset", "--job", "x"]);
     let stdout = String::from_utf8(done.stdout).unwrap();
     assert!(done.status.success());
-    assert_eq!(stdout.lines().filter(|line| line.ends_with("done  1 leases ended")).count(), 2, "{stdout}");
+    assert_eq!(stdout.lines().filter(|line| line.ends_with("done  1 lease ended")).count(), 2, "{stdout}");
     assert!(fixture.both_have("cpu.usage", "500ms", "baseline"));
     // A user on one of the job's nodes can name its agent, and reaches that node only.
     let node = &fixture.nodes[0];

@@ -1,5 +1,6 @@
 //! The number of jobs that are tracked, bounded by the size of the table and by the file descriptors.
 
+use polymeter_proto::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -112,7 +113,7 @@ impl Capacity {
                 descriptors.limit
             )
         };
-        Some((format!("cannot track {jobs} of {} jobs: {cause}", jobs + room), true))
+        Some((format!("cannot track {jobs} of {}: {cause}", counted(jobs + room, "job")), true))
     }
 
     /// True if there is room to register one more job.

@@ -63,6 +63,7 @@ impl Admission {
         let limits = &self.pricing.limits;
         let target = targets.access(request.principal, &request.job_id, Access::Change)?;
         duration_us(limits, request, now)?;
+        target.user_events.check_plan_changes(request.principal, now.monotonic_ns)?;
         if let Some(level) = request.level
             && target.cgroups().is_none()
         {

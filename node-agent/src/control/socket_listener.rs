@@ -1,11 +1,12 @@
 //! The opening of the control socket, by one agent at a time.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use polymeter_service::place;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -32,15 +33,10 @@ impl Listener {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             // The mode is independent of the starter's umask: no other user may create a socket there.
-            DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+            place::make_directory(directory, 0o755)?;
         }
         let taken = || io::Error::new(io::ErrorKind::AddrInUse, "another agent already uses it");
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(beside(path, "lock"))?;
+        let lock = place::open_or_create(&beside(path, "lock"))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(taken()),
             locked => locked?,

@@ -1,5 +1,6 @@
 //! The log messages of the sender.
 
+use polymeter_proto::units::counted;
 use tracing::{info, warn};
 
 use super::collector_choice::Moved;
@@ -60,7 +61,7 @@ pub(super) fn log_session(notice: SessionNotice) {
             "cannot deliver samples: the collector refuses this agent's messages"
         ),
         SessionNotice::GivenUp { sequence, samples, reason } => warn!(
-            error = %format_args!("the collector refused it repeatedly: {reason}; its {samples} samples are counted as lost"),
+            error = %format_args!("the collector refused it repeatedly: {reason}; counted as lost: {}", counted(samples, "sample")),
             "cannot deliver frame {sequence}"
         ),
     }

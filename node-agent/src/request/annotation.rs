@@ -44,7 +44,7 @@ impl PushSpec {
 }
 
 /// The reason why a mark or a value is not put into the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotateError {
     /// Access is denied.
     #[error(transparent)]
@@ -52,10 +52,28 @@ pub enum AnnotateError {
     /// The job has as many user-supplied series as are allowed.
     #[error("the job has reached the limit of {0} user-supplied series")]
     TooManySeries(usize),
+    /// A phase ends that has not begun on this node.
+    #[error("no phase `{name}` has begun in this job on this node; {}", of_phase(name, similar.as_deref()))]
+    NotBegun {
+        /// The name of the phase.
+        name: Identifier,
+        /// The most similar name of a phase that has begun, if there is one.
+        similar: Option<String>,
+    },
     /// Too many arrived recently.
-    #[error("rate limit of {per_second} marks and values per second reached for this job; send fewer")]
+    #[error(
+        "too many for this job: at most {per_second} a second in the long run; send fewer, or try again in a second"
+    )]
     TooFast {
         /// The allowed rate in the long run, per second.
         per_second: u32,
     },
+}
+
+/// Returns the remedy for a phase that has not begun.
+fn of_phase(name: &Identifier, similar: Option<&str>) -> String {
+    match similar {
+        Some(similar) => format!("did you mean `{similar}`?"),
+        None => format!("begin it with `polymeter mark {name} --begin`"),
+    }
 }

@@ -102,6 +102,17 @@ pub enum LeaseError {
     /// The job has too many leases.
     #[error("the job has reached the limit of {0} leases; end some with `polymeter reset`")]
     TooMany(usize),
+    /// Leases have changed the periods of the job's metrics too often recently.
+    #[error(
+        "leases changed periods of this job too often: at most {per_minute} changes of a metric's period a minute in the \
+         long run; try again in {wait_s} s"
+    )]
+    TooFast {
+        /// The allowed number of changes a minute in the long run.
+        per_minute: u32,
+        /// The time until the next change is allowed, in seconds.
+        wait_s: u64,
+    },
     /// The lease would cost more than is allowed.
     #[error("{}", over_budget(limit, *cost, *instead))]
     OverBudget {

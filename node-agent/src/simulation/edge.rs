@@ -134,7 +134,7 @@ impl SimulatedEdge {
             };
             if self.missing.contains(name.as_str()) {
                 let reason = "the kernel lacks it".to_owned();
-                unavailable.push(Unavailable { definition: definition.clone(), reason });
+                unavailable.push(Unavailable::for_good(definition.clone(), reason));
             } else {
                 let slot = Slot { definition: definition.clone(), labels: Labels::default() };
                 by_source.entry(source).or_default().push(slot);
@@ -270,6 +270,10 @@ impl Edge for SimulatedEdge {
         let (opened, unavailable) = self.open(first_perf_group, &wanted.definitions);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
+    }
+
+    fn has_other_files(&mut self, _: &mut TrackedTarget, _: &[Definition]) -> bool {
+        self.random.percent(10)
     }
 
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability> {

@@ -14,11 +14,11 @@ use super::custom_source::CustomSource;
 use super::kernel_text;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
-use super::path_pattern::Match;
+use super::path_pattern::{Match, Matches};
 use super::reading::Reading;
 use super::refresh;
 use super::slot::Slot;
-use super::text_file_kind::{paths, watch_devices};
+use super::text_file_kind::{paths, watch_files};
 use super::value_file::{TEXT_BYTES, Value, ValueFile};
 
 /// Files that block, by their directories.
@@ -43,7 +43,11 @@ impl SourceKind for BlockingFileKind {
             let mut found = BTreeSet::new();
             for origin in definition.metric.origins {
                 let Origin::Text { file, field } = origin else { continue };
-                for Match { path, relative, labels } in paths(request, file) {
+                let Matches { found: matches, passed_over } = paths(request, file);
+                if let Some(reason) = passed_over {
+                    opening.unavailable(definition.clone(), reason);
+                }
+                for Match { path, relative, labels } in matches {
                     // A path without wildcards matches without being there.
                     if !path.exists() {
                         continue;
@@ -67,7 +71,7 @@ impl SourceKind for BlockingFileKind {
         for (name, source) in directories {
             opening.push_custom(name, Box::new(source));
         }
-        watch_devices(request, opening);
+        watch_files(request, opening);
     }
 }
 

@@ -127,7 +127,11 @@ impl<'a> Opening<'a> {
 
     /// States the reason why a metric is unavailable.
     pub fn unavailable(&mut self, definition: Definition, reason: String) {
-        let unavailable = Unavailable { definition, reason };
+        self.missing(Unavailable::for_good(definition, reason));
+    }
+
+    /// Adds a metric that is unavailable.
+    pub(super) fn missing(&mut self, unavailable: Unavailable) {
         if !self.unavailable.contains(&unavailable) {
             self.unavailable.push(unavailable);
         }

@@ -11,8 +11,9 @@ use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
 
-/// The most files that one pattern may match, so that an unusual tree cannot take all descriptors.
-const MATCHES_MAX: usize = 1024;
+/// The most files that one pattern may match, so that an unusual tree cannot take all descriptors: the CPUs of
+/// the largest machine that Linux supports.
+const MATCHES_MAX: usize = 8192;
 
 /// A file that matches the path of a [`TextFile`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,30 +25,64 @@ pub(super) struct Match {
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Returns the files below `directory` that match the path of `file`, sorted. A path without wildcards always
-/// matches: opening it determines why it cannot be read.
-pub(super) fn matches(directory: &Path, file: &TextFile) -> Vec<Match> {
+/// The files that match a path.
+#[derive(Debug, Default)]
+pub(super) struct Matches {
+    /// In the order of the numbers in their names.
+    pub(super) found: Vec<Match>,
+    /// The reason why others are passed over, if there are any.
+    pub(super) passed_over: Option<String>,
+}
+
+/// Returns the files below `directory` that match the path of `file`. A path without wildcards always matches:
+/// opening it determines why it cannot be read.
+pub(super) fn matches(directory: &Path, file: &TextFile) -> Matches {
     if !file.path.contains('*') {
         let (path, relative) = (directory.join(file.path), file.path.to_owned());
-        return vec![Match { path, relative, labels: Vec::new() }];
+        return Matches { found: vec![Match { path, relative, labels: Vec::new() }], passed_over: None };
     }
     let with_labels = |relative: String| {
         let labels = file.path_labels_of(&relative)?;
         Some(Match { path: directory.join(&relative), relative, labels })
     };
-    expand(directory, file.path).into_iter().filter_map(with_labels).collect()
+    let (found, passed_over) = expand(directory, file.path, MATCHES_MAX);
+    let reason = || {
+        let path = directory.join(file.path);
+        format!("{passed_over} of the files {} are not sampled: the limit is {MATCHES_MAX}", path.display())
+    };
+    let passed_over = (passed_over > 0).then(reason);
+    Matches { found: found.into_iter().filter_map(with_labels).collect(), passed_over }
 }
 
-/// Returns the paths relative to `directory` that match `pattern`, sorted.
-fn expand(directory: &Path, pattern: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::from([String::new()]);
+/// Returns a text whose order is that of the numbers in `name`: `cpu2` precedes `cpu10`.
+fn by_number(name: &str) -> String {
+    /// The digits of the largest number that is compared by its value.
+    const DIGITS: usize = 20;
+    let mut key = String::new();
+    let mut rest = name;
+    while let Some(start) = rest.find(|letter: char| letter.is_ascii_digit()) {
+        let (text, digits) = rest.split_at(start);
+        let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+        let (number, after) = digits.split_at(end);
+        key.push_str(text);
+        key.push_str(&format!("{number:0>DIGITS$}"));
+        rest = after;
+    }
+    key + rest
+}
+
+/// Returns the paths relative to `directory` that match `pattern`, of which there are at most `limit`, in the
+/// order of the numbers in their names, and how many more there are.
+fn expand(directory: &Path, pattern: &str, limit: usize) -> (Vec<String>, usize) {
+    let mut found = vec![String::new()];
+    let mut passed_over = 0;
     for component in pattern.split('/') {
-        let mut next = BTreeSet::new();
+        let mut next = Vec::new();
         for parent in &found {
             let join =
                 |name: &str| if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") };
             if !component.contains('*') {
-                next.insert(join(component));
+                next.push(join(component));
                 continue;
             }
             let entries = fs::read_dir(directory.join(parent)).into_iter().flatten().flatten();
@@ -56,36 +91,36 @@ fn expand(directory: &Path, pattern: &str) -> BTreeSet<String> {
                 names.filter(|name| pattern_match(component, name).is_some()).map(|name| join(&name)),
             );
         }
-        found = next.into_iter().take(MATCHES_MAX).collect();
+        next.sort_by_cached_key(|path| by_number(path));
+        passed_over += next.len().saturating_sub(limit);
+        next.truncate(limit);
+        found = next;
     }
     // Names behind the last wildcard were not looked up.
     found.retain(|relative| directory.join(relative).exists());
-    found
+    (found, passed_over)
 }
 
-/// A watch of the files that match patterns: a source without slots, which reports a change when a device was
+/// A watch of the files that match patterns: a source without slots, which reports a change when a file was
 /// added or removed.
 #[derive(Debug)]
 pub(super) struct PatternWatch {
     directory: PathBuf,
-    patterns: Vec<&'static str>,
+    patterns: BTreeSet<&'static str>,
     found: BTreeSet<String>,
 }
 
 impl PatternWatch {
     /// Creates a watch of `patterns` below `directory`, from the current files.
     pub(super) fn new(directory: &Path, patterns: BTreeSet<&'static str>) -> Self {
-        let mut watch = Self {
-            directory: directory.to_owned(),
-            patterns: patterns.into_iter().collect(),
-            found: BTreeSet::new(),
-        };
+        let mut watch = Self { directory: directory.to_owned(), patterns, found: BTreeSet::new() };
         watch.found = watch.look();
         watch
     }
 
     fn look(&self) -> BTreeSet<String> {
-        self.patterns.iter().flat_map(|pattern| expand(&self.directory, pattern)).collect()
+        let found = |pattern: &&str| expand(&self.directory, pattern, MATCHES_MAX).0;
+        self.patterns.iter().flat_map(found).collect()
     }
 }
 
@@ -123,9 +158,19 @@ mod tests {
             touch(root.path(), path);
         }
         touch(root.path(), "a/mlx5_2/other");
-        let found: Vec<String> = expand(root.path(), "a/*/ports/*/data").into_iter().collect();
+        let (found, _) = expand(root.path(), "a/*/ports/*/data", MATCHES_MAX);
         assert_eq!(found, ["a/mlx5_0/ports/1/data", "a/mlx5_0/ports/2/data", "a/mlx5_1/ports/1/data"]);
-        assert!(expand(root.path(), "b/*/data").is_empty());
+        assert!(expand(root.path(), "b/*/data", MATCHES_MAX).0.is_empty());
+    }
+
+    #[test]
+    fn files_beyond_the_limit_are_those_with_the_largest_numbers_and_are_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let numbers = [0, 1, 9, 10, 11, 99, 100, 1024];
+        numbers.iter().for_each(|number| touch(root.path(), &format!("cpu{number}/freq")));
+        let paths = |count: usize| numbers.iter().take(count).map(|number| format!("cpu{number}/freq"));
+        assert_eq!(expand(root.path(), "cpu*/freq", 5), (paths(5).collect(), 3));
+        assert_eq!(expand(root.path(), "cpu*/freq", 8), (paths(8).collect(), 0));
     }
 
     #[test]

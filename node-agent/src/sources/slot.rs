@@ -29,4 +29,13 @@ pub struct Unavailable {
     pub definition: Definition,
     /// The reason, for a message.
     pub reason: String,
+    /// True if it may soon be available although no file appears: what provides it cannot be read now.
+    pub may_recover: bool,
+}
+
+impl Unavailable {
+    /// Returns a metric that stays unavailable until files appear or the wanted metrics change.
+    pub(crate) const fn for_good(definition: Definition, reason: String) -> Self {
+        Self { definition, reason, may_recover: false }
+    }
 }

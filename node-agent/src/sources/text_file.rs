@@ -15,6 +15,10 @@ use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
 use super::slot::{Slot, Wanted};
 
+/// The kinds of errors of a file that is absent, switched off (`psi=0`) or not for this user.
+const FOR_GOOD: [io::ErrorKind; 3] =
+    [io::ErrorKind::NotFound, io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied];
+
 /// The initial room for a file's text, in bytes; enough for most.
 const ROOM_BYTES: usize = 4096;
 
@@ -41,7 +45,21 @@ pub enum OpenError {
     Parse(PathBuf, ParseError),
     /// It has none of the wanted values.
     #[error("{}: this kernel does not have it", .0.display())]
+    Lacking(PathBuf),
+    /// It has no text.
+    #[error("{}: the file is empty", .0.display())]
     Empty(PathBuf),
+}
+
+impl OpenError {
+    /// Returns true if a later attempt may succeed although the file exists now.
+    pub(super) fn may_recover(&self) -> bool {
+        match self {
+            Self::Io(_, error) => !FOR_GOOD.contains(&error.kind()),
+            Self::Parse(..) | Self::Empty(_) => true,
+            Self::Lacking(_) => false,
+        }
+    }
 }
 
 impl TextFileSource {
@@ -67,10 +85,10 @@ impl TextFileSource {
         source.layout = layout.map_err(|error| OpenError::Parse(path.to_owned(), error))?;
         // In a file with one line per device, no line means that no device was used so far.
         let may_come = wanted.iter().any(|wanted| matches!(wanted.field.row, Row::Each { .. }));
-        if source.layout.slots().is_empty() && !may_come {
-            Err(OpenError::Empty(path.to_owned()))
-        } else {
-            Ok(source)
+        match source.layout.slots() {
+            [] if !may_come && len == 0 => Err(OpenError::Empty(path.to_owned())),
+            [] if !may_come => Err(OpenError::Lacking(path.to_owned())),
+            _ => Ok(source),
         }
     }
 

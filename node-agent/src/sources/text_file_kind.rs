@@ -8,14 +8,14 @@ use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, Row, TEXT
 
 use super::finder::Finder;
 use super::kind::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
-use super::path_pattern::{Match, PatternWatch, matches};
+use super::path_pattern::{Match, Matches, PatternWatch, matches};
 use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
-use super::slot::Wanted;
+use super::slot::{Unavailable, Wanted};
 use super::source::Source;
 use super::summed_file::SummedFileSource;
 use super::target::Target;
-use super::text_file::TextFileSource;
+use super::text_file::{OpenError, TextFileSource};
 
 /// Kernel text files, and sums of such files over cgroups.
 pub(super) struct TextFileKind;
@@ -51,7 +51,7 @@ impl SourceKind for TextFileKind {
             candidates = search.round(candidates, opening);
         }
         search.finish(opening);
-        watch_devices(request, opening);
+        watch_files(request, opening);
     }
 }
 
@@ -61,40 +61,42 @@ struct Candidate {
     next_origin: usize,
     /// The reasons for the failure of the origins so far.
     reasons: Vec<String>,
+    /// True if a file exists that cannot be read now.
+    may_recover: bool,
     /// True once a file was opened whose lines for devices, one of which is wanted, may come later.
     is_dormant: bool,
 }
 
 impl Candidate {
     const fn new(definition: Definition) -> Self {
-        Self { definition, next_origin: 0, reasons: Vec::new(), is_dormant: false }
+        Self { definition, next_origin: 0, reasons: Vec::new(), may_recover: false, is_dormant: false }
     }
 
     /// Returns the next of its origins that is a file of the target, and the paths of that file.
-    fn next_file(&mut self, request: &OpenRequest<'_>) -> Option<(&'static TextFile, Field, Vec<Match>)> {
+    fn next_file(&mut self, request: &OpenRequest<'_>) -> Option<(&'static TextFile, Field, Matches)> {
         while let Some(origin) = self.definition.metric.origins.get(self.next_origin) {
             self.next_origin += 1;
             if let Origin::Text { file, field } = origin {
-                let paths = paths(request, file);
-                if !paths.is_empty() {
-                    return Some((file, *field, paths));
+                let matches = paths(request, file);
+                if !matches.found.is_empty() {
+                    return Some((file, *field, matches));
                 }
             }
         }
         None
     }
 
-    /// Returns the reason why the metric is unavailable.
-    fn reason(&self, target: &Target) -> String {
-        if !self.reasons.is_empty() {
-            return self.reasons.join("; ");
-        }
-        match target {
+    /// Returns the metric as unavailable, with the reason.
+    fn unavailable(self, target: &Target) -> Unavailable {
+        let without_file = match target {
             Target::Cgroups(_) | Target::Processes(_) => {
-                "the job has no cgroup of the controller that provides it".to_owned()
+                "the job has no cgroup of the controller that provides it"
             }
-            Target::Node(_) => "this node has no such device".to_owned(),
-        }
+            Target::Node(_) => "this node has no such device",
+        };
+        let reasons = self.reasons.join("; ");
+        let reason = if reasons.is_empty() { without_file.to_owned() } else { reasons };
+        Unavailable { definition: self.definition, reason, may_recover: self.may_recover }
     }
 }
 
@@ -118,29 +120,36 @@ impl Search<'_> {
         let mut tried: Vec<(Candidate, Field, Vec<PathBuf>)> = Vec::new();
         for mut candidate in candidates {
             match candidate.next_file(self.request) {
-                Some((file, field, found)) => {
+                Some((file, field, Matches { found, passed_over })) => {
+                    if let Some(reason) = passed_over {
+                        opening.unavailable(candidate.definition.clone(), reason);
+                    }
                     let paths = found.iter().map(|found| found.path.clone()).collect();
                     self.want(file, field, found, &candidate.definition);
                     tried.push((candidate, field, paths));
                 }
                 None if candidate.is_dormant => {}
-                None => {
-                    opening.unavailable(candidate.definition.clone(), candidate.reason(self.request.target))
-                }
+                None => opening.missing(candidate.unavailable(self.request.target)),
             }
         }
         let failures = self.open_wanted();
         let mut missing = Vec::new();
         for (mut candidate, field, paths) in tried {
             let opened = || paths.iter().filter_map(|path| self.opened.get(path));
+            let unreadable = paths.iter().find_map(|path| failures.get(path).filter(|e| e.may_recover()));
             if opened().any(|source| gives(source, &candidate.definition)) {
+                if let Some(error) = unreadable {
+                    let (definition, reason) = (candidate.definition, error.to_string());
+                    opening.missing(Unavailable { definition, reason, may_recover: true });
+                }
                 continue;
             }
             let may_come = matches!(field.row, Row::Each { .. });
             candidate.is_dormant |= may_come && opened().any(|source| source.slots().is_empty());
+            candidate.may_recover |= unreadable.is_some();
             let failure = paths.first().map(|path| match failures.get(path) {
-                Some(failure) => failure.clone(),
-                None => format!("{}: this kernel does not have it", path.display()),
+                Some(failure) => failure.to_string(),
+                None => OpenError::Lacking(path.clone()).to_string(),
             });
             candidate.reasons.extend(failure);
             missing.push(candidate);
@@ -161,8 +170,8 @@ impl Search<'_> {
         }
     }
 
-    /// Opens the wanted files that are not open. Returns the reasons of those that cannot be opened.
-    fn open_wanted(&mut self) -> BTreeMap<PathBuf, String> {
+    /// Opens the wanted files that are not open. Returns the errors of those that cannot be opened.
+    fn open_wanted(&mut self) -> BTreeMap<PathBuf, OpenError> {
         let mut failures = BTreeMap::new();
         for (path, FileFields { file, found, wanted }) in &self.fields {
             if self.opened.contains_key(path) {
@@ -170,7 +179,7 @@ impl Search<'_> {
             }
             match TextFileSource::open(path, file.form, wanted, &found.labels) {
                 Ok(source) => drop(self.opened.insert(path.clone(), source)),
-                Err(error) => drop(failures.insert(path.clone(), error.to_string())),
+                Err(error) => drop(failures.insert(path.clone(), error)),
             }
         }
         self.fields.retain(|path, _| self.opened.contains_key(path));
@@ -215,39 +224,42 @@ fn directory(request: &OpenRequest<'_>, hierarchy: Hierarchy) -> Option<PathBuf>
 }
 
 /// Returns the paths of a file for a target, each with the labels of its step and of its path.
-pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Vec<Match> {
-    let Some(directory) = directory(request, file.hierarchy) else { return Vec::new() };
-    let mut found = matches(&directory, file);
+pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Matches {
+    let Some(directory) = directory(request, file.hierarchy) else { return Matches::default() };
+    let mut matches = matches(&directory, file);
     if let Some(step) = request.host.step {
-        found
-            .iter_mut()
-            .for_each(|found| found.labels.splice(0..0, step.labels.iter().cloned()).for_each(drop));
+        for found in &mut matches.found {
+            found.labels.splice(0..0, step.labels.iter().cloned()).for_each(drop);
+        }
     }
-    found
+    matches
 }
 
-/// Adds a watch of the `/sys` wildcards of the wanted metrics, so that devices that are added later are
-/// found.
-pub(super) fn watch_devices(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-    let origins = request.wanted.iter().flat_map(|definition| definition.metric.origins);
-    let patterns = watched(origins.filter_map(|origin| match origin {
-        Origin::Text { file, .. } if file.hierarchy == Hierarchy::Sys && !file.is_joined => Some(file.path),
-        Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
-    }));
-    if !patterns.is_empty()
-        && let Some(directory) = directory(request, Hierarchy::Sys)
-    {
-        let watch = PatternWatch::new(&directory, patterns);
-        opening.push("devices".to_owned(), Source::Custom(Box::new(watch)));
+/// Adds a watch of those files of the wanted metrics that may appear later: those that are missing, and those
+/// of wildcards, which stand for devices.
+pub(super) fn watch_files(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+    let mut by_hierarchy: BTreeMap<PathBuf, Vec<&'static str>> = BTreeMap::new();
+    for origin in request.wanted.iter().flat_map(|definition| definition.metric.origins) {
+        if let Origin::Text { file, .. } = origin
+            && !file.is_joined
+            && let Some(directory) = directory(request, file.hierarchy)
+            && (file.path.contains('*') || !directory.join(file.path).exists())
+        {
+            by_hierarchy.entry(directory).or_default().push(file.path);
+        }
+    }
+    for (directory, paths) in by_hierarchy {
+        let watch = PatternWatch::new(&directory, watched(paths));
+        opening.push("absent files".to_owned(), Source::Custom(Box::new(watch)));
     }
 }
 
-/// Returns the patterns that must be watched for new devices. A directory with dozens of wanted files is
-/// watched by itself and by one of the files, which may appear a little later.
-fn watched(paths: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str> {
+/// Returns the patterns that must be watched for new files. A directory with dozens of wanted files is watched
+/// by itself and by one of the files, which may appear a little later.
+fn watched(paths: impl IntoIterator<Item = &'static str>) -> BTreeSet<&'static str> {
     let mut patterns = BTreeSet::new();
     let mut directories = BTreeSet::new();
-    for path in paths.filter(|path| path.contains('*')) {
+    for path in paths {
         let device =
             path.rsplit_once('/').map(|(directory, _)| directory).filter(|device| device.contains('*'));
         match device {
@@ -271,7 +283,7 @@ fn is_alternative(definition: &Definition) -> bool {
 /// origins side by side would count twice.
 fn any_has_counted(request: &OpenRequest<'_>) -> bool {
     let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
-        paths(request, file).iter().any(|found| {
+        paths(request, file).found.iter().any(|found| {
             let wanted = [Wanted { definition: definition.clone(), field }];
             let source = TextFileSource::open(&found.path, file.form, &wanted, &found.labels);
             source.is_ok_and(|source| file.hierarchy == Hierarchy::V2 || has_counted(source))
@@ -335,8 +347,8 @@ mod tests {
     fn a_directory_is_watched_by_one_of_its_files() {
         let paths = ["a/x*", "a/y*", "b/*/c/x", "b/*/c/y*", "b/*/d/z", "e/f"];
         assert_eq!(
-            watched(paths.into_iter()).into_iter().collect::<Vec<_>>(),
-            ["a/x*", "a/y*", "b/*/c", "b/*/c/x", "b/*/d", "b/*/d/z"]
+            watched(paths).into_iter().collect::<Vec<_>>(),
+            ["a/x*", "a/y*", "b/*/c", "b/*/c/x", "b/*/d", "b/*/d/z", "e/f"]
         );
     }
 }

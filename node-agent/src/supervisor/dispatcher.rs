@@ -1,8 +1,9 @@
 //! The dispatcher: passes events to the state machines, and applies their effects at the edge.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use polymeter_proto::ledger::{Cause, Event};
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::ledger::{Cause, Event, PlanChange};
 use polymeter_proto::series::Identifier;
 use tracing::{info, warn};
 
@@ -13,7 +14,7 @@ use crate::config::Limits;
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::{Lifecycle, LifecycleEffect, Walk, look_up_owners, reopen};
 use crate::plan::Plan;
-use crate::targets::{SourceChanges, TargetKey, Targets};
+use crate::targets::{SourceChanges, TargetKey, Targets, describe};
 
 /// The state machines, and the edge.
 #[derive(Debug)]
@@ -230,7 +231,20 @@ impl<E: Edge> Dispatcher<E> {
     async fn open_sources(&mut self, key: &TargetKey, is_anew: bool) {
         let Some(target) = self.targets.get_mut(key) else { return };
         let changes = self.edge.open_sources(key, target, is_anew);
+        warn_of_missing(key, &changes.missing);
         self.tell_sampler(changes).await;
+    }
+
+    /// Opens the files of a target anew if some have appeared or changed since the last rescan, or if wanted
+    /// metrics are missing that another attempt may find.
+    pub(super) async fn refresh_files(&mut self, key: &TargetKey, wanted: &[Definition]) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        if self.edge.has_other_files(target, wanted) {
+            target.sources.cancel_reopen();
+            target.findings.forget();
+            self.open_sources(key, true).await;
+            self.record_plan(key, None).await;
+        }
     }
 
     pub(super) async fn tell_sampler(&mut self, changes: SourceChanges) {
@@ -248,9 +262,26 @@ impl<E: Edge> Dispatcher<E> {
     /// Records the changes of the plan of a target in the data.
     pub(super) async fn record_plan(&mut self, key: &TargetKey, cause: Option<Cause>) {
         let Some(target) = self.targets.get_mut(key) else { return };
-        let (changes, job) = (target.plan_changes(cause, self.edge.now()), target.job.clone());
+        let now = self.edge.now();
+        let (changes, job) = (target.plan_changes(cause, now), target.job.clone());
+        let is_of_leases =
+            |change: &&PlanChange| matches!(change.cause, Cause::Lease | Cause::LeaseEnd | Cause::Governor);
+        let count = u32::try_from(changes.iter().filter(is_of_leases).count()).unwrap_or(u32::MAX);
+        target.user_events.charge_plan_changes(count, now.monotonic_ns);
         for change in changes {
             self.record(EventRecord { job: job.clone(), event: Event::PlanChange(change) }).await;
         }
+    }
+}
+
+/// Logs the metrics of a target that are no longer sampled, or in part only: each reason once.
+fn warn_of_missing(key: &TargetKey, missing: &[(String, String)]) {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (metric, reason) in missing {
+        by_reason.entry(reason).or_default().push(metric);
+    }
+    for (reason, metrics) in by_reason {
+        let metrics = metrics.join(", ");
+        warn!("cannot sample {metrics} of {}: {reason}", describe(key));
     }
 }

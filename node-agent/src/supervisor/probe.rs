@@ -34,8 +34,12 @@ pub(super) fn try_out(
             found.insert(slot.definition.name(), from);
         }
     }
-    for Unavailable { definition, reason } in unavailable {
-        found.insert(definition.name(), Availability::No(reason));
+    for Unavailable { definition, reason, .. } in unavailable {
+        let known = found.entry(definition.name()).or_insert(Availability::NotNow);
+        // A part of it may be available.
+        if *known == Availability::NotNow {
+            *known = Availability::No(reason);
+        }
     }
     found
 }

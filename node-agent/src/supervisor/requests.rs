@@ -27,6 +27,7 @@ impl<E: Edge> Dispatcher<E> {
     pub(crate) async fn set(&mut self, request: LeaseRequest) -> Result<LeaseGrant, LeaseError> {
         let (key, has_steps) = (request.job_id.clone(), request.level.is_some());
         let wanted = self.admission.check(&self.targets, &request, self.edge.now())?;
+        self.refresh_files(&key, &wanted).await;
         self.probe(&key, wanted, has_steps);
         let read_times = self.edge.read_times();
         let granting = self.admission.admit(&mut self.targets, request, &read_times, self.edge.now())?;
@@ -68,11 +69,13 @@ impl<E: Edge> Dispatcher<E> {
     }
 
     /// Returns the catalogue, as a target has it.
-    pub(crate) fn metrics(
+    pub(crate) async fn metrics(
         &mut self,
         principal: Principal,
         key: &TargetKey,
     ) -> Result<Vec<MetricView>, AccessError> {
+        self.targets.access(principal, key, Access::See)?;
+        self.refresh_files(key, &[]).await;
         let target = self.targets.access(principal, key, Access::See)?;
         let all = "*".parse().map_or_else(|_invalid| Vec::new(), |all| target.choose(None, &all));
         self.probe(key, all, false);
@@ -179,6 +182,8 @@ impl Dispatcher<NodeEdge> {
         self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
         let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
         target.user_events.take_mark(now.monotonic_ns)?;
+        let knows_begins = self.lifecycle.knows_from_begin(target);
+        target.user_events.note_mark(&spec.name, spec.kind, knows_begins)?;
         let job = target.job.clone();
         let mark = Mark {
             at_us: now.realtime_us,

@@ -289,7 +289,7 @@ impl Supervisor {
                 reply.send(self.core.reset(principal, &key, level).await).ok();
             }
             SupervisorRequest::Metrics(principal, key, reply) => {
-                drop(reply.send(self.core.metrics(principal, &key)));
+                drop(reply.send(self.core.metrics(principal, &key).await));
             }
             SupervisorRequest::Register(spec, reply) => {
                 let user = User { uid: spec.owner_uid, name: spec.owner.clone(), wants_name: false };

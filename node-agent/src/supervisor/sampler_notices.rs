@@ -42,7 +42,7 @@ pub(super) fn handle(core: &mut Dispatcher<NodeEdge>) -> bool {
             }
             Notice::Failed(id, errno) => {
                 let name = core.edge.ids.sources.target(id).map_or_else(String::new, describe);
-                warn!("cannot read a source of {name}: {errno}; it is no longer sampled");
+                warn!("cannot read a source of {name}: {errno}; it is opened anew");
                 if let Some(target) = target_of(core, id) {
                     // A perf group is not worth keeping any more.
                     target.sources.forget_perf();

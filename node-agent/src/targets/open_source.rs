@@ -108,4 +108,6 @@ pub(crate) struct SourceChanges {
     pub(crate) commands: Vec<Command>,
     /// The sources of a job that are read at once, before their first deadline.
     pub(crate) first_reading: Vec<SourceId>,
+    /// The metrics that are no longer sampled, or in part only, with the reasons.
+    pub(crate) missing: Vec<(String, String)>,
 }

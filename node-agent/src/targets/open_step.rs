@@ -20,6 +20,10 @@ pub(super) struct OpenStep {
     pub(super) perf_groups: usize,
     /// The perf events that cannot be counted.
     pub(super) missing: Vec<Unavailable>,
+    /// True if one of its files exists but cannot be read now.
+    pub(super) may_recover: bool,
+    /// True if its files must be opened anew.
+    pub(super) is_stale: bool,
 }
 
 /// The sources that must be opened for a step or task.

@@ -1,13 +1,17 @@
-//! The limits of users' additions to the data of a target: marks, and values of metrics of their own.
+//! The limits of users' additions to the data of a target: marks, values of metrics of their own, and changes
+//! of the plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::Shape;
-use polymeter_proto::series::Labels;
+use polymeter_proto::ledger::MarkKind;
+use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::suggest::nearest;
 
 use crate::lanes::SourceId;
-use crate::request::AnnotateError;
+use crate::principal::Principal;
+use crate::request::{AnnotateError, LeaseError};
 use polymeter_service::token_bucket::TokenBucket;
 
 /// The source name of users' values.
@@ -17,16 +21,27 @@ pub(crate) const USER_SUPPLIED: &str = "pushed";
 const SERIES: usize = 256;
 
 /// The limit of marks of one target: per second in the long run, and in a burst. Each is a row of text.
-const MARKS: (u32, u32) = (100, 1_000);
+const MARKS: (u32, u32) = (10, 10_000);
 
 /// The limit of user-supplied values of one target: per second in the long run, and in a burst.
 const VALUES: (u32, u32) = (1_000, 5_000);
+
+/// The limit of changes of the plan of one target that leases cause: per second in the long run, and in a
+/// burst. Each is a row, one for each metric whose period changes, also when the lease ends: a lease of all
+/// metrics causes some 200.
+const PLAN_CHANGES: (u32, u32) = (5, 5_000);
+
+/// The most phases of one target that are known to have begun. Beyond, their ends are not checked.
+const PHASES: usize = 1_024;
 
 /// The users' additions to the data of one target.
 #[derive(Debug)]
 pub(crate) struct UserEvents {
     marks: TokenBucket,
     values: TokenBucket,
+    plan_changes: TokenBucket,
+    /// The phases that have begun and have not ended, with their number.
+    phases: BTreeMap<Identifier, u32>,
     /// The source that counts the values; none before the first.
     pub(crate) source: Option<SourceId>,
     series: BTreeMap<(String, Labels), Arc<Shape>>,
@@ -35,7 +50,14 @@ pub(crate) struct UserEvents {
 impl Default for UserEvents {
     fn default() -> Self {
         let full = |(per_second, at_once)| TokenBucket::new(f64::from(per_second), f64::from(at_once));
-        Self { marks: full(MARKS), values: full(VALUES), source: None, series: BTreeMap::new() }
+        Self {
+            marks: full(MARKS),
+            values: full(VALUES),
+            plan_changes: full(PLAN_CHANGES),
+            phases: BTreeMap::new(),
+            source: None,
+            series: BTreeMap::new(),
+        }
     }
 }
 
@@ -49,6 +71,37 @@ impl UserEvents {
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: MARKS.0 }) }
     }
 
+    /// Notes a mark: the begin or the end of a phase.
+    ///
+    /// # Errors
+    /// Returns an error for the end of a phase that has not begun, if all begins are known.
+    pub(crate) fn note_mark(
+        &mut self,
+        name: &Identifier,
+        kind: MarkKind,
+        knows_begins: bool,
+    ) -> Result<(), AnnotateError> {
+        match kind {
+            MarkKind::Instant => {}
+            MarkKind::Begin if self.phases.len() < PHASES || self.phases.contains_key(name) => {
+                let begun = self.phases.entry(name.clone()).or_default();
+                *begun = begun.saturating_add(1);
+            }
+            MarkKind::Begin => {}
+            MarkKind::End => {
+                if let Some(begun) = self.phases.get_mut(name) {
+                    *begun = begun.saturating_sub(1);
+                } else if knows_begins && self.phases.len() < PHASES {
+                    let begun = self.phases.keys().map(Identifier::as_str);
+                    let similar = nearest(name.as_str(), begun).map(str::to_owned);
+                    return Err(AnnotateError::NotBegun { name: name.clone(), similar });
+                }
+                self.phases.retain(|_, begun| *begun > 0);
+            }
+        }
+        Ok(())
+    }
+
     /// Takes one value from the budget.
     ///
     /// # Errors
@@ -56,6 +109,24 @@ impl UserEvents {
     pub(crate) fn take_value(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.values.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: VALUES.0 }) }
+    }
+
+    /// Counts changes of the plan that leases caused.
+    pub(crate) fn charge_plan_changes(&mut self, count: u32, now_ns: u64) {
+        self.plan_changes.charge(f64::from(count), now_ns);
+    }
+
+    /// Returns an error if leases have changed the plan too often, unless an administrator asks.
+    ///
+    /// # Errors
+    /// Returns the limit, and the time until the next change is allowed.
+    pub(crate) fn check_plan_changes(&self, principal: Principal, now_ns: u64) -> Result<(), LeaseError> {
+        let mut plan_changes = self.plan_changes;
+        let wait_s = plan_changes.debt_ns(now_ns).div_ceil(1_000_000_000);
+        if wait_s == 0 || principal.administrator {
+            return Ok(());
+        }
+        Err(LeaseError::TooFast { per_minute: 60 * PLAN_CHANGES.0, wait_s })
     }
 
     /// Returns the shape of a series, which `assign` creates for its first value.
@@ -83,16 +154,16 @@ impl UserEvents {
 #[cfg(test)]
 mod tests {
     use polymeter_proto::period::Period;
-    use polymeter_proto::series::{Identifier, ShapeId};
+    use polymeter_proto::series::ShapeId;
 
     use super::*;
 
     #[test]
     fn marks_values_and_series_are_bounded() {
         let mut events = UserEvents::default();
-        assert_eq!((0..2_000).filter(|_| events.take_mark(1).is_ok()).count(), 1_000);
+        assert_eq!((0..20_000).filter(|_| events.take_mark(1).is_ok()).count(), 10_000);
         assert_eq!((0..9_000).filter(|_| events.take_value(1).is_ok()).count(), 5_000);
-        assert_eq!(events.take_mark(1), Err(AnnotateError::TooFast { per_second: 100 }));
+        assert_eq!(events.take_mark(1), Err(AnnotateError::TooFast { per_second: 10 }));
         let shape = |id| Shape {
             id: ShapeId(id),
             job: None,
@@ -108,5 +179,50 @@ mod tests {
         let kept = events.shape(name(3), true, || shape(999)).unwrap();
         assert_eq!(kept.id, ShapeId(3), "a series keeps its shape");
         assert!(events.shape(name(999), false, || shape(999)).is_ok(), "a series of the program itself");
+    }
+
+    #[test]
+    fn the_changes_of_a_plan_in_a_long_time_are_bounded() {
+        let (user, root) = (1_000, 0);
+        let of = |uid| Principal { uid, administrator: uid == root };
+        let mut events = UserEvents::default();
+        let (mut rows, mut refused) = (0, 0);
+        // A lease of 100 metrics each second for an hour.
+        for now_ns in (1..3_600).map(|second| second * 1_000_000_000) {
+            match events.check_plan_changes(of(user), now_ns) {
+                Ok(()) => {
+                    events.charge_plan_changes(100, now_ns);
+                    rows += 100;
+                }
+                Err(LeaseError::TooFast { per_minute: 300, wait_s: 1..=20 }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            assert!(events.check_plan_changes(of(root), now_ns).is_ok());
+        }
+        assert!((20_000..=23_100).contains(&rows) && refused > 3_000, "{rows} rows, {refused} refused");
+        // A user who changes ten metrics every ten seconds never waits.
+        let mut events = UserEvents::default();
+        for now_ns in (1..36_000).map(|step| step * 10_000_000_000) {
+            assert!(events.check_plan_changes(of(user), now_ns).is_ok());
+            events.charge_plan_changes(10, now_ns);
+        }
+    }
+
+    #[test]
+    fn a_phase_ends_after_its_begin() {
+        let mut events = UserEvents::default();
+        let mut note = |name: &str, kind| events.note_mark(&name.try_into().unwrap(), kind, true);
+        let end = note("solver", MarkKind::End).unwrap_err().to_string();
+        assert!(end.contains("`solver`") && end.contains("--begin"), "{end}");
+        // Nested phases of one name, and an instant of the same name.
+        for kind in [MarkKind::Begin, MarkKind::Instant, MarkKind::Begin, MarkKind::End] {
+            note("solver", kind).unwrap();
+        }
+        let end = note("slover", MarkKind::End).unwrap_err().to_string();
+        assert!(end.contains("did you mean `solver`"), "{end}");
+        note("solver", MarkKind::End).unwrap();
+        assert!(note("solver", MarkKind::End).is_err());
+        // A phase may have begun before the agent.
+        assert!(events.note_mark(&"solver".try_into().unwrap(), MarkKind::End, false).is_ok());
     }
 }

@@ -38,12 +38,47 @@ fn a_device_that_is_added_later_is_noticed() {
 }
 
 #[test]
+fn a_file_without_wildcards_that_appears_later_is_noticed() {
+    let root = machine("");
+    let file = root.path().join("proc/loadavg");
+    fs::remove_file(&file).unwrap_or_default();
+    let (opened, unavailable) = open(root.path(), "node.load1");
+    assert_eq!(unavailable.len(), 1);
+    let [mut watch] = <[Opened; 1]>::try_from(opened).unwrap();
+    let mut read = || {
+        let (mut buffer, mut reading) = Default::default();
+        watch.source.read(&mut buffer, &mut reading)
+    };
+    assert_eq!(read(), polymeter_agent::sources::Outcome::Read);
+    fs::write(&file, "").unwrap();
+    assert_eq!(read(), polymeter_agent::sources::Outcome::Changed);
+    // It is there, and cannot be read yet.
+    let (opened, unavailable) = open(root.path(), "node.load1");
+    assert!(opened.is_empty() && unavailable[0].may_recover, "{unavailable:?}");
+    fs::write(&file, "0.25 0.50 0.75 1/100 1\n").unwrap();
+    assert_eq!(open(root.path(), "node.load1").1, []);
+}
+
+#[test]
+fn thousands_of_files_of_a_wildcard_are_read() {
+    let root = machine("");
+    for zone in 0..3000 {
+        let zone = root.path().join(format!("sys/class/thermal/thermal_zone{zone}"));
+        fs::create_dir_all(&zone).unwrap();
+        fs::write(zone.join("temp"), "41000\n").unwrap();
+    }
+    let (opened, unavailable) = open(root.path(), "node.thermal.temperature");
+    assert_eq!(unavailable, []);
+    assert_eq!(threaded(&opened).values().map(BTreeSet::len).sum::<usize>(), 3000);
+}
+
+#[test]
 fn a_metric_without_a_line_has_a_reason_until_the_line_comes() {
     let root = machine("");
     let stat = root.path().join("proc/stat");
     fs::write(&stat, "").unwrap();
     let (opened, unavailable) = open(root.path(), "node.co*");
-    let reason = format!("node.context_switches: {}: this kernel does not have it", stat.display());
+    let reason = format!("node.context_switches: {}: the file is empty", stat.display());
     assert_eq!(unavailable.iter().map(ToString::to_string).collect::<Vec<_>>(), [reason]);
     assert!(opened.iter().all(|opened| opened.source.slots().is_empty()));
     // Each CPU has a line, so that the file is read although it has none yet.

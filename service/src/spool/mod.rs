@@ -14,19 +14,21 @@ pub mod record;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 pub use self::reader::SegmentReader;
+use crate::file_size::FILE_SIZE_REMEDY;
+use crate::place;
 
-/// The modes of directories and files: samples reveal the activities of users.
+/// The mode of the directory: samples reveal the activities of users.
 const DIRECTORY_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 
 /// The extensions of segments and of damaged ones.
 const SEGMENT: &str = "spool";
@@ -50,7 +52,7 @@ pub enum SpoolError {
         directory: PathBuf,
     },
     /// The disk has a fault or is full.
-    #[error("cannot {doing} {}: {source}", path.display())]
+    #[error("cannot {doing} {}: {source}{}", path.display(), remedy(path, source))]
     Disk {
         /// The operation that failed.
         doing: &'static str,
@@ -75,6 +77,19 @@ impl From<SpoolError> for io::Error {
     }
 }
 
+/// Returns the remedy of an error of the disk, behind its text.
+fn remedy(path: &Path, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::FileTooLarge {
+        return format!("; {FILE_SIZE_REMEDY}");
+    }
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return String::new();
+    }
+    let directory = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    let (user, directory) = (geteuid().as_raw(), directory.display());
+    format!("; give it to the user of this program: `chown -R {user} {directory}`")
+}
+
 /// Returns a function that adds the operation and the path to an error of the disk.
 fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
     move |source| SpoolError::Disk { doing, path: path.to_owned(), source }
@@ -86,11 +101,9 @@ fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SpoolErro
 /// # Errors
 /// Returns an error if the directory cannot be used, or if another process uses it.
 pub fn lock_directory(directory: &Path, user: &'static str) -> Result<File, SpoolError> {
-    let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory);
-    created.map_err(disk("make the spool", directory))?;
+    place::make_directory(directory, DIRECTORY_MODE).map_err(disk("make the spool", directory))?;
     let path = directory.join("lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
-    let file = file.map_err(disk("open", &path))?;
+    let file = place::open_or_create(&path).map_err(disk("open", &path))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(Errno::WOULDBLOCK) => Err(SpoolError::InUse { user, directory: directory.to_owned() }),
@@ -189,8 +202,7 @@ impl Spool {
 
     fn make(&self, path: &Path, records: &[u8]) -> io::Result<File> {
         let new = self.directory.join(NEW);
-        let mut file =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(&new)?;
+        let mut file = place::create_anew(&new)?;
         let written = file.write_all(records).and_then(|()| file.sync_data());
         let renamed = written.and_then(|()| fs::rename(&new, path));
         if renamed.is_err() {
@@ -212,7 +224,7 @@ impl Spool {
     pub fn resume(&mut self, key: Key, bytes: u64) -> Result<(), SpoolError> {
         let path = key.path(&self.directory);
         let open = || {
-            let file = OpenOptions::new().write(true).open(&path)?;
+            let file = OpenOptions::new().write(true).custom_flags(place::FLAGS).open(&path)?;
             file.set_len(bytes).map(|()| file)
         };
         let file = open().map_err(disk("open", &path))?;

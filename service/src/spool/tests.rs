@@ -2,8 +2,10 @@
 //! writes.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
 
 use super::record::{self, HEAD_BYTES, Records};
 use super::{Key, Spool, SpoolError};
@@ -178,4 +180,49 @@ fn few_damaged_segments_are_kept_for_an_examination() {
     kept.sort();
     assert_eq!((kept.len(), files(directory.path(), "spool").len()), (4, 0));
     assert!(kept[0].ends_with("0000000000000007-0000000000000003.damaged"), "{kept:?}");
+}
+
+#[test]
+fn a_spool_that_root_makes_belongs_to_the_user_of_its_place() {
+    let place = tempfile::tempdir().unwrap();
+    let root = geteuid().is_root();
+    let user = if root { 64_001 } else { geteuid().as_raw() };
+    if root {
+        chown(place.path(), Some(user), Some(user)).unwrap();
+    }
+    let directory = place.path().join("a/spool");
+    let mut spool = Spool::open(&directory, "agent", 1 << 20).unwrap();
+    spool.begin(Key { stream: 1, number: 1 }, b"records").unwrap();
+    let mut seen = 0;
+    for directory in [place.path().join("a"), directory] {
+        assert_eq!(fs::metadata(&directory).unwrap().uid(), user);
+        for entry in fs::read_dir(directory).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().uid(), user);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3, "the spool, its lock and its segment");
+}
+
+#[test]
+fn links_of_others_in_the_place_of_files_lead_nowhere() {
+    if !geteuid().is_root() {
+        // Only root can make links of others.
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (directory, victim) = (place.path().join("spool"), place.path().join("victim"));
+    fs::create_dir(&directory).unwrap();
+    fs::write(&victim, "precious").unwrap();
+    symlink(&victim, directory.join("new")).unwrap();
+    lchown(directory.join("new"), Some(64_001), Some(64_001)).unwrap();
+    let mut spool = Spool::open(&directory, "agent", 1 << 20).unwrap();
+    spool.begin(Key { stream: 1, number: 1 }, b"records").unwrap();
+    drop(spool);
+    fs::remove_file(directory.join("lock")).unwrap();
+    symlink(place.path().join("dangling"), directory.join("lock")).unwrap();
+    let error = Spool::open(&directory, "agent", 1 << 20).map(drop).unwrap_err();
+    assert!(matches!(error, SpoolError::Disk { doing: "open", .. }), "{error}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(!place.path().join("dangling").exists());
 }

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use polymeter_proto::units::counted;
 use tokio_postgres::{Client, Transaction};
 use tracing::info;
 
@@ -294,7 +295,7 @@ fn compress(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErr
             break;
         }
         let rows = compress_partition(connection, &partition, &bound)?;
-        info!("compressed {partition}: {rows} samples");
+        info!("compressed {partition}: {}", counted(rows, "sample"));
     }
     Ok(())
 }

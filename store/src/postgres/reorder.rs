@@ -7,6 +7,7 @@
 //! batches are deleted without decompression. Late samples of that time remain in batches of their own until
 //! the compression policy orders the whole chunk.
 
+use polymeter_proto::units::counted;
 use tracing::info;
 
 use crate::StoreError;
@@ -102,7 +103,7 @@ fn rewrite(connection: &mut dyn Connection, begin: &str, end: &str, rows: i64) -
     connection.execute(&done, &[]).context(ACTION)?;
     connection.commit().context(ACTION)?;
     if rows > 0 {
-        info!("ordered {rows} samples from {begin} to {end}");
+        info!("ordered {} from {begin} to {end}", counted(rows, "sample"));
     }
     Ok(())
 }

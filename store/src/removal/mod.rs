@@ -12,6 +12,8 @@ pub(crate) mod requests;
 use tracing::info;
 
 use self::old_rows::{ALL, OldRows};
+use polymeter_proto::units::counted;
+
 use crate::StoreError;
 use crate::backend::{Connection, Removal, Removed};
 use crate::error::{Context, DatabaseError};
@@ -127,7 +129,7 @@ pub(crate) fn remove_before(
         let removed = QUARANTINE.remove(connection, &times, &[], stop);
         let removed = removed.context("remove samples in quarantine")?;
         if removed > 0 {
-            info!("removed {removed} samples in quarantine");
+            info!("removed {} in quarantine", counted(removed, "sample"));
         }
     }
     if is_complete && !stop.is_requested() {
@@ -141,7 +143,7 @@ fn log(part: &Part, removed: Removed) {
     let name = part.name.as_deref().unwrap_or("old rows");
     let relation = part.level.relation();
     if kept_rows > 0 {
-        info!("dropped {name} of {relation}, except for {kept_rows} rows of kept jobs");
+        info!("dropped {name} of {relation}, except for {} of kept jobs", counted(kept_rows, "row"));
     } else {
         info!("dropped {name} of {relation}");
     }

@@ -10,6 +10,8 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
+
 use crate::file_problem::Displaced;
 
 /// The mode of a new store. It is private, since samples reveal the activities of users. SQLite gives its log
@@ -161,14 +163,51 @@ impl StoreFiles {
     }
 }
 
-/// Creates an empty, private file for a new store. Returns false if there is a file.
-pub(super) fn create(path: &Path) -> io::Result<bool> {
-    // This also follows a link to a missing file. An existing file is not opened, for the sake of the locks.
-    if fs::metadata(path).is_ok() {
-        return Ok(false);
+/// Creates an empty, private file for a new store, unless there is a file, which is not opened for the sake of
+/// the locks. A new store does not begin in what another user has put there, who could read or replace it.
+pub(super) fn create(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
+        Ok(_) => {
+            for companion in ["-wal", "-shm", "-journal"].map(|suffix| suffixed(path, suffix)) {
+                if let Err(error) = check_owner(&companion) {
+                    fs::remove_file(path)?;
+                    return Err(error);
+                }
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => check_existing(path),
+        // In a directory without write access, and on a file system that is read only.
+        Err(error) => fs::metadata(path).map(drop).map_err(|_missing| error),
     }
-    OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
-    Ok(true)
+}
+
+fn check_existing(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.len() > 0 => Ok(()),
+        Ok(_) => check_owner(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // A link to a missing file.
+            check_owner(path)?;
+            create(&path.parent().unwrap_or(Path::new("")).join(fs::read_link(path)?))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses a file or a link that belongs to another user than this one and root. It need not exist.
+fn check_owner(path: &Path) -> io::Result<()> {
+    let found = [fs::symlink_metadata(path), fs::metadata(path)].into_iter().flatten();
+    let is_trusted = |owner: &u32| *owner == 0 || *owner == geteuid().as_raw();
+    match found.map(|metadata| metadata.uid()).find(|owner| !is_trusted(owner)) {
+        None => Ok(()),
+        Some(owner) => {
+            let path = path.display();
+            let message =
+                format!("{path} belongs to uid {owner}, who could read the store; name another file");
+            Err(io::Error::new(ErrorKind::PermissionDenied, message))
+        }
+    }
 }
 
 /// Returns true if the error means that the file does not exist.
@@ -181,4 +220,43 @@ pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, lchown, symlink};
+
+    use super::*;
+
+    /// Another user.
+    const OTHER: Option<u32> = Some(64_001);
+
+    #[test]
+    fn a_new_store_begins_in_own_files_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        create(&at("new.db")).unwrap();
+        create(&at("new.db")).unwrap();
+        symlink("linked.db", at("link")).unwrap();
+        create(&at("link")).unwrap();
+        assert!(at("new.db").exists() && at("linked.db").exists());
+        if !geteuid().is_root() {
+            // Only root can make files of others.
+            return;
+        }
+        symlink(at("absent.db"), at("dangling")).unwrap();
+        lchown(at("dangling"), OTHER, OTHER).unwrap();
+        for name in ["empty.db", "log.db-wal"] {
+            fs::write(at(name), "").unwrap();
+            chown(at(name), OTHER, OTHER).unwrap();
+        }
+        for name in ["dangling", "empty.db", "log.db"] {
+            let error = create(&at(name)).unwrap_err().to_string();
+            assert!(error.contains("belongs to uid 64001"), "{error}");
+        }
+        assert!(!at("absent.db").exists() && !at("log.db").exists());
+        // The store of a service, which root reads and repairs.
+        fs::write(at("empty.db"), "content").unwrap();
+        create(&at("empty.db")).unwrap();
+    }
 }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::ErrorCode;
+use rustix::process::{Resource, getrlimit};
 
 use self::connection::SqliteConnection;
 use crate::backend::{
@@ -73,7 +74,7 @@ impl Backend for Sqlite {
 
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {
         let (connection, origin) = SqliteConnection::open(&self.path, options)?;
-        let write_mode = WriteMode { name: "SQLite", reason: "the default".to_owned() };
+        let write_mode = WriteMode { name: "SQLite", reason: "one file, one writer".to_owned() };
         Ok(Opened { connection: Box::new(connection), origin, write_mode })
     }
 
@@ -112,12 +113,28 @@ impl Backend for Sqlite {
     }
 }
 
+/// A write failed in a process that may write files of a limited size only. SQLite does not state the cause.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a file would have more than {limit_bytes} bytes; raise the limit of file sizes (`LimitFSIZE` of the service, `ulimit -f`)"
+)]
+struct FileTooLarge {
+    limit_bytes: u64,
+    source: rusqlite::Error,
+}
+
 impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
         let is_bad_row = error.sqlite_error().is_some_and(|error| {
             matches!(error.code, ErrorCode::TooBig)
                 || error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_NOTNULL
         });
+        let is_write = error
+            .sqlite_error()
+            .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE);
+        if is_write && let Some(limit_bytes) = getrlimit(Resource::Fsize).current {
+            return Self::new(ErrorKind::Other, FileTooLarge { limit_bytes, source: error });
+        }
         let kind = if is_bad_row {
             ErrorKind::BadRow
         } else if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {

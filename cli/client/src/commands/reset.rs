@@ -8,7 +8,7 @@ use crate::control_view::nodes;
 use crate::failure::Failure;
 use crate::job_choice::JobChoice;
 use crate::job_choice::LevelChoice;
-use crate::output::terminal;
+use crate::output::{terminal, units};
 
 #[derive(Debug, clap::Args)]
 pub struct ResetArguments {
@@ -34,6 +34,6 @@ pub(crate) fn execute(arguments: &ResetArguments) -> Result<(), Failure> {
     if arguments.target.json {
         terminal::print_json(&answer)
     } else {
-        terminal::print(&format!("{ended} leases ended\n"))
+        terminal::print(&format!("{} ended\n", units::counted(ended, "lease")))
     }
 }

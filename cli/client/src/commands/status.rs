@@ -62,8 +62,8 @@ fn summary(status: &StatusReport, columns: usize) -> String {
         counts.due, counts.taken, counts.late, counts.missed, counts.absent, counts.dropped
     );
     let delivery = format!(
-        "{} frames sent, {} acknowledged, {} sent, {} waiting{spooled}",
-        counts.frames_sent,
+        "{} sent, {} acknowledged, {} sent, {} waiting{spooled}",
+        units::counted(counts.frames_sent, "frame"),
         counts.frames_acknowledged,
         units::bytes(counts.bytes_sent),
         units::bytes(counts.outbox_bytes)

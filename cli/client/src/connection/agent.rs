@@ -1,13 +1,13 @@
 //! Requests to an agent over its control socket.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polymeter_proto::control::{Answer, Request, StatusReport};
 use polymeter_service::log::chain;
 
+use super::stream::{Stream, read_line};
 use crate::failure::Failure;
 
 /// The default path of the agent's control socket.
@@ -31,6 +31,9 @@ pub fn default_socket() -> PathBuf {
 
 /// The maximum time until an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum size of an answer: that of an agent with thousands of jobs has a tenth of it.
+const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Options of a command that asks this node's agent.
 #[derive(Debug, clap::Args)]
@@ -58,8 +61,8 @@ pub fn ask(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
 
 /// Sends a request and reads the answer, which must arrive within `timeout`.
 pub fn ask_within(socket: &Path, verb: &Request, timeout: Duration) -> Result<Answer, Failure> {
-    let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
-    ask_on(stream, socket, verb, timeout)
+    let stream = Stream::unix(socket, timeout).map_err(|error| unreachable(socket, &error))?;
+    ask_on(stream, socket, verb)
 }
 
 /// Asks for the status of the agent, or for its jobs.
@@ -69,20 +72,15 @@ pub fn ask_status(socket: &Path, verb: &Request) -> Result<StatusReport, Failure
 }
 
 /// Sends a request on an open connection, and reads the answer.
-pub fn ask_on(
-    mut stream: UnixStream,
-    socket: &Path,
-    verb: &Request,
-    timeout: Duration,
-) -> Result<Answer, Failure> {
+pub(super) fn ask_on(mut stream: Stream, socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     let failed = |error| unreachable(socket, &error);
-    stream.set_read_timeout(Some(timeout)).map_err(failed)?;
     stream.write_all(&request_line(verb)?).map_err(failed)?;
-    let mut answer = String::new();
-    if BufReader::new(stream).read_line(&mut answer).map_err(failed)? == 0 {
+    let answer = read_line(&mut BufReader::new(stream), ANSWER_BYTES);
+    let answer = answer.map_err(|error| {
         // The agent closed the connection: it was about to stop.
-        return Err(failed(ErrorKind::ConnectionReset.into()));
-    }
+        let is_closed = error.kind() == ErrorKind::UnexpectedEof;
+        failed(if is_closed { ErrorKind::ConnectionReset.into() } else { error })
+    })?;
     serde_json::from_str(&answer).map_err(|error| unreadable(&error))
 }
 

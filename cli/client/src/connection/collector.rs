@@ -2,9 +2,8 @@
 //! machine, from other machines over TCP with a MUNGE credential. Of several collectors the first one that
 //! can be reached answers.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use polymeter_proto::control::{ReadAccess, ReadRequest, ReadSession};
 use super::agent::{is_not_running, is_timeout};
 use super::configuration::{CollectorConfig, CollectorEndpoint};
 use super::munge;
-use super::stream::Stream;
+use super::stream::{Stream, read_line};
 use crate::failure::Failure;
 
 /// The maximum time to connect.
@@ -153,7 +152,7 @@ impl Collector {
     fn connect(&self, endpoint: &CollectorEndpoint, line: &str) -> io::Result<Connected> {
         match endpoint {
             CollectorEndpoint::Socket(path) => {
-                let stream = Stream::Unix(UnixStream::connect(path)?);
+                let stream = Stream::unix(path, CONNECT_TIMEOUT)?;
                 Ok(Connected { stream: BufReader::new(stream), request: format!("{line}\n").into_bytes() })
             }
             CollectorEndpoint::Tcp(address) => {
@@ -179,10 +178,8 @@ impl Collector {
 
 /// Connects to a collector, and reads its greeting.
 pub fn greeted(address: SocketAddr) -> io::Result<(BufReader<Stream>, Greeting)> {
-    let stream = Stream::Tcp(TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?);
-    stream.set_read_timeout(GREETING_TIMEOUT)?;
-    stream.set_write_timeout(ANSWER_TIMEOUT)?;
-    let mut stream = BufReader::new(stream);
+    let mut stream = BufReader::new(Stream::tcp(address, CONNECT_TIMEOUT)?);
+    stream.get_mut().set_timeout(GREETING_TIMEOUT);
     let greeting = read_greeting(&mut stream)?;
     let greeting = Greeting::parse(&greeting).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
     Ok((stream, greeting))
@@ -197,11 +194,10 @@ struct Connected {
 impl Connected {
     /// Sends the request. Returns the answer, and the connection.
     fn exchange(mut self) -> io::Result<(String, BufReader<Stream>)> {
-        self.stream.get_mut().set_read_timeout(ANSWER_TIMEOUT)?;
-        self.stream.get_mut().write_all(&self.request)?;
-        let answer =
-            read_line(&mut self.stream, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))?;
-        Ok((answer, self.stream))
+        self.stream.get_mut().set_timeout(ANSWER_TIMEOUT);
+        let answer = self.stream.get_mut().write_all(&self.request);
+        let answer = answer.and_then(|()| read_line(&mut self.stream, ANSWER_BYTES));
+        Ok((answer.map_err(|error| timed_out(error, ANSWER_TIMEOUT))?, self.stream))
     }
 }
 
@@ -246,18 +242,10 @@ pub fn timed_out(error: io::Error, timeout: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-fn read_line(stream: &mut impl BufRead, limit: u64) -> io::Result<String> {
-    let mut line = String::new();
-    stream.take(limit).read_line(&mut line)?;
-    if line.ends_with('\n') {
-        Ok(line)
-    } else {
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed without an answer"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     /// Returns the error for a peer that sends `words` and then waits.

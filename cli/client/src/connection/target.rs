@@ -1,7 +1,6 @@
 //! The target of a control request: this node's agent, or all nodes of a job through the collector.
 
 use std::io::ErrorKind;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::control::{Answer, JobAnswer, Request};
@@ -9,6 +8,7 @@ use polymeter_proto::control::{Answer, JobAnswer, Request};
 use super::agent::{self, SOCKET, TIMEOUT, default_socket, run_socket};
 use super::collector::Collector;
 use super::configuration::CollectorEndpoint;
+use super::stream::Stream;
 use crate::failure::Failure;
 
 /// The end of the message that no agent runs here, where the collector can be asked instead.
@@ -106,12 +106,12 @@ impl ControlTarget {
 /// Asks an agent. The inner error means that none runs there.
 fn ask_agent(socket: &Path, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
     let unreachable = |error: &std::io::Error| agent::unreachable_with(socket, error, ALL_NODES_REMEDY);
-    match UnixStream::connect(socket) {
+    match Stream::unix(socket, TIMEOUT) {
         // Another user cannot reach the agent of a run.
         Err(error) if agent::is_not_running(&error) || error.kind() == ErrorKind::PermissionDenied => {
             Ok(Err(unreachable(&error)))
         }
         Err(error) => Err(unreachable(&error)),
-        Ok(stream) => agent::ask_on(stream, socket, verb, TIMEOUT).map(Ok),
+        Ok(stream) => agent::ask_on(stream, socket, verb).map(Ok),
     }
 }

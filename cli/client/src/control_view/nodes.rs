@@ -28,7 +28,7 @@ pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     if succeeded == answers.len() {
         return Ok(());
     }
-    Err(Failure::Partial(format!("succeeded on {succeeded} of {} nodes", answers.len())))
+    Err(Failure::Partial(format!("succeeded on {succeeded} of {}", units::counted(answers.len(), "node"))))
 }
 
 /// Returns true if all nodes have executed the request.
@@ -92,7 +92,9 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
                 ),
             )
         }
-        Some(Ok(Answer::Reset(ResetAnswer { ended }))) => ("done", format!("{ended} leases ended")),
+        Some(Ok(Answer::Reset(ResetAnswer { ended }))) => {
+            ("done", format!("{} ended", units::counted(ended, "lease")))
+        }
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
         // The answers to these verbs have no details for a list of nodes.
         Some(Ok(_)) => ("done", String::new()),

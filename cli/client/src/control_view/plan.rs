@@ -57,9 +57,13 @@ pub(crate) fn targets_text(granted: &LeaseAnswer) -> Option<String> {
 
 /// Formats the reason for a metric's period: the layer of the plan, and the owner of a lease.
 pub(crate) fn reason(line: &PlanLine) -> String {
-    let you = rustix::process::geteuid().as_raw();
-    let actor = line.actor.as_ref().map(|actor| if is_user(actor, you) { "you" } else { actor });
-    format!("{}{}", line.cause, actor.map_or_else(String::new, |actor| format!(" of {actor}")))
+    let actor = line.actor.as_deref().map_or_else(String::new, |actor| format!(" of {}", person(actor)));
+    format!("{}{actor}", line.cause)
+}
+
+/// Returns the name of an actor for the reader: `you`, or the name that agents give to others.
+pub fn person(actor: &str) -> &str {
+    if is_user(actor, rustix::process::geteuid().as_raw()) { "you" } else { actor }
 }
 
 /// Returns true for the name that agents give to the actor with this numeric id.

@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod layout;
+pub mod locale;
 pub mod table;
 pub mod terminal;
 

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 
+use super::locale::replaced;
 use super::printable::{printable_json, printable_lines};
 use crate::failure::{ErrorFormat, Failure};
 
@@ -40,7 +41,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints lines of text on stdout, and returns whether a reader was still there.
 pub fn print_to_reader(text: &str) -> Result<bool, Failure> {
-    has_reader(write_all(printable_lines(text).as_bytes()))
+    let shown = replaced(text, io::stdout().is_terminal());
+    has_reader(write_all(printable_lines(&shown).as_bytes()))
 }
 
 /// Prints JSON on stdout, and returns whether a reader was still there.
@@ -77,7 +79,8 @@ fn has_reader(written: io::Result<()>) -> Result<bool, Failure> {
 
 /// Prints lines of text on stderr. An error is ignored: there is no other place to report it.
 pub fn print_error(text: &str) {
-    io::stderr().lock().write_all(printable_lines(text).as_bytes()).ok();
+    let shown = replaced(text, io::stderr().is_terminal());
+    io::stderr().lock().write_all(printable_lines(&shown).as_bytes()).ok();
 }
 
 /// Prints JSON on stderr.

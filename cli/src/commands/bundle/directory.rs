@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use polymeter_service::own_file;
 use serde::Serialize;
 
 use super::manifest::{self, BYTES_MAX, Manifest};
@@ -49,13 +50,13 @@ impl BundleDirectory {
 
     pub(super) fn create_file(&self, name: &str) -> Result<File, Failure> {
         let path = self.file(name);
-        File::create(&path).map_err(|error| io_failure("write", &path, &error))
+        own_file::create(&path).map_err(|error| io_failure("write", &path, &error))
     }
 
     /// Adds a text file.
     pub(super) fn add_text(&self, name: &str, text: &str) -> Result<(), Failure> {
-        let path = self.file(name);
-        fs::write(&path, text).map_err(|error| io_failure("write", &path, &error))
+        let written = self.create_file(name)?.write_all(text.as_bytes());
+        written.map_err(|error| io_failure("write", &self.file(name), &error))
     }
 
     /// Adds a value as a JSON file. Invisible characters are escaped.

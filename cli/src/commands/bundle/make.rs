@@ -1,8 +1,10 @@
 //! Makes a bundle of a stored job.
 
-use std::fs;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use polymeter_proto::units::counted;
 use polymeter_samples_file::SamplesError;
 use polymeter_store::reader::{JobRow, Read};
 use serde::Serialize;
@@ -63,7 +65,9 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
     let out = request.out.map_or_else(default_out, Path::to_owned);
     let directory = BundleDirectory::create(&out)?;
     if let Some(description) = request.description {
-        fs::copy(description, directory.file(DESCRIPTION))
+        let mut copy = directory.create_file(DESCRIPTION)?;
+        File::open(description)
+            .and_then(|mut file| io::copy(&mut file, &mut copy))
             .map_err(|error| io_failure("copy", description, &error))?;
     }
     let samples = add_job(&directory, source.reader.as_mut(), &job)?;
@@ -71,7 +75,7 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
         readme::of_job(&job.job_id, provenance, &changes)
     })?;
     let job_id = printable_name(&job.job_id);
-    terminal::print(&format!("{samples} samples of job {job_id} in {}\n", out.display()))
+    terminal::print(&format!("{} of job {job_id} in {}\n", counted(samples, "sample"), out.display()))
 }
 
 /// Adds the stored data of the job. Returns the number of samples.

@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::output::terminal;
 use clap_complete::engine::ArgValueCompleter;
 use directory::BundleDirectory;
+use polymeter_proto::units::counted;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -89,7 +90,7 @@ fn verify(bundle: &Path) -> Result<(), Failure> {
         directory::hash_files(bundle).map_err(|error| directory::io_failure("read", bundle, &error))?;
     let differences = manifest.differences(&found);
     if differences.is_empty() {
-        return terminal::print(&format!("{} files are unchanged\n", manifest.0.len()));
+        return terminal::print(&format!("unchanged: {}\n", counted(manifest.0.len(), "file")));
     }
     let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
     let differences = differences.join("\npolymeter:   ");

@@ -3,7 +3,7 @@
 use polymeter_service::svg::{Anchor, Point, Svg};
 
 use crate::output::printable::printable;
-use crate::output::units::{part, seconds_between, to_f64};
+use crate::output::units::{counted, part, seconds_between, to_f64};
 use polymeter_analysis::curve::Interval;
 use polymeter_analysis::model::{Report, SeriesReport};
 
@@ -44,7 +44,7 @@ pub(super) fn render(report: &Report, started_ns: i64) -> String {
     text(&mut svg, (WIDTH - MARGIN, top + 14.0), Anchor::End, &format!("{:.3} s", report.wall_s));
     let (constant, more) = (report.series.len() - changed.len(), changed.len().saturating_sub(SERIES_MAX));
     if constant + more > 0 {
-        let left_out = format!("not shown: {constant} constant series and {more} others");
+        let left_out = format!("not shown: {constant} constant series and {}", counted(more, "other"));
         text(&mut svg, (MARGIN, top + 34.0), Anchor::Start, &left_out);
     }
     svg.finish()

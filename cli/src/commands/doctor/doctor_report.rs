@@ -1,6 +1,7 @@
 //! The result of an examination, as text and as JSON.
 
 use polymeter_proto::text::abridged_list;
+use polymeter_proto::units::counted;
 use serde::Serialize;
 
 use super::finding::{Finding, Level};
@@ -77,15 +78,10 @@ impl Report {
             }
         }
         let Counts { problem, warning, not_checked, ok } = self.counts;
-        let counts = [(problem, "problem"), (warning, "warning")].map(|(count, name)| plural(count, name));
+        let counts = [(problem, "problem"), (warning, "warning")].map(|(count, name)| counted(count, name));
         text.push_str(&format!("\n{}, {}, {not_checked} not checked, {ok} ok\n", counts[0], counts[1]));
         text
     }
-}
-
-/// Returns a number with its noun.
-pub(super) fn plural(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Lays out a text behind a label. A word that is longer than a line is not cut: it may belong to a command.

@@ -9,6 +9,8 @@ use clap_complete::engine::ArgValueCompleter;
 use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
 use polymeter_proto::series::Labels;
+use polymeter_proto::suggest::nearest;
+use polymeter_proto::units::counted;
 use polymeter_samples_file::{Encoder, Format, SamplesError, add_samples, write_file, written_series};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
@@ -18,7 +20,7 @@ use serde_json::json;
 use crate::client::job_completion;
 use crate::client::read_source::ReadSource;
 use crate::failure::Failure;
-use crate::output::printable::printable_name;
+use crate::output::printable::{printable, printable_name};
 use crate::output::progress::Progress;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
@@ -97,6 +99,7 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     }
     let chosen = choose(&mut source, Some(&arguments.job))?;
     let (job, reader) = (&chosen.job, source.reader.as_mut());
+    check_chosen(arguments, reader, &chosen)?;
     let mut output =
         Output::open(arguments.output.as_deref(), arguments.format, &job.job_id, arguments.force)?;
     let stored = reader.ledger(job.job_key).map_err(failed)?.iter().map(|row| row.stored).sum();
@@ -122,6 +125,48 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     };
     output.keep()?;
     print(arguments, job, &output, samples)
+}
+
+/// Refuses metrics and nodes of which the job has no series: the file would lack them without a word.
+fn check_chosen(
+    arguments: &ExportArguments,
+    reader: &mut dyn Read,
+    ChosenJob { job, step }: &ChosenJob,
+) -> Result<(), Failure> {
+    if arguments.metrics.is_empty() && arguments.nodes.is_empty() {
+        return Ok(());
+    }
+    let failed = |error| store_failure("cannot read the store", &error);
+    let mut rows = reader.series(SeriesScope::Job(job.job_key)).map_err(failed)?;
+    rows.retain(|row| step.as_deref().is_none_or(|step| row.labels.get("step") == Some(step)));
+    for node in job.nodes.iter().filter(|_| arguments.with_nodes) {
+        rows.extend(reader.series(SeriesScope::Node(node)).map_err(failed)?);
+    }
+    let refused = |what: &str, similar: Option<&str>, all: &str| {
+        let remedy = similar.map_or_else(|| all.to_owned(), |similar| format!("did you mean `{similar}`?"));
+        let (job_id, remedy) = (printable_name(&job.job_id), printable(&remedy));
+        Err(Failure::Failed(format!(
+            "cannot export {}: job {job_id} has no series of it; {remedy}",
+            printable(what)
+        )))
+    };
+    let has_series = |metric: &Selector| rows.iter().any(|row| metric.matches(&row.metric));
+    let has_any = arguments.metrics.iter().any(has_series);
+    for metric in &arguments.metrics {
+        // Of several patterns some may be those of other jobs.
+        if !has_series(metric) && (metric.is_exact() || !has_any) {
+            let names = rows.iter().map(|row| row.metric.as_str());
+            let all = "`polymeter report --all` lists its metrics";
+            return refused(metric.as_str(), nearest(metric.as_str(), names), all);
+        }
+    }
+    for node in &arguments.nodes {
+        if !rows.iter().any(|row| row.node == *node) {
+            let names = rows.iter().map(|row| row.node.as_str());
+            return refused(node, nearest(node, names), "`polymeter report` lists its nodes");
+        }
+    }
+    Ok(())
 }
 
 fn fill(
@@ -193,5 +238,5 @@ fn print(arguments: &ExportArguments, job: &JobRow, output: &Output, samples: u6
         return terminal::print_json(&Exported { job: &job.job_id, file, format, samples });
     }
     let (job_id, file) = (printable_name(&job.job_id), output.name());
-    terminal::print(&format!("{samples} samples of job {job_id} in {file}\n"))
+    terminal::print(&format!("{} of job {job_id} in {file}\n", counted(samples, "sample")))
 }

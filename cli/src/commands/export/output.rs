@@ -25,16 +25,15 @@ impl Output {
     /// Opens the output `given`, or the default one for a job.
     ///
     /// # Errors
-    /// Returns an error if the file exists and is not to be replaced, if it cannot be created, or if Parquet
-    /// would be written to a terminal.
+    /// Returns an error if the file exists and is not to be replaced, if it cannot be created, if no format has
+    /// its extension, or if Parquet would be written to a terminal.
     pub(super) fn open(
         given: Option<&Path>,
         format: Option<Format>,
         job_id: &str,
         is_replaced: bool,
     ) -> Result<Self, Failure> {
-        let extension = given.and_then(Path::extension).and_then(|extension| extension.to_str());
-        let format = format.or_else(|| Format::with_extension(extension?)).unwrap_or(Format::Parquet);
+        let format = format.map_or_else(|| format_of(given), Ok)?;
         if given.is_some_and(|path| path == Path::new("-")) {
             if format == Format::Parquet && io::stdout().is_terminal() {
                 return Err(Failure::Usage(
@@ -75,5 +74,46 @@ impl Output {
     /// Gives the complete file its name.
     pub(super) fn keep(&mut self) -> Result<(), Failure> {
         self.incomplete.take().map_or(Ok(()), NewFile::keep)
+    }
+}
+
+/// Returns the format of a file according to its extension; Parquet without one.
+fn format_of(path: Option<&Path>) -> Result<Format, Failure> {
+    let Some((path, extension)) = path.and_then(|path| Some((path, path.extension()?))) else {
+        return Ok(Format::Parquet);
+    };
+    let format = extension.to_str().and_then(|extension| Format::with_extension(&extension.to_lowercase()));
+    format.ok_or_else(|| {
+        let (path, extension) = (path.display().to_string(), extension.to_string_lossy());
+        Failure::Usage(format!(
+            "cannot write {}: no format has the extension `{}`; end the name in .parquet, .csv or .jsonl, or choose \
+             with --format",
+            printable(&path),
+            printable(&extension)
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_extension_determines_the_format() {
+        let format = |path: &str| format_of(Some(path.as_ref()));
+        for (path, expected) in [
+            ("job.csv", Format::Csv),
+            ("a.b/JOB.JSONL", Format::Jsonl),
+            ("job.parquet", Format::Parquet),
+            ("job", Format::Parquet),
+            ("-", Format::Parquet),
+        ] {
+            assert_eq!(format(path).ok(), Some(expected), "{path}");
+        }
+        assert_eq!(format_of(None).ok(), Some(Format::Parquet));
+        for path in ["job.xlsx", "job.csv.gz", "job.42", "job.json", "job.\u{202e}csv"] {
+            let error = format(path).unwrap_err().to_string();
+            assert!(error.contains("--format") && !error.contains('\u{202e}'), "{error}");
+        }
     }
 }

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use polymeter_service::own_file;
+
 use crate::failure::Failure;
 use crate::output::terminal;
 use crate::report::render::LABEL;
@@ -18,7 +20,7 @@ impl ReportDestination {
     /// Opens the file at `path`, if there is one.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self::Stderr) };
-        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        let file = own_file::create(path).map_err(|error| cannot_write(path, &error))?;
         Ok(Self::File(path.to_owned(), file))
     }
 
@@ -56,6 +58,9 @@ impl SampleFile {
     /// Uses the file at `path`, or a temporary one.
     pub(super) fn new(path: Option<&Path>) -> Result<Self, Failure> {
         if let Some(path) = path {
+            own_file::check(path).map_err(|error| {
+                Failure::because(&format!("cannot keep the samples in {}", path.display()), &error)
+            })?;
             return Ok(Self { path: path.to_owned(), temporary: None });
         }
         let directory = tempfile::Builder::new()

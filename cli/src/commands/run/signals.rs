@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::process::{Child, ExitStatus};
 
 use polymeter_analysis::command_totals::CommandTotals;
+use polymeter_service::file_size;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -12,11 +13,12 @@ use super::totals::{self, Before};
 
 /// The signals that this process catches. True for those that were ignored when it started, as with nohup.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dispositions([(libc::c_int, bool); 6]);
+pub(crate) struct Dispositions([(libc::c_int, bool); 7]);
 
 impl Dispositions {
     pub(super) fn read() -> Self {
-        let signals = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+        let signals =
+            [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2, Signal::XFSZ];
         Self(signals.map(|signal| {
             #[expect(unsafe_code, reason = "no safe crate reads a disposition")]
             // SAFETY: `sigaction` is plain data, for which all zeros is valid.
@@ -64,6 +66,7 @@ impl CaughtSignals {
         let (interrupt, quit) = (signal(SignalKind::interrupt())?, signal(SignalKind::quit())?);
         let (terminate, hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
         let (user_1, user_2) = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+        drop(signal(SignalKind::from_raw(file_size::SIGNAL))?);
         drop(guard);
         Ok(Self { runtime, interrupt, quit, terminate, hangup, user_1, user_2, before })
     }

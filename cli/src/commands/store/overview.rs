@@ -119,7 +119,7 @@ impl Overview {
         };
         let disk = match (self.disk_free_bytes, self.days_until_full) {
             (Some(free), Some(days)) => {
-                format!("{} free, full in {days} days at this growth", units::bytes(free))
+                format!("{} free, full in {} at this growth", units::bytes(free), units::counted(days, "day"))
             }
             (Some(free), None) => {
                 format!("{} free, not full within ten years at this growth", units::bytes(free))

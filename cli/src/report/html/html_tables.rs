@@ -9,7 +9,7 @@ use polymeter_proto::units;
 
 use super::element::{Cell, Table};
 use super::figures;
-use crate::report::summary::{self, Imbalance};
+use crate::report::summary::{self, Imbalance, plan_changes};
 
 /// The maximum number of rows of a table. The rows at both ends of a longer one are shown.
 const ROWS_MAX: usize = 1000;
@@ -41,8 +41,8 @@ fn shorten(table: &mut Table<'_>) {
     if rows > ROWS_MAX {
         table.rows.drain(ROWS_MAX / 2..rows - ROWS_MAX / 2);
         table.remarks.push(format!(
-            "{} rows in the middle are not shown; polymeter report --all shows them.",
-            rows - ROWS_MAX
+            "Not shown: {} in the middle; polymeter report --all shows all.",
+            units::counted(rows - ROWS_MAX, "row")
         ));
     }
 }
@@ -217,9 +217,10 @@ fn plan(report: &Report) -> Table<'_> {
         ("cause", false),
         ("user", false),
     ];
-    let rows = report.plan_changes.iter().filter(|change| !change.is_usual()).map(|change| {
+    let groups = plan_changes::groups(report.plan_changes.iter().filter(|change| !change.is_usual()));
+    let rows = groups.iter().map(|(change, metrics)| {
         vec![
-            Cell::Name(&change.metric),
+            Cell::Text(Cow::Owned(plan_changes::names(metrics))),
             Cell::Text(Cow::Borrowed(level_name(change.level.as_deref()))),
             optional(Some(&change.node)),
             Cell::Time(change.at_s, change.at_us),

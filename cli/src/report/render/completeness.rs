@@ -57,7 +57,7 @@ fn loss_text(loss: &LossReport) -> (&'static str, String) {
         return ("unknown", format!("{:.3} s on {node}, {interval}: {cause}", last_s - first_s));
     }
     let source = source.as_deref().map_or_else(|| "unknown sources".into(), printable);
-    ("lost", format!("{samples} samples of {source} on {node}, {interval}: {cause}"))
+    ("lost", format!("{} of {source} on {node}, {interval}: {cause}", units::counted(samples, "sample")))
 }
 
 /// The ledger by source.

@@ -3,8 +3,9 @@
 use super::detail::Detail;
 use super::paragraph::shortened_table;
 use crate::output::table::head;
-use crate::report::summary::figure;
+use crate::report::summary::{figure, plan_changes};
 use polymeter_analysis::model::{PlanChange, RefusedRequest, Report};
+use polymeter_client::control_view::plan::person;
 
 /// Lays out the events; empty if there are none.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
@@ -57,33 +58,18 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Returns true if two changes differ in the metric only.
-fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
-    (one.at_s - other.at_s).abs() < 1e-9
-        && one.node == other.node
-        && one.level == other.level
-        && one.old == other.old
-        && one.new == other.new
-        && one.cause == other.cause
-        && one.actor == other.actor
-}
-
 /// Rows of changes of the plan, below a head. Equal changes of several metrics share a row.
 fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) -> Vec<Vec<String>> {
-    let listed: Vec<&PlanChange> =
-        changes.iter().filter(|change| detail == Detail::All || !change.is_usual()).collect();
+    let listed = changes.iter().filter(|change| detail == Detail::All || !change.is_usual());
     let cell = |period: &Option<String>| figure(period.as_deref(), str::to_owned);
     let mut rows = vec![head(["plan change", "at", "from", "to", "reason"])];
-    for changes in listed.chunk_by(|one, other| is_same_change(one, other)) {
-        let Some(change) = changes.first() else { continue };
-        let others = match changes.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
-        let actor = change.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
+    for (change, metrics) in plan_changes::groups(listed) {
+        let actor = change.actor.as_deref();
+        let actor = actor.map_or_else(String::new, |actor| format!(" of {}", person(actor)));
         let until = change.until_s.map_or_else(String::new, |until_s| format!(", until {until_s:.0} s"));
         let level = change.level.as_ref().map_or_else(String::new, |level| format!(" of {level}s"));
-        let metric = format!("{}{}{others}{level}", on_node(&change.node, has_several_nodes), change.metric);
+        let node = on_node(&change.node, has_several_nodes);
+        let metric = format!("{node}{}{level}", plan_changes::names(&metrics));
         let reason = format!("{}{actor}{until}", change.cause.replace('_', " "));
         rows.push(vec![metric, seconds(change.at_s), cell(&change.old), cell(&change.new), reason]);
     }
@@ -95,7 +81,7 @@ fn refused_rows(requests: &[RefusedRequest]) -> Vec<Vec<String>> {
     let mut rows = vec![head(["refused request", "period", "actor", "reason"])];
     for RefusedRequest { request, period, actor, reason, .. } in requests {
         let period = figure(period.as_deref(), str::to_owned);
-        let actor = figure(actor.as_deref(), str::to_owned);
+        let actor = figure(actor.as_deref(), |actor| person(actor).to_owned());
         let row = vec![request.clone(), period, actor, reason.clone()];
         if !rows.contains(&row) {
             rows.push(row);

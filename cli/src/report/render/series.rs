@@ -182,7 +182,7 @@ mod tests {
         };
         assert_eq!((of(Vec::new()), of(vec![used("1s", 9.0)])), ("2s".to_owned(), "1s".to_owned()));
         let several = vec![used("1s", 3000.0), used("10ms", 60.0), used("5s", 1.5), used("1min", 2.0)];
-        assert_eq!(of(several), "1s for 50 min, 10ms for 1 min, 5s for 1.50 s, 1 others");
+        assert_eq!(of(several), "1s for 50 min, 10ms for 1 min, 5s for 1.50 s, 1 other");
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub(crate) fn periods(in_force: &[(&str, f64)], most: usize) -> String {
                 .map(|(period, seconds)| format!("{period} for {}", units::elapsed(*seconds)))
                 .collect();
             let hidden = several.len().saturating_sub(most);
-            let others = if hidden > 0 { format!(", {hidden} others") } else { String::new() };
+            let others =
+                if hidden > 0 { format!(", {}", units::counted(hidden, "other")) } else { String::new() };
             listed.join(", ") + &others
         }
     }
@@ -39,7 +40,11 @@ pub(crate) fn periods(in_force: &[(&str, f64)], most: usize) -> String {
 /// Names the nodes for which a figure is known, behind it; empty if these are all nodes of the job.
 pub(super) fn on_nodes(known: u64, report: &Report) -> String {
     let all = report.nodes.len();
-    if known == all as u64 { String::new() } else { format!(" on {known} of {all} nodes") }
+    if known == all as u64 {
+        String::new()
+    } else {
+        format!(" on {known} of {}", units::counted(all, "node"))
+    }
 }
 
 /// The totals of the phases: the names of the columns, and a row for each phase, the longest first.

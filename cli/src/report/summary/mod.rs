@@ -5,6 +5,7 @@ mod energy;
 mod figures;
 mod headline;
 mod outcome;
+pub(crate) mod plan_changes;
 mod traffic;
 
 use polymeter_analysis::advice::facts::Facts;
@@ -20,11 +21,6 @@ pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals}
 pub(crate) use headline::{NODES_MAX, headline, state};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use traffic::{file_systems, network};
-
-/// A number with a noun.
-pub(crate) fn count(number: u64, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
-}
 
 /// The name of the job, its account and its queue.
 pub(crate) fn names(report: &Report) -> String {
@@ -53,12 +49,15 @@ pub(crate) fn resources(report: &Report) -> String {
     let nodes = report.nodes.len() as u64;
     let cores = match report.submission.cores {
         None => "unknown cores".to_owned(),
-        Some(cores) if nodes == 1 => count(cores, "core"),
-        Some(cores) if nodes > 0 && cores % nodes == 0 => format!("{} each", count(cores / nodes, "core")),
-        Some(cores) => format!("{} in all", count(cores, "core")),
+        Some(cores) if nodes == 1 => units::counted(cores, "core"),
+        Some(cores) if nodes > 0 && cores % nodes == 0 => {
+            format!("{} each", units::counted(cores / nodes, "core"))
+        }
+        Some(cores) => format!("{} in all", units::counted(cores, "core")),
     };
-    let gpus = report.submission.gpus.map_or_else(|| "unknown GPUs".to_owned(), |gpus| count(gpus, "GPU"));
-    format!("{} with {cores}, {gpus}", count(nodes, "node"))
+    let gpus =
+        report.submission.gpus.map_or_else(|| "unknown GPUs".to_owned(), |gpus| units::counted(gpus, "GPU"));
+    format!("{} with {cores}, {gpus}", units::counted(nodes, "node"))
 }
 
 /// The elapsed time and the limit.
@@ -88,7 +87,7 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// Describes the completeness of the data and the cost of measuring.
 pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
-    let stored = units::number(units::to_f64(report.stored));
+    let stored = units::counted(units::number(units::to_f64(report.stored)), "sample");
     let lost = facts.number("lost_share").map(|lost| (lost * 1e4).round() / 100.0);
     let lost = lost.map_or_else(|| "losses unknown".to_owned(), |lost| format!("{lost} % lost"));
     let gap = facts.number("gap_share").filter(|gap| *gap > 0.0);
@@ -106,7 +105,7 @@ pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
             )
         },
     );
-    format!("{stored} samples stored, {lost}{gap}; {cost}")
+    format!("{stored} stored, {lost}{gap}; {cost}")
 }
 
 /// Describes the cost of measuring a job on `nodes` nodes.

@@ -12,9 +12,10 @@ pub(super) fn refuse(
     job: Option<&Identifier>,
     error: AnnotateError,
 ) -> Refusal {
-    let (code, field) = match error {
-        AnnotateError::Access(error) => return handler.denied(job, error),
+    let (code, field) = match &error {
+        AnnotateError::Access(error) => return handler.denied(job, *error),
         AnnotateError::TooManySeries(_) => ("too_many", Some("labels")),
+        AnnotateError::NotBegun { .. } => ("not_begun", Some("name")),
         AnnotateError::TooFast { .. } => ("too_fast", None),
     };
     Refusal::new(code, field, &error.to_string())

@@ -16,6 +16,7 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
         LeaseError::TooLong { .. } => ("longest_lease", Some("for")),
         LeaseError::Expired => ("expired", None),
         LeaseError::TooMany(_) => ("too_many", None),
+        LeaseError::TooFast { .. } => ("too_fast", None),
         LeaseError::OverBudget { limit, .. } => (*limit, Some("plan")),
     };
     let mut refusal = Refusal::new(code, field, &error.to_string());
@@ -33,6 +34,7 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
         | LeaseError::NothingChosen { .. }
         | LeaseError::NoSteps(_)
         | LeaseError::TooMany(_)
+        | LeaseError::TooFast { .. }
         | LeaseError::Expired => {}
     }
     refusal

@@ -2,7 +2,7 @@
 
 mod discovered;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use polymeter_proto::ledger::JobFacts;
@@ -52,6 +52,8 @@ pub(crate) struct Lifecycle {
     capacity: Capacity,
     pending_rescans: PendingRescans,
     idle_since_ns: u64,
+    /// The places of the jobs that are older than the agent; none before the first walk.
+    older: Option<BTreeSet<PathBuf>>,
 }
 
 impl Lifecycle {
@@ -67,7 +69,14 @@ impl Lifecycle {
             capacity: Capacity::new(0),
             pending_rescans: PendingRescans::default(),
             idle_since_ns: now.monotonic_ns,
+            older: None,
         }
+    }
+
+    /// Returns true for a job that began after the agent, so that all requests about it were sent to this one.
+    pub(crate) fn knows_from_begin(&self, target: &TrackedTarget) -> bool {
+        let is_older = |place: &PathBuf| self.older.as_ref().is_none_or(|older| older.contains(place));
+        target.job.is_some() && !target.found_at.as_ref().is_some_and(is_older)
     }
 
     /// Starts tracking the node.
@@ -91,6 +100,8 @@ impl Lifecycle {
     pub(crate) fn walked(&mut self, targets: &mut Targets, mut walk: Walk, now: Now, out: &mut Effects) {
         let vanished = std::mem::take(&mut walk.vanished);
         let found = room::fit(&mut self.capacity, targets, walk, now, out);
+        let older = self.older.get_or_insert_with(|| found.keys().cloned().collect());
+        older.retain(|place| found.contains_key(place));
         self.compare(targets, found, &vanished, now, out);
     }
 

@@ -158,7 +158,7 @@ impl Scenario {
         let key = if self.random.percent(20) { None } else { self.tracked_job() };
         let uid = *self.random.choose(&USERS);
         let principal = if self.random.percent(30) { ROOT } else { Principal { uid, administrator: false } };
-        let answer = self.core.metrics(principal, &key);
+        let answer = done(self.core.metrics(principal, &key));
         let access = self.core.targets.access(principal, &key, Access::See);
         assert_eq!(
             answer.as_ref().map(drop),

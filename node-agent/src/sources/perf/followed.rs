@@ -114,7 +114,7 @@ impl FollowedSource {
             });
             match probed {
                 Ok(config) => events.push((definition.clone(), config)),
-                Err(reason) => unavailable.push(Unavailable { definition: definition.clone(), reason }),
+                Err(reason) => unavailable.push(Unavailable::for_good(definition.clone(), reason)),
             }
         }
         if events.is_empty() {
@@ -155,7 +155,7 @@ impl FollowedSource {
             true
         });
         if let (true, Some(reason)) = (source.members.is_empty(), &follower.failure) {
-            let missing = |definition| Unavailable { definition, reason: reason.clone() };
+            let missing = |definition| Unavailable::for_good(definition, reason.clone());
             unavailable.extend(definitions.into_iter().map(missing));
             return (None, unavailable);
         }

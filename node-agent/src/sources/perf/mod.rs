@@ -59,8 +59,7 @@ impl PerfSource {
         for definition in wanted {
             match config(definition, tracefs) {
                 Ok(config) => configured.push((definition.clone(), config)),
-                Err(error) => unavailable
-                    .push(Unavailable { definition: definition.clone(), reason: error.to_string() }),
+                Err(error) => unavailable.push(Unavailable::for_good(definition.clone(), error.to_string())),
             }
         }
         let opener = Opener { target, cgroup: None, user_only: false };
@@ -74,7 +73,7 @@ impl PerfSource {
             configured.retain(|(definition, config)| match opener.probe(*config, cpus) {
                 Ok(()) => true,
                 Err(error) => {
-                    unavailable.push(Unavailable { definition: definition.clone(), reason: meaning(&error) });
+                    unavailable.push(Unavailable::for_good(definition.clone(), meaning(&error)));
                     false
                 }
             });
@@ -88,7 +87,7 @@ impl PerfSource {
             }
             Ok(_) => (None, unavailable),
             Err(reason) => {
-                let missing = |definition| Unavailable { definition, reason: reason.clone() };
+                let missing = |definition| Unavailable::for_good(definition, reason.clone());
                 unavailable.extend(definitions.into_iter().map(missing));
                 (None, unavailable)
             }

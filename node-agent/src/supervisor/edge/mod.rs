@@ -33,6 +33,10 @@ pub(crate) trait Edge {
     /// Opens the sources that a target wants, and replaces earlier ones.
     fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) -> SourceChanges;
 
+    /// Returns true if files of a target have appeared or changed since they were opened, or if another
+    /// attempt may open the sources of these metrics.
+    fn has_other_files(&mut self, target: &mut TrackedTarget, wanted: &[Definition]) -> bool;
+
     /// Opens metrics of a target for trial.
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability>;
 

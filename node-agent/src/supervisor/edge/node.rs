@@ -167,13 +167,9 @@ impl NodeEdge {
     /// Returns the targets whose files must be opened anew now, because some were added or removed.
     pub(in crate::supervisor) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
         let now_ns = clock::monotonic_ns();
-        let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
         let mut changed = Vec::new();
         for (key, target) in targets.iter_mut() {
-            let is_awake = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
-            if target.sources.dormant().iter_mut().any(is_awake) {
-                target.sources.reopen_soon(now_ns);
-            }
+            look_for_files(target, now_ns);
             if target.sources.take_reopen_due(now_ns) {
                 changed.push(key.clone());
             }
@@ -217,6 +213,12 @@ impl Edge for NodeEdge {
         self.log_unknown_lines(key, &opened);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
+    }
+
+    fn has_other_files(&mut self, target: &mut TrackedTarget, wanted: &[Definition]) -> bool {
+        let missing = |definition: &Definition| target.sources.may_find(&definition.name());
+        let is_missing = wanted.iter().any(missing);
+        look_for_files(target, clock::monotonic_ns()) || is_missing
     }
 
     fn probe(&self, target: &TrackedTarget, definitions: &[Definition]) -> BTreeMap<String, Availability> {
@@ -358,6 +360,22 @@ impl Edge for NodeEdge {
         counters.descriptors.store(descriptors.open as u64, Relaxed);
         counters.descriptor_limit.store(descriptors.limit as u64, Relaxed);
     }
+}
+
+/// Reads the sources of a target that have no slots, and schedules the reopening if there is something new.
+/// Returns true if so.
+fn look_for_files(target: &mut TrackedTarget, now_ns: u64) -> bool {
+    let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
+    let mut changed_steps = Vec::new();
+    for opened in target.sources.dormant() {
+        if opened.source.read(&mut text, &mut nothing) == Outcome::Changed {
+            changed_steps.push(opened.step.clone());
+        }
+    }
+    for step in &changed_steps {
+        target.sources.reopen_soon(step.as_ref().map(|step| step.name.as_str()), now_ns);
+    }
+    !changed_steps.is_empty()
 }
 
 fn discovery(config: &AgentConfig, mounts: &Mounts) -> Discovery {

@@ -1,6 +1,7 @@
 //! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are
 //! open. Pure: the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
 
+mod intervals;
 mod reopening;
 mod step_sets;
 
@@ -18,10 +19,7 @@ use crate::sources::{BusiestProcesses, Finder, GpuClients, Opened, ServedJobs, S
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
-
-/// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a
-/// device that is added and removed all the time costs little.
-const REOPEN_AFTER_NS: u64 = 2_000_000_000;
+use reopening::Reopening;
 
 /// The perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts
 /// from 0; therefore all are opened again only for another cgroup, and otherwise only new events are opened.
@@ -54,11 +52,12 @@ pub(crate) struct SourceSet {
     steps: BTreeMap<String, OpenStep>,
     /// All steps and tasks that were sampled.
     seen_steps: SeenSteps,
-    /// Files without a line of any wanted metric: they are read only at rescans.
-    dormant: Vec<Source>,
+    /// Sources without slots, which are read only at rescans: files without a line of any wanted metric, and
+    /// watches for new files.
+    dormant: Vec<Opened>,
     /// The unavailable metrics, with the reasons.
     unavailable: Vec<(String, String)>,
-    reopen_at_ns: Option<u64>,
+    reopening: Reopening,
     perf: PerfEvents,
     /// The metrics for which the files were opened.
     files: Vec<Definition>,
@@ -180,7 +179,11 @@ impl SourceSet {
         // A source that hangs is not replaced, so its reason stays.
         let hung: Vec<String> = self.open.keys().map(|name| hung(name)).collect();
         self.unavailable.retain(|(metric, reason)| is_perf(metric) || !is_anew || hung.contains(reason));
-        let missing = |Unavailable { definition, reason }| (definition.name(), reason);
+        let sampled = self.sampled_names();
+        if is_anew {
+            self.reopening.may_recover = unavailable.iter().any(|missing| missing.may_recover);
+        }
+        let missing = |Unavailable { definition, reason, .. }| (definition.name(), reason);
         self.unavailable.extend(unavailable.into_iter().map(missing));
         let (kept, former): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.open)
             .into_iter()
@@ -188,7 +191,17 @@ impl SourceSet {
         let mut changes = SourceChanges::default();
         self.regroup(ids, owner, kept, &mut changes);
         self.replace(ids, owner, opened, former, is_anew, &mut changes);
+        let now_sampled = self.sampled_names();
+        let is_of_opening = |(metric, reason): &&(String, String)| !is_perf(metric) && !hung.contains(reason);
+        let missing = self.unavailable.iter().filter(is_of_opening).cloned().collect();
+        changes.missing = self.reopening.note_missing(&missing, &sampled, &now_sampled);
         changes
+    }
+
+    /// Returns the names of the sampled metrics of the whole target.
+    fn sampled_names(&self) -> BTreeSet<String> {
+        let slots = self.whole().flat_map(|(_, source)| &source.slots);
+        slots.map(|slot| slot.definition.name()).collect()
     }
 
     /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without
@@ -229,8 +242,10 @@ impl SourceSet {
         let (dormant, awake): (Vec<_>, Vec<_>) =
             opened.into_iter().partition(|opened| opened.source.slots().is_empty());
         if is_anew {
-            self.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+            self.dormant.retain(|dormant| dormant.step.is_some());
         }
+        let is_kept = |dormant: &Opened| is_anew || dormant.step.is_some();
+        self.dormant.extend(dormant.into_iter().filter(is_kept));
         let (mut new, mut added) = (Vec::new(), Vec::new());
         for Opened { name, source, step, below, roles } in awake {
             let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
@@ -299,8 +314,8 @@ impl SourceSet {
         self.open.iter_mut().filter_map(|(name, source)| source.below.as_mut().map(|below| (name, below)))
     }
 
-    /// Returns the files without a line of any wanted metric.
-    pub(crate) fn dormant(&mut self) -> &mut [Source] {
+    /// Returns the sources without slots.
+    pub(crate) fn dormant(&mut self) -> &mut [Opened] {
         &mut self.dormant
     }
 
@@ -336,26 +351,6 @@ impl SourceSet {
     /// Forgets the open perf events, because one of them cannot be read any more.
     pub(crate) fn forget_perf(&mut self) {
         self.perf = PerfEvents::default();
-    }
-
-    /// Schedules the reopening of the sources after a delay.
-    pub(crate) fn reopen_later(&mut self, now_ns: u64) {
-        self.reopen_at_ns.get_or_insert(now_ns.saturating_add(REOPEN_AFTER_NS));
-    }
-
-    /// Schedules the reopening of the sources at the next opportunity.
-    pub(crate) fn reopen_soon(&mut self, now_ns: u64) {
-        self.reopen_at_ns.get_or_insert(now_ns);
-    }
-
-    /// Returns true once if the sources must be opened anew now.
-    pub(crate) fn take_reopen_due(&mut self, now_ns: u64) -> bool {
-        self.reopen_at_ns.take_if(|at_ns| *at_ns <= now_ns).is_some()
-    }
-
-    /// Cancels the scheduled reopening, because the sources are opened anew now.
-    pub(crate) const fn cancel_reopen(&mut self) {
-        self.reopen_at_ns = None;
     }
 }
 

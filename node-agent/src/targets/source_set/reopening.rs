@@ -1,42 +1,142 @@
-//! The refresh intervals of a target's sources.
+//! The reopening of a target's sources: because files have changed, and for metrics that are missing.
 
-use std::collections::BTreeMap;
-
-use polymeter_proto::period::Period;
-use polymeter_proto::step_level::StepLevel;
+use std::collections::BTreeSet;
 
 use super::SourceSet;
-use crate::targets::open_source::OpenSource;
+
+/// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a
+/// device that is added and removed all the time costs little.
+const AFTER_NS: u64 = 2_000_000_000;
+
+/// The longest time until another attempt to open what cannot be read, in nanoseconds: each attempt opens all
+/// files of the target.
+const RETRY_MAX_NS: u64 = 600_000_000_000;
+
+/// The state of the reopening.
+#[derive(Debug, Default)]
+pub(super) struct Reopening {
+    at_ns: Option<u64>,
+    /// The attempts so far to open what is missing; each waits twice as long as the one before it.
+    attempts: u32,
+    /// True if something exists that could not be opened or read at the last attempt.
+    pub(super) may_recover: bool,
+    /// The metrics that were sampled, and are unavailable since sources were opened anew.
+    lost: BTreeSet<String>,
+    /// The reasons that were reported.
+    reported: BTreeSet<(String, String)>,
+}
+
+impl Reopening {
+    /// Schedules a reopening, unless an earlier one is scheduled.
+    fn schedule(&mut self, at_ns: u64) {
+        self.at_ns = Some(self.at_ns.map_or(at_ns, |scheduled_ns| scheduled_ns.min(at_ns)));
+    }
+
+    /// Notes the metrics that are unavailable after an opening. Returns those that were sampled before or are
+    /// sampled in part, with reasons that were not reported before.
+    pub(super) fn note_missing(
+        &mut self,
+        unavailable: &BTreeSet<(String, String)>,
+        before: &BTreeSet<String>,
+        now: &BTreeSet<String>,
+    ) -> Vec<(String, String)> {
+        let was_sampled = |metric: &String| before.contains(metric) || self.lost.contains(metric);
+        let lost = unavailable.iter().filter(|(metric, _)| was_sampled(metric) && !now.contains(metric));
+        self.lost = lost.map(|(metric, _)| metric.clone()).collect();
+        let missing = unavailable.iter();
+        let missing = missing.filter(|(metric, _)| self.lost.contains(metric) || now.contains(metric));
+        let missing: BTreeSet<(String, String)> = missing.cloned().collect();
+        let new = missing.difference(&self.reported).cloned().collect();
+        self.reported = missing;
+        new
+    }
+}
 
 impl SourceSet {
-    /// Returns the sampled metrics of the whole target, each with its sources and their refresh intervals.
-    pub(crate) fn sampled(&self) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
-        self.sampled_at(None)
+    /// Schedules the reopening of the sources after a delay.
+    pub(crate) fn reopen_later(&mut self, now_ns: u64) {
+        self.reopening.schedule(now_ns.saturating_add(AFTER_NS));
     }
 
-    /// Returns the sampled metrics of steps or tasks, or of the whole target, each with its sources and their
-    /// refresh intervals.
-    pub(crate) fn sampled_at(
-        &self,
-        level: Option<StepLevel>,
-    ) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
-        let mut sampled: BTreeMap<String, Vec<(&str, Option<Period>)>> = BTreeMap::new();
-        let is_wanted = |source: &OpenSource| source.step.as_ref().map(|step| step.level) == level;
-        for (name, source) in self.open().iter().filter(|(_, source)| is_wanted(source)) {
-            for slot in &source.slots {
-                let sources = sampled.entry(slot.definition.name()).or_default();
-                let entry = (name.as_str(), source.refresh_interval);
-                // The series of a metric of one source follow one another.
-                if sources.last() != Some(&entry) {
-                    sources.push(entry);
-                }
+    /// Schedules the reopening of the sources at the next opportunity, with those of the step or task of a
+    /// changed file.
+    pub(crate) fn reopen_soon(&mut self, step: Option<&str>, now_ns: u64) {
+        if let Some(open) = step.and_then(|step| self.steps.get_mut(step)) {
+            open.is_stale = true;
+        }
+        self.reopening.schedule(now_ns);
+    }
+
+    /// Returns true if metrics are missing that another attempt may find.
+    fn awaits_retry(&self) -> bool {
+        let Reopening { may_recover, lost, .. } = &self.reopening;
+        *may_recover || !lost.is_empty() || self.steps.values().any(|open| open.may_recover)
+    }
+
+    /// Returns true for a missing metric that another attempt may find.
+    pub(crate) fn may_find(&self, metric: &str) -> bool {
+        self.awaits_retry() && self.unavailable.iter().any(|(missing, _)| missing == metric)
+    }
+
+    /// Returns true once if the sources must be opened anew now.
+    pub(crate) fn take_reopen_due(&mut self, now_ns: u64) -> bool {
+        if !self.awaits_retry() {
+            self.reopening.attempts = 0;
+        } else if self.reopening.at_ns.is_none() {
+            let doublings = self.reopening.attempts.min(u64::BITS / 4);
+            let wait_ns = (AFTER_NS << doublings).min(RETRY_MAX_NS);
+            self.reopening.attempts += 1;
+            self.reopening.schedule(now_ns.saturating_add(wait_ns));
+        }
+        let is_due = self.reopening.at_ns.take_if(|at_ns| *at_ns <= now_ns).is_some();
+        if is_due {
+            for open in self.steps.values_mut() {
+                open.is_stale |= open.may_recover;
             }
         }
-        sampled
+        is_due
     }
 
-    /// Returns true if the hardware of a source has stated another refresh interval than that of its groups.
-    pub(crate) fn has_new_intervals(&self) -> bool {
-        self.open.values().any(|source| source.stated_interval.get() != source.refresh_interval)
+    /// Cancels the scheduled reopening, because the sources are opened anew now.
+    pub(crate) const fn cancel_reopen(&mut self) {
+        self.reopening.at_ns = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs<T: FromIterator<(String, String)>>(of: &[(&str, &str)]) -> T {
+        of.iter().map(|(metric, reason)| ((*metric).to_owned(), (*reason).to_owned())).collect()
+    }
+
+    fn names(of: &[&str]) -> BTreeSet<String> {
+        of.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn metrics_that_get_lost_are_reported_once_and_tried_ever_more_rarely() {
+        let mut set = SourceSet::default();
+        // `b` never was there, `c` lacks one of its devices.
+        let all = pairs(&[("a", "unreadable"), ("b", "no file"), ("c", "one of two is unreadable")]);
+        let new = set.reopening.note_missing(&all, &names(&["a", "c"]), &names(&["c"]));
+        assert_eq!(new, pairs::<Vec<_>>(&[("a", "unreadable"), ("c", "one of two is unreadable")]));
+        let mut tried_ns = Vec::new();
+        for now_ns in (0..3_000).map(|second| second * 1_000_000_000) {
+            if set.take_reopen_due(now_ns) {
+                tried_ns.push(now_ns / 1_000_000_000);
+                assert_eq!(set.reopening.note_missing(&all, &names(&["c"]), &names(&["c"])), []);
+            }
+        }
+        let waits: Vec<u64> = tried_ns.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(waits, [5, 9, 17, 33, 65, 129, 257, 513, 601, 601, 601]);
+        assert!(set.awaits_retry());
+        let left = pairs(&[("b", "no file")]);
+        assert_eq!(set.reopening.note_missing(&left, &names(&["c"]), &names(&["a", "c"])), []);
+        set.cancel_reopen();
+        assert!(!set.awaits_retry() && !set.take_reopen_due(u64::MAX / 2));
+        // The same again is another event.
+        assert_eq!(set.reopening.note_missing(&all, &names(&["a", "c"]), &names(&["c"])).len(), 2);
     }
 }

@@ -56,7 +56,10 @@ impl SourceSet {
         let Some(open) = self.steps.get(name) else { return !definitions.is_empty() };
         let (perf, files) = divided(definitions);
         let is_new = |definition: &Definition| !open.perf.contains(definition);
-        files != open.files || perf.iter().any(is_new) || self.kept_perf(open, &perf).len() < open.perf.len()
+        open.is_stale
+            || files != open.files
+            || perf.iter().any(is_new)
+            || self.kept_perf(open, &perf).len() < open.perf.len()
     }
 
     /// Returns the perf events of an open step that stay open for these wanted ones: an unwanted one does
@@ -83,7 +86,7 @@ impl SourceSet {
         let (mut kept_perf, mut first_perf_group, mut has_other_files) = (Vec::new(), 0, true);
         if let Some(open) = self.steps.get(name) {
             kept_perf = self.kept_perf(open, &perf);
-            (first_perf_group, has_other_files) = (open.perf_groups, files != open.files);
+            (first_perf_group, has_other_files) = (open.perf_groups, open.is_stale || files != open.files);
         }
         let is_unwanted = |source_name: &str, source: &OpenSource| {
             let is_closed =
@@ -125,7 +128,13 @@ impl SourceSet {
             perf: Vec::new(),
             perf_groups: 0,
             missing: Vec::new(),
+            may_recover: false,
+            is_stale: false,
         });
+        if wanted.definitions.len() > wanted.new_perf.len() {
+            open.may_recover = unavailable.iter().any(|missing| missing.may_recover);
+        }
+        open.is_stale = false;
         open.perf_groups += opened.iter().filter(|opened| is_perf_of_step(&name, &opened.name)).count();
         open.files = wanted.files;
         open.perf.extend(wanted.new_perf);
@@ -144,6 +153,16 @@ impl SourceSet {
         stale: BTreeMap<String, OpenSource>,
     ) -> SourceChanges {
         let mut changes = SourceChanges::default();
+        self.dormant.retain(|dormant| match &dormant.step {
+            None => true,
+            Some(step) => {
+                let is_anew = |opened: &Opened| {
+                    opened.step.as_ref() == Some(step) && !is_perf_of_step(&step.name, &opened.name)
+                };
+                let is_opened_anew = opened.iter().any(is_anew);
+                !is_opened_anew && self.steps.get(&step.name).is_some_and(|open| open.step == *step)
+            }
+        });
         self.replace(ids, owner, opened, stale, false, &mut changes);
         changes
     }

@@ -1,14 +1,13 @@
 //! The agent of a prolog: the running one, or a new one. Concurrent prologs start only one agent.
 
-use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use polymeter_proto::control::{Answer, Request};
 use polymeter_service::log::Severity;
+use polymeter_service::place;
 use rustix::fs::{FlockOperation, flock};
 
 use super::problem::report;
@@ -81,15 +80,9 @@ pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions
     let cannot_start =
         |error: io::Error| Failure::Failed(format!("cannot start an agent at {}: {error}", socket.display()));
     if let Some(directory) = socket.parent() {
-        DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(cannot_start)?;
+        place::make_directory(directory, 0o755).map_err(cannot_start)?;
     }
-    let lock = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(start_lock(socket))
-        .map_err(cannot_start)?;
+    let lock = place::open_or_create(&start_lock(socket)).map_err(cannot_start)?;
     // The holder of the lock waits no longer than an agent may take to become ready.
     flock(&lock, FlockOperation::LockExclusive).map_err(|errno| cannot_start(errno.into()))?;
     if let Attempt::Answered(answer) = attempt(socket, verb)? {

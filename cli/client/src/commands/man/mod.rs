@@ -4,10 +4,12 @@ mod roff;
 mod supplements;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap_mangen::Man;
+use polymeter_service::own_file;
 
 use crate::failure::Failure;
 use crate::local::Program;
@@ -43,7 +45,8 @@ pub(crate) fn execute(arguments: &ManArguments, program: &Program) -> Result<(),
     for (command, section) in commands.chain(daemons.into_iter().map(|daemon| (daemon, DAEMONS))) {
         let (name, page) = page(command, section)?;
         let path = directory.join(name);
-        fs::write(&path, page).map_err(|error| cannot_write(&path, &error))?;
+        let written = own_file::create(&path).and_then(|mut file| file.write_all(page.as_bytes()));
+        written.map_err(|error| cannot_write(&path, &error))?;
     }
     Ok(())
 }

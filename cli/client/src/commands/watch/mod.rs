@@ -3,6 +3,7 @@
 
 mod plain;
 mod screen;
+mod selectors;
 mod source;
 mod stream;
 mod view;
@@ -69,6 +70,7 @@ pub(crate) fn execute(arguments: &WatchArguments, local: Option<&Local>) -> Resu
         .build()
         .map_err(|error| Failure::because("cannot watch", &error))?;
     let job = arguments.job.id(&arguments.target.socket())?;
+    selectors::check(&arguments.selectors, job.is_some())?;
     let result = runtime.block_on(watch(arguments, job, local));
     // Do not wait for a request that the agent has not answered yet.
     runtime.shutdown_background();
@@ -93,6 +95,9 @@ async fn watch(
         let mut view = view::View::new(job, arguments.selectors.clone());
         view.set_facts(facts, terminal::has_colours(&std::io::stdout()));
         return screen::show(view, first, lines, target).await;
+    }
+    for hint in selectors::hints(&arguments.selectors, &first.answer) {
+        terminal::print_error(&hint);
     }
     let options = LineOptions { json: arguments.target.json, count: arguments.count };
     let printing = plain::print(first, lines, options);

@@ -25,6 +25,7 @@ use super::view::{ScreenLine, View, ViewAction};
 use crate::failure::Failure;
 use crate::local::WatchLine;
 use crate::output::layout::width;
+use crate::output::locale::replaced;
 
 /// The interval at which the view is redrawn. Keys take effect immediately.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
@@ -140,7 +141,8 @@ impl Screen {
         }
         for (row, line) in (0..height).zip(&lines) {
             if self.shown.get(usize::from(row)) != Some(line) {
-                queue!(out, MoveTo(0, row), PrintStyledContent(line.clone()))?;
+                let shown = line.style().apply(replaced(line.content(), true));
+                queue!(out, MoveTo(0, row), PrintStyledContent(shown))?;
                 // After a full line the cursor is on its last character, which would be removed.
                 if width(line.content()) < columns.into() {
                     queue!(out, Clear(ClearType::UntilNewLine))?;

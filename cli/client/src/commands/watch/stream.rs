@@ -6,6 +6,7 @@ use std::time::Duration;
 use polymeter_proto::control::{Request, WatchRequest};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 
 use crate::connection::agent::{request_line, unreachable, unreadable};
 use crate::failure::Failure;
@@ -24,6 +25,8 @@ pub(super) struct WatchStream {
     stream: BufReader<UnixStream>,
     /// The received part of an incomplete line.
     partial: Vec<u8>,
+    /// The time at which the next line must be complete.
+    due: Instant,
 }
 
 impl WatchStream {
@@ -33,14 +36,15 @@ impl WatchStream {
         let line = request_line(&Request::Watch(watch))?;
         let mut stream = UnixStream::connect(socket).await.map_err(failed)?;
         stream.write_all(&line).await.map_err(failed)?;
-        Ok(Self { socket: socket.to_owned(), stream: BufReader::new(stream), partial: Vec::new() })
+        let (stream, partial, due) = (BufReader::new(stream), Vec::new(), Instant::now() + TIMEOUT);
+        Ok(Self { socket: socket.to_owned(), stream, partial, due })
     }
 
-    /// Returns the next line. Cancel-safe: a partial line is kept.
+    /// Returns the next line. Cancel-safe: a partial line and its deadline are kept.
     pub(super) async fn next(&mut self) -> Result<WatchLine, Failure> {
         let room = LINE_BYTES.saturating_sub(self.partial.len() as u64);
         let mut limited = (&mut self.stream).take(room);
-        match tokio::time::timeout(TIMEOUT, limited.read_until(b'\n', &mut self.partial)).await {
+        match tokio::time::timeout_at(self.due, limited.read_until(b'\n', &mut self.partial)).await {
             Err(_) => return Err(self.lost("no data in time")),
             Ok(Err(error)) => return Err(self.lost(&error.to_string())),
             Ok(Ok(_)) if self.partial.last() != Some(&b'\n') => {
@@ -48,6 +52,7 @@ impl WatchStream {
             }
             Ok(Ok(_)) => {}
         }
+        self.due = Instant::now() + TIMEOUT;
         let mut bytes = std::mem::take(&mut self.partial);
         bytes.pop();
         let text = String::from_utf8(bytes).map_err(|error| unreadable(&error))?;

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use polymeter_proto::units::counted;
+
 use crate::commands::doctor::checks::{oar, slurm};
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{AGENT_UNIT, Machine, user_name};
@@ -48,16 +50,16 @@ fn running(machine: &Machine, daemon: &Daemon, findings: &mut Findings) {
     match machine.status() {
         Some(Ok(status)) if status.counts.jobs_left_out.unwrap_or(0) > 0 => findings.problem(
             format!(
-                "{} jobs are not tracked: the agent has too few file descriptors",
-                status.counts.jobs_left_out.unwrap_or(0)
+                "the agent has too few file descriptors to track {} more",
+                counted(status.counts.jobs_left_out.unwrap_or(0), "job")
             ),
             format!("raise LimitNOFILE of the service: systemctl edit {AGENT_UNIT}"),
         ),
         Some(Ok(status)) => findings.ok(format!(
-            "runs as {}, tracks {} jobs, has taken {} samples, missed {}",
+            "runs as {}, tracks {}, has taken {}, missed {}",
             user_name(daemon.uid),
-            status.counts.jobs,
-            status.counts.taken,
+            counted(status.counts.jobs, "job"),
+            counted(status.counts.taken, "sample"),
             status.counts.missed
         )),
         Some(Err(failure)) => findings.problem_of(&failure.to_string(), "journalctl -u polymeter-agent"),

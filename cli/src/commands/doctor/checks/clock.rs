@@ -1,16 +1,15 @@
 //! The offset of a node's clock from the collector's: samples are dated by the node.
 
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use polymeter_client::connection::configuration::CollectorEndpoint;
+use polymeter_client::connection::stream::Stream;
 use polymeter_proto::units;
 use serde::Deserialize;
 
 use crate::client::greeting::greet;
-use crate::commands::doctor::doctor_report::plural;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
@@ -24,6 +23,9 @@ const WARNING_US: i64 = 100_000;
 
 /// The maximum time of a request to the HTTP API.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum size of its answer.
+const ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(super) fn check(machine: &Machine, role: Role, findings: &mut Findings) {
     match role {
@@ -112,7 +114,7 @@ fn of_agents(machine: &Machine, findings: &mut Findings) {
             } else if !is_wrong {
                 findings.ok(format!(
                     "the clocks of {} differ from the collector's by less than 0.1 s",
-                    plural(measured.len(), "agent")
+                    units::counted(measured.len(), "agent")
                 ));
             }
         }
@@ -171,11 +173,10 @@ fn encoded(text: &str) -> String {
 
 /// Returns the body of an answer. HTTP/1.0 ends it with the connection.
 fn get(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+    let mut stream = Stream::unix(socket, TIMEOUT)?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
+    stream.take(ANSWER_BYTES).read_to_end(&mut answer)?;
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     let (head, body) = end.and_then(|end| answer.split_at_checked(end + 4)).unwrap_or_default();
     let status = String::from_utf8_lossy(head).lines().next().unwrap_or_default().to_owned();

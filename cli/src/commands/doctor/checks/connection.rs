@@ -1,8 +1,7 @@
 //! The collector can be reached: by the agent, by users, and on its own machine.
 
 use std::io::{self, Read};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use polymeter_agent::config::AgentConfig;
@@ -10,6 +9,7 @@ use polymeter_agent::delivery::handshake::handshake;
 use polymeter_agent::keys::{AgentKeyFiles, Keys};
 use polymeter_client::connection::collector::Collector;
 use polymeter_client::connection::configuration::CollectorEndpoint;
+use polymeter_client::connection::stream::Stream;
 use polymeter_proto::{endpoint, units};
 use polymeter_service::users;
 
@@ -113,7 +113,7 @@ fn of_collector(machine: &Machine, findings: &mut Findings) {
     }
     if let Some(socket) = &config.control.socket {
         let path = socket.display();
-        match UnixStream::connect(socket) {
+        match Stream::unix(socket, TIMEOUT) {
             Ok(_) => findings.ok(format!("users of this machine can ask at {path}")),
             Err(error) => findings.problem(
                 format!("users cannot ask at the control socket {path}: {error}"),
@@ -127,9 +127,7 @@ fn of_collector(machine: &Machine, findings: &mut Findings) {
 fn greets(endpoint: &str) -> io::Result<()> {
     let mut first = [0];
     if let Some(path) = endpoint.strip_prefix("ipc://") {
-        let mut stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.read_exact(&mut first)?;
+        Stream::unix(path.as_ref(), TIMEOUT)?.read_exact(&mut first)?;
     } else {
         let address = endpoint.trim_start_matches("tcp://");
         let (host, port) = address.rsplit_once(':').ok_or_else(|| io::Error::other("no port"))?;
@@ -138,9 +136,7 @@ fn greets(endpoint: &str) -> io::Result<()> {
         let host = if is_any { "127.0.0.1" } else { host.trim_start_matches('[').trim_end_matches(']') };
         let mut addresses = (host, port).to_socket_addrs()?;
         let address = addresses.next().ok_or_else(|| io::Error::other("unknown address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.read_exact(&mut first)?;
+        Stream::tcp(address, TIMEOUT)?.read_exact(&mut first)?;
     }
     if first == [ZMTP_SIGNATURE] { Ok(()) } else { Err(io::Error::other("another program listens there")) }
 }
@@ -161,7 +157,7 @@ fn of_users(findings: &mut Findings) {
     };
     for endpoint in &endpoints {
         let reached = match endpoint {
-            CollectorEndpoint::Socket(path) => UnixStream::connect(path).map(drop),
+            CollectorEndpoint::Socket(path) => Stream::unix(path, TIMEOUT).map(drop),
             CollectorEndpoint::Tcp(address) => greet(address).map(drop),
         };
         match reached {

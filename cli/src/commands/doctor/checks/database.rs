@@ -1,6 +1,7 @@
 //! The store: the collector's user can connect, and its schema fits.
 
 use polymeter_collector::{CollectorConfig, check};
+use polymeter_proto::units;
 
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::{Machine, user_name};
@@ -33,7 +34,8 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
     }
     match (machine.store(), store.file()) {
         (Ok(state), _) => {
-            findings.ok(format!("{store} answers the user {}, {} jobs", user_name(uid), state.storage.jobs));
+            let jobs = units::counted(state.storage.jobs, "job");
+            findings.ok(format!("{store} answers the user {}, {jobs}", user_name(uid)));
             if !state.missing_roles.is_empty() {
                 findings.warning(
                     format!(

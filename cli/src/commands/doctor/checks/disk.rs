@@ -42,7 +42,8 @@ fn of_relative(directory: &Path) -> &Path {
 }
 
 fn judge(space: Disk, days: Option<u32>, findings: &mut Findings) {
-    let until = days.map_or_else(String::new, |days| format!(", full in {days} days at its growth"));
+    let until = days
+        .map_or_else(String::new, |days| format!(", full in {} at its growth", units::counted(days, "day")));
     let text = format!("{} of {} free{until}", units::bytes(space.free_bytes), units::bytes(space.bytes));
     let remedy = "enlarge the disk, or shorten [retention] and remove now: polymeter store prune";
     if space.free_bytes < FULL_BYTES || days.is_some_and(|days| days <= DAYS.0) {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use polymeter_client::connection::configuration::CollectorEndpoint;
+use polymeter_proto::units::counted;
 
 use crate::client::greeting::{Greeted, greet};
-use crate::commands::doctor::doctor_report::{listed, plural};
+use crate::commands::doctor::doctor_report::listed;
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
@@ -32,16 +33,16 @@ fn agents(machine: &Machine, findings: &mut Findings) {
     for (version, nodes) in &others {
         findings.warning(
             format!(
-                "{} of {} agents have version {version}, not {OWN}: {}",
+                "version {version}, not {OWN}, on {} of {}: {}",
                 nodes.len(),
-                agents.len(),
+                counted(agents.len(), "node"),
                 listed(nodes)
             ),
             "update the package polymeter-agent there; the collector comes first",
         );
     }
     if others.is_empty() {
-        findings.ok(format!("{OWN}, as {} of the last day", plural(agents.len(), "agent")));
+        findings.ok(format!("{OWN}, as {} of the last day", counted(agents.len(), "agent")));
     }
 }
 

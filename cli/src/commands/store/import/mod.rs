@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use polymeter_proto::units::counted;
 use polymeter_samples_file::{Rows, SamplesFile};
 use polymeter_service::clock::realtime_us;
 use polymeter_store::reader::Reader;
@@ -57,8 +58,11 @@ impl Imported {
         let Self { file, job, samples, stored } = self;
         let job = printable_name(job);
         match samples - stored {
-            0 => format!("{file}: {stored} samples of job {job}\n"),
-            there => format!("{file}: {stored} samples of job {job}; the store had the other {there}\n"),
+            0 => format!("{file}: {} of job {job}\n", counted(stored, "sample")),
+            there => {
+                let stored = counted(stored, "sample");
+                format!("{file}: {stored} of job {job}; the store had the other {there}\n")
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use polymeter_proto::control::PlanLine;
 use super::recent_series::RecentSeries;
 use super::state::{Mode, Progress, Row, View, name};
 use crate::control_view::plan;
-use crate::output::layout::{head, left_aligned, right_aligned, shortened, width, without_middle};
+use crate::output::layout::{head, left_aligned, right_aligned, shortened, width, without_middle, wrapped};
 use crate::output::printable::{printable, printable_name};
 use crate::output::table::figure;
 use crate::output::{chart, units};
@@ -29,18 +29,18 @@ const CHART_LINES: usize = 12;
 /// The limit of memory above which there is none: cgroup version 1 has a number near 2^63 instead.
 const MEMORY_LIMIT_MAX: f64 = 4.6e18;
 
-/// The help page.
-const HELP: [&str; 10] = [
-    "up, down, j, k   select a metric",
-    "+                sample it at a shorter period, for 10 min",
-    "-                sample it at a longer period, unless another lease needs the shorter one",
-    "r                end all your changes for this job",
-    "/                show only names that contain a text; Enter, Esc",
-    "?                this help",
-    "q, Ctrl-C        quit",
-    "",
-    "A counter is shown as a rate per second.",
-    "The charts show the last minute.",
+/// The width of the keys in the help page.
+const KEYS: usize = 17;
+
+/// The keys of the help page.
+const HELP: [(&str, &str); 7] = [
+    ("up, down, j, k", "select a metric"),
+    ("+", "sample it at a shorter period, for 10 min"),
+    ("-", "sample it at a longer period, unless another lease needs the shorter one"),
+    ("r", "end all your changes for this job"),
+    ("/", "show only names that contain a text; Enter, Esc"),
+    ("?", "this help"),
+    ("q, Ctrl-C", "quit"),
 ];
 
 /// The widths of the table's columns; 0 for columns that are left out.
@@ -90,7 +90,7 @@ impl View {
         }
         let rows = self.rows();
         let mut table = if self.mode == Mode::Help {
-            HELP.map(|line| plain.apply(shortened(line, columns))).to_vec()
+            help(columns).into_iter().map(|line| plain.apply(line)).collect()
         } else {
             self.table(&rows, columns, table_height)
         };
@@ -126,8 +126,10 @@ impl View {
     /// The cores that the job uses, of those that it has.
     fn cores(&self) -> Option<String> {
         let used = units::number(self.job_total("cpu.usage")? / 1e9);
-        let of = self.facts.cores.map_or_else(String::new, |cores| format!(" of {cores}"));
-        Some(format!("{used}{of} cores"))
+        Some(match self.facts.cores {
+            None => units::counted(used, "core"),
+            Some(cores) => format!("{used} of {}", units::counted(cores, "core")),
+        })
     }
 
     /// The memory that the job uses, and its limit.
@@ -273,6 +275,23 @@ fn elapsed(us: i64) -> String {
     let clock = format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     let days = seconds / 86_400;
     if days > 0 { format!("{days}-{clock}") } else { clock }
+}
+
+/// Lays out the help page in lines of at most `columns`.
+fn help(columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (keys, text) in HELP {
+        let wide = columns.saturating_sub(KEYS).max(1);
+        for (number, part) in wrapped(text, wide).into_iter().enumerate() {
+            let keys = if number == 0 { keys } else { "" };
+            lines.push(shortened(&format!("{keys:KEYS$}{part}"), columns));
+        }
+    }
+    lines.extend(
+        ["", "A counter is shown as a rate per second.", "The charts show the last minute."]
+            .map(str::to_owned),
+    );
+    lines
 }
 
 /// Lays out a line of the table.

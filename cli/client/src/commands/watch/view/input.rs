@@ -10,6 +10,7 @@ use super::keys::{self, KeyAction};
 use super::period_steps;
 use super::state::{Mode, View, ViewAction, plan_key};
 use crate::failure::Failure;
+use crate::output::units;
 
 /// The duration of a lease that a key requests.
 pub(super) const LEASE: &str = "10min";
@@ -111,7 +112,9 @@ impl View {
             (Ok(answer @ Answer::Granted(_)), Some(Request::Set(lease))) => {
                 self.handle_grant(answer, &lease);
             }
-            (Ok(Answer::Reset(ResetAnswer { ended })), _) => self.message = format!("{ended} leases ended"),
+            (Ok(Answer::Reset(ResetAnswer { ended })), _) => {
+                self.message = format!("{} ended", units::counted(ended, "lease"))
+            }
             (
                 Ok(Answer::Refused(Refusal { code, instead: Some(instead), .. })),
                 Some(Request::Set(lease)),

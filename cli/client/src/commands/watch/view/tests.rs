@@ -87,8 +87,8 @@ fn a_wide_terminal_shows_all_columns() {
         lines[2]
     );
     let row = |name: &str| lines.iter().skip(3).find(|line| line.contains(name)).unwrap().clone();
-    assert!(row("cpu.usage ").starts_with("> cpu.usage ") && row("cpu.usage ").contains(" 1 cores "));
-    assert!(row("{cpu=1}").contains(" 1 cores ") && row("{cpu=0}").contains("0 cores"), "{lines:#?}");
+    assert!(row("cpu.usage ").starts_with("> cpu.usage ") && row("cpu.usage ").contains(" 1 core "));
+    assert!(row("{cpu=1}").contains(" 1 core ") && row("{cpu=0}").contains("0 cores"), "{lines:#?}");
     assert!(row("memory.current").contains("100 MiB     1s lease of uid 10…"), "{lines:#?}");
     assert!(row("memory.current").ends_with('█'), "{lines:#?}");
     assert!(
@@ -96,7 +96,7 @@ fn a_wide_terminal_shows_all_columns() {
         "a metric without samples has a row: {lines:#?}"
     );
     assert_eq!(lines[21], "cpu.usage: baseline");
-    assert!(lines[22].ends_with("█ 0 cores to 1 cores"), "{lines:#?}");
+    assert!(lines[22].ends_with("█ 0 cores to 1 core"), "{lines:#?}");
     assert!(lines[23].starts_with("? help  q quit  + - period"), "{lines:#?}");
 }
 
@@ -104,9 +104,9 @@ fn a_wide_terminal_shows_all_columns() {
 fn a_small_terminal_shows_the_essentials() {
     let mut view = view();
     let lines = drawn(&view, 40, 10);
-    assert_eq!(lines[0], "job 4711  1 cores  100 MiB");
+    assert_eq!(lines[0], "job 4711  1 core  100 MiB");
     assert_eq!(lines[1], "99.90 % of 1000 taken, 1 missed");
-    assert_eq!(lines[3], "> cpu.usage               1 cores     1s");
+    assert_eq!(lines[3], "> cpu.usage                1 core     1s");
     assert_eq!(lines[4], "  cpu.usage…pu{cpu=0}     0 cores     1s");
     assert_eq!(lines[8], "cpu.usage: baseline");
     assert_eq!(lines[9], "? help  q quit  + - period  r reset");
@@ -295,7 +295,7 @@ fn the_end_of_samples_and_of_the_job_is_shown() {
     assert!(!drawn(&view, 80, 24).iter().any(|line| line.contains("memory.current")));
     receive(&mut view, json!({"answer": "ended"}));
     assert!(view.has_ended());
-    assert_eq!(drawn(&view, 80, 24)[0], "job 4711  ended  1 cores  agent 0.65 % CPU  watched 12 s");
+    assert_eq!(drawn(&view, 80, 24)[0], "job 4711  ended  1 core  agent 0.65 % CPU  watched 12 s");
     assert_eq!(letter(&mut view, '+'), ViewAction::None);
     assert_eq!(drawn(&view, 80, 24)[23], "the job has ended");
 }

@@ -1,0 +1,42 @@
+//! The refresh intervals of a target's sources.
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::period::Period;
+use polymeter_proto::step_level::StepLevel;
+
+use super::SourceSet;
+use crate::targets::open_source::OpenSource;
+
+impl SourceSet {
+    /// Returns the sampled metrics of the whole target, each with its sources and their refresh intervals.
+    pub(crate) fn sampled(&self) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
+        self.sampled_at(None)
+    }
+
+    /// Returns the sampled metrics of steps or tasks, or of the whole target, each with its sources and their
+    /// refresh intervals.
+    pub(crate) fn sampled_at(
+        &self,
+        level: Option<StepLevel>,
+    ) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
+        let mut sampled: BTreeMap<String, Vec<(&str, Option<Period>)>> = BTreeMap::new();
+        let is_wanted = |source: &OpenSource| source.step.as_ref().map(|step| step.level) == level;
+        for (name, source) in self.open().iter().filter(|(_, source)| is_wanted(source)) {
+            for slot in &source.slots {
+                let sources = sampled.entry(slot.definition.name()).or_default();
+                let entry = (name.as_str(), source.refresh_interval);
+                // The series of a metric of one source follow one another.
+                if sources.last() != Some(&entry) {
+                    sources.push(entry);
+                }
+            }
+        }
+        sampled
+    }
+
+    /// Returns true if the hardware of a source has stated another refresh interval than that of its groups.
+    pub(crate) fn has_new_intervals(&self) -> bool {
+        self.open.values().any(|source| source.stated_interval.get() != source.refresh_interval)
+    }
+}
