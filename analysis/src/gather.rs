@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use polymeter_proto::ledger::Tally;
 use polymeter_service::clock;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobNodeRow, JobRow, LedgerRow, LossRow, Read, Rollup, SeriesRow, SeriesScope};
+use polymeter_store::reader::{
+    JobNodeRow, JobRow, LedgerRow, LossRow, PlanChangeRow, Read, Rollup, SeriesRow, SeriesScope,
+};
 
 use crate::command_totals::CommandTotals;
 use crate::hardware::Hardware;
@@ -33,19 +35,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
-    let changes_of_series = series::by_series(&changes);
-    let (mut reports, mut sampled) = (Vec::new(), Vec::new());
-    for (row, summary) in rows.iter().zip(summaries) {
-        let Some(summary) = summary else { continue };
-        let periods = series::periods(row, &changes_of_series, (job.started_ns, end_ns), summary.ends_ns);
-        // A device has no line before the job uses it: its first value accumulated since the start of the
-        // job.
-        let starts_late = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
-        let starts_at_zero = starts_late || row.metric == measuring::CPU_TIME;
-        reports.push(summary.report(row, periods, starts_at_zero));
-        sampled.push(row);
-    }
-    mark_contained(&mut reports, sampled);
+    let mut reports = series_reports(job, &rows, summaries, &changes, (first_ns, end_ns));
     let stored = reports.iter().map(|series| series.samples).sum();
     let totals = CommandTotals::take(&mut reports);
     let losses = reader.losses(job.job_key)?.into_iter();
@@ -104,11 +94,31 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     Ok(report)
 }
 
-/// Marks the devices whose bytes are those of others. The reports are those of `rows`.
-fn mark_contained(reports: &mut [SeriesReport], rows: Vec<&SeriesRow>) {
-    for (report, is_contained) in reports.iter_mut().zip(SeriesRow::contained(rows)) {
+/// Returns the reports of the series that have samples. The times are that of the first sample of all, and
+/// the end of the job.
+fn series_reports(
+    job: &JobRow,
+    rows: &[SeriesRow],
+    summaries: Vec<Option<Summary>>,
+    changes: &[PlanChangeRow],
+    (first_ns, end_ns): (Option<i64>, i64),
+) -> Vec<SeriesReport> {
+    let changes = series::by_series(changes);
+    let (mut reports, mut sampled) = (Vec::new(), Vec::new());
+    for (row, summary) in rows.iter().zip(summaries) {
+        let Some(summary) = summary else { continue };
+        let periods = series::periods(row, &changes, (job.started_ns, end_ns), summary.ends_ns);
+        // A device has no line before the job uses it: its first value accumulated since the start of the
+        // job.
+        let starts_late = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
+        let starts_at_zero = starts_late || row.metric == measuring::CPU_TIME;
+        reports.push(summary.report(row, periods, starts_at_zero));
+        sampled.push(row);
+    }
+    for (report, is_contained) in reports.iter_mut().zip(SeriesRow::contained(sampled)) {
         report.is_contained = is_contained;
     }
+    reports
 }
 
 /// Returns the time from the start of a job to its end, or until now.

@@ -16,7 +16,7 @@ pub(crate) fn array_text(array: &ArrayReport, limit: Option<usize>) -> String {
     let mut text = format!(
         "{} stands for {}: {}\n",
         printable(&array.array),
-        summary::count(array.tasks.len() as u64, "job"),
+        units::counted(array.tasks.len() as u64, "job"),
         printable(&states.join(", "))
     );
     if let Some(elapsed) = array.elapsed_s {

@@ -131,7 +131,7 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
 fn check_chosen(
     arguments: &ExportArguments,
     reader: &mut dyn Read,
-    ChosenJob { job, step }: &ChosenJob,
+    ChosenJob { job, step, .. }: &ChosenJob,
 ) -> Result<(), Failure> {
     if arguments.metrics.is_empty() && arguments.nodes.is_empty() {
         return Ok(());

@@ -91,8 +91,8 @@ mod tests {
     use crate::snapshot;
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
-        Energy, EnergyPart, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest,
-        RunReport, SeriesReport, SourceReport, Traffic, Usage,
+        Energy, EnergyPart, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest, RunReport,
+        SeriesReport, SourceReport, Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;

@@ -77,7 +77,8 @@ fn counts_of(subjects: &[SubjectStatus], all: AgentCounts) -> AgentCounts {
     let Tally { due, taken, late, missed, absent, dropped } = tally;
     let jobs = subjects.iter().filter(|subject| subject.job.is_some()).count() as u64;
     let (jobs_left_out, descriptors, descriptor_limit) = (None, None, None);
-    let own = AgentCounts { due, taken, late, missed, absent, dropped, refused: 0, unknown_lines: 0, jobs, ..all };
+    let own =
+        AgentCounts { due, taken, late, missed, absent, dropped, refused: 0, unknown_lines: 0, jobs, ..all };
     AgentCounts { jobs_left_out, descriptors, descriptor_limit, ..own }
 }
 

@@ -25,8 +25,8 @@ use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::{FoundJob, OwnerHint};
 use crate::request::Availability;
 use crate::sources::{
-    ExitedTasks, Finder, Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory,
-    SummedFileSource, Target, Unavailable, UnknownLines, remove_resctrl_groups,
+    ExitedTasks, Finder, Opened, Outcome, ReadBuffer, Reading, ScanResult, SourceFactory, SummedFileSource,
+    Target, Unavailable, UnknownLines, remove_resctrl_groups,
 };
 use crate::stats_cache::StatsCache;
 use crate::supervisor::owner_lookups::{JobPurpose, LookedUp, NAME_SERVICE, OwnerLookups, User};

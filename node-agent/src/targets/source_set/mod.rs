@@ -126,7 +126,11 @@ impl SourceSet {
 
     /// Returns the number of lines of its files that have no series.
     pub(crate) fn unknown_lines(&self) -> usize {
-        let dormant = self.dormant.iter().filter_map(Source::unknown_lines).map(|unknown| unknown.lines);
+        let dormant = self
+            .dormant
+            .iter()
+            .filter_map(|opened| opened.source.unknown_lines())
+            .map(|unknown| unknown.lines);
         dormant.chain(self.open.values().map(|source| source.unknown_lines)).sum()
     }
 
