@@ -108,7 +108,7 @@ mod tests {
         let Report { error, remedy } = report(&samples, NOW_US, TimeRange::default());
         assert_eq!(
             error,
-            "they are 400 d in the past (at most 366 d); 6 samples are rejected and counted as lost"
+            "they are 400 d in the past (at most 366 d); rejected and counted as lost: 6 samples"
         );
         assert!(
             remedy.starts_with("correct the clock") && remedy.ends_with("raise `max_age` in [clock]"),
@@ -117,7 +117,10 @@ mod tests {
         let range = TimeRange { out_of_range: OutOfRangePolicy::Quarantine, ..TimeRange::default() };
         let samples = OutOfRange { samples: 2, span_us: (i64::MIN, NOW_US + 30 * 3_600_000_000) };
         let Report { error, remedy } = report(&samples, NOW_US, range);
-        assert!(error.contains("30 h in the future (at most 24 h); 2 samples are stored in"), "{error}");
+        assert!(
+            error.contains("30 h in the future (at most 24 h); stored in samples_quarantine: 2 samples"),
+            "{error}"
+        );
         assert!(remedy.ends_with("raise `max_age` and `max_skew` in [clock]"), "{remedy}");
         assert_eq!(Rounded(Duration::from_secs(119)).to_string(), "119 s");
     }

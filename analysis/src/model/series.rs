@@ -66,7 +66,6 @@ pub struct SeriesReport {
     #[serde(skip)]
     pub is_of_step: bool,
     /// True if its bytes are those of other series, as those of a volume are on its disks: sums leave it out.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_contained: bool,
     /// The values of a gauge, or the rates of a counter, over time.
     #[serde(skip)]

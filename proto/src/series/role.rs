@@ -378,7 +378,8 @@ mod tests {
             assert_eq!(Role::new(role.kind(), role.below()).as_str(), text);
         }
         let long = format!("part {}", "a".repeat(limits::ROLE_BYTES));
-        for text in ["", "whole", "part  sda", "part <b>", "Physical", "local lo", "physical ", long.as_str()]
+        for text in
+            ["", "whole", "part  sda", "part \u{1b}", "Physical", "local lo", "physical ", long.as_str()]
         {
             assert_eq!(text.parse::<Role>(), Err(InvalidRole), "{text}");
         }

@@ -212,6 +212,7 @@ mod tests {
                 "frames_sent": 120, "frames_acknowledged": 118, "bytes_sent": 54_840_524, "outbox_bytes": 2048,
                 "spool_bytes": 1_048_576, "cpu_ns": 250_000_000, "resident_bytes": 9_437_184,
                 "jobs": 1, "jobs_left_out": 2, "descriptors": 1000, "descriptor_limit": 1024,
+                "unknown_lines": 3,
             },
             "collector": {
                 "address": "tcp://head:7717", "version": "0.0.9", "connected": false, "since_us": 1_000_000,

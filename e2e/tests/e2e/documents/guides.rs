@@ -71,7 +71,7 @@ const CLUSTER: &[Block] = &[
     block(FIRST_CLUSTER, "polymeter-agent --config", &["valid", "samples"]),
     block(FIRST_CLUSTER, "mkdir -p /sys/fs/cgroup", &["JOB", "1"]),
     block(FIRST_CLUSTER, "polymeter set --socket", &["cpu.usage", "10ms", "% of a CPU", "lease of you"]),
-    block(FIRST_CLUSTER, "kill %3; sleep 2", &["checkpoint", "lease", "uid 0", "samples  ", " due, "]),
+    block(FIRST_CLUSTER, "kill %3; sleep 2", &["checkpoint", "lease", "of you", "samples  ", " due, "]),
     block(FIRST_CLUSTER, "kill %2; wait %2", &[]),
 ];
 
@@ -121,6 +121,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("README.md", "make demo", "builds and tests all of Polymeter: .ci/run executes both"),
     ("README.md", "$ polymeter run --every", "documents::readme_report_has_the_form_of_a_run executes it"),
     (ANALYSE, "polymeter export 4242 --store", "needs pandas: `make test-frames` runs the example"),
+    (
+        "docs/how-to/store.md",
+        "polymeter store confirm-clock",
+        "needs a clock that has jumped: the collector's tests of retention shift the time that it stored",
+    ),
     (ANALYSE, "ids() {", "needs jobs with names, from Slurm"),
     (
         API,
