@@ -28,6 +28,10 @@ const SOURCE_NAMES: [&str; 2] = ["a", "b"];
 /// The maximum number of simultaneous jobs of an agent.
 const JOBS_MAX: usize = 3;
 
+/// Added to the ids of ends of jobs, which are times: an end before the last sample of its job would be stored
+/// at that sample's time.
+const AFTER_SAMPLES_US: i64 = 1 << 52;
+
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) session: SessionId,
@@ -198,7 +202,8 @@ impl Agent {
             let (job, shape) = self.jobs.remove(random.below(self.jobs.len() as u64) as usize);
             self.sample(&shape, &mut flushed, now_ns);
             self.report(&shape, &mut flushed, true);
-            let at_us = self.event();
+            let at_us = self.unique_id() as i64 + AFTER_SAMPLES_US;
+            self.events.push(at_us);
             let event = Event::JobEnded { job: job.handle, at_us };
             self.last_ended = Some(Arc::clone(&job));
             flushed.events.push(EventRecord { job: Some(job), event });

@@ -118,17 +118,17 @@ fn sensors_are_named_by_the_texts_of_their_chip() {
     let chip = root.path().join("sys/class/hwmon/hwmon0");
     fs::write(chip.join("name"), "k10temp\n").unwrap();
     fs::write(chip.join("temp1_label"), "Tctl\n").unwrap();
-    // No text of these is a label: not UTF-8, with a quotation mark, empty.
+    // Of these only the one with a quotation mark is a label: not UTF-8, empty.
     fs::write(chip.join("temp2_label"), b"CPU\xff\n").unwrap();
     fs::write(root.path().join("sys/class/hwmon/hwmon3/name"), "a\"b\n").unwrap();
     fs::write(root.path().join("sys/class/hwmon/hwmon3/temp1_label"), "\n").unwrap();
     let (opened, _) = open(root.path(), "node.hwmon.temperature");
     let all: BTreeSet<String> = threaded(&opened).into_values().flatten().collect();
     let expected = [
+        "chip=a\"b,hwmon=3,sensor=1",
+        "chip=a\"b,hwmon=3,sensor=12",
         "chip=k10temp,hwmon=0,name=Tctl,sensor=1",
         "chip=k10temp,hwmon=0,sensor=2",
-        "hwmon=3,sensor=1",
-        "hwmon=3,sensor=12",
     ];
     assert_eq!(all, expected.map(|labels| format!("node.hwmon.temperature{{{labels}}}")).into());
 }

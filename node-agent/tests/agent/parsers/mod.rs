@@ -373,9 +373,9 @@ fn lines_of_no_device_are_counted() {
         (1, "   8       0".to_owned())
     );
     let interfaces = fixtures::find("v2-6.12/proc/net/dev");
-    let quoted = "  a\"b: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
-    let text = format!("{}{quoted}\n", interfaces.text);
-    assert_eq!(unknown(&interfaces.path, &text), (1, quoted.to_owned()));
+    let nameless = "  : 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
+    let text = format!("{}{nameless}\n", interfaces.text);
+    assert_eq!(unknown(&interfaces.path, &text), (1, nameless.to_owned()));
 }
 
 #[test]
