@@ -1,6 +1,6 @@
 //! The rows of a job's series and events, as several resources list them.
 
-use polymeter_proto::series::Role;
+use polymeter_proto::series::{Role, role_of};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::units;
 use polymeter_store::reader::{LossRow, MarkRow, PlanChangeRow, SeriesRow};
@@ -38,7 +38,7 @@ pub(crate) fn labels(row: &SeriesRow) -> Value {
 }
 
 fn role(row: &SeriesRow) -> Option<Role> {
-    Role::of(&row.metric, &row.labels)
+    role_of(&row.metric, &row.labels)
 }
 
 /// Returns the unit of the rates of a counter, and the factor from its increase per second; none for a gauge.

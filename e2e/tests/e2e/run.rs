@@ -172,7 +172,8 @@ fn signals_reach_the_command() {
 }
 
 fn report_states_usage_and_overhead() {
-    let output = run(&["--every", "10ms", "sh", "-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"]);
+    let script = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 1";
+    let output = run(&["--every", "10ms", "sh", "-c", script]);
     let stderr = text(&output.stderr);
     for wanted in
         ["wall time", "CPU time", "memory", "samples", "measuring cost", "% of one core", "not kept"]

@@ -1,5 +1,6 @@
 //! Series: a metric of a node or a job, with labels; and the compact ids that represent it on the wire.
 
+mod containment;
 mod identifier;
 mod labels;
 mod role;
@@ -11,9 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::MetricName;
 
+pub use containment::{Device, SeriesOfSum, contained, role_of};
 pub use identifier::{Identifier, InvalidIdentifier};
 pub use labels::Labels;
-pub use role::{Device, InvalidRole, Role, RoleKind, SeriesOfSum, contained};
+pub use role::{InvalidRole, Role, RoleKind};
 pub use value::{Kind, Number, Unit};
 
 /// The compact id of a series within one session.

@@ -90,7 +90,7 @@ impl Watched {
         } else {
             "none is needed if it ends; else examine the server"
         };
-        let blocked_by = blocked_by.as_deref().unwrap_or("nobody");
+        let blocked_by = blocked_by.as_deref().unwrap_or("no other connection");
         warn!(
             error = %format_args!("a statement has waited for {} s", waited.as_secs()),
             remedy,

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::{now_us, states};
+use super::state::{now_us, states};
 use crate::StoreError;
 use crate::backend::Connection;
 use crate::error::Context;

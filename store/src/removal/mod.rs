@@ -8,10 +8,12 @@ pub(crate) mod clock_check;
 pub(crate) mod metadata;
 mod old_rows;
 pub(crate) mod requests;
+mod state;
 
 use tracing::info;
 
 use self::old_rows::{ALL, OldRows};
+pub(crate) use self::state::{now_us, states};
 use polymeter_proto::units::counted;
 
 use crate::StoreError;
@@ -65,21 +67,6 @@ pub(crate) fn write(
 }
 
 from_row!(LevelState { level, keep, dropped_before_us: TimeUs });
-
-/// Returns the state of each level, the finest first.
-pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>, StoreError> {
-    let select = "SELECT relation, keep_days, dropped_before FROM retention";
-    let mut states: Vec<LevelState> = connection.select(select, &[]).context("read the retention policy")?;
-    states.sort_by_key(|state| state.level);
-    Ok(states)
-}
-
-/// Returns the time of the database, in microseconds since the epoch.
-pub(crate) fn now_us(connection: &mut dyn Connection) -> Result<i64, StoreError> {
-    let select = format!("SELECT {}", connection.dialect().now_s);
-    let now_s: i64 = connection.select_one(&select, &[]).context("read the time of the database")?;
-    Ok(now_s.saturating_mul(1_000_000))
-}
 
 /// Returns the times before which the policy of the store removes rows at `time_us`.
 pub(crate) fn cutoffs(connection: &mut dyn Connection, time_us: i64) -> Result<Cutoffs, StoreError> {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use polymeter_proto::series::Role;
+use polymeter_proto::series::role_of;
 
 use super::found::{not_inserted, stored};
 use super::progress::{distinct, key_of};
@@ -262,7 +262,7 @@ fn members<'a>(block: &[&[Numbered<'a>]]) -> Vec<Member<'a>> {
     let series = block.iter().filter_map(|same| same.first());
     let member = |(_, series): &Numbered<'a>| {
         let metric = series.metric.name.as_str();
-        let role = Role::of(metric, &series.labels).map(|role| role.to_string());
+        let role = role_of(metric, &series.labels).map(|role| role.to_string());
         (metric, labels_json(&series.labels), role)
     };
     series.map(member).collect()

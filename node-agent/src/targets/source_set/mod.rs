@@ -3,6 +3,7 @@
 
 mod intervals;
 mod reopening;
+mod reopening_state;
 mod step_sets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use crate::sources::{BusiestProcesses, Finder, GpuClients, Opened, ServedJobs, S
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
-use reopening::Reopening;
+use reopening_state::Reopening;
 
 /// The perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts
 /// from 0; therefore all are opened again only for another cgroup, and otherwise only new events are opened.

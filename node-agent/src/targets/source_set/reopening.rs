@@ -1,8 +1,7 @@
 //! The reopening of a target's sources: because files have changed, and for metrics that are missing.
 
-use std::collections::BTreeSet;
-
 use super::SourceSet;
+use super::reopening_state::Reopening;
 
 /// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a
 /// device that is added and removed all the time costs little.
@@ -11,46 +10,6 @@ const AFTER_NS: u64 = 2_000_000_000;
 /// The longest time until another attempt to open what cannot be read, in nanoseconds: each attempt opens all
 /// files of the target.
 const RETRY_MAX_NS: u64 = 600_000_000_000;
-
-/// The state of the reopening.
-#[derive(Debug, Default)]
-pub(super) struct Reopening {
-    at_ns: Option<u64>,
-    /// The attempts so far to open what is missing; each waits twice as long as the one before it.
-    attempts: u32,
-    /// True if something exists that could not be opened or read at the last attempt.
-    pub(super) may_recover: bool,
-    /// The metrics that were sampled, and are unavailable since sources were opened anew.
-    lost: BTreeSet<String>,
-    /// The reasons that were reported.
-    reported: BTreeSet<(String, String)>,
-}
-
-impl Reopening {
-    /// Schedules a reopening, unless an earlier one is scheduled.
-    fn schedule(&mut self, at_ns: u64) {
-        self.at_ns = Some(self.at_ns.map_or(at_ns, |scheduled_ns| scheduled_ns.min(at_ns)));
-    }
-
-    /// Notes the metrics that are unavailable after an opening. Returns those that were sampled before or are
-    /// sampled in part, with reasons that were not reported before.
-    pub(super) fn note_missing(
-        &mut self,
-        unavailable: &BTreeSet<(String, String)>,
-        before: &BTreeSet<String>,
-        now: &BTreeSet<String>,
-    ) -> Vec<(String, String)> {
-        let was_sampled = |metric: &String| before.contains(metric) || self.lost.contains(metric);
-        let lost = unavailable.iter().filter(|(metric, _)| was_sampled(metric) && !now.contains(metric));
-        self.lost = lost.map(|(metric, _)| metric.clone()).collect();
-        let missing = unavailable.iter();
-        let missing = missing.filter(|(metric, _)| self.lost.contains(metric) || now.contains(metric));
-        let missing: BTreeSet<(String, String)> = missing.cloned().collect();
-        let new = missing.difference(&self.reported).cloned().collect();
-        self.reported = missing;
-        new
-    }
-}
 
 impl SourceSet {
     /// Schedules the reopening of the sources after a delay.
@@ -105,6 +64,8 @@ impl SourceSet {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn pairs<T: FromIterator<(String, String)>>(of: &[(&str, &str)]) -> T {

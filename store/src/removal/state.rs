@@ -1,0 +1,21 @@
+//! What the store knows about its retention, and its time.
+
+use crate::StoreError;
+use crate::backend::Connection;
+use crate::error::Context;
+use crate::retention::LevelState;
+
+/// Returns the state of each level, the finest first.
+pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>, StoreError> {
+    let select = "SELECT relation, keep_days, dropped_before FROM retention";
+    let mut states: Vec<LevelState> = connection.select(select, &[]).context("read the retention policy")?;
+    states.sort_by_key(|state| state.level);
+    Ok(states)
+}
+
+/// Returns the time of the database, in microseconds since the epoch.
+pub(crate) fn now_us(connection: &mut dyn Connection) -> Result<i64, StoreError> {
+    let select = format!("SELECT {}", connection.dialect().now_s);
+    let now_s: i64 = connection.select_one(&select, &[]).context("read the time of the database")?;
+    Ok(now_s.saturating_mul(1_000_000))
+}
