@@ -354,8 +354,6 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
         (&["end"], 3),
         (&["start", "--agent", "/nowhere/agent"], 1),
         (&["start", "--config", "/nowhere/agent.toml"], 1),
-        // What cannot be read counts as unknown.
-        (&["start", "--uid", "zoe"], 0),
         (&["begin"], 2),
     ] {
         assert_eq!((run(arguments, false), run(arguments, true)), (0, strict), "{arguments:?}");
