@@ -125,8 +125,9 @@ deploy=$(submit -t deploy -l nodes=1,walltime=0:10:0 "'touch /out/deploy; sleep 
 wait_for 60 has_ended "$deploy"
 echo "jobs without cgroups ended after $SECONDS s"
 
-reports_state() { as alice "polymeter report --json $1" >"/out/report.$1" && grep -q '"state": "' "/out/report.$1"; }
-for id in $completed $failed $array $second $limited $deleted $requested; do
+# The id of the array is also that of its first job: `report` shows the whole array.
+reports_state() { as alice "polymeter report --json $1" >"/out/report.${1%_1}" && grep -q '"state": "' "/out/report.${1%_1}"; }
+for id in $completed $failed ${array}_1 $second $limited $deleted $requested; do
     wait_for 60 reports_state "$id"
 done
 for id in $completed $failed $array $second $limited $deleted $requested $cosystem $deploy; do
