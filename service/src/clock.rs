@@ -37,7 +37,7 @@ pub fn realtime_ns() -> u64 {
 static MACHINE_START_NS: OnceLock<u64> = OnceLock::new();
 
 /// Returns the time by which an agent dates samples and events, in nanoseconds since the epoch: the wall-clock
-/// time of its first call, and the time that passed since. Whoever sets the wall clock meanwhile changes
+/// time of its first call, and the time that passed since. Setting the wall clock meanwhile changes
 /// neither the order nor the distances of what one process dates.
 #[inline]
 pub fn steady_ns() -> u64 {

@@ -17,6 +17,8 @@ pub(super) enum ImportError {
     Other(#[from] ReadError),
     #[error("it does not describe its job; name a file that polymeter export wrote as Parquet")]
     WithoutJob,
+    #[error("it describes its devices in another form ({0}); export the job again")]
+    Devices(#[source] serde_json::Error),
     #[error("{0}; export the job again")]
     Invalid(#[from] InvalidFile),
     #[error(

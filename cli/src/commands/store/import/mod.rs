@@ -96,7 +96,8 @@ fn import(store: &mut Store, url: &StoreUrl, path: &Path) -> Result<Imported, Im
     let file = SamplesFile::open(File::open(path).map_err(ImportError::Open)?)?;
     let job = file.property(JOB).ok_or(ImportError::WithoutJob)?;
     let job = ExportedJob::parse(job).ok_or(ImportError::WithoutJob)?;
-    let roles = file.property(DEVICES).and_then(|roles| serde_json::from_str(roles).ok()).unwrap_or_default();
+    let roles = file.property(DEVICES).map(serde_json::from_str).transpose();
+    let roles = roles.map_err(ImportError::Devices)?.unwrap_or_default();
     let mut frames = Frames::new(job, roles, digest, realtime_us())?;
     let own = frames.first_session().ok_or(ImportError::WithoutJob)?;
     if store.has_other_job(frames.job(), own)? {
