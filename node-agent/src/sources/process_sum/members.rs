@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::sources::process_accounts::{Accounts, Process};
-use crate::sources::process_files::{Levels, read_process};
+use crate::sources::process_files::{Levels, StatLine, read_process};
 use crate::sources::process_list::{PROCESSES_MAX, children, listed};
 
 /// The most processes of a cgroup per reading in the fast lane, each of which takes some microseconds. If
@@ -142,7 +142,18 @@ impl Readable<'_> {
                 None => drop(found.processes.remove(&pid)),
             }
         }
+        // A cgroup does not list a process that exits, whose use is in its parent's account only when that has
+        // waited for it; nor one that has left the cgroup. Parents are read before, as above.
+        let unlisted = self.accounts.processes().filter(|(pid, _)| !listed.contains(pid)).take(per_reading);
+        let left = unlisted.filter(|(pid, process)| self.still_exists(*pid, process.started));
+        found.processes.extend(left.map(|(pid, process)| (pid, *process)));
         (found, next)
+    }
+
+    /// Returns true for a process that still exists, also as a zombie.
+    fn still_exists(&self, pid: u32, started: u64) -> bool {
+        let stat = StatLine::read(&self.proc.join(pid.to_string()));
+        stat.is_some_and(|stat| stat.started() == started)
     }
 
     /// Returns true for a process that cannot be read, as without a descriptor, but has not ended: it counts

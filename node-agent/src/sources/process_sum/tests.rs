@@ -118,6 +118,42 @@ fn a_process_that_cannot_be_read_counts_as_it_was_known() {
     assert_eq!(read(&mut source, "io.write.bytes"), 2, "it has ended");
 }
 
+/// A cgroup does not list a process that exits, for which its parent has not waited yet.
+#[test]
+fn the_use_of_a_process_that_exits_counts_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
+    fs::create_dir_all(&job).unwrap();
+    let write = |pid: u32, parent: u32, state: &str, bytes: u64| {
+        let at = proc.join(pid.to_string());
+        fs::create_dir_all(&at).unwrap();
+        let stat = format!("{pid} (a) {state} {parent} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 {pid} 0 0 0");
+        fs::write(at.join("stat"), stat).unwrap();
+        fs::write(at.join("io"), format!("read_bytes: 0\nwrite_bytes: {bytes}\n")).unwrap();
+    };
+    let list = |pids: &str| fs::write(job.join("cgroup.procs"), pids).unwrap();
+    write(7, 1, "S", 10);
+    write(8, 7, "R", 3);
+    list("7\n8\n");
+    let mut source = ProcessSumSource::of_cgroup(&proc, &job);
+    assert_eq!(read(&mut source, "io.write.bytes"), 13);
+    list("7\n");
+    for state in ["R", "Z", "X"] {
+        write(8, 7, state, 4);
+        assert_eq!(read(&mut source, "io.write.bytes"), 13, "{state}");
+    }
+    fs::remove_dir_all(proc.join("8")).unwrap();
+    write(7, 1, "S", 14);
+    assert_eq!(read(&mut source, "io.write.bytes"), 14, "its parent has waited");
+    // Its number belongs to another process meanwhile.
+    write(9, 7, "R", 5);
+    list("7\n9\n");
+    assert_eq!(read(&mut source, "io.write.bytes"), 19);
+    list("7\n");
+    fs::write(proc.join("9/stat"), "9 (b) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 999 0 0 0").unwrap();
+    assert_eq!(read(&mut source, "io.write.bytes"), 19, "it has ended, and its parent ignored it");
+}
+
 #[test]
 fn processes_of_a_cgroup_take_turns() {
     let directory = tempfile::tempdir().unwrap();
