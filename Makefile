@@ -15,8 +15,8 @@ TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge openssl ipro
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-oar test-remote-write test-timescale \
-    test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
+.PHONY: help demo build release test test-quick test-frames test-api test-slurm test-findings test-oar \
+    test-remote-write test-timescale test-qemu slurm-experiment slurm-findings check-all lint doc book screenshots install deb rpm tarball test-packages \
     stripped oar-tree bless import-graph client libzmq test-libzmq quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -81,7 +81,11 @@ $(NGINX):
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
 test-slurm: slurm-deps test-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
 	$(CARGO) build --workspace --all-targets --locked
-	$(SLURM_TEST) slurm:: slurm_comment:: slurm_findings:: slurm_pages::
+	$(SLURM_TEST) slurm:: slurm_comment:: slurm_pages::
+
+test-findings: slurm-deps test-deps ## Compare the findings about short jobs under a real Slurm with their faults (root, cgroup v1)
+	$(CARGO) build --workspace --all-targets --locked
+	$(SLURM_TEST) slurm_findings::
 
 # Jobs in the cgroups that OAR's own script creates, which is extracted from Debian's package, and a whole OAR in a Debian tree.
 OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
@@ -248,6 +252,7 @@ check-all: ## Run the checks that .ci/run leaves out (root, some 40 minutes)
 	$(MAKE) test-remote-write
 	$(MAKE) test-timescale
 	$(MAKE) test-libzmq
+	$(MAKE) test-findings
 	$(MAKE) test-qemu
 	$(MAKE) test-packages
 	$(MAKE) check-nix
