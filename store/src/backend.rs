@@ -6,7 +6,8 @@
 //!
 //! - Parameters are `$1`, `$2`. A parameter whose type PostgreSQL cannot infer is in a CAST.
 //! - `{new}` stands for the rows of a [`Batch`].
-//! - `{for_update}`, `{for_key_share}`, `{skip_locked}` and `{same_labels}` are the fragments of [`Dialect`].
+//! - `{for_update}`, `{for_key_share}`, `{skip_locked}`, `{same_labels}` and `{now}` are the fragments of
+//!   [`Dialect`].
 //! - `greatest` and `least` ignore NULL; comparisons with NULL are `IS [NOT] DISTINCT FROM`.
 //! - Times are passed and returned unchanged: a backend converts between its own type and
 //!   [`Value::Time`](crate::value::Value).
@@ -173,8 +174,8 @@ pub(crate) struct Dialect {
     pub(crate) defers_ledger: bool,
     /// The prefix of a statement that returns its plan.
     pub(crate) explain: &'static str,
-    /// The time of the database, in whole seconds since the epoch.
-    pub(crate) now_s: &'static str,
+    /// The time of the database.
+    pub(crate) now: &'static str,
     /// Selects whether the role `$1` has rights on the store; none without roles.
     pub(crate) has_rights: Option<&'static str>,
     /// True if a range of series is read in the order of their ids and times; a list of ids may be sorted.
@@ -196,6 +197,7 @@ impl Dialect {
             .replace("{for_update}", self.for_update)
             .replace("{for_key_share}", self.for_key_share)
             .replace("{skip_locked}", self.skip_locked)
+            .replace("{now}", self.now)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::backend::Connection;
 use crate::error::{Context, DatabaseError};
 use crate::reader::Reader;
 use crate::removal::clock_check;
-use crate::row::from_row;
+use crate::row::{TimeUs, from_row};
 use crate::value::{Batch, Column, ColumnType, Value};
 use crate::{StoreError, StoreUrl, removal};
 
@@ -61,8 +61,7 @@ pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result
         return Ok(());
     }
     keys.sort_unstable();
-    let now_s = format!("SELECT {}", connection.dialect().now_s);
-    let now_us = connection.select_one::<i64>(&now_s, &[])?.saturating_mul(1_000_000);
+    let TimeUs(now_us) = connection.select_one("SELECT {now}", &[])?;
     connection.execute_batch(
         "INSERT INTO job_end (job_key, noticed) SELECT job_key, at FROM {new} WHERE true
          ON CONFLICT (job_key) DO UPDATE SET noticed = excluded.noticed",

@@ -49,7 +49,7 @@ static AGENTS_TABLE: Table<Health> = Table {
         Column::new(
             "last_seen_us",
             Type::Integer,
-            "The time of the last frame, by the clock of a collector.",
+            "The time of the last frame, by the clock of the database.",
             |of| json!(micros(of.row.last_seen_ns)),
         ),
         Column::optional(

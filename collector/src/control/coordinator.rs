@@ -8,6 +8,7 @@ use polymeter_proto::control::{
     CollectorAnswer, JobAnswer, Refusal, RoutedRequest, StateRequest, TokenList, TokenRequest,
 };
 use polymeter_service::clock::Clock;
+use polymeter_store::accepted::StoredOutcome;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -111,7 +112,7 @@ impl Coordinator {
         }
         let outcome = outcome_of(&request?)?;
         let _busy = self.begin(uid)?;
-        let unknown = format!("unknown job {}: the store does not contain it yet", outcome.job_id);
+        let job = outcome.job_id.clone();
         let (reply, stored) = oneshot::channel();
         let busy = |_| {
             Refusal::new(
@@ -122,8 +123,19 @@ impl Coordinator {
         };
         self.outcomes.try_send(OutcomeReport { outcome, reply }).map_err(busy)?;
         match timeout(limits::OUTCOME_TIMEOUT, stored).await {
-            Ok(Ok(true)) => Ok(()),
-            Ok(_) => Err(Refusal::new("unknown_job", Some("job"), &unknown)),
+            Ok(Ok(StoredOutcome::Stored)) => Ok(()),
+            Ok(Ok(StoredOutcome::SeveralClusters(clusters))) => {
+                let message = format!(
+                    "cannot store the state of job {job}: there are jobs of this id on the clusters {}; name one \
+                     with --cluster",
+                    clusters.join(", ")
+                );
+                Err(Refusal::new("ambiguous", Some("cluster"), &message))
+            }
+            Ok(Ok(StoredOutcome::UnknownJob) | Err(_)) => {
+                let message = format!("unknown job {job}: the store does not contain it yet");
+                Err(Refusal::new("unknown_job", Some("job"), &message))
+            }
             Err(_) => Err(Refusal::new("busy", None, "the store does not answer; try again in a moment")),
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use polymeter_proto::control::{Refusal, StateRequest};
-use polymeter_store::accepted::JobOutcome;
+use polymeter_store::accepted::{JobOutcome, StoredOutcome};
 use tokio::sync::oneshot;
 
 use crate::limits;
@@ -22,8 +22,8 @@ pub(super) fn outcome_of(request: &StateRequest) -> Result<JobOutcome, Refusal> 
 #[derive(Debug)]
 pub(crate) struct OutcomeReport {
     pub(crate) outcome: JobOutcome,
-    /// Receives true if the store has the job.
-    pub(crate) reply: oneshot::Sender<bool>,
+    /// The channel for what became of it.
+    pub(crate) reply: oneshot::Sender<StoredOutcome>,
 }
 
 /// The sending end of the queue from control to the writer.

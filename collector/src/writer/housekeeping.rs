@@ -1,9 +1,11 @@
 //! The periodic work of a writer: silent sessions, outcomes of jobs, memory, and the time of the next task.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use polymeter_service::clock::Now;
 use polymeter_service::log::chain;
+use polymeter_store::accepted::StoredOutcome;
 use tracing::{debug, error, info, warn};
 
 use super::state::Writer;
@@ -12,10 +14,10 @@ use crate::control::node_outcome::OutcomeReport;
 use crate::ingest::micros;
 use crate::{allocator, limits};
 
-/// The part of the time of silence by which the clock may be set ahead unnoticed.
+/// The part of the time of silence by which the clock of the database may be set ahead unnoticed.
 const SILENCE_STEP_PART: i64 = 10;
 
-/// Returns the time by which the wall clock was set ahead between two readings, in microseconds.
+/// Returns the time by which the clock of the database was set ahead between two readings, in microseconds.
 fn stepped_us(before: Now, now: Now) -> i64 {
     let elapsed_us = micros(now.since_start.saturating_sub(before.since_start));
     now.wall_us.saturating_sub(before.wall_us).saturating_sub(elapsed_us)
@@ -28,10 +30,12 @@ impl Writer {
         while let Some(OutcomeReport { outcome, reply }) =
             self.links.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
         {
-            let is_stored =
-                !self.given_up && matches!(self.persist(|store| store.store_outcome(&outcome)), Ok(true));
+            if self.given_up {
+                continue;
+            }
+            let stored = self.persist(|store| store.store_outcome(&outcome));
             // The reporter may have timed out; it then reports again.
-            reply.send(is_stored).ok();
+            reply.send(stored.unwrap_or(StoredOutcome::UnknownJob)).ok();
         }
     }
 
@@ -102,30 +106,44 @@ impl Writer {
             .min()
     }
 
-    /// Periodically ends the sessions that have been silent for too long.
+    /// Periodically ends the sessions that have been silent for too long, by the clock of the database: that
+    /// of one of several collectors may be wrong.
     pub(super) fn end_silent_sessions(&mut self) {
-        let now = self.clock.now();
-        if self.next_silence_check.is_none_or(|check| now.since_start < check) {
+        let since_start = self.clock.now().since_start;
+        if self.next_silence_check.is_none_or(|check| since_start < check) {
             return;
         }
         let session_timeout = self.settings.session_timeout;
-        let before = std::mem::replace(&mut self.silence_checked, now);
-        if stepped_us(before, now) > micros(session_timeout) / SILENCE_STEP_PART {
-            // By the new time all agents look silent, until each of them has sent again.
-            self.next_silence_check = Some(now.since_start + session_timeout);
-            warn!(
-                remedy = "none is needed: silent agents are looked for when all have had time to send",
-                "the clock of this machine was set ahead"
-            );
-            return;
-        }
-        self.next_silence_check = Some(now.since_start + session_timeout.min(limits::SILENCE_CHECK_INTERVAL));
+        self.next_silence_check = Some(since_start + session_timeout.min(limits::SILENCE_CHECK_INTERVAL));
         if self.store.is_none() {
-            return self.reconnect_while_idle(now.since_start + session_timeout);
+            return self.reconnect_while_idle(since_start + session_timeout);
         }
-        let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
-        match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
-            Ok(lost_jobs) => self.links.sinks.report_lost(lost_jobs, now.since_start),
+        let (clock, checked) = (self.clock, self.silence_checked);
+        let read = Cell::new(checked);
+        let ended = self.attempt(|store| {
+            let now = Now { wall_us: store.now_us()?, ..clock.now() };
+            read.set(Some(now));
+            let step_max_us = micros(session_timeout) / SILENCE_STEP_PART;
+            if checked.is_none_or(|checked| stepped_us(checked, now) > step_max_us) {
+                return Ok(None);
+            }
+            store.end_silent(now.wall_us.saturating_sub(micros(session_timeout)), now.wall_us).map(Some)
+        });
+        self.silence_checked = read.get();
+        match ended {
+            Ok(Some(lost_jobs)) => self.links.sinks.report_lost(lost_jobs, since_start),
+            Ok(None) => {
+                // By the new time all agents look silent, until each of them has sent again. At the start
+                // they may not have reached this collector yet.
+                self.next_silence_check = Some(since_start + session_timeout);
+                if checked.is_some() {
+                    warn!(
+                        remedy =
+                            "none is needed: silent agents are looked for when all have had time to send",
+                        "the clock of the database was set ahead"
+                    );
+                }
+            }
             Err(error) if error.is_loss() => {
                 error!("{}", chain(&error));
                 self.reset();

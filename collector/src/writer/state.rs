@@ -69,8 +69,8 @@ pub(crate) struct Writer {
     pub(super) commit_duration: Duration,
     /// The time of the next search for silent sessions; none if another writer does it.
     pub(super) next_silence_check: Option<Duration>,
-    /// The time of the last such search.
-    pub(super) silence_checked: Now,
+    /// The time of the last such search by the database's clock; none before the first.
+    pub(super) silence_checked: Option<Now>,
     /// The time of the last clean-up.
     pub(super) cleaned_at: Duration,
     /// The time of the last look for offsets of clocks that have changed.
@@ -96,8 +96,7 @@ impl Writer {
         checks_silence: bool,
     ) -> Self {
         let settings = links.settings.get();
-        // Until then, agents can reconnect after an outage of the collector.
-        let next_silence_check = checks_silence.then(|| clock.now().since_start + config.session_timeout);
+        let next_silence_check = checks_silence.then_some(Duration::ZERO);
         Self {
             config,
             clock,
@@ -110,7 +109,7 @@ impl Writer {
             gathered: Gathered::default(),
             commit_duration: Duration::ZERO,
             next_silence_check,
-            silence_checked: clock.now(),
+            silence_checked: None,
             cleaned_at: Duration::ZERO,
             offsets_at: Duration::ZERO,
             freed_bytes: 0,

@@ -129,10 +129,38 @@ fn state_from_the_controller_is_final(environment: &mut TestEnvironment) {
         send_line(&socket, &format!(r#"{{"verb":"state","job":"7",{details}}}"#)).contains("unknown_job"),
         "the job has ended"
     );
+    assert_clusters_are_told_apart(environment, &collector, &socket);
     let row = find_job(environment, "7");
     assert_eq!((row.name.as_deref(), row.gpus, row.memory_bytes), (Some("a 'name'"), Some(2), None));
     assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
     collector.stop().unwrap();
+}
+
+/// Jobs of one id on two clusters: a state without a cluster is refused with both names.
+fn assert_clusters_are_told_apart(environment: &TestEnvironment, collector: &Collector, socket: &Path) {
+    for (session, cluster) in [(2, "blue"), (3, "amber")] {
+        let mut agent = Agent::to(&environment.context, collector, cluster, session);
+        let mut of = Arc::unwrap_or_clone(job(1, "9", now_us() - i64::try_from(session).unwrap()));
+        of.descriptor.cluster = Some(cluster.try_into().unwrap());
+        agent.frame(&[(&shape(1, Some(&Arc::new(of))), now_us(), &values(1).0)], &[], &[]);
+        agent.send_from(0);
+        agent.wait_until_acknowledged();
+    }
+    let state = |fields: &str| send_line(socket, &format!(r#"{{"verb":"state","job":"9",{fields}}}"#));
+    for fields in [r#""state":"FAILED""#, r#""details":{"name":"a name"}"#] {
+        let answer = state(fields);
+        assert!(
+            answer.contains(r#""code":"ambiguous","field":"cluster""#)
+                && answer.contains("amber, blue; name one with --cluster"),
+            "{answer}"
+        );
+    }
+    for (cluster, word) in [("blue", "FAILED"), ("amber", "COMPLETED")] {
+        let answer = state(&format!(r#""cluster":"{cluster}","state":"{word}""#));
+        assert_eq!(answer, "{\"answer\":\"done\"}");
+    }
+    let rows = "SELECT cluster || ' ' || state FROM job WHERE job_id = '9' ORDER BY 1";
+    assert_eq!(environment.lines(rows), ["amber COMPLETED", "blue FAILED"]);
 }
 
 /// Returns the answer to one line.

@@ -9,7 +9,9 @@ use crate::support::{TestEnvironment, now_us, only_job, wait_until};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::{Event, LedgerEntry, Tally};
-use polymeter_proto::series::JobHandle;
+use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
+use polymeter_store::accepted::{Accepted, SessionRecord};
+use polymeter_store::{OpenOptions, Store};
 
 scenarios! {
     a_returning_job_has_a_line_for_each_handle,
@@ -20,6 +22,7 @@ scenarios! {
     a_job_ends_with_its_last_node,
     handles_of_one_transaction_are_distinguished,
     a_handle_keeps_its_job_after_a_restart,
+    silence_is_measured_by_the_clock_of_the_database,
 }
 
 const SECOND_US: i64 = 1_000_000;
@@ -277,4 +280,25 @@ fn a_handle_keeps_its_job_after_a_restart(environment: &mut TestEnvironment) {
     // Each handle has one job.
     let of_handle = "SELECT count(*) FROM (SELECT session_id, handle FROM ledger GROUP BY 1, 2 HAVING count(DISTINCT job_key) > 1) AS wrong";
     assert_eq!(environment.number(of_handle), 0);
+}
+
+/// Two of three collectors have a clock that is wrong by two hours.
+fn silence_is_measured_by_the_clock_of_the_database(environment: &mut TestEnvironment) {
+    environment.collector().stop().unwrap();
+    let mut store = Store::open(&environment.url(), &OpenOptions::default()).unwrap();
+    for (session, behind_s) in [(1, 7200), (2, -7200), (3, 0)] {
+        let descriptor = SessionDescriptor {
+            node: format!("n{session}").as_str().try_into().unwrap(),
+            agent_version: "0.1.0".try_into().unwrap(),
+            started_us: now_us() - 60 * SECOND_US,
+        };
+        let session = Arc::new(SessionRecord { id: SessionId(session), descriptor });
+        store.commit(&[Accepted::empty(session, 1, now_us() - behind_s * SECOND_US)]).unwrap();
+    }
+    let running = "SELECT count(*) FROM session WHERE ended IS NULL";
+    let now_us = store.now_us().unwrap();
+    store.end_silent(now_us - 300 * SECOND_US, now_us).unwrap();
+    assert_eq!(environment.number(running), 3);
+    store.end_silent(now_us + 300 * SECOND_US, now_us + 300 * SECOND_US).unwrap();
+    assert_eq!(environment.number(running), 0);
 }

@@ -31,6 +31,7 @@ mod flood;
 mod grafana;
 mod job_end;
 mod job_facts;
+mod job_runs;
 mod ledger;
 mod live;
 mod live_clients;
@@ -83,6 +84,7 @@ fn main() -> std::process::ExitCode {
         grafana::TESTS,
         job_end::TESTS,
         job_facts::TESTS,
+        job_runs::TESTS,
         ledger::TESTS,
         live::TESTS,
         live_clients::TESTS,

@@ -9,6 +9,7 @@ polymeter_test_harness::tests![
     an_interrupted_computation_on_sqlite,
     an_interrupted_computation_on_postgresql,
     samples_of_claimed_buckets_are_late,
+    samples_before_the_first_bucket_are_late,
     summaries_of_a_job_on_sqlite,
 ];
 
@@ -70,6 +71,25 @@ fn samples_of_claimed_buckets_are_late() {
     // They are in the views at once, and recorded.
     assert_eq!(difference(&environment), None);
     assert!(environment.number("SELECT count(*) FROM rollup_late") > 0);
+    collector.stop().unwrap();
+}
+
+/// The computation has begun with the first samples, which are too new to be computed.
+fn samples_before_the_first_bucket_are_late() {
+    let environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = begin_us();
+    let collector = environment.collector();
+    for (node, agent) in (0..).zip(&mut agents(&environment, &collector, 1)) {
+        send(agent, node, 0..30, begin_us + 6 * HOUR_US);
+    }
+    let collector = restart(&environment, collector);
+    let has_begun = "SELECT count(*) FROM rollup WHERE isfinite(computed_before)";
+    wait_until("the computation has begun", || environment.number(has_begun) == 3);
+    for (node, agent) in (0..).zip(&mut agents(&environment, &collector, 3)) {
+        send(agent, node, 0..60, begin_us);
+    }
+    let collector = restart(&environment, collector);
+    wait_until("the older samples are added", || difference(&environment).is_none());
     collector.stop().unwrap();
 }
 

@@ -209,6 +209,17 @@ pub struct JobOutcome {
     pub details: JobDetails,
 }
 
+/// What became of an outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoredOutcome {
+    /// The store has it.
+    Stored,
+    /// The store has no such job.
+    UnknownJob,
+    /// Several clusters have jobs of that id, and none was named.
+    SeveralClusters(Vec<String>),
+}
+
 /// The cause in the database for a refused request, which is stored as a change of plan.
 pub const REFUSED: &str = "refused";
 

@@ -28,6 +28,10 @@ const JUMP_ROUNDS: u32 = 60;
 /// The time between two rounds of maintenance.
 const ROUND: Duration = Duration::from_secs(60);
 
+/// The time after which a round that could not run is tried again at first; each time it doubles, up to
+/// [`ROUND`]. A collector that ended just now may still hold the lock.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+
 /// A running maintenance thread.
 #[derive(Debug)]
 pub struct Maintenance {
@@ -125,34 +129,41 @@ impl Drop for Ended {
 
 fn run_rounds(backend: &dyn Backend, retention: &NewRetention, links: ClockLinks, stop: &Stop) {
     let mut clock = ClockCheck { watch: ClockWatch::default(), links, refused_rounds: 0 };
-    for round in 0.. {
-        if stop.is_requested() {
-            return;
-        }
-        run_round(backend, round, retention, &mut clock, stop);
-        if stop.is_requested_within(ROUND) {
+    let (mut round, mut done, mut retry) = (0, 0, FIRST_RETRY);
+    loop {
+        let is_finished = run_round(backend, round, &mut done, retention, &mut clock, stop);
+        let pause = if is_finished {
+            (round, done, retry) = (round.wrapping_add(1), 0, FIRST_RETRY);
+            ROUND
+        } else {
+            let pause = retry;
+            retry = ROUND.min(retry * 2);
+            pause
+        };
+        if stop.is_requested_within(pause) {
             return;
         }
     }
 }
 
-/// Runs the tasks that are due. The first round runs all of them.
+/// Runs the tasks that are due, except for the first `done`. The first round runs all of them. Returns false
+/// if the database cannot be maintained now.
 fn run_round(
     backend: &dyn Backend,
     round: u32,
+    done: &mut usize,
     retention: &NewRetention,
     clock: &mut ClockCheck,
     stop: &Stop,
-) {
-    let mut done = 0;
+) -> bool {
     while !stop.is_requested() {
         let mut session = match backend.open_for_maintenance() {
             Ok(Some(session)) => session,
             // Another collector maintains the database.
-            Ok(None) => return,
+            Ok(None) => return false,
             Err(error) => {
                 info!("database maintenance postponed: {}", chain(&error));
-                return;
+                return false;
             }
         };
         stop.set_cancel(session.cancel.take());
@@ -161,19 +172,20 @@ fn run_round(
         if let Err(error) = begun {
             info!("database maintenance postponed: {}", chain(&error));
             stop.set_cancel(None);
-            return;
+            return false;
         }
         if let Some(obstacle) = &session.obstacle
             && round.is_multiple_of(OBSTACLE_ROUNDS)
         {
             warn!("{obstacle}");
         }
-        let is_finished = run_tasks(session, round, stop, &mut done);
+        let is_finished = run_tasks(session, round, stop, done);
         stop.set_cancel(None);
         if is_finished {
-            return;
+            return true;
         }
     }
+    false
 }
 
 impl ClockCheck {
@@ -262,10 +274,11 @@ mod tests {
         let mut clock = ClockCheck { watch: ClockWatch::default(), links, refused_rounds: 0 };
         let before = Retention::of_states(&removal::states(&mut *connection).unwrap());
         connection.execute("INSERT INTO store_version VALUES (1000)", &[]).unwrap();
-        run_round(&backend, 0, &new, &mut clock, &Stop::default());
+        let mut run = || run_round(&backend, 0, &mut 0, &new, &mut clock, &Stop::default());
+        assert!(!run(), "it is tried again");
         assert_eq!(Retention::of_states(&removal::states(&mut *connection).unwrap()), before);
         connection.execute("DELETE FROM store_version WHERE version = 1000", &[]).unwrap();
-        run_round(&backend, 0, &new, &mut clock, &Stop::default());
+        assert!(run());
         let after = Retention::of_states(&removal::states(&mut *connection).unwrap());
         assert_eq!(after, Retention::default());
         assert_ne!(after, before);

@@ -39,9 +39,6 @@ const DAY_US: usize = 86_400_000_000;
 /// The time after which buckets are computed. Samples arrive within a minute, except for those from a spool.
 const DELAY: &str = "interval '5 min'";
 
-/// The range without rows that is passed over at once.
-const EMPTY_STEP_US: i64 = 7 * 24 * HOUR_US;
-
 /// A relation of rollups.
 struct Rollup {
     relation: &'static str,
@@ -155,6 +152,17 @@ fn computed_before(connection: &mut dyn Connection, rollup: &Rollup) -> Result<O
 
 /// Lets the computation begin with the hour of the oldest sample. Returns false if there are no samples.
 fn begin(connection: &mut dyn Connection) -> Result<bool, StoreError> {
+    let Some(found_us) = oldest_hour(connection)? else { return Ok(false) };
+    // Older samples that are written from now on are late. The second look finds those written meanwhile.
+    claim(connection, found_us).context(COMPUTING)?;
+    let begin_us = oldest_hour(connection)?.map_or(found_us, |again_us| again_us.min(found_us));
+    let update = "UPDATE rollup SET computed_before = $1 WHERE NOT isfinite(computed_before)";
+    connection.execute(update, &[Value::Time(begin_us)]).context(COMPUTING)?;
+    Ok(true)
+}
+
+/// Returns the begin of the hour of the oldest sample; none if there are no samples.
+fn oldest_hour(connection: &mut dyn Connection) -> Result<Option<i64>, StoreError> {
     // Partitions are in the order of their names, chunks of a hypertable are not.
     let parts = "SELECT format('%I.%I', nspname, relname), relispartition FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
          JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -169,10 +177,7 @@ fn begin(connection: &mut dyn Connection) -> Result<bool, StoreError> {
             break;
         }
     }
-    let Some(begin_us) = begin_us else { return Ok(false) };
-    let update = "UPDATE rollup SET computed_before = $1 WHERE NOT isfinite(computed_before)";
-    connection.execute(update, &[Value::Time(begin_us)]).context(COMPUTING)?;
-    Ok(true)
+    Ok(begin_us)
 }
 
 /// Computes the next buckets of a rollup from `source`, or from the samples. Returns false if there are none.
@@ -191,13 +196,10 @@ fn compute_step(
         }
     };
     let complete_us = complete_us.unwrap_or(begin_us) / rollup.width_us * rollup.width_us;
-    let wide_us = complete_us.min(begin_us + EMPTY_STEP_US);
-    let is_empty =
-        wide_us <= begin_us || !has_rows(connection, rollup, begin_us, wide_us).context(COMPUTING)?;
-    let end_us = if is_empty { wide_us } else { complete_us.min(begin_us + rollup.step_us) };
-    if end_us <= begin_us {
+    if complete_us <= begin_us {
         return Ok(false);
     }
+    let end_us = step_end(connection, rollup, begin_us, complete_us).context(COMPUTING)?;
     let compute = |connection: &mut dyn Connection| -> Result<(), DatabaseError> {
         if source.is_none() {
             claim(connection, end_us)?;
@@ -213,6 +215,25 @@ fn compute_step(
     };
     compute(connection).context(COMPUTING)?;
     Ok(true)
+}
+
+/// Returns the end of the range that the next transaction computes: a step if it has rows. A range without
+/// rows is passed over at once.
+fn step_end(
+    connection: &mut dyn Connection,
+    rollup: &Rollup,
+    begin_us: i64,
+    complete_us: i64,
+) -> Result<i64, DatabaseError> {
+    let (mut from_us, mut end_us) = (begin_us, complete_us.min(begin_us + rollup.step_us));
+    while !has_rows(connection, rollup, from_us, end_us)? {
+        from_us = end_us;
+        if end_us == complete_us {
+            break;
+        }
+        end_us = complete_us.min(end_us + (end_us - begin_us));
+    }
+    Ok(if from_us == begin_us { end_us } else { from_us })
 }
 
 /// Returns true if the source of a rollup has rows in a range.

@@ -39,7 +39,7 @@ const PARTITIONS: Dialect = Dialect {
     skip_locked: " FOR UPDATE OF old SKIP LOCKED",
     defers_ledger: true,
     explain: "EXPLAIN",
-    now_s: "CAST(extract(epoch FROM now()) AS int8)",
+    now: "now()",
     has_rights: Some(
         "SELECT coalesce(has_table_privilege(to_regrole(CAST($1 AS text))::oid, to_regclass('jobs')::oid, 'SELECT'), false)",
     ),

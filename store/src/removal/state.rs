@@ -4,6 +4,7 @@ use crate::StoreError;
 use crate::backend::Connection;
 use crate::error::Context;
 use crate::retention::LevelState;
+use crate::row::TimeUs;
 
 /// Returns the state of each level, the finest first.
 pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>, StoreError> {
@@ -15,7 +16,7 @@ pub(crate) fn states(connection: &mut dyn Connection) -> Result<Vec<LevelState>,
 
 /// Returns the time of the database, in microseconds since the epoch.
 pub(crate) fn now_us(connection: &mut dyn Connection) -> Result<i64, StoreError> {
-    let select = format!("SELECT {}", connection.dialect().now_s);
-    let now_s: i64 = connection.select_one(&select, &[]).context("read the time of the database")?;
-    Ok(now_s.saturating_mul(1_000_000))
+    let TimeUs(now_us) =
+        connection.select_one("SELECT {now}", &[]).context("read the time of the database")?;
+    Ok(now_us)
 }

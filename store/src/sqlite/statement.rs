@@ -16,7 +16,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     // An update of a ledger row costs no more than a sample.
     defers_ledger: false,
     explain: "EXPLAIN QUERY PLAN",
-    now_s: "CAST(strftime('%s', 'now') AS INTEGER)",
+    now: "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000000",
     has_rights: None,
     // Each id of a list is looked up in the index, in their order.
     has_ordered_ranges: false,

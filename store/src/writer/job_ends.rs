@@ -1,9 +1,7 @@
 //! The ends of jobs, on each node and as a whole.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-
-use polymeter_proto::series::{Identifier, SessionId};
 
 use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
@@ -45,35 +43,6 @@ pub(super) fn of_frames<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
     ends.filter_map(|(job, at_us)| Some(JobEnd { key: job.key.get()?, job, at_us: *at_us })).collect()
 }
 
-/// Ends of jobs, by session and job id.
-pub(super) type EndsByName<'a> = HashMap<(SessionId, &'a Identifier), Vec<(&'a Arc<JobRecord>, i64)>>;
-
-/// Returns the ends in `frames`, by session and job id.
-pub(super) fn by_name(frames: &[Accepted]) -> EndsByName<'_> {
-    let mut by_name = EndsByName::new();
-    for (job, at_us) in frames.iter().flat_map(|frame| &frame.job_ends) {
-        by_name.entry((job.session.id, &job.descriptor.job_id)).or_default().push((job, *at_us));
-    }
-    by_name
-}
-
-/// Returns the ends of earlier jobs with the same name in the session of `job`. `assigned` returns keys that
-/// are not committed yet.
-pub(super) fn of_predecessors<'a>(
-    job: &JobRecord,
-    assigned: impl Fn(&Arc<JobRecord>) -> Option<i64>,
-    ends: &EndsByName<'a>,
-) -> Vec<JobEnd<'a>> {
-    let of_name = ends.get(&(job.session.id, &job.descriptor.job_id)).into_iter().flatten();
-    let earlier = of_name.filter(|(other, _)| other.handle < job.handle);
-    earlier
-        .filter_map(|(job, at_us)| {
-            let key = job.key.get().or_else(|| assigned(job))?;
-            Some(JobEnd { key, job, at_us: *at_us })
-        })
-        .collect()
-}
-
 /// Locks the rows of all jobs that `frames` change, in a fixed order, since several nodes report the same job
 /// concurrently.
 pub(super) fn lock_jobs(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
@@ -103,8 +72,31 @@ fn batch(keys: Vec<i64>) -> Batch<'static> {
     Batch::new(&KEY, keys.into_iter().map(|key| [key.into()]))
 }
 
-/// Ends jobs on the nodes of `ends`, unless a later handle tracks them there. A job without running nodes
-/// ends as a whole.
+/// Ends the earlier runs of `jobs` on their nodes, which the same sessions followed under earlier handles:
+/// agents begin a job anew only after its end. The time of the end is unknown until it arrives.
+pub(super) fn end_earlier_runs(
+    connection: &mut dyn Connection,
+    jobs: &Batch<'_>,
+    queue: EndQueue,
+) -> Result<(), DatabaseError> {
+    const EARLIER: &str = "job_node.session_id = new.session_id AND job_node.node = new.node
+         AND job_node.handle < new.handle AND job_node.ended IS NULL AND job_node.started <> new.started
+         AND job_node.job_key IN (SELECT job.job_key FROM job WHERE job.job_id = new.job_id)";
+    let select = format!("SELECT DISTINCT job_node.job_key FROM {{new}} JOIN job_node ON {EARLIER}");
+    let keys: Vec<i64> = connection.select_batch(&select, jobs)?;
+    if keys.is_empty() {
+        return Ok(());
+    }
+    lock(connection, keys.clone())?;
+    let update = format!(
+        "UPDATE job_node SET ended = greatest(job_node.started, new.started), lost = true FROM {{new}} WHERE {EARLIER}"
+    );
+    connection.execute_batch(&update, jobs)?;
+    end_whole_jobs(connection, keys, queue)
+}
+
+/// Ends jobs on the nodes of `ends`, unless a later handle tracks them there. Of several ends of a handle the
+/// first counts. A job without running nodes ends as a whole.
 pub(super) fn end_jobs(
     connection: &mut dyn Connection,
     ends: &[JobEnd<'_>],
@@ -124,11 +116,14 @@ pub(super) fn end_jobs(
             Value::time(end.at_us),
         ]
     };
+    let mut known = HashSet::new();
+    let firsts = ends.iter().filter(|end| known.insert((end.key, end.job.session.id, end.job.handle)));
     connection.execute_batch(
-        "UPDATE job_node SET ended = greatest(job_node.ended, new.ended), lost = false FROM {new}
+        "UPDATE job_node SET ended = new.ended, lost = false FROM {new}
          WHERE job_node.job_key = new.job_key AND job_node.node = new.node
+             AND (job_node.ended IS NULL OR job_node.lost)
              AND (job_node.session_id = new.session_id AND job_node.handle = new.handle OR job_node.session_id IS NULL)",
-        &Batch::new(&END, ends.iter().map(row)),
+        &Batch::new(&END, firsts.map(row)),
     )?;
     end_whole_jobs(connection, keys, queue)
 }

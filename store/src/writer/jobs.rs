@@ -12,7 +12,7 @@ use super::job_ends;
 use super::progress::distinct;
 use super::rounds::rounds;
 use super::transaction::transaction;
-use crate::accepted::{Accepted, JobOutcome, JobRecord};
+use crate::accepted::{Accepted, JobOutcome, JobRecord, StoredOutcome};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::job_end_queue::EndQueue;
@@ -75,16 +75,10 @@ pub(super) fn assign_keys(
     let keyed = transaction(connection, |connection| {
         // No unique index can detect that two jobs are the same.
         connection.lock_job_keys()?;
-        let ends = job_ends::by_name(frames);
         let mut keyed: Vec<Keyed<'_>> = Vec::with_capacity(jobs.len());
         // The jobs of one id depend on each other: a node's previous job, or the same job on another node.
         for round in rounds(&jobs, |job| job.descriptor.job_id.clone()) {
-            let assigned = |of: &Arc<JobRecord>| {
-                keyed.iter().find(|keyed| Arc::ptr_eq(keyed.job, of)).map(|keyed| keyed.key)
-            };
-            // A predecessor ended before, in whichever transaction its end is stored.
-            let of_round = round.iter().flat_map(|job| job_ends::of_predecessors(job, assigned, &ends));
-            job_ends::end_jobs(connection, &of_round.collect::<Vec<_>>(), queue)?;
+            job_ends::end_earlier_runs(connection, &batch(&round), queue)?;
             let of_round = find_or_insert(connection, &round)?;
             join_nodes(connection, &of_round)?;
             keyed.extend(of_round);
@@ -130,8 +124,9 @@ fn find_or_insert<'a>(
 
 /// Returns the key of each job's row: the one that this handle already uses, else the one that this node
 /// began at that time, else the one of the same owner that still runs, ran when this node began, or lost only
-/// its agent. An agent that started again, and found the job without its scheduler's scripts, does not know
-/// the cluster.
+/// its agent. Of several runs the one that began at the nearest time counts: frames may come late from a
+/// spool. Two handles of a session are two runs, unless another node ran the job meanwhile. An agent that started again, and found the job without its scheduler's
+/// scripts, does not know the cluster.
 fn find(
     connection: &mut dyn Connection,
     jobs: &[&Arc<JobRecord>],
@@ -151,11 +146,18 @@ fn find(
                  AND CASE WHEN job.owner_uid IS NULL OR new.owner_uid IS NULL
                           THEN job.owner IS NULL OR new.owner IS NULL OR job.owner = new.owner
                           ELSE job.owner_uid = new.owner_uid END
-                 AND (mine.started = new.started OR job.ended IS NULL OR job.ended >= new.started
-                      OR job.ended >= new.resumable
-                         AND EXISTS (SELECT 1 FROM job_node AS other WHERE other.job_key = job.job_key AND other.lost))
+                 AND (mine.started = new.started
+                      OR CASE WHEN mine.session_id = new.session_id AND mine.handle <> new.handle
+                              THEN EXISTS (SELECT 1 FROM job_node AS other
+                                           WHERE other.job_key = job.job_key AND other.node <> new.node
+                                               AND (other.started <= new.started OR mine.handle < new.handle)
+                                               AND (other.ended IS NULL OR other.ended >= new.started))
+                              ELSE job.ended IS NULL OR job.ended >= new.started OR job.ended >= new.resumable
+                                   AND EXISTS (SELECT 1 FROM job_node AS other
+                                               WHERE other.job_key = job.job_key AND other.lost) END)
              ORDER BY coalesce(mine.session_id = new.session_id AND mine.handle = new.handle, false) DESC,
-                 coalesce(mine.started = new.started, false) DESC, job.started DESC LIMIT 1
+                 coalesce(mine.started = new.started, false) DESC,
+                 greatest(job.started, new.started) - least(job.started, new.started), job.started DESC LIMIT 1
          )) FROM {new}",
         &batch(jobs),
     )?;
@@ -321,12 +323,20 @@ pub(super) fn store_owners(
     Ok(())
 }
 
-/// Stores the outcome of the newest job of that id. Returns false if there is none.
+/// Stores the outcome of the newest job of that id on a cluster.
 pub(super) fn store_outcome(
     connection: &mut dyn Connection,
     outcome: &JobOutcome,
-) -> Result<bool, DatabaseError> {
+) -> Result<StoredOutcome, DatabaseError> {
     let JobOutcome { job_id, cluster, facts, details } = outcome;
+    if cluster.is_none() {
+        let select =
+            "SELECT DISTINCT cluster FROM job WHERE job_id = $1 AND cluster IS NOT NULL ORDER BY cluster";
+        let clusters: Vec<String> = connection.select(select, &[job_id.as_str().into()])?;
+        if clusters.len() > 1 {
+            return Ok(StoredOutcome::SeveralClusters(clusters));
+        }
+    }
     let rows = connection.execute(
         "UPDATE job SET state = coalesce(CAST($3 AS text), state), exit_code = coalesce($4, exit_code),
              exit_signal = coalesce($5, exit_signal), name = coalesce($6, name), display_id = coalesce($7, display_id),
@@ -353,5 +363,5 @@ pub(super) fn store_outcome(
             facts.unread.as_ref().map(ToString::to_string).into(),
         ],
     )?;
-    Ok(rows > 0)
+    Ok(if rows > 0 { StoredOutcome::Stored } else { StoredOutcome::UnknownJob })
 }

@@ -22,12 +22,12 @@ use std::collections::HashSet;
 use polymeter_proto::series::{JobDescriptor, SessionId};
 
 use self::transaction::transaction;
-use crate::accepted::{Accepted, Committed, JobOutcome};
+use crate::accepted::{Accepted, Committed, JobOutcome, StoredOutcome};
 use crate::backend::{Connection, Opened};
 use crate::error::{Context, DatabaseError};
 use crate::job_end_queue::EndQueue;
 use crate::value::Value;
-use crate::{OpenOptions, StoreError, StoreOrigin, StoreUrl, WriteMode};
+use crate::{OpenOptions, StoreError, StoreOrigin, StoreUrl, WriteMode, removal};
 
 /// A connection that writes to a store. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
@@ -81,8 +81,16 @@ impl Store {
         Ok(last.context("look up a session")?.unwrap_or(0))
     }
 
+    /// Returns the time of the database, in microseconds since the epoch.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn now_us(&mut self) -> Result<i64, StoreError> {
+        removal::now_us(&mut *self.connection)
+    }
+
     /// Ends the sessions that have been silent since `cutoff_us`, and their jobs. Both times are the
-    /// collector's, in microseconds since the epoch. Returns the keys of the jobs that it ended on a node.
+    /// database's, in microseconds since the epoch. Returns the keys of the jobs that it ended on a node.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -106,11 +114,11 @@ impl Store {
         transaction(&mut *self.connection, set).context("store the offsets of clocks")
     }
 
-    /// Stores the outcome of the newest job of that id. Returns false if there is none.
+    /// Stores the outcome of the newest job of that id on a cluster.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn store_outcome(&mut self, outcome: &JobOutcome) -> Result<bool, StoreError> {
+    pub fn store_outcome(&mut self, outcome: &JobOutcome) -> Result<StoredOutcome, StoreError> {
         jobs::store_outcome(&mut *self.connection, outcome).context("store the outcome of a job")
     }
 
@@ -190,7 +198,7 @@ fn write(
         facts::store(connection, &new)?;
         facts::store_details(connection, &new)?;
         jobs::store_owners(connection, &new)?;
-        sessions::advance(connection, &progress, &pending, &seen, by.collector_id)?;
+        sessions::advance(connection, &progress, &pending, by.collector_id)?;
         let is_new = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
         let reopened = known.iter().filter(|(id, known)| known.is_ended && is_new(id));
         let mut nodes = sessions::reopen(connection, reopened.map(|(id, _)| *id))?;

@@ -40,9 +40,8 @@ const SESSION: [Column; 5] = [
     ("seen", ColumnType::Time),
 ];
 
-const ADVANCE: [Column; 9] = [
+const ADVANCE: [Column; 8] = [
     ("session_id", ColumnType::Text),
-    ("seen", ColumnType::Time),
     ("last", ColumnType::Integer),
     ("stored", ColumnType::Integer),
     ("pending", ColumnType::Json),
@@ -126,19 +125,18 @@ fn ids(sessions: impl Iterator<Item = SessionId>) -> Batch<'static> {
     Batch::new(&ID, sessions.map(|session| [session.to_string().into()]))
 }
 
-/// Records the newest frame of each session. `pending` are the stored samples that the ledger does not count
+/// Records the newest frame of each session, at the time of the database: the clocks of collectors may
+/// differ, and each looks for silent sessions. `pending` are the stored samples that the ledger does not count
 /// yet.
 pub(super) fn advance(
     connection: &mut dyn Connection,
     progress: &BTreeMap<SessionId, Progress>,
     pending: &HashMap<SessionId, Pending>,
-    seen: &Value<'_>,
     collector_id: Option<&str>,
 ) -> Result<(), DatabaseError> {
     let row = |(id, progress): (&SessionId, &Progress)| {
         [
             id.to_string().into(),
-            seen.clone(),
             Value::count(progress.last),
             Value::count(progress.stored),
             pending.get(id).map_or_else(|| "{}".to_owned(), Pending::to_json).into(),
@@ -149,7 +147,7 @@ pub(super) fn advance(
         ]
     };
     connection.execute_batch(
-        "UPDATE session SET last_sequence = new.last, last_seen = new.seen, stored = session.stored + new.stored,
+        "UPDATE session SET last_sequence = new.last, last_seen = {now}, stored = session.stored + new.stored,
              collector_id = new.collector_id,
              pending = new.pending, last_sample = greatest(session.last_sample, new.newest),
              ended = CASE WHEN NOT new.is_new OR session.end_reason = 'stopped' THEN session.ended ELSE new.ended END,
