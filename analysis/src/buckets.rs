@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use polymeter_store::reader::BucketRow;
 
+use crate::cumulative::grown;
 use crate::curve::{Curve, Interval};
 use polymeter_proto::units;
 
-/// Returns the increase of a counter between the last value of an interval and the first value of the next. A
-/// counter that decreased was restarted at 0.
+/// Returns the increase of a counter between the last value of an interval and the first value of the next.
 fn gap(before: &BucketRow, next: &BucketRow) -> f64 {
-    if next.first >= before.last { next.first - before.last } else { next.first }
+    grown(before.last, next.first)
 }
 
 /// Returns successive intervals.

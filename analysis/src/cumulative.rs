@@ -10,19 +10,26 @@ use crate::curve::Curve;
 /// The part of a time that points must cover for an increase over all of it.
 const COVERED_MIN: f64 = 0.8;
 
-/// Returns the time of each sample of a counter, and its increase since the one before; 0 for the first. A
-/// counter that fell to half or less was restarted at 0, as when another agent continues; one that fell by
-/// less has not changed.
+/// Returns true if a counter was restarted at 0, as when another agent continues: it fell to half or less. One
+/// that fell by less has not changed.
+pub(crate) fn is_restarted(before: f64, value: f64) -> bool {
+    value <= before / 2.0 && value < before
+}
+
+/// Returns the increase of a counter from one value to the next.
+pub(crate) fn grown(before: f64, value: f64) -> f64 {
+    if is_restarted(before, value) { value } else { (value - before).max(0.0) }
+}
+
+/// Returns the time of each sample of a counter, and its increase since the one before; 0 for the first.
 pub(crate) fn steps(samples: &[(i64, f64)]) -> impl Iterator<Item = (i64, f64)> {
     let mut highest: Option<f64> = None;
     samples.iter().filter(|(_, value)| value.is_finite()).map(move |(time_ns, value)| {
         let before = *highest.get_or_insert(*value);
-        let is_restarted = *value <= before / 2.0 && *value < before;
-        if is_restarted || *value >= before {
+        if is_restarted(before, *value) || *value >= before {
             highest = Some(*value);
         }
-        let increase = if is_restarted { *value } else { value - before };
-        (*time_ns, increase.max(0.0))
+        (*time_ns, grown(before, *value))
     })
 }
 
@@ -46,10 +53,7 @@ impl Cumulative {
         let mut cumulative = Self::default();
         let mut before: Option<&BucketRow> = None;
         for bucket in buckets {
-            let increase = before.map_or(0.0, |before| {
-                let gap = if bucket.first >= before.last { bucket.first - before.last } else { bucket.first };
-                before.increase + gap
-            });
+            let increase = before.map_or(0.0, |before| before.increase + grown(before.last, bucket.first));
             cumulative.add(bucket.time_ns, increase);
             before = Some(bucket);
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use polymeter_proto::units;
 use polymeter_store::reader::BucketRow;
 
+use crate::cumulative::{grown, is_restarted};
 use crate::curve::{GAP_SPACINGS, Holding, Interval};
 
 /// The values of a series in one part of the time: those of a gauge, or the rates of a counter.
@@ -38,42 +39,47 @@ pub struct Increases {
     factor: f64,
     /// The shortest time over which the rate is meaningful.
     window_ns: i64,
-    /// The sample up to which increases were returned.
-    before: Option<(i64, f64)>,
+    /// The time up to which increases were returned.
+    before_ns: Option<i64>,
+    /// The time of the last sample, and the value of the counter.
     last: Option<(i64, f64)>,
+    /// The increase since then.
+    pending: f64,
 }
 
 impl Increases {
     /// Begins with the next sample.
     pub const fn new(factor: f64, window_ns: i64) -> Self {
-        Self { factor, window_ns, before: None, last: None }
+        Self { factor, window_ns, before_ns: None, last: None, pending: 0.0 }
     }
 
     /// Returns the increase up to a sample; none if it begins the counter, or follows too soon.
     pub fn sample(&mut self, time_ns: i64, value: f64) -> Option<Increase> {
-        self.last = Some((time_ns, value));
-        let Some((before_ns, before)) = self.before else {
-            self.before = Some((time_ns, value));
-            return None;
-        };
-        if value < before {
-            // The counter was restarted.
-            self.before = Some((time_ns, value));
+        let (last_ns, before) = self.last.unwrap_or((time_ns, value));
+        let begin_ns = *self.before_ns.get_or_insert(time_ns);
+        if !value.is_finite() {
             return None;
         }
-        if time_ns <= before_ns || time_ns.saturating_sub(before_ns) < self.window_ns {
+        let is_new = value >= before || is_restarted(before, value);
+        self.pending += grown(before, value);
+        self.last = Some((time_ns.max(last_ns), if is_new { value } else { before }));
+        self.until(begin_ns, time_ns, self.window_ns)
+    }
+
+    /// Returns the increase up to a time, unless it follows too soon.
+    fn until(&mut self, begin_ns: i64, time_ns: i64, least_ns: i64) -> Option<Increase> {
+        if time_ns <= begin_ns || time_ns.saturating_sub(begin_ns) < least_ns {
             return None;
         }
-        self.before = Some((time_ns, value));
-        let seconds = units::seconds_between(before_ns, time_ns);
-        Some(Increase { seconds, value: (value - before) * self.factor })
+        self.before_ns = Some(time_ns);
+        let seconds = units::seconds_between(begin_ns, time_ns);
+        Some(Increase { seconds, value: std::mem::take(&mut self.pending) * self.factor })
     }
 
     /// Returns the increase since the last one, which is too short for a rate of its own.
     fn rest(&mut self) -> Option<Increase> {
-        self.window_ns = 0;
-        let (time_ns, value) = self.last?;
-        self.sample(time_ns, value)
+        let (begin_ns, (time_ns, _)) = self.before_ns.zip(self.last)?;
+        self.until(begin_ns, time_ns, 0)
     }
 }
 
@@ -148,6 +154,8 @@ pub struct Downsampler {
     last: Option<(Range<i64>, Extent)>,
     /// The length of the increase before that, in nanoseconds.
     length_before_ns: Option<i64>,
+    /// The length of the intervals of a rollup; 0 for samples. The first one may be cut at the begin of the time.
+    spacing_ns: i64,
     /// The begin of the part that is not complete yet, and its values.
     open: Option<(i64, Extent)>,
     parts: Vec<Part>,
@@ -168,6 +176,7 @@ impl Downsampler {
             interval: None,
             last: None,
             length_before_ns: None,
+            spacing_ns: 0,
             open: None,
             parts,
         }
@@ -180,7 +189,7 @@ impl Downsampler {
                 self.hold(&held, 1);
             }
         } else {
-            let begin_ns = self.increases.before.map_or(time_ns, |(before_ns, _)| before_ns);
+            let begin_ns = self.increases.before_ns.unwrap_or(time_ns);
             if let Some(increase) = self.increases.sample(time_ns, value) {
                 self.increase(begin_ns..time_ns, Extent::of_increase(increase));
             }
@@ -191,6 +200,7 @@ impl Downsampler {
     /// The first one, if it begins before the time, has the first samples of the series: they lie in the
     /// time.
     pub fn interval(&mut self, row: &BucketRow, length_ns: i64) {
+        self.spacing_ns = length_ns;
         let is_first = self.interval.is_none() && self.open.is_none() && self.parts.is_empty();
         let end_ns = row.time_ns.saturating_add(length_ns);
         let begin_ns = if is_first && end_ns > self.span_ns.start {
@@ -206,10 +216,9 @@ impl Downsampler {
         };
         let length_ns = length_ns.min(self.span_ns.end.saturating_sub(row.time_ns));
         if let Some((before, _)) = self.interval.replace((row, length_ns)) {
-            let gap = if row.first >= before.last { row.first - before.last } else { row.first };
             let seconds = units::seconds_between(before.time_ns, row.time_ns);
             if seconds > 0.0 {
-                let value = (before.increase + gap) * factor;
+                let value = (before.increase + grown(before.last, row.first)) * factor;
                 let extent = Extent::of_increase(Increase { seconds, value });
                 self.increase(before.time_ns..row.time_ns, Extent { count: before.count, ..extent });
             }
@@ -233,13 +242,10 @@ impl Downsampler {
 
     /// Adds the end of a counter: the samples since the last increase, or those of the last interval.
     fn add_rest(&mut self) {
-        let window_ns = self.increases.window_ns;
-        let begin_ns = self.increases.before.map(|(before_ns, _)| before_ns);
-        if let (Some(begin_ns), Some(increase)) = (begin_ns, self.increases.rest()) {
-            let end_ns = self.increases.before.map_or(begin_ns, |(time_ns, _)| time_ns);
+        if let (Some(begin_ns), Some(increase)) = (self.increases.before_ns, self.increases.rest()) {
+            let end_ns = self.increases.before_ns.unwrap_or(begin_ns);
             self.increase(begin_ns..end_ns, Extent::of_increase(increase));
         }
-        self.increases.window_ns = window_ns;
         let (Some((last, length_ns)), Some(factor)) = (self.interval, self.rate_factor) else { return };
         // The samples of an interval are one distance less apart than it is long.
         let samples = units::to_f64(last.count.max(1));
@@ -270,6 +276,7 @@ impl Downsampler {
     fn add_increase(&mut self, over_ns: &Range<i64>, extent: Extent, length_after_ns: Option<i64>) {
         let length_ns = over_ns.end.saturating_sub(over_ns.start);
         let usual_ns = self.length_before_ns.replace(length_ns).max(length_after_ns);
+        let usual_ns = usual_ns.map(|usual_ns| usual_ns.max(self.spacing_ns));
         let is_gap = usual_ns.is_some_and(|usual_ns| length_ns > usual_ns.saturating_mul(GAP_SPACINGS));
         let last_ns = over_ns.end.saturating_sub(1);
         if is_gap && length_ns > self.width_ns {
@@ -373,8 +380,13 @@ mod tests {
         for (at_s, value) in [(-1, 0.0), (0, 2.0), (2, 4.0), (4, 1.0), (5, 2.0)] {
             of.sample(at_s * SECOND_NS, value);
         }
-        // The increase until 0 s lies before the parts.
-        assert_eq!(parts(&mut of), [(0, 2, 1.0, 1.0, 1.0)]);
+        // The increase until 0 s lies before the parts, and that since the restart is as in reports.
+        assert_eq!(parts(&mut of), [(0, 3, 0.5, 1.0, 0.8)]);
+        let mut of = Downsampler::new(0..i64::MAX, 10 * SECOND_NS, Some(1.0), 0);
+        for (at_s, value) in [(0, 100.0), (1, 101.0), (2, 99.0), (3, 103.0)] {
+            of.sample(at_s * SECOND_NS, value);
+        }
+        assert_eq!(parts(&mut of), [(0, 3, 0.0, 2.0, 1.0)], "a sum that fell a little has not changed");
     }
 
     #[test]
@@ -474,6 +486,18 @@ mod tests {
             let expected: f64 = values.iter().sum();
             assert!((whole - expected).abs() < 1e-6 * expected, "{points}: {whole}, not {expected}");
         }
+    }
+
+    #[test]
+    fn a_first_interval_that_is_cut_makes_no_gap_of_the_next() {
+        let samples: Vec<(i64, f64)> = (47..107)
+            .map(|at_s| (at_s * SECOND_NS, 2.0 * units::seconds_between(0, at_s * SECOND_NS)))
+            .collect();
+        let mut of = Downsampler::new(47 * SECOND_NS..107 * SECOND_NS, 6 * SECOND_NS, Some(1.0), 0);
+        rolled(&samples, 60 * SECOND_NS).iter().for_each(|row| of.interval(row, 60 * SECOND_NS));
+        let found = of.finish();
+        assert_eq!(found.len(), 10, "{found:?}");
+        assert!(found.iter().all(|part| (part.mean - 2.0).abs() < 0.1), "{found:?}");
     }
 
     #[test]

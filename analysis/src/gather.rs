@@ -19,6 +19,9 @@ use crate::series::Summary;
 use crate::{breakdown, history, measuring, node_counters, node_list, resources, runs, series};
 use polymeter_proto::units;
 
+/// The time within which all sources of a job that exist when it is found are first read, in nanoseconds.
+const LATE_NS: i64 = 1_000_000_000;
+
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
 ///
 /// # Errors
@@ -110,9 +113,15 @@ fn series_reports(
         let periods = series::periods(row, &changes, (job.started_ns, end_ns), summary.ends_ns);
         // A device has no line before the job uses it: its first value accumulated since the start of the
         // job.
-        let starts_late = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
-        let starts_at_zero = starts_late || row.metric == measuring::CPU_TIME;
-        reports.push(summary.report(row, periods, starts_at_zero));
+        let begin_ns = summary.ends_ns.0;
+        let is_late = first_ns.is_some_and(|first_ns| begin_ns.saturating_sub(first_ns) > LATE_NS);
+        let is_late_device = is_late && row.metric.starts_with("io.");
+        let zero_ns = if row.metric == measuring::CPU_TIME || (is_late_device && series::is_of_step(row)) {
+            Some(begin_ns)
+        } else {
+            first_ns.filter(|_| is_late_device)
+        };
+        reports.push(summary.report(row, periods, zero_ns));
         sampled.push(row);
     }
     for (report, is_contained) in reports.iter_mut().zip(SeriesRow::contained(sampled)) {

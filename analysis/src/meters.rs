@@ -59,6 +59,19 @@ fn bytes_text(bytes: f64) -> String {
     units::value("bytes", bytes)
 }
 
+/// Describes the used memory, of the request, else of the limit. What the limit does not count stands beside it.
+fn memory_text(report: &Report, facts: &Facts, used: f64) -> String {
+    let node = if report.nodes.len() > 1 { " a node" } else { "" };
+    let kind = report.memory_kind();
+    let request = facts.number("memory_request");
+    let counted = facts.number("memory_counted").filter(|_| request.is_none()).unwrap_or(used);
+    let of = request.or(facts.number("memory_limit")).map_or_else(unknown, bytes_text);
+    if kind == Some(MemoryKind::WithHugePages) && counted < used {
+        return format!("{} of {of}{node}, and huge pages: {} in all", bytes_text(counted), bytes_text(used));
+    }
+    format!("{} of {of}{node}, {}", bytes_text(counted), kind.map_or("", MemoryKind::short))
+}
+
 /// The meters of CPU, memory, GPU and time.
 pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let number = |name: &str| facts.number(name);
@@ -70,12 +83,7 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
         (Some(used), None) => format!("{} of unknown cores in use on average", cores_text(used)),
         (None, _) => unknown(),
     };
-    let memory = number("memory_used").map_or_else(unknown, |used| {
-        let limit = number("memory_request").or(number("memory_limit")).map_or_else(unknown, bytes_text);
-        let node = if report.nodes.len() > 1 { " a node" } else { "" };
-        let kind = report.memory_kind().map_or("", MemoryKind::short);
-        format!("{} of {limit}{node}, {kind}", bytes_text(used))
-    });
+    let memory = number("memory_used").map_or_else(unknown, |used| memory_text(report, facts, used));
     let memory_share = number("memory_request_used").or(number("memory_used_share"));
     // What was used between two samples is unknown.
     let bound_share = number("memory_bound").zip(number("memory_request").or(number("memory_limit")));
@@ -148,7 +156,7 @@ const fn high(share: f64) -> Judgement {
 mod tests {
     use super::*;
     use crate::advice::Advice;
-    use crate::testing::{busy, gauge, report};
+    use crate::testing::{busy, gauge, on, report};
 
     /// Returns the meter with a label, beside the findings.
     fn meter(mut report: Report, label: &str) -> Meter {
@@ -192,6 +200,66 @@ mod tests {
         unseen.outcome.state = Some("OUT_OF_MEMORY".to_owned());
         let meter = meter(unseen, "memory");
         assert_eq!((meter.level, meter.word), (Level::Critical, "see the findings"));
+    }
+
+    #[test]
+    fn memory_is_measured_by_the_limit_that_held_for_it() {
+        const GIB: f64 = 1_073_741_824.0;
+        let of = |gauges: &[(&str, &str, Vec<f64>)]| {
+            let values = |node: &str, metric: &str, gib: &[f64]| {
+                let bytes: Vec<f64> = gib.iter().map(|gib| gib * GIB).collect();
+                on(node, gauge(metric, &bytes))
+            };
+            let mut series = vec![busy("n1", &[7.8; 60])];
+            series.extend(gauges.iter().map(|(node, metric, gib)| values(node, metric, gib)));
+            meter(report(60, 8, series), "memory")
+        };
+        let all = |gib: f64| vec![gib; 60];
+        // The node that is nearest to its limit, and not the one that uses most.
+        let nodes = [
+            ("n1", "memory.anon", all(3.0)),
+            ("n1", "memory.limit", all(4.0)),
+            ("n2", "memory.anon", all(50.0)),
+            ("n2", "memory.limit", all(100.0)),
+        ];
+        let found = of(&nodes);
+        assert_eq!((found.share, found.text.as_str()), (Some(0.75), "3 GiB of 4 GiB a node, anon + shmem"));
+        // A limit that changes: 1, then 4, then 3.5 GiB.
+        let limits = [vec![1.0; 20], vec![4.0; 20], vec![3.5; 20]].concat();
+        let used = [vec![0.5; 20], vec![3.8; 20], vec![2.0; 20]].concat();
+        let found = of(&[("n1", "memory.anon", used), ("n1", "memory.limit", limits)]);
+        assert_eq!((found.share, found.text.as_str()), (Some(0.95), "3.80 GiB of 4 GiB, anon + shmem"));
+        // Huge pages that the limit does not count.
+        let beside = [
+            ("n1", "memory.anon", all(0.5)),
+            ("n1", "hugetlb.current", all(50.0)),
+            ("n1", "memory.peak", all(0.5)),
+            ("n1", "memory.limit", all(64.0)),
+        ];
+        let found = of(&beside);
+        assert_eq!(found.share, Some(0.5 / 64.0));
+        assert_eq!(found.text, "512 MiB of 64 GiB, and huge pages: 50.5 GiB in all");
+    }
+
+    #[test]
+    fn a_step_that_ran_out_of_a_limit_of_its_own_is_named() {
+        let findings = |limit: f64| {
+            let kill = crate::model::SeriesReport {
+                growth: Some(2.0),
+                ..crate::testing::counter("memory.events.oom_kill", &[0.0])
+            };
+            let of_step = [kill, gauge("memory.limit", &[limit; 60]), gauge("memory.peak", &[limit; 60])];
+            let mut job = job(&[("memory.anon", 1e9), ("memory.limit", 8e9), ("memory.peak", 2e9)]);
+            job.series.extend(of_step.map(|series| crate::testing::labelled(series, "step=3")));
+            let mut job = report(60, 8, job.series);
+            Advice::built_in().advise(&mut job);
+            job.findings.into_iter().map(|finding| (finding.id, finding.evidence)).collect::<Vec<_>>()
+        };
+        let found = findings(2e9);
+        assert_eq!(found[0].0, "step-out-of-memory", "{found:?}");
+        assert!(found[0].1.contains("step 3 on n1 had 1.86 GiB, the job 7.45 GiB"), "{found:?}");
+        assert!(found.iter().all(|(id, _)| id != "out-of-memory"), "{found:?}");
+        assert_eq!(findings(8e9)[0].0, "out-of-memory");
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn add_series(
                 Summary::of_buckets(row, &buckets, length_ns, &span_ns, None)
             }
         };
-        report.series.extend(summary.map(|summary| summary.report(row, Periods::default(), false)));
+        report.series.extend(summary.map(|summary| summary.report(row, Periods::default(), None)));
     }
 }
 

@@ -21,9 +21,7 @@ pub fn of(series: &[&SeriesReport]) -> Resources {
         memory_kind,
         cache_bytes: cache(series),
         cgroup_peak_bytes: highest(series, &["memory.peak", "memory.current"]),
-        memory_limit_bytes: of_metric(series, "memory.limit")
-            .filter_map(|series| series.min)
-            .reduce(f64::min),
+        memory_limit_bytes: memory_limit(series),
         read_bytes: first_growth(series, &["io.read.bytes", "process.io.read.bytes"]),
         written_bytes: first_growth(series, &["io.write.bytes", "process.io.write.bytes"]),
     }
@@ -87,6 +85,20 @@ fn memory(series: &[&SeriesReport]) -> Option<(f64, MemoryKind)> {
     }
     let resident = highest(series, &["process.memory.resident"]);
     resident.map(|peak| (peak, MemoryKind::Resident))
+}
+
+/// Returns the hard limit: of one that was changed the one in force when the most memory was used.
+fn memory_limit(series: &[&SeriesReport]) -> Option<f64> {
+    let limit = of_metric(series, "memory.limit").next()?;
+    let used = first_of(series, &["memory.anon", "memory.current"]);
+    let highest = used.first().and_then(|used| {
+        let numbers = used.curve.intervals().iter().filter(|interval| interval.max.is_finite());
+        numbers.max_by(|one, other| one.max.total_cmp(&other.max))
+    });
+    let limits = limit.curve.intervals();
+    let in_force = highest.map(|highest| limits.partition_point(|limit| limit.time_ns <= highest.time_ns));
+    let in_force = in_force.and_then(|behind| limits.get(behind.saturating_sub(1)));
+    in_force.map(|interval| interval.max).or(limit.min)
 }
 
 /// Returns the series of huge pages that were in use: those that are accounted as memory, or those of each

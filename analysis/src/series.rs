@@ -15,7 +15,7 @@ use crate::{buckets, history};
 use polymeter_proto::units;
 
 /// Returns true if a series belongs to a step of the job or to a task of a step.
-fn is_of_step(row: &SeriesRow) -> bool {
+pub(crate) fn is_of_step(row: &SeriesRow) -> bool {
     level(row).is_some()
 }
 
@@ -172,15 +172,17 @@ impl Summary {
         self.curve
     }
 
-    /// Returns the report of the series. A counter that `starts_at_zero` had no line before its first sample.
-    pub(crate) fn report(self, row: &SeriesRow, periods: Periods, starts_at_zero: bool) -> SeriesReport {
+    /// Returns the report of the series. A counter may have been 0 at a time, and have had no line until its first
+    /// sample.
+    pub(crate) fn report(self, row: &SeriesRow, periods: Periods, zero_ns: Option<i64>) -> SeriesReport {
         let Self { samples, ends_ns, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
         let is_counter = is_counter(row);
         let (rate_unit, factor) = rate_unit(row);
-        let growth =
-            increase.map(|(since_first, since_zero)| if starts_at_zero { since_zero } else { since_first });
+        let growth = increase
+            .map(|(since_first, since_zero)| if zero_ns.is_some() { since_zero } else { since_first });
+        let before_s = zero_ns.map_or(0.0, |zero_ns| units::seconds_between(zero_ns, ends_ns.0));
         let mean = match growth {
-            Some(growth) => (span_s > 0.0).then(|| growth / span_s * factor),
+            Some(growth) => (span_s + before_s > 0.0).then(|| growth / (span_s + before_s) * factor),
             None => mean,
         };
         // Overlapping windows may all miss an increase at either end: the range is extended to include the

@@ -54,7 +54,7 @@ pub struct Resources {
     pub cache_bytes: Option<f64>,
     /// The peak of the cgroup's memory, in bytes, with page cache and kernel memory.
     pub cgroup_peak_bytes: Option<f64>,
-    /// The lowest hard limit of the cgroup's memory, in bytes.
+    /// The hard limit of the cgroup's memory when the most was used, in bytes; of several nodes the lowest.
     pub memory_limit_bytes: Option<f64>,
     /// Bytes read from devices.
     pub read_bytes: Option<f64>,

@@ -167,7 +167,11 @@ impl Request {
         let fitting = (limits::COURSE_CELLS / nodes.len().max(1)).max(limits::COURSE_POINTS_MIN);
         let width_ns = parts::width_ns(&span_ns, points.min(i64::try_from(fitting).unwrap_or(points)));
         let left = reader.finest_rollup(job)?;
-        let (width_ns, rollup) = bounded(width_ns, left, &span_ns, terms.len());
+        let (width_ns, rollup) = if parts::has_few_samples(reader, job)? {
+            (width_ns, left)
+        } else {
+            bounded(width_ns, left, &span_ns, terms.len())
+        };
         let subtracted = terms.iter().filter(|(_, is_subtracted)| *is_subtracted);
         let subtracted = subtracted.map(|(row, _)| row.series_id).collect();
         let rows = terms.into_iter().map(|(row, _)| (row.series_id, row)).collect();
@@ -268,7 +272,7 @@ fn bounded(
     let series = i64::try_from(series).unwrap_or(i64::MAX);
     let mut width_ns = width_ns;
     loop {
-        let rollup = parts::rollup(width_ns, left);
+        let rollup = parts::rollup(width_ns, left, false);
         // Many nodes rarely sample more often than once a second.
         let length_ns = rollup.map_or(SECOND_NS, Rollup::length_ns);
         let intervals = span_ns.end.saturating_sub(span_ns.start) / length_ns;

@@ -19,6 +19,11 @@ pub(super) const POINTS: Parameter = Parameter::query(
     "The number of parts of the time; without it, all samples.",
 );
 
+/// The most samples, on the most nodes, of a job of which samples are read in place of a rollup, whose means do not
+/// know for how long each sample held.
+const FEW_SAMPLES: u64 = 100_000;
+const FEW_NODES: usize = 64;
+
 /// The time of a request about a node that names no begin.
 pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -41,9 +46,21 @@ pub(super) fn width_ns(span_ns: &Range<i64>, points: i64) -> i64 {
     (span_ns.end.saturating_sub(span_ns.start).saturating_add(points - 1) / points.max(1)).max(1000)
 }
 
-/// Returns the coarsest rollup that suffices for parts of a length; none for samples. `left` is the finest
-/// that has all of the job.
-pub(super) fn rollup(width_ns: i64, left: Option<Rollup>) -> Option<Rollup> {
+/// Returns true if a job has so few samples that they are read at once.
+pub(super) fn has_few_samples(reader: &mut dyn Read, job: &JobRow) -> Result<bool, Failure> {
+    if job.nodes.len() > FEW_NODES {
+        return Ok(false);
+    }
+    let stored: u64 = reader.ledger(job.job_key)?.iter().map(|row| row.stored).sum();
+    Ok(stored <= FEW_SAMPLES)
+}
+
+/// Returns the coarsest rollup that suffices for parts of a length; none for samples, as of a job that
+/// `has_few`. `left` is the finest that has all of the job.
+pub(super) fn rollup(width_ns: i64, left: Option<Rollup>, has_few: bool) -> Option<Rollup> {
+    if has_few {
+        return left;
+    }
     let coarsest = Rollup::ALL.into_iter().rev().find(|rollup| rollup.length_ns() <= width_ns);
     coarsest.into_iter().chain(left).max_by_key(|rollup| rollup.length_ns())
 }

@@ -86,6 +86,7 @@ struct Request {
     job_id: Option<String>,
     /// The finest rollup that has all of the job, if its samples are not complete.
     left: Option<Rollup>,
+    has_few: bool,
     rows: BTreeMap<i64, SeriesRow>,
     span_ns: Range<i64>,
     points: Option<i64>,
@@ -104,13 +105,15 @@ impl Request {
             let detail = format!("{} series with as many points are too many; ask for fewer", rows.len());
             return Err(Problem::invalid("points", detail).into());
         }
-        let left = match (&job, points) {
-            (Some(job), Some(_)) => reader.finest_rollup(job)?,
-            (Some(_) | None, _) => None,
-        };
         let is_of_job = matches!(of, SeriesOwner::Job(_));
+        let (left, has_few) = match (&job, points) {
+            (Some(job), Some(_)) => {
+                (reader.finest_rollup(job)?, is_of_job && parts::has_few_samples(reader, job)?)
+            }
+            (Some(_) | None, _) => (None, false),
+        };
         let job_id = job.filter(|_| is_of_job).map(|job| job.job_id);
-        Ok(Self { of, job_id, left, rows, span_ns, points })
+        Ok(Self { of, job_id, left, has_few, rows, span_ns, points })
     }
 
     /// Writes the samples as they are stored, as Parquet.
@@ -148,7 +151,7 @@ impl Request {
     /// Writes the parts of the time.
     fn parts(&self, reader: &mut dyn Read, points: i64, chunks: &mut Chunks) -> Result<(), Failure> {
         let width_ns = parts::width_ns(&self.span_ns, points);
-        let rollup = parts::rollup(width_ns, self.left);
+        let rollup = parts::rollup(width_ns, self.left, self.has_few);
         let mut out = Output::begin(self, chunks, Some((width_ns, rollup)))?;
         let (of, span_ns) = (SeriesScope::from(&self.of), self.span_ns.clone());
         let wanted = Wanted { of, rows: &self.rows, span_ns, width_ns, rollup };

@@ -6,7 +6,7 @@ use polymeter_analysis::gather::gather;
 use polymeter_analysis::model::Report;
 use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
-use polymeter_proto::units;
+use polymeter_proto::units::{self, counted};
 
 use crate::client::job_completion;
 use crate::client::read_source::{ReadSource, Source};
@@ -132,9 +132,8 @@ fn text(comparison: &Comparison, all: bool) -> String {
     let hidden = comparison.rows.len() - shown.len();
     if hidden > 0 {
         let of_phases = if has_phases { ", of phases and of the whole jobs" } else { "" };
-        text.push_str(&format!(
-            "\n{hidden} metrics{of_phases} without a shown difference; --all lists them\n"
-        ));
+        let metrics = counted(hidden, "metric");
+        text.push_str(&format!("\n{metrics}{of_phases} without a shown difference, which --all lists\n"));
     }
     if comparison.basis == Basis::PartsOfJobs {
         text.push_str(

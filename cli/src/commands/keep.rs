@@ -1,7 +1,6 @@
 //! `polymeter keep`: exempts a job from retention.
 
 use clap_complete::engine::ArgValueCompleter;
-use polymeter_analysis::runs::KEY;
 use polymeter_service::clock;
 use polymeter_store::reader::{JobFilter, JobRow, Reader};
 use polymeter_store::{Administration, Level, StoreUrl};
@@ -16,9 +15,6 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::choose;
 use crate::store_failure::store_failure;
-
-/// The maximum number of jobs with the same id that a refusal lists.
-const LISTED: u32 = 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeepArguments {
@@ -64,11 +60,8 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
             date(until.begin_us)
         )));
     }
-    let failed = |error| store_failure("cannot read the store", &error);
     let url = arguments.store.resolve()?;
-    let mut reader = Reader::open(&url).map_err(failed)?;
-    let job = choose_one(&mut reader, &url, arguments)?;
-    drop(reader);
+    let job = choose_one(&url, arguments)?;
     let verb = if arguments.release { "release" } else { "keep" };
     let name = printable_name(&job.job_id).into_owned();
     let refused = |error| store_failure(&format!("cannot {verb} job {name}"), &error);
@@ -99,37 +92,25 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
 }
 
 /// Returns the job that the arguments name.
-fn choose_one(reader: &mut Reader, url: &StoreUrl, arguments: &KeepArguments) -> Result<JobRow, Failure> {
+fn choose_one(url: &StoreUrl, arguments: &KeepArguments) -> Result<JobRow, Failure> {
+    let Some(key) = arguments.job_key else {
+        let mut source = Source::of_store(url)?;
+        return choose(&mut source, Some(&arguments.job)).map(|chosen| chosen.job);
+    };
     let failed = |error| store_failure("cannot read the store", &error);
-    let key = arguments.job.strip_prefix(KEY).and_then(|key| key.parse().ok());
     let filter = JobFilter {
-        job_id: Some(arguments.job.clone()).filter(|_| key.is_none()),
-        job_key: key.or(arguments.job_key),
-        limit: LISTED,
+        job_id: Some(arguments.job.clone()),
+        job_key: Some(key),
+        limit: 1,
         ..JobFilter::default()
     };
-    let mut jobs = reader.jobs(&filter).map_err(failed)?;
-    if jobs.len() > 1 {
-        let line =
-            |job: &JobRow| format!("--job-key {} (started {})", job.job_key, date(job.started_ns / 1000));
-        return Err(Failure::Failed(format!(
-            "cannot choose a job: several jobs have the id `{}`; add {}",
-            printable_name(&arguments.job),
-            jobs.iter().map(line).collect::<Vec<_>>().join(" or ")
-        )));
-    }
-    match (jobs.pop(), arguments.job_key) {
-        (Some(job), _) => Ok(job),
-        (None, Some(key)) => Err(Failure::Failed(format!(
+    let mut jobs = Reader::open(url).map_err(failed)?.jobs(&filter).map_err(failed)?;
+    jobs.pop().ok_or_else(|| {
+        Failure::Failed(format!(
             "unknown job `{}` with the key {key}: the store does not contain it; omit --job-key",
             printable_name(&arguments.job)
-        ))),
-        // Suggests similar ids.
-        (None, None) => {
-            let mut source = Source::of_store(url)?;
-            choose(&mut source, Some(&arguments.job)).map(|chosen| chosen.job)
-        }
-    }
+        ))
+    })
 }
 
 fn text(kept: &Kept) -> String {

@@ -18,7 +18,8 @@ const FILES: [(&str, &str); 4] = [
     ("sys/fs/cgroup/job_1/pids.current", "3\n"),
 ];
 
-const BASELINE: [(&str, &str); 3] = [("pids.current", "50ms"), ("memory.*", "50ms"), ("hugetlb.*", "50ms")];
+const BASELINE: [(&str, &str); 4] =
+    [("pids.current", "50ms"), ("memory.*", "50ms"), ("hugetlb.*", "50ms"), ("io.read.bytes", "50ms")];
 
 struct Machine {
     agent: Agent,
@@ -89,6 +90,13 @@ fn files_that_appear_later_are_sampled() {
         wait_until(&format!("{source} is read"), || machine.reads(source) > 2);
     }
     assert_eq!(machine.reason("memory.current"), None);
+    // The processes stand in for a file until it is there.
+    wait_until("the processes are read", || machine.reads("processes") > 2);
+    machine.write("io.stat", "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n");
+    wait_until("the file is read", || machine.reads("v2/io.stat") > 0);
+    let before = (machine.reads("v2/io.stat"), machine.reads("processes"));
+    wait_until("the reads go on", || machine.reads("v2/io.stat") > before.0 + 5);
+    assert!(machine.reads("processes") <= before.1 + 1, "they are not read any more");
     machine.end();
 }
 

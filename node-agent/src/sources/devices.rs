@@ -124,8 +124,9 @@ impl BlockDevices<'_> {
             RoleKind::Part
         } else if is("zram") || is("ram") {
             RoleKind::Local
-        } else if !below.is_empty() || is("loop") || is("dm-") || is("md") {
-            // What is below a loop device is a file, which is on another device or on another node.
+        } else if !below.is_empty() || ["loop", "dm-", "md", "drbd", "zd"].into_iter().any(is) {
+            // What is below a loop device is a file, which is on another device or on another node; DRBD and ZFS
+            // do not tell the kernel what is below their devices.
             RoleKind::Stacked
         } else {
             RoleKind::Physical
@@ -295,6 +296,8 @@ mod tests {
         sys.block("dm-3", Some("253:3"), None, &["dm-2"]);
         sys.block("loop0", Some("7:0"), None, &[]);
         sys.block("zram0", Some("252:0"), None, &[]);
+        sys.block("drbd1", Some("147:1"), None, &[]);
+        sys.block("zd16", Some("230:16"), None, &[]);
         sys.block("nvme2n1", Some("259:5"), None, &[]);
         sys.block("nvme2c0n1", None, None, &[]);
         sys.block("nvme2c1n1", None, None, &[]);
@@ -315,6 +318,8 @@ mod tests {
             ("dm-3", "stacked sdc sdb dm-2", "253:3", "stacked 8:32 8:16 253:2"),
             ("loop0", "stacked", "7:0", "stacked"),
             ("zram0", "local", "252:0", "local"),
+            ("drbd1", "stacked", "147:1", "stacked"),
+            ("zd16", "stacked", "230:16", "stacked"),
             ("nvme2n1", "stacked nvme2c1n1 nvme2c0n1", "259:5", "physical"),
             ("nvme2n1p1", "part nvme2c1n1 nvme2c0n1 nvme2n1", "259:6", "part 259:5"),
             ("cciss/c0d0", "physical", "104:0", "physical"),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{Definition, Hierarchy};
 
 use super::cpu_list;
 use super::devices;
@@ -10,6 +10,7 @@ use super::kernel_text;
 use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
 use super::target::{Opened, Target};
+use super::text_file_kind::any_file_with_alternative;
 
 /// All kinds of sources, one line each. A metric with origins of several kinds comes from the first kind that
 /// has it.
@@ -42,6 +43,13 @@ pub static KINDS: &[&dyn SourceKind] = &[
 ];
 
 impl SourceFactory<'_> {
+    /// Returns true if the files of metrics that other kinds have, too, can be read on version 2. They may appear
+    /// after the others, and count all of the cgroup from its begin.
+    pub(crate) fn has_files_with_alternative(&self, target: &Target) -> bool {
+        let request = OpenRequest { host: self, target, wanted: Vec::new() };
+        any_file_with_alternative(&request, |file, _| file.hierarchy == Hierarchy::V2)
+    }
+
     /// Opens all sources for `definitions`. Returns the reason for each unavailable metric.
     pub fn open(&self, target: &Target, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut opening = Opening::new(self.step);

@@ -282,21 +282,28 @@ fn is_alternative(definition: &Definition) -> bool {
 /// count nothing: they are trusted if any of them has counted something, and then all of them, since two
 /// origins side by side would count twice.
 fn any_has_counted(request: &OpenRequest<'_>) -> bool {
-    let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
+    any_file_with_alternative(request, |file, source| file.hierarchy == Hierarchy::V2 || has_counted(source))
+}
+
+/// Returns true if `is_it` for any readable file of a metric with an alternative.
+pub(super) fn any_file_with_alternative(
+    request: &OpenRequest<'_>,
+    is_it: impl Fn(&TextFile, TextFileSource) -> bool,
+) -> bool {
+    let holds = |definition: &Definition, file: &'static TextFile, field: Field| {
         paths(request, file).found.iter().any(|found| {
             let wanted = [Wanted { definition: definition.clone(), field }];
             let source = TextFileSource::open(&found.path, file.form, &wanted, &found.labels);
-            source.is_ok_and(|source| file.hierarchy == Hierarchy::V2 || has_counted(source))
+            source.is_ok_and(|source| is_it(file, source))
         })
     };
-    let alternatives = metrics_of(TEXT_FILE_KIND).map(Definition::of).filter(is_alternative);
-    let mut counting = alternatives.filter(|definition| {
+    let mut alternatives = metrics_of(TEXT_FILE_KIND).map(Definition::of).filter(is_alternative);
+    alternatives.any(|definition| {
         definition.metric.origins.iter().any(|origin| match origin {
-            Origin::Text { file, field } => counts(definition, file, *field),
+            Origin::Text { file, field } => holds(&definition, file, *field),
             Origin::Perf(_) | Origin::Source(_) => false,
         })
-    });
-    counting.next().is_some()
+    })
 }
 
 /// Returns true if any value of a file is more than 0.

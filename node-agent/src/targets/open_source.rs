@@ -1,8 +1,10 @@
 //! A source in the sampler, and the changes of sources for the sampler.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
+use polymeter_proto::catalogue::Definition;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Role;
 
@@ -37,6 +39,8 @@ pub(crate) struct OpenSource {
     pub(crate) step: Option<Arc<Step>>,
     /// True if it stays open when files are opened anew: [`Source::is_lasting`].
     pub(super) is_lasting: bool,
+    /// The metrics that files provide in its place, which appeared later.
+    pub(super) replaced: BTreeSet<String>,
     /// The number of lines of its file that have no series.
     pub(super) unknown_lines: usize,
     /// The finder of cgroups or processes that must be read with it.
@@ -62,6 +66,7 @@ impl OpenSource {
             slots,
             step,
             is_lasting,
+            replaced: BTreeSet::new(),
             unknown_lines,
             below,
             opened_descriptors,
@@ -80,9 +85,18 @@ impl OpenSource {
         self
     }
 
+    /// Returns the definitions of its slots, without those that are replaced.
+    pub(super) fn provided(&self) -> impl Iterator<Item = &Definition> {
+        let definitions = self.slots.iter().map(|slot| &slot.definition);
+        definitions.filter(|definition| !self.replaced.contains(&definition.name()))
+    }
+
     /// Returns the period of one of its metrics in a plan; not shorter than the refresh interval of its
     /// hardware.
     pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
+        if self.replaced.contains(name) {
+            return None;
+        }
         let planned = match &self.step {
             None => plan.period(name).map(|(period, _)| period),
             Some(step) => plan.step_period(step.level, name),

@@ -11,7 +11,7 @@ function groupOf({ node, metric, labels }) {
 /** Returns the series without those whose bytes are those of others. The lowest devices that have series count. */
 export function summed(all) {
     const groups = new Map();
-    for (const series of all.filter(({ role }) => role)) {
+    for (const series of all.filter(nameOf)) {
         const key = groupOf(series);
         if (!groups.has(key)) groups.set(key, { names: new Set(), hasPhysical: false });
         const group = groups.get(key);
@@ -19,6 +19,8 @@ export function summed(all) {
         group.hasPhysical ||= series.role === "physical";
     }
     const counts = (series) => {
+        // The processes of a job provide its I/O until the file of the cgroup appears, which contains theirs.
+        if (!nameOf(series)) return !(series.metric.startsWith("io.") && groups.has(groupOf(series)));
         if (!series.role || series.role === "physical") return true;
         if (series.role === "local") return false;
         const { names, hasPhysical } = groups.get(groupOf(series));

@@ -54,7 +54,7 @@ impl<'a> Device<'a> {
             }
             Self::Block(name) => match disk_of(name) {
                 Some(disk) => Some(Role::new(RoleKind::Part, [disk])),
-                None if is_numbered(name, &["loop", "dm-", "md"]) => unknown(RoleKind::Stacked),
+                None if is_numbered(name, &["loop", "dm-", "md", "drbd", "zd"]) => unknown(RoleKind::Stacked),
                 None if is_numbered(name, &["ram", "zram"]) => unknown(RoleKind::Local),
                 None => unknown(RoleKind::Physical),
             },
@@ -66,6 +66,12 @@ impl<'a> Device<'a> {
             }
         }
     }
+}
+
+/// Returns true for a series of I/O over all devices of a job, which its processes provide until the cgroup's file
+/// appears: that contains it.
+fn is_of_all_devices(metric: &str, labels: &Labels) -> bool {
+    metric.starts_with("io.") && labels.get("device").is_none()
 }
 
 fn is_number(text: &str) -> bool {
@@ -110,6 +116,16 @@ pub type SeriesOfSum<'a> = (&'a str, &'a str, &'a Labels);
 /// What series have in common whose devices may contain each other: the node, the metric, the other labels.
 type Group<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>);
 
+/// What a series is of.
+enum Place<'a> {
+    /// Nothing that contains others.
+    None,
+    /// All devices of a group.
+    AllDevices(Group<'a>),
+    /// A device of a group, with its role.
+    Device(Group<'a>, Role),
+}
+
 /// The devices of a group.
 #[derive(Default)]
 struct Devices<'a> {
@@ -127,19 +143,28 @@ pub fn contained<'a>(series: impl IntoIterator<Item = SeriesOfSum<'a>>) -> Vec<b
     let mut devices: BTreeMap<Group<'a>, Devices<'a>> = BTreeMap::new();
     let mut places = Vec::new();
     for (node, metric, labels) in series {
-        let place = role_of(metric, labels).zip(Device::of(metric, labels)).map(|(role, device)| {
-            let name = device.name();
+        if is_of_all_devices(metric, labels) {
+            places.push(Place::AllDevices((node, metric, labels.iter().collect())));
+            continue;
+        }
+        let place = Device::of(metric, labels).and_then(|device| {
             let others: Vec<_> =
                 labels.iter().filter(|(key, _)| !["device", "interface"].contains(key)).collect();
             let group = (node, metric, others);
             let of_group = devices.entry(group.clone()).or_default();
-            of_group.names.insert(name);
+            of_group.names.insert(device.name());
+            let role = role_of(metric, labels)?;
             of_group.has_physical |= role.kind() == RoleKind::Physical;
-            (group, role)
+            Some(Place::Device(group, role))
         });
-        places.push(place);
+        places.push(place.unwrap_or(Place::None));
     }
-    let is_contained = |(group, role): (Group<'_>, Role)| {
+    let is_contained = |place: Place<'_>| {
+        let (group, role) = match place {
+            Place::None => return false,
+            Place::AllDevices(group) => return devices.contains_key(&group),
+            Place::Device(group, role) => (group, role),
+        };
         let Some(Devices { names, has_physical }) = devices.get(&group) else { return false };
         match role.kind() {
             RoleKind::Physical => false,
@@ -148,7 +173,7 @@ pub fn contained<'a>(series: impl IntoIterator<Item = SeriesOfSum<'a>>) -> Vec<b
             RoleKind::Part | RoleKind::Stacked => role.below().any(|name| names.contains(name)),
         }
     };
-    places.into_iter().map(|place| place.is_some_and(is_contained)).collect()
+    places.into_iter().map(is_contained).collect()
 }
 
 #[cfg(test)]
@@ -189,6 +214,24 @@ mod tests {
         assert_eq!(of_job(&[("252:0", Some("local"))]), [""; 0]);
         assert_eq!(of_job(&[("7:0", None), ("8:0", None)]), ["7:0", "8:0"], "a number tells nothing");
         assert_eq!(of_job(&[("(unknown)", None), ("259:0", Some("physical"))]), ["259:0"], "a path of NVMe");
+    }
+
+    #[test]
+    fn the_processes_of_a_job_do_not_count_beside_its_devices() {
+        let (all, disk) = (labels(&[], None), labels(&[("device", "8:0")], None));
+        let of_step = labels(&[("step", "0")], None);
+        let of = |metric: &'static str| {
+            let series =
+                [("n1", metric, &all), ("n1", metric, &disk), ("n1", metric, &of_step), ("n2", metric, &all)];
+            contained(series)
+        };
+        assert_eq!(of("io.read.bytes"), [true, false, false, false]);
+        assert_eq!(of("gpu.power"), [false; 4]);
+        let volume = labels(&[("device", "253:0")], Some("stacked 8:0"));
+        assert_eq!(
+            contained([("n1", "io.read.bytes", &volume), ("n1", "io.read.bytes", &disk)]),
+            [true, false]
+        );
     }
 
     #[test]

@@ -37,9 +37,14 @@ BEGIN
     ), device AS MATERIALIZED (
         SELECT series_id, node, metric, job_key, labels - ARRAY['device', 'interface'] AS others,
                coalesce(labels ->> 'device', labels ->> 'interface') AS name, role, string_to_array(role, ' ') AS words
-        FROM wanted WHERE role IS NOT NULL
+        FROM wanted WHERE labels ?| ARRAY['device', 'interface']
     )
     SELECT array_agg(series_id), sum(seconds), ARRAY(
+        SELECT series_id FROM wanted AS whole WHERE metric LIKE 'io.%' AND NOT labels ? 'device' AND EXISTS (
+            SELECT FROM device
+            WHERE device.node = whole.node AND device.metric = whole.metric AND device.others = whole.labels
+                AND device.job_key IS NOT DISTINCT FROM whole.job_key)
+        UNION ALL
         SELECT series_id FROM device AS above WHERE role = 'local' OR EXISTS (
             SELECT FROM device AS below
             WHERE below.node = above.node AND below.metric = above.metric AND below.others = above.others

@@ -181,18 +181,26 @@ pub static FACTS: &[FactDefinition] = &[
     fact(
         "memory_limit",
         FactUnit::Bytes,
-        "Hard memory limit of the cgroup on a node, or the request per node; the lowest of all nodes.",
+        "Hard memory limit of the cgroup on the node that came nearest to it, as it was when the most memory was used; without limits the request per node.",
     ),
+    fact(
+        "memory_counted",
+        FactUnit::Bytes,
+        "What `memory_limit` counts of the used memory on that node: huge pages only where the kernel counts them.",
+    ),
+    fact("memory_counted_node", FactUnit::Text, "Node that came nearest to its `memory_limit`."),
+    fact(
+        "oom_step",
+        FactUnit::Text,
+        "Step, with its node, that ran out of memory within a limit below that of the job.",
+    ),
+    fact("oom_step_limit", FactUnit::Bytes, "The limit of that step."),
     fact(
         "memory_bound",
         FactUnit::Bytes,
         "Upper bound of `memory_used`: the cgroup's peak without the peak of the cache if that is more, on the node with the most. It contains what was used between two samples, and memory of the kernel.",
     ),
-    fact(
-        "memory_used_share",
-        FactUnit::Share,
-        "`memory_used` / `memory_limit`; huge pages count if the limit counts them.",
-    ),
+    fact("memory_used_share", FactUnit::Share, "`memory_counted` / `memory_limit`."),
     fact("memory_request_used", FactUnit::Share, "`memory_used` / `memory_request`."),
     fact(
         "memory_growth",

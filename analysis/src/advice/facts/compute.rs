@@ -100,15 +100,9 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     facts.set_number("memory_used_total", total);
     facts.set_number("memory_cache", most(nodes().map(|node| node.used.cache_bytes)));
     facts.set_number("cgroup_memory_peak", most(nodes().map(|node| node.used.cgroup_peak_bytes)));
-    let limit = nodes().filter_map(|node| node.used.memory_limit_bytes).reduce(f64::min);
-    facts.set_number("memory_limit", limit.or(facts.number("memory_request")));
+    add_memory_limit(facts, report);
     let bound = most(nodes().map(|node| node.used.memory_bound_bytes()));
     facts.set_number("memory_bound", bound);
-    // Not all kernels count huge pages for the limit; the cgroup's peak has what they count.
-    let counted = facts
-        .number("memory_used")
-        .map(|used| used.min(limit.and(facts.number("cgroup_memory_peak")).unwrap_or(f64::INFINITY)));
-    facts.set_number("memory_used_share", ratio(counted, facts.number("memory_limit")));
     facts.set_number(
         "memory_request_used",
         ratio(facts.number("memory_used"), facts.number("memory_request")),
@@ -120,6 +114,54 @@ fn add_memory(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
     facts.set_number("swap_peak", crate::resources::highest(series, &swap));
     let faults = report.used.page_faults_major;
     facts.set_number("major_faults_rate", ratio(faults, facts.number("elapsed")));
+}
+
+/// Adds the limit, and what it counts, of the node that came nearest to its limit. Without limits the request
+/// stands for them.
+fn add_memory_limit(facts: &mut Facts, report: &Report) {
+    let of_node = |node: &NodeReport| {
+        let limit = node.used.memory_limit_bytes.filter(|limit| *limit > 0.0)?;
+        // Not all kernels count huge pages for the limit; the cgroup's peak has what they count.
+        let counted = node.used.memory_bytes?.min(node.used.cgroup_peak_bytes.unwrap_or(f64::INFINITY));
+        Some((counted, limit, node.node.clone()))
+    };
+    let share = |(counted, limit, _): &(f64, f64, String)| counted / limit;
+    let limited = report.by_node.iter().filter_map(of_node);
+    let nearest = limited.max_by(|one, other| share(one).total_cmp(&share(other)));
+    let known = || facts.number("memory_used").zip(facts.text("memory_used_node"));
+    let (counted, limit, node) = match nearest {
+        Some((counted, limit, node)) => (Some(counted), Some(limit), Some(node)),
+        None => {
+            let lowest = report.by_node.iter().filter_map(|node| node.used.memory_limit_bytes);
+            let limit = lowest.reduce(f64::min).or(facts.number("memory_request"));
+            let (used, node) = known().map(|(used, node)| (used, node.to_owned())).unzip();
+            (used, limit, node)
+        }
+    };
+    facts.set_number("memory_counted", counted);
+    facts.set_text("memory_counted_node", node);
+    facts.set_number("memory_limit", limit);
+    facts.set_number("memory_used_share", ratio(counted, limit));
+    add_steps_out_of_memory(facts, report);
+}
+
+/// Adds the step that ran out of memory within a limit of its own, below that of its job.
+fn add_steps_out_of_memory(facts: &mut Facts, report: &Report) {
+    let mut groups: BTreeMap<(&str, &str), Vec<&SeriesReport>> = BTreeMap::new();
+    for series in report.series.iter().filter(|series| series.task.is_none()) {
+        if let Some(step) = &series.step {
+            groups.entry((step, &series.node)).or_default().push(series);
+        }
+    }
+    for ((step, node), series) in groups {
+        let of_job = report.by_node.iter().find(|of_job| of_job.node == node);
+        let limit_of_job = of_job.and_then(|of_job| of_job.used.memory_limit_bytes).unwrap_or(f64::INFINITY);
+        let limit = crate::resources::of(&series).memory_limit_bytes.filter(|limit| *limit < limit_of_job);
+        if oom_kills(&series).is_some_and(|kills| kills > 0.0) && limit.is_some() {
+            facts.set_number("oom_step_limit", limit);
+            facts.set_text("oom_step", Some(format!("{step} on {node}")));
+        }
+    }
 }
 
 fn add_pressure(facts: &mut Facts, series: &[&SeriesReport]) {

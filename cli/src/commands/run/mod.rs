@@ -28,7 +28,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
 use polymeter_proto::units;
 use polymeter_service::cgroup_mounts::Mounts;
-use polymeter_service::clock;
+use polymeter_service::{clock, users};
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
@@ -186,11 +186,12 @@ fn run_sampled(
 ) -> Result<CommandOutcome, Failure> {
     let cgroups = cgroup.paths();
     let has_cgroup = !cgroups.is_empty();
+    let uid = rustix::process::getuid().as_raw();
     let job = JobSpec {
         job_id: job_id.clone(),
         cluster: None,
-        owner_uid: Some(rustix::process::getuid().as_raw()),
-        owner: None,
+        owner_uid: Some(uid),
+        owner: users::name_of(uid).and_then(|name| Identifier::escaped(name.as_bytes())),
         cgroups,
         process: (!has_cgroup).then(|| held.pid()),
         sampling: Layer::default(),

@@ -59,7 +59,19 @@ pub(super) fn without_effect(requested: &[String], view: &View, has_cgroup: bool
             let is_of_cgroup = |metric: &str| OF_CGROUPS.iter().any(|prefix| metric.starts_with(prefix));
             unavailable.retain(|(metric, _)| !has_cgroup && is_of_cgroup(metric));
         }
+        if is_sampled && period != "off" && text.starts_with("node.") {
+            notes.push(format!(
+                "-m '{text}' samples the node: the values are in the file of -o, not in this report"
+            ));
+        }
         if period == "off" || (is_sampled && unavailable.is_empty()) {
+            continue;
+        }
+        if unavailable.is_empty() {
+            notes.push(format!(
+                "-m '{text}' has no effect until the command has what is sampled: a process that has used a \
+                 second of CPU time, or a device"
+            ));
             continue;
         }
         unavailable.sort();

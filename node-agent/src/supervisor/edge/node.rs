@@ -207,6 +207,9 @@ impl Edge for NodeEdge {
     }
 
     fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) -> SourceChanges {
+        if is_anew && self.factory(target).has_files_with_alternative(&target.target) {
+            target.sources.replace_by_files();
+        }
         let (definitions, perf_cgroup) = (target.definitions(), target.perf_cgroup(&self.mounts));
         let wanted = target.sources.wanted(definitions, perf_cgroup, is_anew);
         let (opened, unavailable) = self.factory(target).open(&target.target, &wanted.definitions);

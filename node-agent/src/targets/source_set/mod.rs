@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::Definition;
+use polymeter_proto::catalogue::{Definition, TEXT_FILE_KIND};
 use polymeter_proto::series::{Identifier, Labels};
 
 use crate::cgroups::SeenSteps;
@@ -164,7 +164,16 @@ impl SourceSet {
     /// Returns true if a source that is not opened anew provides a metric of the whole target.
     fn has_lasting(&self, definition: &Definition) -> bool {
         let mut lasting = self.whole().filter(|(_, source)| source.is_lasting);
-        lasting.any(|(_, source)| source.slots.iter().any(|slot| slot.definition == *definition))
+        lasting.any(|(_, source)| source.provided().any(|provided| provided == definition))
+    }
+
+    /// Lets files provide the metrics for which a lasting source stands in, because there were none.
+    pub(crate) fn replace_by_files(&mut self) {
+        for source in self.open.values_mut().filter(|source| source.is_lasting && source.step.is_none()) {
+            let stands_in = |definition: &&Definition| definition.metric.is_of_kind(TEXT_FILE_KIND);
+            let replaced: Vec<String> = source.provided().filter(stands_in).map(Definition::name).collect();
+            source.replaced.extend(replaced);
+        }
     }
 
     /// Replaces earlier sources by those that were opened for `wanted`, and gives the remaining ones the
