@@ -4,6 +4,7 @@ use polymeter_proto::units;
 use serde::Serialize;
 
 use crate::advice::facts::Facts;
+use crate::advice::verdict::cores_text;
 use crate::model::{MemoryKind, Report, Resource, Severity};
 
 /// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical:
@@ -49,10 +50,6 @@ pub struct Meter {
 
 fn unknown() -> String {
     "unknown".to_owned()
-}
-
-fn cores_text(cores: f64) -> String {
-    if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") }
 }
 
 fn bytes_text(bytes: f64) -> String {

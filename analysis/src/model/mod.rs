@@ -6,6 +6,7 @@ mod finding;
 mod parts;
 mod series;
 mod traffic;
+mod verdict;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use series::{PeriodUse, SeriesReport};
 pub use traffic::Traffic;
+pub use verdict::Verdict;
 
 /// The report of a job.
 #[derive(Debug, Default, Serialize)]
@@ -50,6 +52,8 @@ pub struct Report {
     /// The final state.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// The verdict, which the rules of advice give with the findings.
+    pub verdict: Verdict,
     /// The resource usage.
     pub used: Usage,
     /// The energy, if a counter of it was sampled on one of the nodes.

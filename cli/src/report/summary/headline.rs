@@ -1,9 +1,9 @@
 //! The first line of a report, and the final state of the job. Pure.
 
 use polymeter_analysis::model::Report;
+use polymeter_analysis::outcome::outcome_text;
 use polymeter_proto::text::abridged_list;
 
-use super::outcome;
 use crate::output::printable::{printable, printable_name};
 
 /// The maximum number of nodes that a line names.
@@ -11,7 +11,7 @@ pub(crate) const NODES_MAX: usize = 8;
 
 /// The final state, or that the job runs; none if nothing is known.
 pub(crate) fn state(report: &Report) -> Option<String> {
-    match (report.ended, report.lost_nodes.as_slice(), outcome::outcome_text(&report.outcome)) {
+    match (report.ended, report.lost_nodes.as_slice(), outcome_text(&report.outcome)) {
         (false, _, _) => Some("still running".to_owned()),
         (true, [], None) => None,
         (true, lost, None) => {
@@ -26,7 +26,7 @@ pub(crate) fn headline(report: &Report) -> String {
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
     let state = match state(report) {
         None => String::new(),
-        Some(state) if report.ended && outcome::outcome_text(&report.outcome).is_some() => {
+        Some(state) if report.ended && outcome_text(&report.outcome).is_some() => {
             format!(": {state}")
         }
         Some(state) => format!(", {state}"),

@@ -4,7 +4,6 @@
 mod energy;
 mod figures;
 mod headline;
-mod outcome;
 pub(crate) mod plan_changes;
 mod traffic;
 

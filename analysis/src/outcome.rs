@@ -1,9 +1,9 @@
 //! The final state of a job as text. Pure.
 
-use polymeter_analysis::model::Outcome;
+use crate::model::Outcome;
 
 /// Describes the end of a job; none if nothing is known.
-pub(super) fn outcome_text(outcome: &Outcome) -> Option<String> {
+pub fn outcome_text(outcome: &Outcome) -> Option<String> {
     let state = outcome.state.as_deref().map(state_text);
     let exit = exit_text(outcome.exit_code, outcome.exit_signal);
     let parts: Vec<String> = state.into_iter().chain(exit).collect();
@@ -28,7 +28,7 @@ fn state_text(state: &str) -> String {
 }
 
 /// Describes the exit status or the signal of a job.
-fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String> {
+pub(crate) fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String> {
     match (code, signal) {
         (_, Some(Outcome::SIGNAL_OUT_OF_MEMORY)) => {
             Some("killed for lack of memory (Slurm's signal 125)".to_owned())
