@@ -11,6 +11,7 @@ mod verdict;
 use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
+use polymeter_proto::run::Run;
 use polymeter_proto::units;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
@@ -143,6 +144,15 @@ pub struct Submission {
     pub memory_bytes: Option<u64>,
     /// The number of times that the job was started again.
     pub restarts: Option<u64>,
+    /// The command, if `polymeter run` started it.
+    pub run: Option<Run>,
+}
+
+impl Submission {
+    /// Returns true for a command of `polymeter run`, whose resources are those of the machine.
+    pub const fn is_run(&self) -> bool {
+        self.run.is_some()
+    }
 }
 
 /// One of several runs of a job.

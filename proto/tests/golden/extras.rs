@@ -215,6 +215,12 @@ fn job_details() -> Vec<Event> {
         memory_bytes: Some(1 << 37),
         gpus: Some(8),
         restarts: Some(0),
+        run: Some(Box::new(Run::of(
+            [b"./solver".as_slice(), b"-x \xff"].into_iter(),
+            Some(b"/home/zoe"),
+            Some(b"n1"),
+            [("OMP_NUM_THREADS", b"4".to_vec())].into_iter(),
+        ))),
     };
     let update = |job, details| Event::JobDetails(JobDetailsUpdate { job: JobHandle(job), details });
     vec![update(1, details), update(251, JobDetails::default())]

@@ -169,6 +169,26 @@ fn of_event(event: &Event) -> Json {
             ("memory_bytes", optional(details.memory_bytes, Json::from)),
             ("gpus", optional(details.gpus, Json::from)),
             ("restarts", optional(details.restarts, Json::from)),
+            (
+                "run",
+                optional(details.run.as_ref(), |run| {
+                    object([
+                        ("command", Json::Array(run.command.iter().map(text).collect())),
+                        ("is_cut", run.is_cut.into()),
+                        ("directory", optional(run.directory.as_ref(), text)),
+                        ("host", optional(run.host.as_ref(), text)),
+                        (
+                            "environment",
+                            Json::Array(
+                                run.environment
+                                    .iter()
+                                    .map(|(name, value)| Json::Array(vec![text(name), text(value)]))
+                                    .collect(),
+                            ),
+                        ),
+                    ])
+                }),
+            ),
         ]),
         Event::JobOwner(JobOwner { job, uid, name }) => object([
             ("is", text("job_owner")),

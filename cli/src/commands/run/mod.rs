@@ -4,6 +4,7 @@ mod baseline;
 mod cgroup;
 mod destination;
 mod held_command;
+mod identity;
 mod requests;
 mod signals;
 mod totals;
@@ -23,12 +24,13 @@ use polymeter_agent::request::{AnnotateError, JobSpec, PushSpec};
 use polymeter_agent::sources::online_cpus;
 use polymeter_client::completion::{metrics, periods};
 use polymeter_collector::Collector;
+use polymeter_proto::ledger::JobDetails;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
 use polymeter_proto::units;
 use polymeter_service::cgroup_mounts::Mounts;
-use polymeter_service::clock;
+use polymeter_service::{clock, users};
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
@@ -41,6 +43,7 @@ use crate::report::render::{self, Detail};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
 use held_command::HeldCommand;
+use identity::IdentityOptions;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::command_totals::CPUS;
 use polymeter_analysis::gather::gather;
@@ -75,6 +78,9 @@ pub(crate) struct RunArguments {
     /// Write the report to this file instead of stderr.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+
+    #[command(flatten)]
+    identity: IdentityOptions,
 
     /// Report as JSON.
     #[arg(long)]
@@ -122,7 +128,10 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let collector = start_collector(&store, &context)?;
     let agent = start_agent(baseline, arguments.flush_interval, socket.as_ref(), &context)?;
     let mut notes: Vec<String> = cgroup.remove_dead().iter().map(ToString::to_string).collect();
-    let outcome = run_sampled(arguments, held, &agent, &cgroup, signals, &job_id);
+    let (details, missing) = arguments.identity.details(&arguments.command, &mounts);
+    notes.extend(missing);
+    let job = job_spec(&job_id, &cgroup, &held, details);
+    let outcome = run_sampled(arguments, held, &agent, job, signals);
     agent.unregister(job_id.clone());
     drop(cgroup);
     let stopped = agent.stop(STOP_TIMEOUT);
@@ -175,26 +184,31 @@ fn cannot_sample(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::because("cannot sample the command", error)
 }
 
+/// Describes the run to its agent.
+fn job_spec(job_id: &Identifier, cgroup: &RunCgroup, held: &HeldCommand, details: JobDetails) -> JobSpec {
+    let (uid, cgroups) = (rustix::process::getuid().as_raw(), cgroup.paths());
+    JobSpec {
+        job_id: job_id.clone(),
+        cluster: None,
+        owner_uid: Some(uid),
+        owner: users::name_of(uid).and_then(|name| Identifier::try_from(name).ok()),
+        process: cgroups.is_empty().then(|| held.pid()),
+        cgroups,
+        sampling: Layer::default(),
+        facts: identity::facts(),
+        details,
+    }
+}
+
 /// Lets the command run in the cgroup, or samples its processes if there is none.
 fn run_sampled(
     arguments: &RunArguments,
     held: HeldCommand,
     agent: &Agent,
-    cgroup: &RunCgroup,
+    job: JobSpec,
     signals: CaughtSignals,
-    job_id: &Identifier,
 ) -> Result<CommandOutcome, Failure> {
-    let cgroups = cgroup.paths();
-    let has_cgroup = !cgroups.is_empty();
-    let job = JobSpec {
-        job_id: job_id.clone(),
-        cluster: None,
-        owner_uid: Some(rustix::process::getuid().as_raw()),
-        owner: None,
-        cgroups,
-        process: (!has_cgroup).then(|| held.pid()),
-        sampling: Layer::default(),
-    };
+    let (job_id, has_cgroup) = (job.job_id.clone(), !job.cgroups.is_empty());
     agent.register(job).map_err(|error| cannot_sample(&error))?;
     let mut notes = requests::without_effect(&arguments.metrics, &agent.view(), has_cgroup);
     if !arguments.json {
@@ -204,7 +218,7 @@ fn run_sampled(
     }
     let cpus =
         online_cpus(Path::new("/")).ok().map(|cpus| (CPUS, Unit::Count, units::to_f64(cpus.len() as u64)));
-    push(agent, job_id, cpus).map_err(|error| cannot_sample(&error))?;
+    push(agent, &job_id, cpus).map_err(|error| cannot_sample(&error))?;
     let before = Before::read(held.pid());
     // The program begins when all its sources are open, so that no part of it is missed.
     let child = match held.release() {
@@ -217,10 +231,10 @@ fn run_sampled(
         }
     };
     let (status, totals) = signals.wait(&child, before).map_err(|error| cannot_sample(&error))?;
-    if let Err(error) = push(agent, job_id, totals.values()) {
+    if let Err(error) = push(agent, &job_id, totals.values()) {
         notes.push(format!("the totals of the command could not be stored: {error}"));
     }
-    agent.end(job_id.clone(), totals::facts(status.code(), status.signal()));
+    agent.end(job_id, totals::facts(status.code(), status.signal()));
     Ok(CommandOutcome { status: totals::status_code(status), notes })
 }
 
