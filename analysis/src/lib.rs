@@ -22,7 +22,7 @@ pub mod meters;
 pub mod model;
 mod node_counters;
 mod node_list;
-pub mod outcome;
+mod outcome;
 pub mod phases;
 pub mod rates;
 mod resolution;

@@ -9,6 +9,7 @@ use polymeter_proto::ledger::{
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
+use polymeter_proto::run::Run;
 use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId,
     SessionDescriptor, ShapeDescriptor, ShapeId, Unit,

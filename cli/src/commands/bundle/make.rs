@@ -21,7 +21,7 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::report::findings::add_findings;
-use crate::report::render::{self, Detail};
+use crate::report::render;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
 
@@ -84,7 +84,7 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     let failed = |error| Failure::because("cannot read the store", &error);
     let mut report = gather(reader, job, None).map_err(failed)?;
     add_findings(&mut report, Path::new(DIRECTORY));
-    directory.add_text("report.txt", &render::text(&report, Detail::All, None))?;
+    directory.add_text("report.txt", &render::all(&report, None, false))?;
     directory.add_json("report.json", &report)?;
     directory.add_text(plot::NAME, &plot::render(&report, job.started_ns))?;
     let file = directory.create_file(samples::NAME)?;

@@ -156,7 +156,7 @@ fn check_chosen(
         // Of several patterns some may be those of other jobs.
         if !has_series(metric) && (metric.is_exact() || !has_any) {
             let names = rows.iter().map(|row| row.metric.as_str());
-            let all = "`polymeter report --all` lists its metrics";
+            let all = "`polymeter report --show all` lists its metrics";
             return refused(metric.as_str(), nearest(metric.as_str(), names), all);
         }
     }

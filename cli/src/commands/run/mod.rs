@@ -39,7 +39,7 @@ use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
 use crate::report::findings::add_findings;
-use crate::report::render::{self, Detail};
+use crate::report::render::{self, Beginning, Sections};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
 use held_command::HeldCommand;
@@ -86,9 +86,8 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     json: bool,
 
-    /// Include constant series, all events and the ledger by source in the report.
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    sections: Sections,
 
     /// The command and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
@@ -278,5 +277,5 @@ fn report(
             .map_err(|error| Failure::because("cannot write the report", &error))?;
         return Ok(printable_json(&text).into_owned() + "\n");
     }
-    Ok(render::text(&report, Detail::of(arguments.all), limit))
+    Ok(render::chosen(&report, &arguments.sections, Beginning::Run, limit, false))
 }
