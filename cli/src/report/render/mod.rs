@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn a_report_is_written_as_recorded() {
-        let report = report();
+        let mut report = report();
+        Advice::built_in().advise(&mut report);
         let run = chosen(&report, &Sections::default(), Beginning::Run, Some(80), false);
         snapshot::check("report", &run);
         snapshot::check("report-all", &all(&report, None, false));
