@@ -285,6 +285,7 @@ fn submission(job: &JobRow) -> Submission {
         time_limit_s: count(job.time_limit_s),
         memory_bytes: count(job.memory_bytes),
         restarts: count(job.restarts),
+        run: job.run.as_deref().cloned(),
     }
 }
 

@@ -22,6 +22,7 @@ pub mod meters;
 pub mod model;
 mod node_counters;
 mod node_list;
+mod outcome;
 pub mod phases;
 pub mod rates;
 mod resolution;

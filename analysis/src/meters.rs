@@ -4,6 +4,7 @@ use polymeter_proto::units;
 use serde::Serialize;
 
 use crate::advice::facts::Facts;
+use crate::advice::verdict::cores_text;
 use crate::model::{MemoryKind, Report, Resource, Severity};
 
 /// The share of the CPU time or of a GPU below which a meter is a warning, and below which it is critical:
@@ -47,14 +48,6 @@ pub struct Meter {
     pub text: String,
 }
 
-fn unknown() -> String {
-    "unknown".to_owned()
-}
-
-fn cores_text(cores: f64) -> String {
-    if cores < 10.0 { format!("{cores:.2}") } else { format!("{cores:.1}") }
-}
-
 fn bytes_text(bytes: f64) -> String {
     units::value("bytes", bytes)
 }
@@ -65,44 +58,40 @@ fn memory_text(report: &Report, facts: &Facts, used: f64) -> String {
     let kind = report.memory_kind();
     let request = facts.number("memory_request");
     let counted = facts.number("memory_counted").filter(|_| request.is_none()).unwrap_or(used);
-    let of = request.or(facts.number("memory_limit")).map_or_else(unknown, bytes_text);
+    let of = request.or(facts.number("memory_limit")).map(bytes_text);
+    let of = of.map_or_else(String::new, |limit| format!(" of {limit}"));
     if kind == Some(MemoryKind::WithHugePages) && counted < used {
-        return format!("{} of {of}{node}, and huge pages: {} in all", bytes_text(counted), bytes_text(used));
+        return format!("{}{of}{node}, and huge pages: {} in all", bytes_text(counted), bytes_text(used));
     }
-    format!("{} of {of}{node}, {}", bytes_text(counted), kind.map_or("", MemoryKind::short))
+    format!("{}{of}{node}, {}", bytes_text(counted), kind.map_or("", MemoryKind::short))
 }
 
-/// The meters of CPU, memory, GPU and time.
-pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
+/// The meters of CPU, memory, GPU and time: of those whose use is known.
+pub fn meters(report: &Report, facts: &Facts) -> Vec<Meter> {
     let number = |name: &str| facts.number(name);
-    let cpu = match (number("cores_used"), number("cores")) {
-        (Some(used), Some(all)) => {
-            let all = units::counted(format!("{all:.0}"), "core");
-            format!("{} of {all} in use on average", cores_text(used))
-        }
-        (Some(used), None) => format!("{} of unknown cores in use on average", cores_text(used)),
-        (None, _) => unknown(),
-    };
-    let memory = number("memory_used").map_or_else(unknown, |used| memory_text(report, facts, used));
+    let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+    let cpu = number("cores_used").map(|used| {
+        let all = number("cores").map(|all| units::counted(format!("{all:.0}"), "core"));
+        let noun = if all.is_none() { " cores" } else { "" };
+        format!("{}{noun}{} in use on average", cores_text(used), of(all))
+    });
+    let available = number("memory_request").or(number("memory_limit"));
+    let memory = number("memory_used").map(|used| memory_text(report, facts, used));
     let memory_share = number("memory_request_used").or(number("memory_used_share"));
     // What was used between two samples is unknown.
-    let bound_share = number("memory_bound").zip(number("memory_request").or(number("memory_limit")));
+    let bound_share = number("memory_bound").zip(available);
     let may_be_high = bound_share.is_some_and(|(bound, all)| bound > HIGH.0 * all);
     let judge_memory = if may_be_high { unless_good } else { high };
-    let gpu = number("gpu_utilization").map_or_else(
-        || if report.submission.gpus == Some(0) { "none".to_owned() } else { unknown() },
-        |_| {
-            let gpus = format!("{:.0}", number("gpus_sampled").unwrap_or_default());
-            format!("mean utilization of {}", units::counted(gpus, "GPU"))
-        },
-    );
-    let elapsed = number("elapsed").map_or_else(unknown, units::elapsed);
-    let limit = number("time_limit").map_or_else(unknown, units::elapsed);
-    let time = format!("{elapsed} of {limit}");
-    let meter = |label, resource, share: Option<f64>, judge: fn(f64) -> Judgement, text| {
+    let gpu = number("gpu_utilization").map(|_| {
+        let gpus = format!("{:.0}", number("gpus_sampled").unwrap_or_default());
+        format!("mean utilization of {}", units::counted(gpus, "GPU"))
+    });
+    let limit = number("time_limit").map(units::elapsed);
+    let time = number("elapsed").map(|elapsed| format!("{}{}", units::elapsed(elapsed), of(limit)));
+    let meter = |label, resource, share: Option<f64>, judge: fn(f64) -> Judgement, text: Option<String>| {
         let judged = share.map_or(UNJUDGED, judge);
         let (level, word) = if judged.0 == Level::Good { beside_findings(report, resource) } else { judged };
-        Meter { label, share, level, word, text }
+        text.map(|text| Meter { label, share, level, word, text })
     };
     // A job that works on GPUs may need few of the cores that came with them.
     let has_gpus = number("gpus").is_some_and(|gpus| gpus > 0.0);
@@ -110,11 +99,14 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     // Time in which the job was suspended is not judged.
     let judged_cpu = meter("CPU", Resource::Cpu, number("active_efficiency"), judge_cpu, cpu);
     [
-        Meter { share: number("cpu_efficiency"), ..judged_cpu },
+        judged_cpu.map(|judged| Meter { share: number("cpu_efficiency"), ..judged }),
         meter("memory", Resource::Memory, memory_share, judge_memory, memory),
         meter("GPU", Resource::Gpu, number("gpu_utilization"), low, gpu),
         meter("time", Resource::Time, number("time_limit_used"), |_| UNJUDGED, time),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Judges a share that would be good if there was no finding about the resource.

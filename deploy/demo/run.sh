@@ -88,4 +88,4 @@ rm -f "$data/scratch"
 give_back
 echo
 echo "The report with charts is $data/demo.html, the samples are in $data/demo.db. To show every series:"
-echo "    $bin/polymeter report --store $store --all $job"
+echo "    $bin/polymeter report --store $store --show all $job"

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::MetricName;
 use crate::period::Period;
+use crate::run::Run;
 use crate::series::{Identifier, JobHandle};
 use crate::step_level::StepLevel;
 use crate::text::Text;
@@ -189,8 +190,8 @@ pub struct JobDetailsUpdate {
     pub details: JobDetails,
 }
 
-/// The name of a job and the resources that its owner requested, which only its scheduler knows; each is
-/// optional. Later details add to earlier ones.
+/// The name of a job, the resources that its owner requested and the command of a run, which only its
+/// scheduler knows; each is optional. Later details add to earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobDetails {
@@ -207,6 +208,8 @@ pub struct JobDetails {
     pub gpus: Option<u32>,
     /// The number of times that the scheduler started it again.
     pub restarts: Option<u32>,
+    /// The command, if `polymeter run` is its scheduler.
+    pub run: Option<Box<Run>>,
 }
 
 impl JobDetails {

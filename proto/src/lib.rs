@@ -14,6 +14,7 @@ pub mod limits;
 pub mod name;
 pub mod period;
 pub mod read;
+pub mod run;
 pub mod series;
 pub mod step_level;
 pub mod suggest;

@@ -125,7 +125,7 @@ fn put_escapes(escaped: &mut String, bytes: &[u8]) {
 }
 
 /// Returns true if `text`, behind a backslash, completes an escape.
-fn starts_with_escape(text: &[u8]) -> bool {
+pub(crate) fn starts_with_escape(text: &[u8]) -> bool {
     matches!(text, [b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }
 

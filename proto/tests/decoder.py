@@ -253,7 +253,9 @@ EVENT = enum(
     request_refused=record(at_us=i64, job=u32, request=text, period_us=option(u64), by=option(text), reason=text),
     session_ended=record(at_us=i64),
     job_details=record(job=u32, name=option(text), display_id=option(text), time_limit_s=option(u64),
-                       memory_bytes=option(u64), gpus=option(u32), restarts=option(u32)))
+                       memory_bytes=option(u64), gpus=option(u32), restarts=option(u32),
+                       run=option(record(command=some(text), is_cut=boolean, directory=option(text), host=option(text),
+                                         environment=some(pair(text))))))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,

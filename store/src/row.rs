@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use polymeter_proto::run::Run;
 use polymeter_proto::series::{Labels, Role, SessionId};
 
 use crate::error::{DatabaseError, ErrorKind};
@@ -186,6 +187,14 @@ impl FromRow for Labels {
     fn from_row(row: &mut Row) -> Result<Self, DatabaseError> {
         let Pairs(labels) = row.get()?;
         Ok(labels.with_role(row.get()?))
+    }
+}
+
+impl Field for Run {
+    const EXPECTED: &'static str = "a run as JSON";
+
+    fn from_value(value: Value<'static>) -> Option<Self> {
+        serde_json::from_str(&String::from_value(value)?).ok()
     }
 }
 

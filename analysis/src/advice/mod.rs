@@ -11,6 +11,7 @@ pub mod rule;
 pub mod template;
 #[cfg(test)]
 mod tests;
+pub(crate) mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -88,13 +89,14 @@ impl Advice {
         self.scheduler
     }
 
-    /// Replaces the findings of a report. Totals and costs must have been added to it before.
+    /// Replaces the findings and the verdict of a report. Totals and costs must have been added to it before.
     pub fn advise(&self, report: &mut Report) {
         let facts = Facts::of(report);
         report.findings = self.findings(&facts);
         let withheld = self.rules.iter().filter(|rule| rule.is_withheld(&facts));
         report.advice_from_s = withheld.map(|rule| rule.elapsed_min_s).reduce(f64::min);
         report.scheduler = self.scheduler.or_else(|| report.likely_scheduler());
+        report.verdict = verdict::verdict(report, &facts);
     }
 
     /// Applies the rules. The most severe findings are first.

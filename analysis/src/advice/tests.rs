@@ -1,10 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use polymeter_proto::run::Run;
 use polymeter_proto::units::to_f64;
 use serde::Deserialize;
 
 use super::expression::Value;
 use super::*;
+use crate::testing::{busy, gauge, report};
 
 /// The relative distance between the two values of an edge, and of each from the threshold.
 const NEAR: f64 = 0.35;
@@ -285,4 +287,25 @@ proptest::proptest! {
             proptest::prop_assert!(finding.figures.values().all(|figure| figure.is_finite()));
         }
     }
+}
+
+/// Two ranks, one of which waits for the other, on a machine with much memory and a GPU that nobody uses.
+#[test]
+fn a_run_has_findings_about_cores_and_none_about_what_it_did_not_request() {
+    let of = |run: Option<Run>, minutes: u32| {
+        let cpu = busy("n1", &vec![0.97; minutes as usize]);
+        let mut job = report(minutes, 2, vec![cpu, gauge("memory.anon", &[1e9; 10])]);
+        (job.submission.memory_bytes, job.submission.gpus) = (Some(64 << 30), Some(1));
+        job.submission.run = run;
+        Advice::built_in().advise(&mut job);
+        let ids: Vec<String> = job.findings.iter().map(|finding| finding.id.clone()).collect();
+        (ids, job.no_findings(), job.verdict.text)
+    };
+    let (ids, _, verdict) = of(Some(Run::default()), 10);
+    assert_eq!(ids, ["serial-code"]);
+    assert_eq!(verdict, "COMPLETED - used 0.97 of 2 cores - 1 thing to change");
+    assert_eq!(of(None, 10).0, ["memory-below-request"], "a job asked for the GPU and the memory");
+    let (ids, none, verdict) = of(Some(Run::default()), 1);
+    assert!(ids.is_empty() && none.contains("too short for advice"), "{none}");
+    assert!(verdict.ends_with("too short for advice"), "{verdict}");
 }

@@ -6,10 +6,12 @@ mod finding;
 mod parts;
 mod series;
 mod traffic;
+mod verdict;
 
 use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
+use polymeter_proto::run::Run;
 use polymeter_proto::units;
 use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
@@ -20,6 +22,7 @@ pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use parts::{MemoryKind, NodeReport, Resources, StepReport, TaskReport};
 pub use series::{PeriodUse, SeriesReport};
 pub use traffic::Traffic;
+pub use verdict::Verdict;
 
 /// The report of a job.
 #[derive(Debug, Default, Serialize)]
@@ -50,6 +53,8 @@ pub struct Report {
     /// The final state.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// The verdict, which the rules of advice give with the findings.
+    pub verdict: Verdict,
     /// The resource usage.
     pub used: Usage,
     /// The energy, if a counter of it was sampled on one of the nodes.
@@ -139,6 +144,15 @@ pub struct Submission {
     pub memory_bytes: Option<u64>,
     /// The number of times that the job was started again.
     pub restarts: Option<u64>,
+    /// The command, if `polymeter run` started it.
+    pub run: Option<Run>,
+}
+
+impl Submission {
+    /// Returns true for a command of `polymeter run`, whose resources are those of the machine.
+    pub const fn is_run(&self) -> bool {
+        self.run.is_some()
+    }
 }
 
 /// One of several runs of a job.

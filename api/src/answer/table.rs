@@ -19,6 +19,8 @@ pub(crate) enum Type {
     Texts,
     /// An object of texts; in CSV, JSON.
     Labels,
+    /// The command of a run; in CSV, JSON.
+    Run,
 }
 
 /// A column of rows of type `T`.
@@ -59,6 +61,7 @@ impl<T> Column<T> {
             Type::Boolean => ("boolean", None),
             Type::Texts => ("array", Some(("items", json!({"type": "string"})))),
             Type::Labels => ("object", Some(("additionalProperties", json!({"type": "string"})))),
+            Type::Run => ("object", Some(("properties", run_properties()))),
         };
         let types = if self.is_optional { json!([of, "null"]) } else { json!(of) };
         let mut schema = json!({"type": types, "description": self.help});
@@ -67,6 +70,16 @@ impl<T> Column<T> {
         }
         schema
     }
+}
+
+/// Returns the schemas of the members of a run.
+fn run_properties() -> Value {
+    let text = json!({"type": "string"});
+    let name = json!({"type": ["string", "null"]});
+    json!({
+        "command": {"type": "array", "items": text}, "is_cut": {"type": "boolean"}, "directory": name,
+        "host": name, "environment": {"type": "object", "additionalProperties": text},
+    })
 }
 
 /// Rows of one type.

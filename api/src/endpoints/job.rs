@@ -62,6 +62,9 @@ pub(super) static FACTS: Table<JobRow> = Table {
         Column::optional("unread", Type::Text, "What the scheduler said and could not be read.", |job| {
             json!(job.unread)
         }),
+        Column::optional("run", Type::Run, "The command, if `polymeter run` started it.", |job| {
+            json!(job.run)
+        }),
     ],
 };
 

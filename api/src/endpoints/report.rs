@@ -35,11 +35,18 @@ const LONG: [&str; 9] =
 pub(super) static SUMMARY: Endpoint = Endpoint {
     path: "/api/v1/jobs/{key}/summary",
     id: "summary",
-    summary: "The report of a job without its long lists: facts, usage, meters, findings, completeness. That of a running job may be 10 s old.",
+    summary: "The report of a job without its long lists: verdict, facts, usage, meters, findings, completeness. That of a running job may be 10 s old.",
     parameters: &[KEY],
     formats: OBJECT,
     answer: || {
-        json!({"type": "object", "required": ["meters", "findings"], "properties": {"meters": {"type": "array", "items": {
+        json!({"type": "object", "required": ["verdict", "meters", "findings"], "properties": {"verdict": {
+            "type": "object",
+            "required": ["state", "used", "things", "text"],
+            "properties": {
+                "state": {"type": "string"}, "used": {"type": ["string", "null"]}, "things": {"type": "integer"},
+                "text": {"type": "string"},
+            },
+        }, "meters": {"type": "array", "items": {
             "type": "object",
             "required": ["label", "share", "level", "word", "text"],
             "properties": {

@@ -11,6 +11,7 @@ use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_benches::job::Job;
 use polymeter_benches::table::say;
+use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToAgent;
 
@@ -50,6 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         cgroups: job.directories().to_vec(),
         process: None,
         sampling: Layer::default(),
+        facts: JobFacts::default(),
+        details: JobDetails::default(),
     };
     agent.register(spec)?;
     let mut file = std::fs::File::create(&arguments.file)?;

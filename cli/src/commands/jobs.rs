@@ -5,6 +5,7 @@ use polymeter_analysis::runs::KEY;
 use polymeter_client::commands::jobs::print_tracked;
 use polymeter_client::connection::agent::AgentOptions;
 use polymeter_client::connection::collector::Collector;
+use polymeter_proto::run::Run;
 use polymeter_proto::units::seconds_between;
 use polymeter_service::clock::realtime_us;
 use polymeter_service::time_text::rfc3339;
@@ -99,6 +100,7 @@ struct StoredJob<'a> {
     state: Option<&'a str>,
     exit_code: Option<i64>,
     exit_signal: Option<i64>,
+    run: Option<&'a Run>,
     started: String,
     ended: Option<String>,
     elapsed_s: Option<f64>,
@@ -157,6 +159,21 @@ fn print_stored(arguments: &StoredJobs, is_json: bool) -> Result<(), Failure> {
     terminal::print(&text(&jobs, source.visible, limit, (!arguments.ended).then(realtime_us)))
 }
 
+/// Returns the name of a job, else the command of a run.
+fn name(job: &JobRow) -> Option<String> {
+    job.name.clone().or_else(|| job.run.as_ref()?.command_line())
+}
+
+/// Returns the final state with the exit status or signal, unless that says no more.
+fn final_state(job: &JobRow) -> Option<String> {
+    let state = job.state.as_deref();
+    match (job.exit_code, job.exit_signal) {
+        (_, Some(signal)) if signal > 0 => Some(format!("{}, signal {signal}", state.unwrap_or("ended"))),
+        (Some(code), _) if code != 0 => Some(format!("{}, exit {code}", state.unwrap_or("ended"))),
+        _ => job.state.clone(),
+    }
+}
+
 fn shown_id(job: &JobRow) -> &str {
     job.display_id.as_deref().unwrap_or(&job.job_id)
 }
@@ -177,6 +194,7 @@ fn json(job: &JobRow) -> StoredJob<'_> {
         state: job.state.as_deref(),
         exit_code: job.exit_code,
         exit_signal: job.exit_signal,
+        run: job.run.as_deref(),
         started: rfc3339(job.started_ns / 1000),
         ended: job.ended_ns.map(|ended_ns| rfc3339(ended_ns / 1000)),
         elapsed_s: job.ended_ns.map(|ended_ns| seconds_between(job.started_ns, ended_ns)),
@@ -198,7 +216,7 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
         let state = match (&job.state, job.lost_nodes.is_empty()) {
             (None, false) => "lost".to_owned(),
             (None, true) if now_us.is_some() => "running".to_owned(),
-            (state, _) => text(state),
+            _ => text(&final_state(job)),
         };
         let shown_ns = if now_us.is_some() { Some(job.started_ns) } else { job.ended_ns };
         let until_ns = job.ended_ns.or(now_us.map(|now_us| now_us.saturating_mul(1000)));
@@ -208,7 +226,7 @@ fn text(jobs: &[JobRow], visible: Visible, limit: Option<usize>, now_us: Option<
                 1 => shown_id(job).to_owned(),
                 _ => format!("{} {KEY}{}", shown_id(job), job.job_key),
             },
-            text(&job.name),
+            text(&name(job)),
             text(&owner),
             text(&job.queue),
             job.nodes.len().to_string(),

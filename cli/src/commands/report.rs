@@ -19,7 +19,7 @@ use crate::report::array_text::array_text;
 use crate::report::choice::{Chosen, choose_any, names_one_of};
 use crate::report::findings::add_findings;
 use crate::report::html;
-use crate::report::render::{self, Sections};
+use crate::report::render::{self, Beginning, Sections};
 use crate::report::step::keep_step;
 use crate::store_failure::store_failure;
 
@@ -33,11 +33,6 @@ pub(crate) struct ReportArguments {
 
     #[command(flatten)]
     source: ReadSource,
-
-    /// Show everything: the first screen, all sections without limits, constant series, and the ledger by
-    /// source.
-    #[arg(long)]
-    all: bool,
 
     #[command(flatten)]
     sections: Sections,
@@ -115,7 +110,7 @@ fn print(report: &Report, arguments: &ReportArguments) -> Result<(), Failure> {
     }
     let stdout = std::io::stdout();
     let (limit, has_colours) = (terminal::width_limit(&stdout), terminal::has_colours(&stdout));
-    let text = render::chosen(report, arguments.sections, arguments.all, limit, has_colours);
+    let text = render::chosen(report, &arguments.sections, Beginning::Screen, limit, has_colours);
     // The texts of the report were made printable one by one; what is left are the colours.
     terminal::print_raw(text.as_bytes())
 }

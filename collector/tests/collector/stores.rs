@@ -10,6 +10,7 @@ use polymeter_proto::ledger::{
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
+use polymeter_proto::run::Run;
 use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
@@ -88,11 +89,18 @@ fn scheduler_facts() -> [Event; 4] {
         display_id: Some("4700_11".try_into().unwrap()),
         time_limit_s: Some(60),
         memory_bytes: Some(1 << 40),
+        run: Some(Box::new(run())),
         ..JobDetails::default()
     };
     let later =
         JobDetails { time_limit_s: Some(120), gpus: Some(8), restarts: Some(0), ..JobDetails::default() };
     [detailed(named), update(false, begun), detailed(later), update(true, over)]
+}
+
+fn run() -> Run {
+    let command = [b"./a.out".as_slice(), b"", b"it's \n\xff"];
+    let variables = [("A", b"x \"y\"".to_vec())];
+    Run::of(command.into_iter(), Some(b"/srv"), Some(b"n1"), variables.into_iter())
 }
 
 fn assert_scheduler_facts(found: &JobRow) {
@@ -104,6 +112,7 @@ fn assert_scheduler_facts(found: &JobRow) {
     assert_eq!((found.name.as_deref(), found.display_id.as_deref()), (Some("a solver"), Some("4700_11")));
     assert_eq!((found.time_limit_s, found.memory_bytes), (Some(120), Some(1 << 40)));
     assert_eq!((found.gpus, found.restarts), (Some(8), Some(0)));
+    assert_eq!(found.run.as_deref(), Some(&run()));
     assert_eq!(found.unread.as_deref(), Some("--tres mem=4.69Z"));
 }
 

@@ -164,8 +164,8 @@ fn readme_report_has_the_form_of_a_run() {
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]);
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let sample = readme.split_once("```console\n$ polymeter run ").unwrap().1.split_once("\n```").unwrap().0;
-    let (command, sample) = sample.split_once("\njob run-").unwrap();
-    let script = format!("\"$0\" run --all {command}");
+    let (command, sample) = sample.split_once("\nCOMPLETED - ").unwrap();
+    let script = format!("\"$0\" run --show all {command}");
     let run = program("polymeter");
     let output = Command::new("sh").args(["-c", &script]).arg(run.get_program()).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -89,7 +89,7 @@ fn marks_and_user_values_are_in_the_report() {
     assert_eq!((&loss["labels"], &loss["samples"]), (&"rank=3,unit=nats".into(), &2.into()));
     assert_eq!((&loss["min"], &loss["max"]), (&0.1.into(), &0.25.into()));
 
-    let shown = self::report(&fixture.env, &["--phases", "--plan"]);
+    let shown = self::report(&fixture.env, &["--show", "phases,plan"]);
     let (totals, shown) = shown.split_once("\n  mark ").expect("a table of marks");
     assert!(totals.contains("  solver "), "{totals}");
     let line = |word: &str| shown.lines().find(|line| line.contains(word)).map(str::to_owned);

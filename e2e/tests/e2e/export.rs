@@ -244,7 +244,8 @@ fn data_frame_libraries_read_an_export() {
 }
 
 /// The members of a report that follow from the plan and from the ledger.
-const NOT_EXPORTED: [&str; 6] = ["findings", "ledger", "measuring", "notes", "plan_changes", "sources"];
+const NOT_EXPORTED: [&str; 7] =
+    ["findings", "ledger", "measuring", "notes", "plan_changes", "sources", "verdict"];
 
 /// Runs a command, and returns its standard output as JSON.
 fn json_of(mut command: Command) -> Value {
@@ -318,7 +319,7 @@ fn an_export_is_imported_into_another_store() {
     assert_eq!(imported, expected);
     assert_eq!(stored.series("new.db"), stored.series("run.db"));
     let report = stored.report("new.db");
-    assert!(report.as_object().unwrap().len() > 3, "{report}");
+    assert!(report["run"]["command"].as_array().is_some_and(|command| command.len() > 1), "{report}");
     assert_eq!(report, stored.report("run.db"));
     let balance =
         "SELECT count(*) FROM ledger_balance WHERE due <> stored OR taken <> stored OR unknown <> 0";

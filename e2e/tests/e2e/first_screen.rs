@@ -65,12 +65,9 @@ fn a_terminal_gets_one_screen_with_colours() {
         plain.lines().count() < 24 && plain.lines().all(|line| line.trim_end().chars().count() <= 80),
         "{plain}"
     );
-    for part in [
-        "ocean, account climate, queue normal",
-        "1 node with 16 cores, 0 GPUs",
-        "reached its time limit",
-        "critical  ",
-    ] {
+    for part in
+        ["ocean, account climate, queue normal", "1 node with 16 cores, 1 GiB", "TIMEOUT - ", "critical  "]
+    {
         assert!(plain.contains(part), "no `{part}` in {plain}");
     }
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
@@ -88,7 +85,7 @@ fn a_site_adds_rules() {
     fs::write(site.join("10-own.toml"), format!("{rule}[time-limit-reached]\ndisabled = true\n")).unwrap();
     let with =
         |site: &Path, more: &[&str]| store.report(&[&["--advice", site.to_str().unwrap()], more].concat());
-    let found = with(&site, &["--findings"]);
+    let found = with(&site, &["--show", "findings"]);
     let shown = text(&found.stdout);
     assert!(
         shown.contains("warning   It ran.\n          16 cores\n") && !shown.contains("critical"),
@@ -96,7 +93,7 @@ fn a_site_adds_rules() {
     );
     assert_eq!(text(&found.stderr), "");
     fs::write(site.join("20-wrong.toml"), "[own]\nwhen = 'elapsd > 1'\n").unwrap();
-    let found = with(&site, &["--findings"]);
+    let found = with(&site, &["--show", "findings"]);
     let stderr = text(&found.stderr);
     assert!(
         stderr.contains(

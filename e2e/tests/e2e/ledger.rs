@@ -170,10 +170,12 @@ fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
         );
         assert_eq!(number(&store, &gaps), 1, "{session}");
     }
-    let report =
-        program("polymeter").args(["report", "--all", "1", "--store", &env.store()]).output().unwrap();
+    let report = program("polymeter")
+        .args(["report", "--show", "all", "1", "--store", &env.store()])
+        .output()
+        .unwrap();
     let stdout = String::from_utf8(report.stdout).unwrap();
-    assert!(stdout.contains("final state unknown: lost contact with the agent on "), "{stdout}");
+    assert!(stdout.starts_with("ENDED, lost contact with "), "{stdout}");
     assert_eq!(stdout.matches("\n  unknown  ").count(), 1, "{stdout}");
     assert!(stdout.contains("% of those known)"), "{stdout}");
 }

@@ -19,13 +19,13 @@ type Exit = (Option<i64>, Option<i64>);
 /// The output of oarstat for the job 71, and what becomes of it: the state, the exit status and the signal,
 /// and the words of the report.
 const CASES: [(&str, &str, Exit, &str); 7] = [
-    ("completed", "COMPLETED", (Some(0), Some(0)), "completed, exit status 0"),
-    ("failed", "FAILED", (Some(3), Some(0)), "failed, exit status 3"),
-    ("crashed", "FAILED", (Some(0), Some(11)), "failed, killed by signal 11 (SIGSEGV)"),
-    ("walltime", "TIMEOUT", (None, None), "reached its time limit"),
-    ("deleted", "CANCELLED", (Some(0), Some(15)), "was cancelled, killed by signal 15 (SIGTERM)"),
-    ("besteffort", "PREEMPTED", (None, None), "was preempted"),
-    ("error", "FAILED", (None, None), "failed"),
+    ("completed", "COMPLETED", (Some(0), Some(0)), "COMPLETED - "),
+    ("failed", "FAILED", (Some(3), Some(0)), "FAILED, exit status 3 - "),
+    ("crashed", "FAILED", (Some(0), Some(11)), "FAILED, killed by signal 11 (SIGSEGV) - "),
+    ("walltime", "TIMEOUT", (None, None), "TIMEOUT - "),
+    ("deleted", "CANCELLED", (Some(0), Some(15)), "CANCELLED, killed by signal 15 (SIGTERM) - "),
+    ("besteffort", "PREEMPTED", (None, None), "PREEMPTED - "),
+    ("error", "FAILED", (None, None), "FAILED - "),
 ];
 
 fn fixture(name: &str) -> PathBuf {

@@ -216,7 +216,7 @@ fn untrusted_text_is_escaped() {
     drop(database);
 
     let is_safe = |text: &str| text.chars().all(|character| character == '\n' || !character.is_control());
-    let report = text(&run(&["report", "--store", &store, &job, "--all"]).stdout);
+    let report = text(&run(&["report", "--store", &store, &job, "--show", "all"]).stdout);
     assert!(is_safe(&report) && !report.contains(['\u{202e}', '\u{200b}', '\u{2028}']), "{report:?}");
     for written in
         ["evil\\u{202e}txt", "no\\u{200b}thing", "two\\u{2028}lines", "esc\\u{1b}[31m", "\\u{a}root"]
@@ -244,7 +244,7 @@ fn reports_fit_eighty_columns() {
     let (store, _) = store(directory.path());
     // A terminal of 80 columns, if the machine has `script`, which creates one.
     let command = format!(
-        "stty cols 80; NO_COLOR=1 '{}' report --all --store '{store}'",
+        "stty cols 80; NO_COLOR=1 '{}' report --show all --store '{store}'",
         program("polymeter").get_program().display()
     );
     let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();

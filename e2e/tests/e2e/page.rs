@@ -143,7 +143,7 @@ fn jobs_without_much_data_have_pages() {
     let running = Store::new("burn 300", 1);
     running.sql("UPDATE job SET ended = NULL; UPDATE job_node SET ended = NULL");
     let page = fs::read_to_string(running.page()).unwrap();
-    assert!(page.contains("still running") && page.contains("<dt>End</dt><dd>not ended</dd>"));
+    assert!(page.contains("RUNNING - used ") && page.contains("<dt>End</dt><dd>not ended</dd>"));
 }
 
 fn the_page_is_drawn_without_network() {

@@ -131,9 +131,11 @@ fn printed_and_stored_reports_are_the_same() {
             ("killed", "kill -KILL $$", 137),
         ];
         for (name, script, status) in scripts {
-            let output = runner.run(&["--json", "-o", store.to_str().unwrap()], script);
+            let options = ["--json", "--name", name, "--env", "PATH,E2E_NOT_SET", "-o"];
+            let output = runner.run(&[&options[..], &[store.to_str().unwrap()]].concat(), script);
             assert_eq!(output.status.code(), Some(status), "{name}: {}", text(&output.stderr));
             let mut report = printed(&output);
+            assert_has_identity(&report, &runner, (name, script));
             let mut again = stored(&runner, &store, &[report["job"].as_str().unwrap()]);
             let (notes, stored_notes) = (report["notes"].take(), again["notes"].take());
             assert_eq!(report, again, "{name}");
@@ -160,9 +162,11 @@ fn printed_and_stored_reports_are_the_same() {
             }
         }
         // The texts have the same lines, too.
-        let output = runner.run(&["--all", "-o", store.to_str().unwrap()], "e2e-workload 'burn 50;rest 100'");
+        let output =
+            runner.run(&["--show", "all", "-o", store.to_str().unwrap()], "e2e-workload 'burn 50;rest 100'");
         let url = format!("sqlite:{}", store.display());
-        let again = runner.command("polymeter").args(["report", "--all", "--store", &url]).output().unwrap();
+        let again =
+            runner.command("polymeter").args(["report", "--show", "all", "--store", &url]).output().unwrap();
         let (report, again) = (text(&output.stderr), text(&again.stdout));
         let labels = ["CPU time", "peak memory", "page faults", "context switches", "measuring cost"];
         for label in labels {
@@ -172,6 +176,30 @@ fn printed_and_stored_reports_are_the_same() {
             assert_eq!(line(&report), line(&again), "{label}");
         }
     }
+}
+
+/// Asserts that the report has what the run was, and what it could use.
+fn assert_has_identity(report: &Value, runner: &Runner, (name, script): (&str, &str)) {
+    let run = &report["run"];
+    assert_eq!(run["command"], serde_json::json!(["sh", "-c", script]), "{run}");
+    let here = match runner {
+        Runner::Root => std::env::current_dir().unwrap(),
+        Runner::Ordinary(user) => user.path("home"),
+    };
+    assert_eq!((&run["directory"], &run["is_cut"]), (&here.to_str().into(), &false.into()), "{run}");
+    assert_eq!((&run["host"], &report["name"]), (&report["nodes"][0], &name.into()), "{run}");
+    let variables: Vec<&String> = run["environment"].as_object().unwrap().keys().collect();
+    assert_eq!(variables, ["PATH"]);
+    assert!(
+        report["notes"].to_string().contains("the variable E2E_NOT_SET is not set"),
+        "{}",
+        report["notes"]
+    );
+    assert_eq!(report["owner"], if runner.has_cgroup() { "root" } else { "nobody" });
+    let cpus = rustix::thread::sched_getaffinity(None).unwrap().count();
+    assert_eq!(report["cores"], cpus, "the affinity mask");
+    assert!(number(report, "/memory_bytes") > 0.0 && report["gpus"].is_number(), "{report:#}");
+    assert_eq!(report["verdict"]["things"], report["findings"].as_array().unwrap().len());
 }
 
 /// Requests without options within the run, each of which must succeed. The job's id is passed to it.

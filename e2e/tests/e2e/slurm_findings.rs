@@ -289,7 +289,7 @@ impl Fixture {
         let screen = text(&self.report(owner, &[id]).stdout);
         println!("== {} ({id})\n{screen}", case.name);
         if !faults.is_empty() {
-            println!("{}", text(&self.report(owner, &[id, "--all"]).stdout));
+            println!("{}", text(&self.report(owner, &[id, "--show", "all"]).stdout));
         }
         faults
     }

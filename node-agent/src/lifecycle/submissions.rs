@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, JobDetailsUpdate, JobFacts, JobFactsUpdate, RequestRefused};
+use polymeter_proto::ledger::{
+    Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate, RequestRefused,
+};
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
@@ -29,11 +31,7 @@ pub(super) fn record_facts(
     announced.job = Some(Arc::clone(&job));
     set_gpu_devices(targets, job_id, announced.metadata.gpu_devices.clone(), out);
     let (facts, refused) = (announced.metadata.facts.clone(), announced.refused.take());
-    let details = announced.metadata.details.clone();
-    if !details.is_empty() {
-        let event = Event::JobDetails(JobDetailsUpdate { job: job.handle, details });
-        out.push(LifecycleEffect::Record(EventRecord { job: Some(Arc::clone(&job)), event }));
-    }
+    record_details(Arc::clone(&job), announced.metadata.details.clone(), out);
     record_facts_of(job, facts, false, out);
     refuse_requests(targets, job_id, refused.into_iter().collect(), now, out);
 }
@@ -148,7 +146,15 @@ pub(super) fn scheduler_ended(
     }
 }
 
-fn record_facts_of(job: Arc<Job>, facts: JobFacts, is_over: bool, out: &mut Vec<LifecycleEffect>) {
+/// Records the name, the resources and the command of a tracked job in the data.
+pub(super) fn record_details(job: Arc<Job>, details: JobDetails, out: &mut Vec<LifecycleEffect>) {
+    if !details.is_empty() {
+        let event = Event::JobDetails(JobDetailsUpdate { job: job.handle, details });
+        out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
+    }
+}
+
+pub(super) fn record_facts_of(job: Arc<Job>, facts: JobFacts, is_over: bool, out: &mut Vec<LifecycleEffect>) {
     if !facts.is_empty() {
         let event = Event::JobFacts(JobFactsUpdate { job: job.handle, is_over, facts });
         out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));

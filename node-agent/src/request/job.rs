@@ -29,6 +29,10 @@ pub struct JobSpec {
     pub process: Option<u32>,
     /// Rules for metrics that are sampled beyond the baseline.
     pub sampling: Layer,
+    /// Further facts.
+    pub facts: JobFacts,
+    /// Its name, its resources and its command.
+    pub details: JobDetails,
 }
 
 /// A job that the scheduler starts on this node. It is tracked as soon as its cgroups exist.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Tally;
+use crate::run::Run;
 use crate::series::{Labels, contained};
 use crate::step_level::StepLevel;
 
@@ -64,6 +65,8 @@ pub struct JobRow {
     pub restarts: Option<i64>,
     /// What the scheduler said and could not be read, with the names of the fields.
     pub unread: Option<String>,
+    /// The command, if `polymeter run` started it.
+    pub run: Option<Box<Run>>,
 }
 
 /// A series.

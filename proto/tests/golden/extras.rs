@@ -9,6 +9,7 @@ use polymeter_proto::ledger::{
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
+use polymeter_proto::run::Run;
 use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId,
     SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
@@ -215,6 +216,12 @@ fn job_details() -> Vec<Event> {
         memory_bytes: Some(1 << 37),
         gpus: Some(8),
         restarts: Some(0),
+        run: Some(Box::new(Run::of(
+            [b"./solver".as_slice(), b"-x 1"].into_iter(),
+            Some(b"/home/zoe"),
+            Some(b"n1"),
+            [("OMP_NUM_THREADS", b"4".to_vec())].into_iter(),
+        ))),
     };
     let update = |job, details| Event::JobDetails(JobDetailsUpdate { job: JobHandle(job), details });
     vec![update(1, details), update(251, JobDetails::default())]

@@ -5,6 +5,7 @@ use std::fmt;
 use polymeter_proto::ledger::{
     Event, JobDetailsUpdate, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
 };
+use polymeter_proto::run::Run;
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
@@ -169,6 +170,7 @@ fn of_event(event: &Event) -> Json {
             ("memory_bytes", optional(details.memory_bytes, Json::from)),
             ("gpus", optional(details.gpus, Json::from)),
             ("restarts", optional(details.restarts, Json::from)),
+            ("run", optional(details.run.as_deref(), run)),
         ]),
         Event::JobOwner(JobOwner { job, uid, name }) => object([
             ("is", text("job_owner")),
@@ -261,4 +263,14 @@ pub(crate) fn of_message_to_agent(message: &ToAgent) -> Json {
             ("line", text(line.as_str())),
         ]),
     }
+}
+
+fn run(run: &Run) -> Json {
+    object([
+        ("command", list(&run.command, text)),
+        ("is_cut", run.is_cut.into()),
+        ("directory", optional(run.directory.as_ref(), text)),
+        ("host", optional(run.host.as_ref(), text)),
+        ("environment", list(&run.environment, |(name, value)| Json::List(vec![text(name), text(value)]))),
+    ])
 }

@@ -17,6 +17,7 @@ CREATE TABLE metric (
 -- `memory_bytes`: on each node. `gpus`: on all nodes. `display_id`: the id as the scheduler prints it, where
 -- it differs from `job_id`: `4009_1`, `4009+1`; in the order of its bytes, so that the index finds the tasks
 -- of an array. `unread`: what the scheduler said and could not be read.
+-- `run`: the command of `polymeter run`, a JSON object.
 CREATE TABLE job (
     job_key int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id text NOT NULL,
@@ -38,7 +39,8 @@ CREATE TABLE job (
     memory_bytes int8,
     gpus int8,
     restarts int8,
-    unread text
+    unread text,
+    run text
 ) WITH (fillfactor = 50);
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;

@@ -15,6 +15,7 @@ CREATE TABLE metric (
 -- `nodes`: as the scheduler writes them; the nodes on which the job was followed are in `job_node`.
 -- `memory_bytes`: on each node. `gpus`: on all nodes. `display_id`: the id as the scheduler prints it, where
 -- it differs from `job_id`: `4009_1`, `4009+1`. `unread`: what the scheduler said and could not be read.
+-- `run`: the command of `polymeter run`, a JSON object.
 CREATE TABLE job (
     job_key INTEGER PRIMARY KEY,
     job_id text NOT NULL,
@@ -36,7 +37,8 @@ CREATE TABLE job (
     memory_bytes INTEGER,
     gpus INTEGER,
     restarts INTEGER,
-    unread text
+    unread text,
+    run text
 );
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;

@@ -21,7 +21,7 @@ const FACTS: [Column; 9] = [
     ("unread", ColumnType::Text),
 ];
 
-const DETAILS: [Column; 7] = [
+const DETAILS: [Column; 8] = [
     ("key", ColumnType::Integer),
     ("name", ColumnType::Text),
     ("display_id", ColumnType::Text),
@@ -29,6 +29,7 @@ const DETAILS: [Column; 7] = [
     ("memory_bytes", ColumnType::Integer),
     ("gpus", ColumnType::Integer),
     ("restarts", ColumnType::Integer),
+    ("run", ColumnType::Text),
 ];
 
 /// Returns a name as a value.
@@ -39,6 +40,11 @@ pub(super) fn text(name: &Option<Identifier>) -> Value<'static> {
 /// Returns a number; none for one that the database cannot hold, which is not plausible.
 pub(super) fn integer(number: Option<u64>) -> Value<'static> {
     number.and_then(|number| i64::try_from(number).ok()).into()
+}
+
+/// Returns the command of a run as JSON.
+pub(super) fn run(details: &JobDetails) -> Value<'static> {
+    details.run.as_ref().and_then(|run| serde_json::to_string(run).ok()).into()
 }
 
 /// Stores the facts that `frames` report.
@@ -102,13 +108,14 @@ fn update_details(
             integer(details.memory_bytes),
             details.gpus.into(),
             details.restarts.into(),
+            run(details),
         ]
     };
     connection.execute_batch(
         "UPDATE job SET name = coalesce(new.name, job.name), display_id = coalesce(new.display_id, job.display_id),
              time_limit_s = coalesce(new.time_limit_s, job.time_limit_s),
              memory_bytes = coalesce(new.memory_bytes, job.memory_bytes), gpus = coalesce(new.gpus, job.gpus),
-             restarts = coalesce(new.restarts, job.restarts)
+             restarts = coalesce(new.restarts, job.restarts), run = coalesce(new.run, job.run)
          FROM {new} WHERE job.job_key = new.key",
         &Batch::new(&DETAILS, details.iter().map(row)),
     )?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polymeter_proto::ledger::JobOwner;
 use polymeter_proto::series::{Identifier, JobDescriptor, SessionId};
 
-use super::facts::{integer, text};
+use super::facts::{integer, run, text};
 use super::found::not_inserted;
 use super::job_ends;
 use super::progress::distinct;
@@ -342,7 +342,7 @@ pub(super) fn store_outcome(
              exit_signal = coalesce($5, exit_signal), name = coalesce($6, name), display_id = coalesce($7, display_id),
              time_limit_s = coalesce($8, time_limit_s), memory_bytes = coalesce($9, memory_bytes),
              gpus = coalesce($10, gpus), restarts = coalesce($11, restarts),
-             unread = coalesce(CAST($12 AS text), unread)
+             unread = coalesce(CAST($12 AS text), unread), run = coalesce(CAST($13 AS text), run)
          WHERE job_key = (SELECT job_key FROM job
                           WHERE job_id = $1 AND (CAST($2 AS text) IS NULL OR cluster IS NULL OR cluster = CAST($2 AS text))
                           ORDER BY started DESC, job_key DESC LIMIT 1)
@@ -361,6 +361,7 @@ pub(super) fn store_outcome(
             details.gpus.into(),
             details.restarts.into(),
             facts.unread.as_ref().map(ToString::to_string).into(),
+            run(details),
         ],
     )?;
     Ok(if rows > 0 { StoredOutcome::Stored } else { StoredOutcome::UnknownJob })

@@ -49,9 +49,15 @@ fn add_job(facts: &mut Facts, report: &Report) {
     facts.set_number("nodes", (nodes > 0.0).then_some(nodes));
     facts.set_number("cores", cores);
     facts.set_number("cores_per_node", ratio(cores, Some(nodes)));
-    facts.set_number("memory_request", submission.memory_bytes.map(to_f64).filter(|bytes| *bytes > 0.0));
+    facts.set_number("memory_request", available_memory(report).filter(|_| !submission.is_run()));
     let cpus: Option<Vec<u64>> = report.by_node.iter().map(|node| node.cpus).collect();
     facts.set_number("node_cpus", cpus.and_then(|cpus| cpus.into_iter().min()).map(to_f64));
+}
+
+/// Returns the memory that a job had on each node: what it requested, or that of the machine of a run, which
+/// requests nothing.
+fn available_memory(report: &Report) -> Option<f64> {
+    report.submission.memory_bytes.map(to_f64).filter(|bytes| *bytes > 0.0)
 }
 
 fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
@@ -133,7 +139,7 @@ fn add_memory_limit(facts: &mut Facts, report: &Report) {
         Some((counted, limit, node)) => (Some(counted), Some(limit), Some(node)),
         None => {
             let lowest = report.by_node.iter().filter_map(|node| node.used.memory_limit_bytes);
-            let limit = lowest.reduce(f64::min).or(facts.number("memory_request"));
+            let limit = lowest.reduce(f64::min).or(available_memory(report));
             let (used, node) = known().map(|(used, node)| (used, node.to_owned())).unzip();
             (used, limit, node)
         }
@@ -207,9 +213,10 @@ fn add_io(facts: &mut Facts, series: &[&SeriesReport]) {
 }
 
 fn add_gpus(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
-    // A scheduler that does not count GPUs reports none.
+    // A scheduler that does not count GPUs reports none, and those that a run sees were not requested.
     let sampled = gpus::count(series);
-    let gpus = report.submission.gpus.map_or(sampled, |requested| Some(sampled.unwrap_or(0).max(requested)));
+    let requested = report.submission.gpus.filter(|_| !report.submission.is_run());
+    let gpus = requested.map_or(sampled, |requested| Some(sampled.unwrap_or(0).max(requested)));
     facts.set_number("gpus", gpus.map(to_f64));
     let utilization = gpus::utilization(series);
     if !utilization.is_empty() {

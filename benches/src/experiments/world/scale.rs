@@ -27,7 +27,8 @@ const JOBS: [(u64, &str); 5] = [
 const OWNER: u32 = 1;
 
 /// The parts of a report that are measured.
-const PARTS: [&[&str]; 6] = [&[], &["--nodes"], &["--steps"], &["--series"], &["--all"], &["--json"]];
+const PARTS: [&[&str]; 6] =
+    [&[], &["--show", "nodes"], &["--show", "steps"], &["--show", "series"], &["--show", "all"], &["--json"]];
 
 /// The formats of an export.
 const FORMATS: [&str; 3] = ["parquet", "csv", "jsonl"];

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use polymeter_proto::run::Run;
 use polymeter_proto::units::counted;
 use polymeter_samples_file::SamplesError;
 use polymeter_store::reader::{JobRow, Read};
@@ -20,7 +21,7 @@ use crate::output::printable::printable_name;
 use crate::output::terminal;
 use crate::report::choice::{ChosenJob, choose};
 use crate::report::findings::add_findings;
-use crate::report::render::{self, Detail};
+use crate::report::render;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::gather::gather;
 
@@ -40,6 +41,8 @@ struct JobInfo<'a> {
     owner: Option<&'a str>,
     owner_uid: Option<i64>,
     nodes: &'a [String],
+    name: Option<&'a str>,
+    run: Option<&'a Run>,
     started_ns: i64,
     ended_ns: Option<i64>,
     /// The number of rows in `samples.parquet`.
@@ -71,9 +74,7 @@ pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
             .map_err(|error| io_failure("copy", description, &error))?;
     }
     let samples = add_job(&directory, source.reader.as_mut(), &job)?;
-    add_origin(&directory, Some(source.name), |provenance| {
-        readme::of_job(&job.job_id, provenance, &changes)
-    })?;
+    add_origin(&directory, Some(source.name), |provenance| readme::of_job(&job, provenance, &changes))?;
     let job_id = printable_name(&job.job_id);
     terminal::print(&format!("{} of job {job_id} in {}\n", counted(samples, "sample"), out.display()))
 }
@@ -83,7 +84,7 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
     let failed = |error| Failure::because("cannot read the store", &error);
     let mut report = gather(reader, job, None).map_err(failed)?;
     add_findings(&mut report, Path::new(DIRECTORY));
-    directory.add_text("report.txt", &render::text(&report, Detail::All, None))?;
+    directory.add_text("report.txt", &render::all(&report, None, false))?;
     directory.add_json("report.json", &report)?;
     directory.add_text(plot::NAME, &plot::render(&report, job.started_ns))?;
     let file = directory.create_file(samples::NAME)?;
@@ -102,6 +103,8 @@ fn add_job(directory: &BundleDirectory, reader: &mut dyn Read, job: &JobRow) -> 
         owner: job.owner.as_deref(),
         owner_uid: job.owner_uid,
         nodes: &job.nodes,
+        name: job.name.as_deref(),
+        run: job.run.as_deref(),
         started_ns: job.started_ns,
         ended_ns: job.ended_ns,
         samples,

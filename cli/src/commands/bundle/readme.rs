@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use polymeter_proto::period::Period;
-use polymeter_store::reader::PlanChangeRow;
+use polymeter_proto::run::shell_word;
+use polymeter_store::reader::{JobRow, PlanChangeRow};
 
 use super::manifest;
 use super::provenance::Provenance;
@@ -11,7 +12,7 @@ use crate::output::printable::printable_name;
 
 /// The files of a job's bundle.
 const FILES: [(&str, &str); 12] = [
-    ("job.json", "the job: id, owner, nodes, start, end and number of samples"),
+    ("job.json", "the job: id, owner, nodes, start, end and number of samples; name and command of a run"),
     ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
     ("plot.svg", "the job's series over time"),
     (
@@ -35,29 +36,57 @@ const FILES: [(&str, &str); 12] = [
 const CSV: &str = "\nIn the CSV files, text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return is prefixed with an apostrophe, since a spreadsheet would run it as a formula. Characters that control a terminal, change the direction of text or are invisible are escaped as `\\u{202e}`. report.json and samples.parquet contain the original marks and labels.\n";
 
 /// Returns the page of a job's bundle.
-pub(super) fn of_job(job_id: &str, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
+pub(super) fn of_job(job: &JobRow, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
     // Viewers of Markdown pass elements of HTML on.
-    let job_id = printable_name(job_id).replace('&', "&amp;").replace('<', "&lt;");
+    let job_id = printable_name(&job.job_id).replace('&', "&amp;").replace('<', "&lt;");
     let mut text = format!("# Job {job_id}\n\n| file | contents |\n| --- | --- |\n");
     for (file, meaning) in FILES {
         // Writing to a String does not fail.
         writeln!(text, "| {file} | {meaning} |").ok();
     }
     text.push_str(CSV);
-    text.push_str(
-        "\n## Repeat the run\n\nTo sample a command on one machine with the same metrics and initial periods:\n\n",
-    );
-    writeln!(
-        text,
-        "```sh\n{} run -o again.db{} -- COMMAND\n```",
-        program(provenance),
-        period_options(changes)
-    )
-    .ok();
-    text.push_str(
-        "\nplan_changes.csv lists later changes of periods, which `polymeter set` makes. COMMAND is not stored.\n",
-    );
-    text + &verification()
+    let again = match &job.run {
+        Some(_) => "To repeat the run with the same metrics and initial periods, in bash:",
+        None => "To sample a command on one machine with the same metrics and initial periods:",
+    };
+    writeln!(text, "\n## Repeat the run\n\n{again}\n\n```sh\n{}\n```", repetition(job, provenance, changes))
+        .ok();
+    text.push_str("\nplan_changes.csv lists later changes of periods, which `polymeter set` makes.");
+    text.push_str(match job.run.as_deref() {
+        Some(run) if run.command.is_empty() => " COMMAND is not stored (`--no-command`).",
+        Some(run) if run.is_cut => {
+            " The command line or a variable was too long and is stored in part; run.command in job.json has that part."
+        }
+        Some(_) => "",
+        None => " COMMAND is not stored.",
+    });
+    text + "\n" + &verification()
+}
+
+/// Returns the shell commands that repeat a run: its directory, the environment variables that were stored,
+/// the options of `polymeter run` and the command.
+fn repetition(job: &JobRow, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
+    let mut text = String::new();
+    let mut options = period_options(changes);
+    let mut command = None;
+    if let Some(run) = job.run.as_deref() {
+        // Writing to a String does not fail.
+        if let Some(directory) = &run.directory {
+            writeln!(text, "cd {} || exit", shell_word(directory)).ok();
+        }
+        let variables = run.assignments();
+        if !variables.is_empty() {
+            writeln!(text, "env {} \\", variables.join(" ")).ok();
+            let names: Vec<&str> = run.environment.keys().map(String::as_str).collect();
+            write!(options, " \\\n    --env {}", shell_word(&names.join(","))).ok();
+        }
+        if let Some(name) = &job.name {
+            write!(options, " \\\n    --name {}", shell_word(name)).ok();
+        }
+        command = run.command_line().filter(|_| !run.is_cut);
+    }
+    let command = command.unwrap_or_else(|| "COMMAND".to_owned());
+    text + &format!("{} run -o again.db{options} -- {command}", program(provenance))
 }
 
 /// Returns the page of an experiment's results.
@@ -114,8 +143,12 @@ fn period_options(changes: &[PlanChangeRow]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use polymeter_client::version::Version;
+    use polymeter_proto::run::Run;
 
     fn change(metric: &str, new_period_us: Option<i64>) -> PlanChangeRow {
         PlanChangeRow {
@@ -128,6 +161,60 @@ mod tests {
             actor: None,
             until_ns: None,
             level: None,
+        }
+    }
+
+    fn job(run: Option<Run>) -> JobRow {
+        serde_json::from_value(serde_json::json!({
+            "job_key": 1, "job_id": "j1", "started_ns": 0, "sampled_ns": {"start": 0, "end": 9}, "lost_nodes": [],
+            "nodes": ["n1"], "name": "it's", "run": run,
+        }))
+        .unwrap()
+    }
+
+    /// The commands of the page are run by a shell, in which `polymeter` prints its arguments.
+    #[test]
+    fn a_shell_repeats_a_run_with_the_arguments_that_it_had() {
+        let directory = tempfile::tempdir().unwrap();
+        let arguments: [&[u8]; 9] = [
+            b"prog",
+            b"",
+            b"a b",
+            b"it's",
+            b"\x1b[31m'\\x41\n```\n",
+            b"$HOME `id` \"",
+            b"*~#!",
+            b"\xff",
+            "\u{202e}".as_bytes(),
+        ];
+        let variables = [("A".to_owned(), "x y'\n")];
+        let run = Run::of(
+            arguments.into_iter(),
+            Some(directory.path().as_os_str().as_bytes()),
+            Some(b"n1"),
+            variables.iter().map(|(name, value)| (name.as_str(), value.as_bytes().to_vec())),
+        );
+        let text =
+            of_job(&job(Some(run.clone())), &provenance(None), &[change("cpu.usage", Some(1_000_000))]);
+        let script = text.split("```sh\n").nth(1).unwrap().split("\n```").next().unwrap();
+        let polymeter = directory.path().join("polymeter");
+        std::fs::write(&polymeter, "#!/bin/sh\nprintf '%s\\0' \"$PWD\" \"$A\" \"$@\"\n").unwrap();
+        std::fs::set_permissions(&polymeter, PermissionsExt::from_mode(0o755)).unwrap();
+        let mut shell = std::process::Command::new("bash");
+        let path = format!("{}:/usr/bin:/bin", directory.path().display());
+        let output = shell.args(["-c", script]).env("PATH", path).output().unwrap();
+        let mut expected = vec![directory.path().as_os_str().as_bytes(), b"x y'\n"];
+        let options = ["run", "-o", "again.db", "-m", "cpu.usage=1s", "--env", "A", "--name", "it's", "--"];
+        expected.extend(options.map(str::as_bytes));
+        expected.extend(arguments);
+        let found = output.stdout.strip_suffix(b"\0").unwrap();
+        assert_eq!(found.split(|byte| *byte == 0).collect::<Vec<_>>(), expected, "{script}");
+        for (part, remark) in [
+            (Run { is_cut: true, ..run.clone() }, "is stored in part"),
+            (Run { command: Vec::new(), ..run }, "--no-command"),
+        ] {
+            let text = of_job(&job(Some(part)), &provenance(None), &[]);
+            assert!(text.contains(" -- COMMAND\n") && text.contains(remark), "{text}");
         }
     }
 
@@ -153,7 +240,7 @@ mod tests {
             change("memory.current", Some(100_000)),
             PlanChangeRow { level: Some("step".to_owned()), ..change("pids.current", Some(100_000)) },
         ];
-        let text = of_job("j1", &provenance(None), &changes);
+        let text = of_job(&job(None), &provenance(None), &changes);
         let command =
             "polymeter run -o again.db \\\n    -m cpu.usage=1s \\\n    -m memory.current=100ms -- COMMAND";
         assert!(text.contains(command), "{text}");
@@ -161,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_known_revision_is_named() {
-        let text = of_job("j1", &provenance(Some("abc")), &[]);
+        let text = of_job(&job(None), &provenance(Some("abc")), &[]);
         assert!(text.contains("?rev=abc' -- run -o again.db -- COMMAND"), "{text}");
         assert!(of_results(&provenance(Some("abc"))).contains("?rev=abc#experiment' -- NAME"));
         assert!(of_results(&provenance(None)).contains("revision is unknown"));

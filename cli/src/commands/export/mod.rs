@@ -156,7 +156,7 @@ fn check_chosen(
         // Of several patterns some may be those of other jobs.
         if !has_series(metric) && (metric.is_exact() || !has_any) {
             let names = rows.iter().map(|row| row.metric.as_str());
-            let all = "`polymeter report --all` lists its metrics";
+            let all = "`polymeter report --show all` lists its metrics";
             return refused(metric.as_str(), nearest(metric.as_str(), names), all);
         }
     }
@@ -224,7 +224,7 @@ fn job_properties(job: &JobRow) -> serde_json::Value {
         "nodes": job.nodes, "node_list": job.node_list, "cores": job.cores, "gpus": job.gpus,
         "time_limit_s": job.time_limit_s, "memory_bytes": job.memory_bytes, "restarts": job.restarts,
         "started_ns": job.started_ns, "ended_ns": job.ended_ns, "state": job.state,
-        "exit_code": job.exit_code, "exit_signal": job.exit_signal, "unread": job.unread,
+        "exit_code": job.exit_code, "exit_signal": job.exit_signal, "unread": job.unread, "run": job.run,
     })
 }
 

@@ -4,6 +4,7 @@ mod baseline;
 mod cgroup;
 mod destination;
 mod held_command;
+mod identity;
 mod requests;
 mod signals;
 mod totals;
@@ -23,6 +24,7 @@ use polymeter_agent::request::{AnnotateError, JobSpec, PushSpec};
 use polymeter_agent::sources::online_cpus;
 use polymeter_client::completion::{metrics, periods};
 use polymeter_collector::Collector;
+use polymeter_proto::ledger::JobDetails;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
@@ -37,10 +39,11 @@ use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
 use crate::output::terminal;
 use crate::report::findings::add_findings;
-use crate::report::render::{self, Detail};
+use crate::report::render::{self, Beginning, Sections};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
 use held_command::HeldCommand;
+use identity::IdentityOptions;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::command_totals::CPUS;
 use polymeter_analysis::gather::gather;
@@ -76,13 +79,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
+    #[command(flatten)]
+    identity: IdentityOptions,
+
     /// Report as JSON.
     #[arg(long)]
     json: bool,
 
-    /// Include constant series, all events and the ledger by source in the report.
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    sections: Sections,
 
     /// The command and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
@@ -122,7 +127,10 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let collector = start_collector(&store, &context)?;
     let agent = start_agent(baseline, arguments.flush_interval, socket.as_ref(), &context)?;
     let mut notes: Vec<String> = cgroup.remove_dead().iter().map(ToString::to_string).collect();
-    let outcome = run_sampled(arguments, held, &agent, &cgroup, signals, &job_id);
+    let (details, missing) = arguments.identity.details(&arguments.command, &mounts);
+    notes.extend(missing);
+    let job = job_spec(&job_id, &cgroup, &held, details);
+    let outcome = run_sampled(arguments, held, &agent, job, signals);
     agent.unregister(job_id.clone());
     drop(cgroup);
     let stopped = agent.stop(STOP_TIMEOUT);
@@ -175,27 +183,31 @@ fn cannot_sample(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::because("cannot sample the command", error)
 }
 
+/// Describes the run to its agent.
+fn job_spec(job_id: &Identifier, cgroup: &RunCgroup, held: &HeldCommand, details: JobDetails) -> JobSpec {
+    let (uid, cgroups) = (rustix::process::getuid().as_raw(), cgroup.paths());
+    JobSpec {
+        job_id: job_id.clone(),
+        cluster: None,
+        owner_uid: Some(uid),
+        owner: users::name_of(uid).and_then(|name| Identifier::try_from(name).ok()),
+        process: cgroups.is_empty().then(|| held.pid()),
+        cgroups,
+        sampling: Layer::default(),
+        facts: identity::facts(),
+        details,
+    }
+}
+
 /// Lets the command run in the cgroup, or samples its processes if there is none.
 fn run_sampled(
     arguments: &RunArguments,
     held: HeldCommand,
     agent: &Agent,
-    cgroup: &RunCgroup,
+    job: JobSpec,
     signals: CaughtSignals,
-    job_id: &Identifier,
 ) -> Result<CommandOutcome, Failure> {
-    let cgroups = cgroup.paths();
-    let has_cgroup = !cgroups.is_empty();
-    let uid = rustix::process::getuid().as_raw();
-    let job = JobSpec {
-        job_id: job_id.clone(),
-        cluster: None,
-        owner_uid: Some(uid),
-        owner: users::name_of(uid).and_then(|name| Identifier::escaped(name.as_bytes())),
-        cgroups,
-        process: (!has_cgroup).then(|| held.pid()),
-        sampling: Layer::default(),
-    };
+    let (job_id, has_cgroup) = (job.job_id.clone(), !job.cgroups.is_empty());
     agent.register(job).map_err(|error| cannot_sample(&error))?;
     let mut notes = requests::without_effect(&arguments.metrics, &agent.view(), has_cgroup);
     if !arguments.json {
@@ -205,7 +217,7 @@ fn run_sampled(
     }
     let cpus =
         online_cpus(Path::new("/")).ok().map(|cpus| (CPUS, Unit::Count, units::to_f64(cpus.len() as u64)));
-    push(agent, job_id, cpus).map_err(|error| cannot_sample(&error))?;
+    push(agent, &job_id, cpus).map_err(|error| cannot_sample(&error))?;
     let before = Before::read(held.pid());
     // The program begins when all its sources are open, so that no part of it is missed.
     let child = match held.release() {
@@ -218,10 +230,10 @@ fn run_sampled(
         }
     };
     let (status, totals) = signals.wait(&child, before).map_err(|error| cannot_sample(&error))?;
-    if let Err(error) = push(agent, job_id, totals.values()) {
+    if let Err(error) = push(agent, &job_id, totals.values()) {
         notes.push(format!("the totals of the command could not be stored: {error}"));
     }
-    agent.end(job_id.clone(), totals::facts(status.code(), status.signal()));
+    agent.end(job_id, totals::facts(status.code(), status.signal()));
     Ok(CommandOutcome { status: totals::status_code(status), notes })
 }
 
@@ -265,5 +277,5 @@ fn report(
             .map_err(|error| Failure::because("cannot write the report", &error))?;
         return Ok(printable_json(&text).into_owned() + "\n");
     }
-    Ok(render::text(&report, Detail::of(arguments.all), limit))
+    Ok(render::chosen(&report, &arguments.sections, Beginning::Run, limit, false))
 }

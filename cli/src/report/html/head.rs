@@ -1,11 +1,11 @@
-//! The static parts of the page: the job, meters, findings, the completeness of the data. Pure.
+//! The static parts of the page: the verdict, the job, meters, findings, the completeness of the data. Pure.
 
 use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::model::{Finding, Report};
 use polymeter_proto::text::abridged_list;
 
 use super::element::{name, text};
-use crate::report::summary::{self, Level, Meter, NODES_MAX, unknown};
+use crate::report::summary::{self, Level, Meter, NODES_MAX};
 
 /// The title of the page.
 pub(super) fn title(report: &Report) -> String {
@@ -13,19 +13,16 @@ pub(super) fn title(report: &Report) -> String {
     format!("Job {}{name}", report.job)
 }
 
-/// Writes the headline, and the facts about the job.
+/// Writes the verdict, and the facts about the job that are known.
 pub(super) fn header(page: &mut String, report: &Report) {
     let submission = &report.submission;
-    let state = summary::state(report).unwrap_or_else(|| "final state unknown".to_owned());
-    let job_name = submission
-        .name
-        .as_ref()
-        .map_or_else(String::new, |job| format!(" <span class=\"job-name\">{}</span>", name(job)));
+    let job_name = known(submission.name.as_deref())
+        .map_or_else(String::new, |job| format!(" <span class=\"job-name\">{job}</span>"));
     page.push_str("<a class=\"skip\" href=\"#report\">Skip to the report</a>\n<header>\n");
     page.push_str(&format!(
         "<h1>Job {}{job_name}</h1>\n<p class=\"state\">{}</p>\n<dl>\n",
         name(&report.job),
-        name(&state)
+        name(&report.verdict.text)
     ));
     let nodes: Vec<&str> = report.nodes.iter().map(String::as_str).collect();
     let resources = text(&summary::resources(report));
@@ -36,13 +33,17 @@ pub(super) fn header(page: &mut String, report: &Report) {
     };
     let end = report.ended_us.map_or_else(|| "not ended".to_owned(), clock_time);
     let restarts = submission.restarts.filter(|restarts| *restarts > 0);
+    let run = submission.run.as_ref();
+    let variables = run.map(|run| run.assignments().join(" ")).filter(|variables| !variables.is_empty());
     for (term, value) in [
-        ("Name", Some(known(submission.name.as_deref()))),
+        ("Command", run.and_then(summary::command).map(|command| name(&command))),
+        ("Directory", run.and_then(summary::place).map(|place| name(&place))),
+        ("Variables", variables.map(|variables| name(&variables))),
         ("Shown as", summary::display_id(report).map(name)),
-        ("User", Some(known(report.owner.as_deref()))),
-        ("Account", Some(known(submission.account.as_deref()))),
-        ("Queue", Some(known(submission.queue.as_deref()))),
-        ("Cluster", submission.cluster.as_deref().map(name)),
+        ("User", known(report.owner.as_deref())),
+        ("Account", known(submission.account.as_deref())),
+        ("Queue", known(submission.queue.as_deref())),
+        ("Cluster", known(submission.cluster.as_deref())),
         ("Resources", Some(nodes)),
         ("Start", Some(clock_time(report.started_us))),
         ("End", Some(end)),
@@ -59,9 +60,9 @@ pub(super) fn header(page: &mut String, report: &Report) {
     page.push_str("</dl>\n</header>\n");
 }
 
-/// Writes a name; `unknown` for none and for a blank one.
-fn known(value: Option<&str>) -> String {
-    value.filter(|value| !value.trim().is_empty()).map_or_else(unknown, name)
+/// Writes a name; none for a blank one.
+fn known(value: Option<&str>) -> Option<String> {
+    value.filter(|value| !value.trim().is_empty()).map(name)
 }
 
 /// Writes a time in UTC. The script replaces it by the time of the reader's zone.
@@ -85,23 +86,23 @@ fn meter(page: &mut String, meter: &Meter) {
         Level::Critical => "critical",
     };
     let word = meter.word;
-    let share = meter.share.map_or_else(|| "–".to_owned(), summary::percent);
+    let share = meter.share.filter(|share| share.is_finite());
     let judged =
         if word.is_empty() { String::new() } else { format!("<span class=\"level {class}\">{word}</span>") };
     page.push_str(&format!(
-        "<li><span class=\"label\">{}</span><span class=\"share\">{share}</span>{}{judged}<span class=\"text\">{}</span></li>\n",
+        "<li><span class=\"label\">{}</span><span class=\"share\">{}</span>{}{judged}<span class=\"text\">{}</span></li>\n",
         text(meter.label),
-        bar(meter.share, class),
+        share.map_or_else(String::new, summary::percent),
+        share.map_or_else(String::new, |share| bar(share, class)),
         text(&meter.text)
     ));
 }
 
-/// Draws a bar for a share; hatched if it is unknown.
-fn bar(share: Option<f64>, class: &str) -> String {
-    let width = share.filter(|share| share.is_finite()).map_or(0.0, |share| share.clamp(0.0, 1.0) * 100.0);
-    let unknown = if share.is_none() { " unknown" } else { "" };
+/// Draws a bar for a share.
+fn bar(share: f64, class: &str) -> String {
+    let width = share.clamp(0.0, 1.0) * 100.0;
     format!(
-        "<svg class=\"bar{unknown}\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
+        "<svg class=\"bar\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
          <rect class=\"track\" width=\"100\" height=\"8\"/><rect class=\"{class}\" width=\"{width:.1}\" height=\"8\"/></svg>"
     )
 }
@@ -134,7 +135,7 @@ fn finding(page: &mut String, finding: &Finding, report: &Report) {
 /// Writes the completeness of the data, the cost of measuring and the notes.
 pub(super) fn data_section(page: &mut String, report: &Report, facts: &Facts) {
     page.push_str("<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n");
-    page.push_str(&format!("<p>{}.</p>\n", text(&summary::completeness(report, facts))));
+    page.push_str(&format!("<p>Samples: {}.</p>\n", text(&summary::completeness(report, facts))));
     if let Some(cost) = &report.measuring {
         let cost = summary::measuring_cost(cost, report.nodes.len());
         page.push_str(&format!("<p>Cost of measuring: {}.</p>\n", text(&cost)));
@@ -156,7 +157,7 @@ pub(super) fn data_section(page: &mut String, report: &Report, facts: &Facts) {
         ("stored", report.stored),
     ];
     page.push_str("<dl class=\"ledger\">\n");
-    for (term, samples) in counts {
+    for (term, samples) in counts.into_iter().filter(|(_, samples)| *samples > 0) {
         page.push_str(&format!("<div><dt>{term}</dt><dd>{samples}</dd></div>\n"));
     }
     page.push_str("</dl>\n</section>\n");

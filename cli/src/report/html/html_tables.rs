@@ -16,23 +16,38 @@ const ROWS_MAX: usize = 1000;
 
 /// Writes the tables that have rows.
 pub(super) fn sections(page: &mut String, report: &Report, charts: &Charts) {
-    let usage = [phase_totals(report), steps(report), nodes(report), tasks(report)];
-    section(page, "tables", "Parts of the job", usage);
-    let sampling = [figures::table(charts), periods(report), plan(report), refused(report), losses(report)];
-    section(page, "sampling", "Quantities and their sampling", sampling);
+    let usage = vec![steps(report), nodes(report), tasks(report)];
+    section(page, "tables", "Parts of the job", usage, None);
+    let sampling = vec![figures::table(charts), periods(report), refused(report), losses(report)];
+    section(page, "sampling", "Quantities and their sampling", sampling, Some(plan(report)));
 }
 
-fn section<'a>(page: &mut String, id: &str, title: &str, tables: impl IntoIterator<Item = Table<'a>>) {
-    let tables: Vec<_> = tables.into_iter().filter(|table| !table.rows.is_empty()).collect();
-    if tables.is_empty() {
-        return;
-    }
-    page.push_str(&format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n"));
+/// Writes the totals of the phases, if there are any.
+pub(super) fn phases(page: &mut String, report: &Report) {
+    section(page, "phases", "Phases", vec![phase_totals(report)], None);
+}
+
+/// Writes the tables that have rows, and behind them one that readers unfold.
+fn section(page: &mut String, id: &str, title: &str, tables: Vec<Table<'_>>, folded: Option<Table<'_>>) {
+    let has_rows = |table: &Table<'_>| !table.rows.is_empty();
+    let (tables, folded) = (tables.into_iter().filter(has_rows), folded.into_iter().filter(has_rows));
+    let mut content = String::new();
     for mut table in tables {
         shorten(&mut table);
-        table.write(page);
+        table.write(&mut content);
     }
-    page.push_str("</section>\n");
+    for mut table in folded {
+        let rows = table.rows.len();
+        content.push_str(&format!("<details>\n<summary>{} ({rows})</summary>\n", table.caption));
+        shorten(&mut table);
+        table.write(&mut content);
+        content.push_str("</details>\n");
+    }
+    if !content.is_empty() {
+        page.push_str(&format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n"));
+        page.push_str(&content);
+        page.push_str("</section>\n");
+    }
 }
 
 /// Keeps the rows at both ends of a long table.
@@ -41,7 +56,7 @@ fn shorten(table: &mut Table<'_>) {
     if rows > ROWS_MAX {
         table.rows.drain(ROWS_MAX / 2..rows - ROWS_MAX / 2);
         table.remarks.push(format!(
-            "Not shown: {} in the middle; polymeter report --all shows all.",
+            "Not shown: {} in the middle; polymeter report --show all shows all.",
             units::counted(rows - ROWS_MAX, "row")
         ));
     }

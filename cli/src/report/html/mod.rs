@@ -27,8 +27,9 @@ pub(crate) fn page(report: &Report, now_us: i64) -> String {
     let mut body = String::new();
     head::header(&mut body, report);
     body.push_str("<main id=\"report\">\n");
-    head::meters(&mut body, report, &facts);
     head::findings(&mut body, report);
+    head::meters(&mut body, report, &facts);
+    html_tables::phases(&mut body, report);
     figures::section(&mut body, &charts);
     html_tables::sections(&mut body, report, &charts);
     head::data_section(&mut body, report, &facts);

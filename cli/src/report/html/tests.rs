@@ -6,6 +6,7 @@ use polymeter_analysis::model::{
     LossReport, MarkedInstant, NodeReport, Outcome, PeriodUse, Phase, PlanChange, RefusedRequest, Resources,
     SeriesReport, StepReport, Submission, TaskReport,
 };
+use polymeter_proto::run::Run;
 
 use super::*;
 use crate::report::summary;
@@ -231,18 +232,37 @@ fn a_page_has_the_content_of_the_first_screen() {
 }
 
 #[test]
-fn what_is_not_known_is_called_unknown() {
-    let page = page(&Report { job: "7".to_owned(), wall_s: 0.05, ended: true, ..Report::default() }, 0);
-    for part in [
-        "<p>No samples.</p>",
-        "<dt>Account</dt><dd>unknown</dd>",
-        "none: no samples",
-        "50 ms of unknown",
-        "losses unknown",
-    ] {
+fn what_is_not_known_is_left_out() {
+    let mut report = Report { job: "7".to_owned(), wall_s: 0.05, ended: true, ..Report::default() };
+    Advice::built_in().advise(&mut report);
+    let page = page(&report, 0);
+    for part in ["<p>No samples.</p>", "none: no samples", "<dd>50 ms</dd>", "ENDED - no samples"] {
         assert!(page.contains(part), "no {part}");
     }
+    let body = page.split("<body>").nth(1).unwrap().split("<script").next().unwrap();
+    assert!(!body.contains("unknown") && !body.contains("<dt>Account"), "{body}");
     assert!(!page.contains("id=\"figures\""));
+}
+
+#[test]
+fn answers_come_before_charts() {
+    let mut report = report(2, 0, "");
+    let run =
+        Run::of([b"./a.out".as_slice(), b"<b>"].into_iter(), Some(b"/srv"), Some(b"n1"), std::iter::empty());
+    report.submission.run = Some(run);
+    let page = page(&report, 0);
+    let parts = [
+        format!("<p class=\"state\"><bdi>{}</bdi></p>", element::text(&report.verdict.text)),
+        "<dt>Command</dt><dd><bdi>./a.out &#39;&lt;b&gt;&#39;</bdi></dd>".to_owned(),
+        "<h2 id=\"findings\">".to_owned(),
+        "<h2 id=\"usage\">".to_owned(),
+        "<h2 id=\"phases\">".to_owned(),
+        "<h2 id=\"charts\">".to_owned(),
+        "<details>\n<summary>Changes of the sampling plan (1)</summary>".to_owned(),
+    ];
+    let places: Vec<usize> =
+        parts.iter().map(|part| page.find(part).unwrap_or_else(|| panic!("no {part}"))).collect();
+    assert!(places.is_sorted(), "{places:?}");
 }
 
 #[test]

@@ -1,9 +1,8 @@
-//! The completeness of a job's samples as text: the ledger, losses and the cost of the measurement.
+//! The completeness of a job's samples as text: the ledger, and the losses.
 
 use super::paragraph::{indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};
 use crate::output::units;
-use crate::report::summary::measuring_cost;
 use polymeter_analysis::model::{LossReport, Report, SourceReport};
 
 pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
@@ -11,9 +10,6 @@ pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
     for loss in &report.losses {
         let (label, description) = loss_text(loss);
         text.push_str(&paragraph(label, &description, limit));
-    }
-    if let Some(measuring) = &report.measuring {
-        text.push_str(&paragraph("measuring cost", &measuring_cost(measuring, report.nodes.len()), limit));
     }
     text
 }

@@ -2,7 +2,7 @@
 
 /// The amount of detail in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub(super) enum Detail {
     /// The series that changed and the unusual events, with a limit on the lines of each table.
     Summary,
     /// Everything.
@@ -10,11 +10,6 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
-    /// The detail with or without `--all`.
-    pub(crate) const fn of(all: bool) -> Self {
-        if all { Self::All } else { Self::Summary }
-    }
-
     /// The maximum number of lines of a table.
     pub(super) const fn lines_max(self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! The first screen of a report: the job, meters, findings, and the completeness of the data. Pure.
+//! The first screen of a report: the verdict, findings, meters, and facts about the job and its data. Pure.
 
 use crate::output::layout::{left_aligned, shortened, wrapped};
 use crate::output::style::{Line, Style};
@@ -14,7 +14,7 @@ pub(crate) const LINES: usize = 24;
 const LABEL: usize = 10;
 const METER: usize = 20;
 
-/// The maximum number of notes.
+/// The maximum number of notes of a screen with a limited number of lines.
 const NOTES: usize = 2;
 
 /// The minimum width of wrapped text.
@@ -25,37 +25,56 @@ const TEXT_MIN: usize = 16;
 pub(crate) fn lines(report: &Report, columns: Option<usize>, lines_max: usize) -> Vec<Line> {
     let columns = columns.unwrap_or(usize::MAX);
     let facts = Facts::of(report);
-    let mut lines = job(report, columns);
+    let mut lines = verdict(report, columns);
     lines.push(Line::default());
-    lines.extend(summary::meters(report, &facts).iter().map(|row| meter(row, columns)));
+    let mut last = vec![Line::default()];
+    last.extend(summary::meters(report, &facts).iter().flat_map(|row| meter(row, columns)));
     if let Some(energy) = summary::energy(report) {
-        lines.extend(labelled("energy", Style::Plain, &[(Style::Plain, energy)], columns));
+        last.extend(plain("energy", energy, columns));
     }
-    lines.push(Line::default());
-    let last = completeness(report, &facts, columns);
+    last.push(Line::default());
+    last.extend(job(report, columns, lines_max));
+    last.extend(plain("data", summary::completeness(report, &facts), columns));
+    let notes_max = if lines_max == usize::MAX { usize::MAX } else { NOTES };
+    for note in report.notes.iter().take(notes_max) {
+        last.extend(plain("note", note.clone(), columns));
+    }
     // The last line of the terminal is left to the prompt.
-    let room = lines_max.saturating_sub(lines.len() + last.len() + 2);
+    let room = lines_max.saturating_sub(lines.len() + last.len() + 1);
     lines.extend(findings(report, columns, room));
-    lines.push(Line::default());
     lines.extend(last);
     lines
 }
 
-/// Describes the job: its name, owner, resources, times and end.
-fn job(report: &Report, columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (number, text) in wrapped(headline(report).trim_end(), columns).into_iter().enumerate() {
-        lines.push(Line::of(if number == 0 { Style::Bold } else { Style::Plain }, text));
-    }
+/// Lays out the verdict, and the line that names the job.
+pub(super) fn verdict(report: &Report, columns: usize) -> Vec<Line> {
+    let lines = |style, text: &str| -> Vec<Line> {
+        wrapped(text, columns).into_iter().map(|text| Line::of(style, text)).collect()
+    };
+    [lines(Style::Bold, &report.verdict.text), lines(Style::Plain, &headline(report))].concat()
+}
+
+/// Describes the job: its name, the command of a run, resources and times, as far as they are known.
+fn job(report: &Report, columns: usize, lines_max: usize) -> Vec<Line> {
+    let run = report.submission.run.as_ref();
+    let room = columns.saturating_sub(LABEL).max(TEXT_MIN);
+    // A long command would leave no room for findings.
+    let fitted = |text: String| if lines_max == usize::MAX { text } else { shortened(&text, room) };
+    let environment = run.map(|run| run.assignments().join(" ")).filter(|text| !text.is_empty());
     let texts = [
         ("name", summary::names(report)),
-        ("resources", summary::resources(report)),
-        ("time", summary::times(report)),
+        ("command", run.and_then(summary::command).map(fitted)),
+        ("directory", run.and_then(summary::place).map(fitted)),
+        ("variables", environment.map(fitted)),
+        ("resources", Some(summary::resources(report))),
+        ("time", Some(summary::times(report))),
     ];
-    for (label, text) in texts {
-        lines.extend(labelled(label, Style::Plain, &[(Style::Plain, text)], columns));
-    }
-    lines
+    texts.into_iter().filter_map(|(label, text)| Some(plain(label, text?, columns))).flatten().collect()
+}
+
+/// Lays out a label and a text beside it.
+fn plain(label: &str, text: String, columns: usize) -> Vec<Line> {
+    labelled(label, Style::Plain, &[(Style::Plain, text)], columns)
 }
 
 /// Lays out a label and paragraphs beside it.
@@ -82,24 +101,19 @@ const fn style(level: Level) -> Style {
 }
 
 /// Draws a meter; without a bar if the share is unknown.
-fn meter(meter: &Meter, columns: usize) -> Line {
+fn meter(meter: &Meter, columns: usize) -> Vec<Line> {
     let label = Line::of(Style::Plain, left_aligned(meter.label, LABEL));
-    let before = if meter.share.is_some() { LABEL + METER + 10 } else { LABEL };
-    let text = shortened(&meter.text, columns.saturating_sub(before).max(TEXT_MIN));
-    match meter.share {
-        None => label.with(Style::Plain, text),
-        Some(share) => {
-            let full = filled(share);
-            let bar = "█".repeat(full);
-            let rest = "░".repeat(METER - full);
-            let percent = format!(" {:>7}  ", summary::percent(share));
-            label
-                .with(style(meter.level), bar)
-                .with(Style::Dim, rest)
-                .with(Style::Plain, percent)
-                .with(Style::Plain, text)
-        }
-    }
+    let Some(share) = meter.share else { return plain(meter.label, meter.text.clone(), columns) };
+    let before = LABEL + METER + 10;
+    let mut texts = wrapped(&meter.text, columns.saturating_sub(before).max(TEXT_MIN)).into_iter();
+    let full = filled(share);
+    let first = label
+        .with(style(meter.level), "█".repeat(full))
+        .with(Style::Dim, "░".repeat(METER - full))
+        .with(Style::Plain, format!(" {:>7}  ", summary::percent(share)))
+        .with(Style::Plain, texts.next().unwrap_or_default());
+    let others = texts.map(|text| Line::of(Style::Plain, format!("{:before$}{text}", "")));
+    std::iter::once(first).chain(others).collect()
 }
 
 /// Returns the full columns of a meter.
@@ -122,7 +136,7 @@ pub(super) fn findings(report: &Report, columns: usize, room: usize) -> Vec<Line
         let reserve = usize::from(others > 1);
         if lines.len() + next.len() + reserve > room {
             let noun = if others == 1 { "finding" } else { "findings" };
-            let text = format!("{others} more {noun}: polymeter report --findings");
+            let text = format!("{others} more {noun}: polymeter report --show findings");
             lines.extend(labelled("", Style::Plain, &[(Style::Bold, text)], columns));
             return lines;
         }
@@ -148,22 +162,13 @@ fn of_finding(finding: &Finding, report: &Report, columns: usize) -> Vec<Line> {
     labelled(finding.severity.name(), style, &paragraphs, columns)
 }
 
-/// Describes the completeness of the data and the cost of measuring.
-fn completeness(report: &Report, facts: &Facts, columns: usize) -> Vec<Line> {
-    let text = summary::completeness(report, facts);
-    let mut lines = labelled("data", Style::Plain, &[(Style::Plain, text)], columns);
-    for note in report.notes.iter().take(NOTES) {
-        lines.extend(labelled("note", Style::Plain, &[(Style::Plain, note.clone())], columns));
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use polymeter_analysis::advice::Advice;
     use polymeter_analysis::model::{
         MeasuringCost, MemoryKind, NodeReport, Outcome, Resources, Submission, Usage,
     };
+    use polymeter_proto::run::Run;
 
     use super::*;
     use crate::output::layout::width;
@@ -241,11 +246,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_called_unknown() {
-        let text =
-            screen(&Report { job: "7".to_owned(), wall_s: 0.05, ended: true, ..Report::default() }, 80);
+    fn what_is_not_known_is_left_out() {
+        let mut report = Report { job: "7".to_owned(), wall_s: 0.05, ended: true, ..Report::default() };
+        Advice::built_in().advise(&mut report);
+        let text = screen(&report, 80);
         snapshot::check("report-screen-unknown", &text);
-        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        for word in ["NaN", "inf", "unknown"] {
+            assert!(!text.contains(word), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_named_by_its_command() {
+        let long = "x".repeat(3000);
+        let command = ["mpirun", "-n", "2", "a b\u{1b}[2J", &long];
+        let mut run = report(1);
+        run.submission.run = Some(Run::of(
+            command.iter().map(|text| text.as_bytes()),
+            Some(b"/home/zoe"),
+            Some(b"n1"),
+            [("OMP_NUM_THREADS", b"4".to_vec())].into_iter(),
+        ));
+        let text = screen(&run, 80);
+        assert!(text.lines().count() < LINES && text.lines().all(|line| width(line) <= 80), "{text}");
+        for line in [
+            r"command   mpirun -n 2 $'a b\x1b[2J' xxx",
+            "directory /home/zoe on n1",
+            "variables OMP_NUM_THREADS=4",
+        ] {
+            assert!(text.contains(line), "no {line} in {text}");
+        }
+        assert!(painted(&lines(&run, None, usize::MAX), false).contains(&long));
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn table(names: &[&str], mut groups: Vec<Group<'_>>, detail: Detail, limit: Opti
     rows.extend(groups.iter().skip(groups.len() - ENDS).map(|group| group.row(has_energy)));
     let mut text = paragraph::indented_table_within(&rows, limit);
     let hidden = groups.len() - 2 * ENDS;
-    let hidden = format!("{hidden} between are not shown; `polymeter report --all` shows them");
+    let hidden = format!("{hidden} between are not shown; `polymeter report --show all` shows them");
     text.push_str(&paragraph::remark(&hidden, limit));
     text.push_str(&distribution(&groups, limit));
     text

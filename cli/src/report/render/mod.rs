@@ -13,66 +13,63 @@ mod usage;
 
 use crate::output::printable::printable_lines;
 use crate::output::style;
-use crate::report::summary::headline;
-pub(crate) use detail::Detail;
+use detail::Detail;
 pub(crate) use paragraph::LABEL;
 use polymeter_analysis::model::Report;
 pub(crate) use sections::Sections;
 
-/// Writes a report as text of at most `limit` columns, if there is a limit.
-pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let mut findings = String::new();
-    for finding in &report.findings {
-        let remedy = finding
-            .remedy(report.scheduler)
-            .map_or_else(String::new, |remedy| format!("; next time: {remedy}"));
-        let text = format!("{} {}{remedy}", finding.sentence, finding.evidence);
-        findings.push_str(&paragraph::paragraph(finding.severity.name(), &text, limit));
-    }
-    printable_lines(&(headline(report) + &findings)).into_owned() + &details(report, detail, limit)
+/// What is shown of a report without a choice of parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// The first screen.
+    Screen,
+    /// The first screen, with all findings, the totals and the series that changed.
+    Run,
 }
 
-/// Writes everything but the first line and the findings.
+/// Writes everything.
+pub(crate) fn all(report: &Report, limit: Option<usize>, has_colours: bool) -> String {
+    let mut text = style::painted(&first_screen::lines(report, limit, usize::MAX), has_colours);
+    text.push('\n');
+    text.push_str(&printable_lines(&groups::all(report, limit)));
+    if processes::are_sampled(report) {
+        text.push_str(&printable_lines(&(processes::text(report, Detail::All, limit) + "\n")));
+    }
+    text.push_str(&details(report, Detail::All, limit));
+    text.push_str(&printable_lines(&completeness::text(report, limit)));
+    text.push('\n');
+    text + &printable_lines(&completeness::sources(report, limit))
+}
+
+/// Writes the totals, the series and the events.
 fn details(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let mut text = usage::text(report);
-    for note in &report.notes {
-        text.push_str(&paragraph::paragraph("note", note, limit));
-    }
-    text.push('\n');
-    text.push_str(&series::text(report, detail, limit));
-    text.push('\n');
-    text.push_str(&events::text(report, detail, limit));
-    text.push_str(&completeness::text(report, limit));
-    if detail == Detail::All {
-        text.push('\n');
-        text.push_str(&completeness::sources(report, limit));
-    }
-    printable_lines(&text).into_owned()
+    let usage = usage::text(report, limit);
+    let series = series::text(report, detail, limit);
+    let events = events::text(report, detail, limit);
+    printable_lines(&format!("{usage}\n{series}\n{events}")).into_owned()
 }
 
-/// Writes the first screen; or the chosen sections; or, if `is_all`, the first screen and everything below
-/// it.
+/// Writes the chosen sections; without a choice the beginning.
 pub(crate) fn chosen(
     report: &Report,
-    sections: Sections,
-    is_all: bool,
+    sections: &Sections,
+    beginning: Beginning,
     limit: Option<usize>,
     has_colours: bool,
 ) -> String {
-    let detail = Detail::of(is_all);
-    if sections.is_any() {
-        return sections.text(report, detail, limit, has_colours);
+    if sections.are_all() {
+        return all(report, limit, has_colours);
+    }
+    if !sections.is_empty() {
+        return sections.text(report, limit, has_colours);
     }
     // A file or a pipe has no screen.
-    let lines_max = if is_all || limit.is_none() { usize::MAX } else { first_screen::LINES };
+    let is_screen = beginning == Beginning::Screen && limit.is_some();
+    let lines_max = if is_screen { first_screen::LINES } else { usize::MAX };
     let mut text = style::painted(&first_screen::lines(report, limit, lines_max), has_colours);
-    if is_all {
+    if beginning == Beginning::Run {
         text.push('\n');
-        text.push_str(&printable_lines(&groups::all(report, limit)));
-        if processes::are_sampled(report) {
-            text.push_str(&printable_lines(&(processes::text(report, detail, limit) + "\n")));
-        }
-        text.push_str(&details(report, detail, limit));
+        text.push_str(&details(report, Detail::Summary, limit));
     }
     text
 }
@@ -85,6 +82,7 @@ mod tests {
     use polymeter_analysis::command_totals::CommandTotals;
     use polymeter_analysis::model::{NodeReport, PeriodUse, StepReport, TaskReport};
     use polymeter_proto::ledger::Tally;
+    use polymeter_proto::run::Run;
     use serde_json::Value;
 
     use super::*;
@@ -255,21 +253,35 @@ mod tests {
 
     #[test]
     fn a_report_is_written_as_recorded() {
-        snapshot::check("report", &text(&report(), Detail::Summary, Some(80)));
-        snapshot::check("report-all", &text(&report(), Detail::All, None));
-        snapshot::check("report-json", &(serde_json::to_string_pretty(&report()).unwrap() + "\n"));
+        let mut report = report();
+        Advice::built_in().advise(&mut report);
+        let run = chosen(&report, &Sections::default(), Beginning::Run, Some(80), false);
+        snapshot::check("report", &run);
+        snapshot::check("report-all", &all(&report, None, false));
+        snapshot::check("report-json", &(serde_json::to_string_pretty(&report).unwrap() + "\n"));
     }
 
+    /// At 80 columns each series has its name, its figures and its course, whatever its name, and what the
+    /// program measures of itself comes last.
     #[test]
-    fn the_first_line_describes_what_is_known_of_the_end() {
-        let unknown = Report { outcome: Outcome::default(), ..report() };
-        assert_eq!(headline(&unknown), "job 4242 of zoe on n1\n");
-        let lost = Report { lost_nodes: vec!["n1".to_owned()], ..unknown };
-        assert_eq!(
-            headline(&lost),
-            "job 4242 of zoe on n1, final state unknown: lost contact with the agent on n1\n"
-        );
-        assert_eq!(headline(&Report { ended: false, ..lost }), "job 4242 of zoe on n1, still running\n");
+    fn rows_of_series_are_complete_in_a_terminal() {
+        let mut report = report();
+        let long = "user.lattice_boltzmann_collision_operator_residual_norm";
+        report.series.insert(0, series("agent.job.cpu.time", "", "nanoseconds", [0.0, 0.5, 1.0, 0.5]));
+        for name in ["perf.context_switches", "memory.current"] {
+            report.series.push(series(name, "", "bytes", [1e6, 2e6, 3e6, 4e6]));
+        }
+        for has_long_name in [false, true] {
+            if has_long_name {
+                report.series.push(series(long, "", "bytes", [1e6, 2e6, 3e6, 4e6]));
+            }
+            let text = series::text(&report, Detail::Summary, Some(80));
+            assert!(text.lines().all(|line| crate::output::layout::width(line) <= 80), "{text}");
+            assert_eq!(text.matches('█').count(), text.matches(" 4  ").count(), "{text}");
+            assert!(text.contains("perf.context_switches") && text.contains(long) == has_long_name, "{text}");
+            let at = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
+            assert!(at("agent.job.cpu.time") > at("memory.current"), "{text}");
+        }
     }
 
     /// A report in which every key of the JSON form occurs.
@@ -279,6 +291,7 @@ mod tests {
         report.by_node = vec![NodeReport { node: "n1".to_owned(), ..NodeReport::default() }];
         report.steps = vec![StepReport::default()];
         report.tasks = vec![TaskReport::default()];
+        report.submission.run = Some(Run::default());
         for series in &mut report.series {
             series.is_clamped = true;
             series.periods = vec![PeriodUse { period: "1s".to_owned(), seconds: 4.0 }];
@@ -290,7 +303,7 @@ mod tests {
     /// Adds the paths of all keys of a value, such as `series[].metric`. The keys of maps with arbitrary
     /// names are left out.
     fn add_paths(paths: &mut BTreeSet<String>, path: &str, value: &Value) {
-        const MAPS: [&str; 2] = ["findings[].figures", "findings[].remedies"];
+        const MAPS: [&str; 3] = ["findings[].figures", "findings[].remedies", "run.environment"];
         match value {
             Value::Object(map) if !MAPS.contains(&path) => {
                 for (key, value) in map {

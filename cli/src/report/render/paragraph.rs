@@ -25,7 +25,7 @@ pub(super) fn shortened_table(mut rows: Vec<Vec<String>>, lines_max: usize, limi
     rows.truncate(rows.len() - hidden);
     let mut text = indented_table_within(&rows, limit);
     if hidden > 0 {
-        text.push_str(&remark(&format!("{hidden} more; `polymeter report --all` shows them"), limit));
+        text.push_str(&remark(&format!("{hidden} more; `polymeter report --show all` shows them"), limit));
     }
     text
 }

@@ -35,14 +35,15 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     let mut processes: Vec<_> = processes.into_iter().collect();
     let cpu = |process: &Process<'_>| process.growth("cpu.usage").unwrap_or_default();
     processes.sort_by(|(_, one), (_, other)| cpu(other).total_cmp(&cpu(one)));
-    let columns =
-        ["process", "pid", "node", "CPU time", "cores used", "threads", "memory", "read", "written"];
-    let mut rows = vec![head(columns)];
+    let has_nodes = report.nodes.len() > 1;
+    let mut columns =
+        head(["process", "pid", "node", "CPU time", "cores used", "threads", "memory", "read", "written"]);
+    columns.retain(|name| has_nodes || name != "node");
+    let mut rows = vec![columns];
     for ((node, labels), process) in &processes {
-        rows.push(vec![
-            label(labels, "comm").to_owned(),
-            label(labels, "pid").to_owned(),
-            (*node).to_owned(),
+        let mut row = vec![label(labels, "comm").to_owned(), label(labels, "pid").to_owned()];
+        row.extend(has_nodes.then(|| (*node).to_owned()));
+        row.extend([
             summary::figure(process.growth("cpu.usage"), |ns| units::elapsed(ns / 1e9)),
             summary::cores(process.mean("cpu.usage")),
             summary::figure(process.max("threads"), |threads| format!("{threads:.0}")),
@@ -50,6 +51,7 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
             summary::bytes(process.growth("io.read.bytes")),
             summary::bytes(process.growth("io.write.bytes")),
         ]);
+        rows.push(row);
     }
     paragraph::shortened_table(rows, detail.lines_max(), limit)
 }
@@ -113,8 +115,8 @@ mod tests {
         let text = text(&report, Detail::All, None);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows.len(), 3, "{text}");
-        assert_eq!(rows[1], ["a.out", "11", "n1", "50", "s", "0.50", "-", "-", "-", "-"]);
-        assert_eq!(rows[2], ["a.out", "10", "n1", "30", "s", "0.30", "4", "-", "-", "-"]);
+        assert_eq!(rows[1], ["a.out", "11", "50", "s", "0.50", "-", "-", "-", "-"]);
+        assert_eq!(rows[2], ["a.out", "10", "30", "s", "0.30", "4", "-", "-", "-"]);
         assert!(super::text(&Report::default(), Detail::All, None).contains("busiest.*"));
     }
 }

@@ -3,90 +3,83 @@
 use polymeter_analysis::model::Report;
 
 use super::detail::Detail;
-use super::{completeness, events, first_screen, groups, paragraph, processes, series};
+use super::{completeness, events, first_screen, groups, paragraph, processes, series, usage};
 use crate::output::printable::printable_lines;
-use crate::output::style::{Line, painted};
-use crate::report::summary::headline;
+use crate::output::style::painted;
 
-/// The parts of a report that are shown instead of the first screen.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
+/// A part of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Section {
+    /// All findings.
+    Findings,
+    /// The totals: time, memory, I/O, traffic, energy, and the cost of measuring.
+    Usage,
+    /// The nodes, and the imbalance between them.
+    Nodes,
+    /// The steps.
+    Steps,
+    /// The tasks of steps, and the imbalance between them.
+    Tasks,
+    /// The busiest processes, if the agent samples `busiest.*`.
+    Processes,
+    /// The series that changed, with their course.
+    Series,
+    /// The totals of phases, and the marks.
+    Phases,
+    /// The changes of the sampling plan and the refused requests.
+    Plan,
+    /// The completeness of the samples: each loss, and the ledger by source.
+    Losses,
+    /// The first screen and all parts without limits, with constant series.
+    All,
+}
+
+/// The parts of a report that are shown instead of its beginning.
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Sections {
-    /// Show all findings.
-    #[arg(long)]
-    findings: bool,
-
-    /// Show the nodes, and the imbalance between them.
-    #[arg(long)]
-    nodes: bool,
-
-    /// Show the steps.
-    #[arg(long)]
-    steps: bool,
-
-    /// Show the tasks of steps, and the imbalance between them.
-    #[arg(long)]
-    tasks: bool,
-
-    /// Show the busiest processes, if the agent samples `busiest.*`.
-    #[arg(long)]
-    processes: bool,
-
-    /// Show the series that changed, with their course.
-    #[arg(long)]
-    series: bool,
-
-    /// Show the totals of phases, and the marks.
-    #[arg(long)]
-    phases: bool,
-
-    /// Show the changes of the sampling plan and the refused requests.
-    #[arg(long)]
-    plan: bool,
-
-    /// Show the completeness of the samples, and each loss.
-    #[arg(long)]
-    losses: bool,
+    /// Show these parts, separated by commas: nodes,steps.
+    #[arg(long = "show", value_name = "PART", value_delimiter = ',', value_enum)]
+    chosen: Vec<Section>,
 }
 
 impl Sections {
-    /// Returns true if a part was chosen.
-    pub(crate) const fn is_any(self) -> bool {
-        let Self { findings, nodes, steps, tasks, processes, series, phases, plan, losses } = self;
-        findings || nodes || steps || tasks || processes || series || phases || plan || losses
+    /// Returns true for everything.
+    pub(super) fn are_all(&self) -> bool {
+        self.chosen.contains(&Section::All)
     }
 
-    /// Lays out the chosen parts below the first line.
-    pub(crate) fn text(
-        self,
-        report: &Report,
-        detail: Detail,
-        limit: Option<usize>,
-        has_colours: bool,
-    ) -> String {
-        let mut parts = Vec::new();
-        if self.findings {
-            let lines: Vec<Line> = first_screen::findings(report, limit.unwrap_or(usize::MAX), usize::MAX);
-            parts.push(painted(&lines, has_colours));
+    /// Returns true if no part was chosen.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.chosen.is_empty()
+    }
+
+    /// Lays out the chosen parts below the first lines.
+    pub(super) fn text(&self, report: &Report, limit: Option<usize>, has_colours: bool) -> String {
+        let (detail, columns) = (Detail::Summary, limit.unwrap_or(usize::MAX));
+        let mut parts = vec![painted(&first_screen::verdict(report, columns), has_colours)];
+        if self.chosen.contains(&Section::Findings) {
+            parts.push(painted(&first_screen::findings(report, columns, usize::MAX), has_colours));
         }
-        let mut add = |is_chosen: bool, text: &dyn Fn() -> String| {
-            if is_chosen {
+        let mut add = |section: Section, text: &dyn Fn() -> String| {
+            if self.chosen.contains(&section) {
                 parts.push(printable_lines(&text()).into_owned());
             }
         };
-        add(self.nodes, &|| groups::nodes(report, detail, limit));
-        add(self.steps, &|| groups::steps(report, detail, limit));
-        add(self.tasks, &|| groups::tasks(report, detail, limit));
-        add(self.processes, &|| processes::text(report, detail, limit));
-        add(self.series, &|| series::text(report, detail, limit));
-        add(self.phases, &|| groups::phases(report, detail, limit));
-        add(self.phases, &|| events::marks(report, detail, limit));
-        add(self.plan, &|| {
+        add(Section::Usage, &|| usage::text(report, limit));
+        add(Section::Nodes, &|| groups::nodes(report, detail, limit));
+        add(Section::Steps, &|| groups::steps(report, detail, limit));
+        add(Section::Tasks, &|| groups::tasks(report, detail, limit));
+        add(Section::Processes, &|| processes::text(report, detail, limit));
+        add(Section::Series, &|| series::text(report, detail, limit));
+        add(Section::Phases, &|| groups::phases(report, detail, limit));
+        add(Section::Phases, &|| events::marks(report, detail, limit));
+        add(Section::Plan, &|| {
             let text = events::plan(report, detail, limit);
             if text.is_empty() { paragraph::remark("the sampling plan did not change", limit) } else { text }
         });
-        add(self.losses, &|| completeness::text(report, limit));
-        add(self.losses, &|| completeness::sources(report, limit));
+        add(Section::Losses, &|| completeness::text(report, limit));
+        add(Section::Losses, &|| completeness::sources(report, limit));
         parts.retain(|part| !part.trim().is_empty());
-        format!("{}\n{}", printable_lines(&headline(report)), parts.join("\n"))
+        parts.join("\n")
     }
 }

@@ -4,7 +4,7 @@ use polymeter_proto::text::abridged_list;
 
 use super::detail::Detail;
 use super::paragraph;
-use crate::output::layout::{distinct_names, has_distinct};
+use crate::output::layout::{width, without_middle};
 use crate::output::printable::printable;
 use crate::output::sparkline::sparkline;
 use crate::output::{table, terminal, units};
@@ -16,9 +16,6 @@ use polymeter_analysis::rates;
 const CHART_MIN: usize = 10;
 const CHART_MAX: usize = 60;
 
-/// The minimum width of a name.
-const NAME_MIN: usize = 12;
-
 /// The width of the indentation, and of the gap between two columns.
 const GAP: usize = 2;
 
@@ -28,12 +25,16 @@ const PERIODS: usize = 3;
 /// The maximum number of metrics that a remark names; of the others it states the number.
 const NAMED: usize = 4;
 
+/// The beginning of the names of metrics of the measurement itself.
+const OWN: &str = "agent.";
+
 /// Lays out the table of the series, and remarks on it.
 pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
-    let chosen: Vec<&SeriesReport> =
-        report.series.iter().filter(|series| detail == Detail::All || series.has_changed()).collect();
+    let is_listed = |series: &&SeriesReport| detail == Detail::All || series.has_changed();
+    let mut chosen: Vec<&SeriesReport> = report.series.iter().filter(is_listed).collect();
+    chosen.sort_by_key(|series| series.metric.starts_with(OWN));
     let listed = chosen.get(..detail.lines_max().min(chosen.len())).unwrap_or_default();
-    let mut text = paragraph::indented_table_within(&rows(report, listed, limit), limit);
+    let mut text = table(report, listed, limit);
     for remark in remarks(report, listed) {
         text.push_str(&paragraph::remark(&remark, limit));
     }
@@ -41,69 +42,90 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     let hidden = chosen.len() - listed.len();
     if constant + hidden > 0 {
         let left_out = format!(
-            "not shown: {constant} constant series and {hidden} others; `polymeter report --all` shows them"
+            "not shown: {constant} constant series and {hidden} others; `polymeter report --show all` shows them"
         );
         text.push_str(&paragraph::remark(&left_out, limit));
     }
     text
 }
 
-/// Rows of series, below a head.
-fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<Vec<String>> {
-    let mut rows = vec![table::head(["metric", "period", "samples", "min", "mean", "max"])];
-    for series in listed {
-        rows.push(vec![
-            printable(&series.name(report.nodes.len() > 1)).into_owned(),
-            periods(series),
-            series.samples.to_string(),
-            series.point_text(series.min),
-            series.point_text(series.mean),
-            series.point_text(series.max),
-        ]);
+/// Lays out series with their figures and their course, below a head. A name that is too long to stand beside
+/// them has a line of its own.
+fn table(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> String {
+    let mut rows = rows(listed, PERIODS);
+    let figures_width = |rows: &[Vec<String>]| -> usize {
+        (1..6).map(|column| table::column_width(rows, column) + GAP).sum()
+    };
+    if limit.is_some_and(|limit| figures_width(&rows) + CHART_MIN + 2 * GAP > limit) {
+        rows = self::rows(listed, 1);
     }
-    let width = |column| table::column_width(&rows, column);
-    let values: usize = (1..6).map(|column| width(column) + GAP).sum();
-    let room = limit.map(|limit| limit.saturating_sub(values + GAP));
-    let names: Vec<String> = rows.iter().skip(1).filter_map(|row| row.first().cloned()).collect();
-    let (names, has_chart) = fitted(names, room);
-    for (row, name) in rows.iter_mut().skip(1).zip(names) {
+    let beside =
+        limit.map_or(usize::MAX, |limit| limit.saturating_sub(GAP + figures_width(&rows) + CHART_MIN + GAP));
+    let names: Vec<String> =
+        listed.iter().map(|series| printable(&series.name(report.nodes.len() > 1)).into_owned()).collect();
+    let is_beside = |name: &String| width(name) <= beside;
+    for (row, name) in rows.iter_mut().skip(1).zip(&names).filter(|(_, name)| is_beside(name)) {
         row.iter_mut().take(1).for_each(|cell| name.clone_into(cell));
     }
-    if has_chart {
-        let used = table::column_width(&rows, 0) + values + GAP + GAP;
-        let width = limit.unwrap_or(terminal::COLUMNS).saturating_sub(used).clamp(CHART_MIN, CHART_MAX);
+    let used = 2 * GAP + table::column_width(&rows, 0) + figures_width(&rows);
+    let room = limit.unwrap_or(terminal::COLUMNS).saturating_sub(used);
+    if limit.is_none() || room >= CHART_MIN {
         rows.iter_mut().take(1).for_each(|head| head.push(String::new()));
         for (row, series) in rows.iter_mut().skip(1).zip(listed) {
             // The intervals of a rollup may be fewer than the columns.
             let points = report.rollup_s.map_or(usize::MAX, |_| series.curve.intervals().len());
-            row.push(sparkline(&series.curve, width.min(points)));
+            row.push(sparkline(&series.curve, room.clamp(CHART_MIN, CHART_MAX).min(points)));
         }
+    }
+    let table = paragraph::indented_table_within(&rows, limit);
+    let mut lines = table.lines();
+    let mut text = lines.next().map_or_else(String::new, |head| format!("{head}\n"));
+    for (name, line) in names.iter().zip(lines) {
+        if !is_beside(name) {
+            let name = without_middle(name, limit.unwrap_or(usize::MAX).saturating_sub(GAP));
+            text.push_str(&format!("{:GAP$}{name}\n", ""));
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Rows of series without names, below a head. Of several periods `periods_max` are listed.
+fn rows(listed: &[&SeriesReport], periods_max: usize) -> Vec<Vec<String>> {
+    let mut rows = vec![table::head(["metric", "period", "samples", "min", "mean", "max"])];
+    for series in listed {
+        let [min, mean, max] = figures(series);
+        rows.push(vec![
+            String::new(),
+            periods(series, periods_max),
+            series.samples.to_string(),
+            min,
+            mean,
+            max,
+        ]);
     }
     rows
 }
 
+/// Returns minimum, mean and maximum. The unit of numbers of cores stands once.
+fn figures(series: &SeriesReport) -> [String; 3] {
+    let [min, mean, max] = [series.min, series.mean, series.max].map(|value| series.point_text(value));
+    if series.rate_unit != Some("cores") {
+        return [min, mean, max];
+    }
+    let number = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
+    [number(min), number(mean), max]
+}
+
 /// Lists each period that was in force, and for how long if there were several.
-fn periods(series: &SeriesReport) -> String {
+fn periods(series: &SeriesReport, most: usize) -> String {
     if let ([], Some(period)) = (series.periods.as_slice(), &series.period) {
         return period.clone();
     }
     let in_force: Vec<(&str, f64)> =
         series.periods.iter().map(|used| (used.period.as_str(), used.seconds)).collect();
-    summary::periods(&in_force, PERIODS)
-}
-
-/// Fits the names into `room` columns, and returns true if charts fit beside them. Charts are omitted if
-/// names would become equal otherwise.
-fn fitted(names: Vec<String>, room: Option<usize>) -> (Vec<String>, bool) {
-    let Some(room) = room else { return (names, true) };
-    let beside_chart = room.saturating_sub(CHART_MIN + GAP);
-    if beside_chart >= NAME_MIN {
-        let short = distinct_names(&names, beside_chart);
-        if has_distinct(&short, &names) {
-            return (short, true);
-        }
-    }
-    (distinct_names(&names, room.max(NAME_MIN)), false)
+    summary::periods(&in_force, most)
 }
 
 /// Adds a name unless it is already contained.
@@ -174,27 +196,11 @@ mod tests {
     fn each_period_is_listed_with_its_time() {
         let used = |period: &str, seconds: f64| PeriodUse { period: period.to_owned(), seconds };
         let of = |periods: Vec<PeriodUse>| {
-            super::periods(&SeriesReport {
-                periods,
-                period: Some("2s".to_owned()),
-                ..SeriesReport::default()
-            })
+            let series = SeriesReport { periods, period: Some("2s".to_owned()), ..SeriesReport::default() };
+            super::periods(&series, PERIODS)
         };
         assert_eq!((of(Vec::new()), of(vec![used("1s", 9.0)])), ("2s".to_owned(), "1s".to_owned()));
         let several = vec![used("1s", 3000.0), used("10ms", 60.0), used("5s", 1.5), used("1min", 2.0)];
         assert_eq!(of(several), "1s for 50 min, 10ms for 1 min, 5s for 1.50 s, 1 other");
-    }
-
-    #[test]
-    fn names_keep_their_differences() {
-        let names =
-            ["cpu.usage{step=0}", "cpu.usage{step=1}", "cpu.usage{step=batch}", "cpu.usage{step=extern}"];
-        let names = names.map(str::to_owned).to_vec();
-        assert_eq!(fitted(names.clone(), None), (names.clone(), true));
-        let (short, has_chart) = fitted(names.clone(), Some(26));
-        assert!(has_chart);
-        assert_eq!(short, ["cpu.usa…tep=0}", "cpu.usa…tep=1}", "cpu.usa…batch}", "cpu.usa…xtern}"]);
-        // The room is insufficient for both: the chart is omitted.
-        assert_eq!(fitted(names.clone(), Some(22)), (names, false));
     }
 }

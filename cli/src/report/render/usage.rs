@@ -1,11 +1,11 @@
 //! The resource usage of a job as text. Pure.
 
-use super::paragraph::LABEL;
+use super::paragraph::paragraph;
 use crate::output::units;
 use crate::report::summary;
 use polymeter_analysis::model::Report;
 
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
     let used = &report.used;
     let bytes = |value: f64| units::value("bytes", value);
     let mut rows = vec![("wall time", format!("{:.3} s", report.wall_s))];
@@ -42,5 +42,7 @@ pub(super) fn text(report: &Report) -> String {
             .map_or_else(String::new, |migrations| format!(", {migrations:.0} CPU migrations"));
         rows.push(("context switches", format!("{switches:.0}{migrations}")));
     }
-    rows.into_iter().map(|(label, value)| format!("  {label:<LABEL$}{value}\n")).collect()
+    let cost = report.measuring.as_ref().map(|cost| summary::measuring_cost(cost, report.nodes.len()));
+    rows.extend(cost.map(|cost| ("measuring cost", cost)));
+    rows.into_iter().map(|(label, value)| paragraph(label, &value, limit)).collect()
 }

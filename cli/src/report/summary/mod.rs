@@ -4,12 +4,12 @@
 mod energy;
 mod figures;
 mod headline;
-mod outcome;
 pub(crate) mod plan_changes;
 mod traffic;
 
 use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::model::{MeasuringCost, Report};
+use polymeter_proto::run::Run;
 use polymeter_proto::units;
 use polymeter_service::time_text::rfc3339;
 
@@ -18,21 +18,26 @@ use crate::output::printable::printable_name;
 pub(crate) use crate::output::table::figure;
 pub(crate) use energy::energy;
 pub(crate) use figures::{Imbalance, bytes, cores, joules, periods, phase_totals};
-pub(crate) use headline::{NODES_MAX, headline, state};
+pub(crate) use headline::{NODES_MAX, headline};
 pub(crate) use polymeter_analysis::meters::{Level, Meter, meters};
 pub(crate) use traffic::{file_systems, network};
 
-/// The name of the job, its account and its queue.
-pub(crate) fn names(report: &Report) -> String {
+/// The name of the job, its account, queue and cluster; none if nothing is known.
+pub(crate) fn names(report: &Report) -> Option<String> {
     let submission = &report.submission;
-    let display = display_id(report).map_or_else(String::new, |id| format!(", shown as {id}"));
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
-    format!(
-        "{}{display}, account {}, queue {}",
-        text(&submission.name),
-        text(&submission.account),
-        text(&submission.queue)
-    )
+    let known = |label: &str, value: Option<&str>| {
+        let value = value.filter(|value| !value.trim().is_empty());
+        value.map(|value| format!("{label}{value}"))
+    };
+    let parts = [
+        known("", submission.name.as_deref()),
+        known("shown as ", display_id(report)),
+        known("account ", submission.account.as_deref()),
+        known("queue ", submission.queue.as_deref()),
+        known("cluster ", submission.cluster.as_deref()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The id as the scheduler displays it, if it differs from the job's own.
@@ -40,30 +45,42 @@ pub(crate) fn display_id(report: &Report) -> Option<&str> {
     report.submission.display_id.as_deref().filter(|id| *id != report.job)
 }
 
-pub(crate) fn unknown() -> String {
-    "unknown".to_owned()
+/// The command of a run.
+pub(crate) fn command(run: &Run) -> Option<String> {
+    let more = if run.is_cut { " …" } else { "" };
+    run.command_line().map(|line| line + more)
 }
 
-/// The nodes with their cores and GPUs.
+/// The working directory of a run, and its host.
+pub(crate) fn place(run: &Run) -> Option<String> {
+    let host = run.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
+    run.directory.as_ref().map(|directory| format!("{directory}{host}"))
+}
+
+/// The nodes with their cores, GPUs and memory, as far as they are known.
 pub(crate) fn resources(report: &Report) -> String {
+    let submission = &report.submission;
     let nodes = report.nodes.len() as u64;
-    let cores = match report.submission.cores {
-        None => "unknown cores".to_owned(),
-        Some(cores) if nodes == 1 => units::counted(cores, "core"),
-        Some(cores) if nodes > 0 && cores % nodes == 0 => {
-            format!("{} each", units::counted(cores / nodes, "core"))
-        }
-        Some(cores) => format!("{} in all", units::counted(cores, "core")),
-    };
-    let gpus =
-        report.submission.gpus.map_or_else(|| "unknown GPUs".to_owned(), |gpus| units::counted(gpus, "GPU"));
-    format!("{} with {cores}, {gpus}", units::counted(nodes, "node"))
+    let cores = submission.cores.map(|cores| match nodes {
+        1 => units::counted(cores, "core"),
+        2.. if cores % nodes == 0 => format!("{} each", units::counted(cores / nodes, "core")),
+        _ => format!("{} in all", units::counted(cores, "core")),
+    });
+    let gpus = submission.gpus.filter(|gpus| *gpus > 0).map(|gpus| units::counted(gpus, "GPU"));
+    let memory = submission.memory_bytes.map(|bytes| {
+        let each = if nodes > 1 { " a node" } else { "" };
+        format!("{}{each}", units::value("bytes", units::to_f64(bytes)))
+    });
+    let known: Vec<String> = [cores, gpus, memory].into_iter().flatten().collect();
+    let with = if known.is_empty() { "" } else { " with " };
+    format!("{}{with}{}", units::counted(nodes, "node"), known.join(", "))
 }
 
-/// The elapsed time and the limit.
+/// The elapsed time, and the limit if it is known.
 pub(crate) fn elapsed(report: &Report) -> String {
-    let limit = report.submission.time_limit_s.map(units::to_f64).map_or_else(unknown, units::elapsed);
-    format!("{} of {limit}", units::elapsed(report.wall_s))
+    let limit = report.submission.time_limit_s.map(units::to_f64).map(units::elapsed);
+    let limit = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+    format!("{}{limit}", units::elapsed(report.wall_s))
 }
 
 /// The start, the end and the elapsed time.
@@ -81,31 +98,30 @@ pub(crate) fn time(time_us: i64) -> String {
 /// Formats a share as percent.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    let digits = usize::from(percent < 9.95);
+    let digits = match percent {
+        9.95.. => 0,
+        0.095.. | ..=0.0 => 1,
+        _ => 2,
+    };
     format!("{percent:.digits$} %")
 }
 
-/// Describes the completeness of the data and the cost of measuring.
+/// Says that the data are complete, or what is missing.
 pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
-    let stored = units::counted(units::number(units::to_f64(report.stored)), "sample");
-    let lost = facts.number("lost_share").map(|lost| (lost * 1e4).round() / 100.0);
-    let lost = lost.map_or_else(|| "losses unknown".to_owned(), |lost| format!("{lost} % lost"));
-    let gap = facts.number("gap_share").filter(|gap| *gap > 0.0);
-    let gap = gap.map_or_else(String::new, |gap| {
-        format!(", no contact for {} of the time", units::value("percent", (gap * 1e4).round() / 100.0))
-    });
-    let cost = report.measuring.as_ref().map_or_else(
-        || "cost of measuring unknown".to_owned(),
-        |cost| {
-            let each = if report.nodes.len() > 1 { " per node" } else { "" };
-            let percent = cost.core_percent.map(|percent| units::value("percent", percent));
-            percent.map_or_else(
-                || format!("measuring: {:.3} s CPU time", cost.cpu_s),
-                |percent| format!("measuring: {percent} of a core{each}"),
-            )
-        },
-    );
-    format!("{stored} stored, {lost}{gap}; {cost}")
+    if report.stored == 0 && report.ledger.due == 0 {
+        return "no samples".to_owned();
+    }
+    let count = |name: &str| facts.number(name).filter(|count| *count > 0.0);
+    let text = |share: f64| if share < 0.000_1 { "less than 0.01 %".to_owned() } else { percent(share) };
+    let share = |name: &str| count(name).map(text);
+    let missing = [
+        share("lost_share").map(|share| format!("{share} of the samples are lost")),
+        share("gap_share").map(|share| format!("no contact for {share} of the time")),
+        count("silent_nodes")
+            .map(|silent| format!("no samples of {}", units::counted(format!("{silent:.0}"), "node"))),
+    ];
+    let missing: Vec<String> = missing.into_iter().flatten().collect();
+    if missing.is_empty() { "complete".to_owned() } else { missing.join(", ") }
 }
 
 /// Describes the cost of measuring a job on `nodes` nodes.

@@ -91,7 +91,7 @@ const WITHIN_A_RUN: &[Block] = &[
 
 /// An ordinary user with a store of jobs.
 const STORED: &[Block] = &[
-    block(ANALYSE, "polymeter report  ", &["job run-", "CPU time", "failed, exit status 3"]),
+    block(ANALYSE, "polymeter report  ", &["job run-", "CPU  ", "FAILED, exit status 3"]),
     block(ANALYSE, "python3 docs/examples/read_store.py", &["run-"]),
     block(ANALYSE, "polymeter compare 4242 4250", &["run-"]),
     block(ANALYSE, "polymeter bundle 4242", &[]),

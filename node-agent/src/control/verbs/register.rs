@@ -5,6 +5,7 @@ use std::path::{Component, PathBuf};
 use polymeter_proto::control::{
     Answer, Refusal, RegisterRequest, RegisteredAnswer, identifier, invalid, optional_identifier,
 };
+use polymeter_proto::ledger::{JobDetails, JobFacts};
 
 use super::Execute;
 use super::plan_rules::rules;
@@ -33,6 +34,8 @@ impl Execute for RegisterRequest {
             cgroups: self.cgroups,
             process: self.process,
             sampling: Layer::new(rules("plan", &self.plan)?),
+            facts: JobFacts::default(),
+            details: JobDetails::default(),
         })
     }
 

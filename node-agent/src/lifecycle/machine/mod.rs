@@ -4,6 +4,7 @@ mod discovered;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle};
@@ -183,7 +184,12 @@ impl Lifecycle {
             started_us: now.realtime_us,
         };
         let plan = Plan { registration: spec.sampling, ..self.standing.clone() };
+        let job_id = descriptor.job_id.clone();
         self.track(targets, descriptor, target, plan, None, out);
+        if let Some(job) = targets.job(&job_id).and_then(|target| target.job.clone()) {
+            submissions::record_details(Arc::clone(&job), spec.details, out);
+            submissions::record_facts_of(job, spec.facts, false, out);
+        }
         Ok(())
     }
 

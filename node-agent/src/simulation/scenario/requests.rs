@@ -146,6 +146,8 @@ impl Scenario {
             cgroups: Vec::new(),
             process: Some(1),
             sampling: Layer::default(),
+            facts: JobFacts::default(),
+            details: JobDetails::default(),
         };
         let was_tracked = self.core.targets.job(&job_id).is_some();
         let (target, descriptors) = (Ok(Target::Processes(1)), self.descriptors());

@@ -63,6 +63,7 @@ impl DetailOptions {
             memory_bytes: memory.or(memory_bytes_per_node),
             gpus: said.read(("--gpus", self.gpus.as_ref()), &[], said::number).or(gpus),
             restarts: said.read(restarts, &["SLURM_JOB_RESTART_COUNT"], said::number),
+            run: None,
         }
     }
 }

@@ -136,8 +136,8 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         files: &[CLIENT, COLLECTOR_SOCKET, FILE, RULES],
         examples: &[
             ("polymeter report", "The job that runs this command, else your job that started last."),
-            ("polymeter report 4009_1 --nodes --steps", "A task of an array, with its nodes and steps."),
-            ("polymeter report --store sqlite:run.db --all", "A job of `polymeter run -o run.db`."),
+            ("polymeter report 4009_1 --show nodes,steps", "A task of an array, with its nodes and steps."),
+            ("polymeter report --store sqlite:run.db --show all", "A job of `polymeter run -o run.db`."),
             ("polymeter report 4242 --html job.html", "A page with charts, which needs no network."),
         ],
     },

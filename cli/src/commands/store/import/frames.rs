@@ -9,6 +9,7 @@ use std::sync::Arc;
 use polymeter_proto::catalogue;
 use polymeter_proto::ledger::{JobDetails, JobFacts};
 use polymeter_proto::name::MetricName;
+use polymeter_proto::run::Run;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor,
     SessionId, Unit,
@@ -57,6 +58,7 @@ pub(super) struct ExportedJob {
     memory_bytes: Option<u64>,
     restarts: Option<u32>,
     unread: Option<String>,
+    run: Option<Box<Run>>,
 }
 
 impl ExportedJob {
@@ -129,6 +131,7 @@ impl Frames {
                 memory_bytes: job.memory_bytes,
                 gpus: job.gpus,
                 restarts: job.restarts,
+                run: job.run,
             },
             ended_us: job.ended_ns.map(|ended_ns| ended_ns / 1000),
             newest_us: job.started_ns / 1000,
