@@ -10,7 +10,7 @@ const main = document.getElementById("main");
 
 /** Prepares the page, and returns the place of its contents and the user. */
 export async function openPage() {
-    for (const link of document.querySelectorAll("nav a")) {
+    for (const link of document.querySelectorAll("nav a, footer a")) {
         if (new URL(link.href).pathname === location.pathname) link.setAttribute("aria-current", "page");
     }
     const form = element("div", { id: "sign-in" });
