@@ -55,7 +55,7 @@ async fn overview(call: Call) -> Result<Response, Problem> {
         let failed = JobFilter { state: Some(FAILED.to_owned()), ..of_last_day(limits::COUNTED_JOBS) };
         let (running, failed) = (reader.jobs(&running)?.len(), reader.jobs(&failed)?.len());
         let wasted = wasteful(reader, &services.cores, of_last_day(limits::JUDGED_JOBS))?;
-        let core_s: f64 = wasted.iter().map(|(_, core_s)| core_s).sum();
+        let core_s = wasted.iter().fold(0.0, |sum, (_, core_s)| sum + core_s);
         let text: Arc<str> = json!({
             "running": running, "failed": failed, "failed_states": FAILED, "wasted_core_h": (core_s / 36.0).round() / 100.0,
             "wasted_jobs": wasted.len(), "counted_max": limits::COUNTED_JOBS, "judged_max": limits::JUDGED_JOBS,

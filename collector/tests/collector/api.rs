@@ -100,7 +100,7 @@ fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
     assert_eq!((running(USERS[0]), running(0)), (json!(1), json!(3)));
     let location = get(USERS[0], &fixture.api, "/job/4009_1%0d%0aX:%20%2F%2Fy");
     assert_eq!(location.status, 303);
-    assert!(location.head.contains("location: ../job?id=4009_1%0D%0AX%3A+%2F%2Fy"), "{location:?}");
+    assert!(location.head.contains("location: ../job?id=4009_1%0d%0ax%3a+%2f%2fy"), "{location:?}");
     let me = get(USERS[0], &fixture.api, "/api/v1/whoami").json();
     assert_eq!((me["uid"].as_u64(), me["is_administrator"].as_bool()), (Some(USERS[0].into()), Some(false)));
 }

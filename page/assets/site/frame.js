@@ -19,6 +19,10 @@ export async function openPage() {
     const user = await get("whoami");
     // Users without administration see no jobs but their own.
     document.body.classList.toggle("own-jobs", !user.is_administrator);
+    if (user.is_administrator) {
+        document.querySelector("nav").append(document.querySelector("footer a"));
+        document.querySelector("footer").hidden = true;
+    }
     const name = user.user ?? `uid ${user.uid}`;
     const rights = [user.is_administrator ? "administrator" : "", user.scope === "read" ? "reads only" : ""].filter(Boolean);
     document.getElementById("account").replaceChildren(element("bdi", {}, name), rights.length ? ` · ${rights.join(", ")}` : "");

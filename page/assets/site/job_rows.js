@@ -15,7 +15,7 @@ const SHORT_S = 300;
 /** Name, class, and the value by which the API can sort. */
 const COLUMNS = [
     ["Job", "", null], ["User", "wide user", null], ["Queue", "widest", null], ["Account", "widest", null], ["Nodes", "middle", null], ["Started", "middle", "started"],
-    ["Elapsed", "", "elapsed"], ["State", "final", null], ["Cores", "cores-cell", "cores"], ["Wasted", "final number wide", "waste"], ["Memory", "wide", null],
+    ["Elapsed", "", "elapsed"], ["State", "final", null], ["Cores", "cores-cell", "cores"], ["Wasted, core-h", "final number wide", "waste"], ["Memory", "wide", null],
     ["GPU", "wide gpu", null], ["Findings", "findings-cell", null],
 ];
 
@@ -142,7 +142,7 @@ function arrayRow({ array }) {
         const levels = jobs.map(stateLevel);
         state.textContent = statesText(jobs.map(stateText));
         state.className = `final level-cell ${levels.includes("critical") ? "critical" : levels.includes("warning") ? "warning" : ""}`;
-        findings.replaceChildren(element("span", { className: "soft" }, next.isOpen ? "" : "of each task: open the array"));
+        findings.replaceChildren(element("span", { className: "soft" }, next.isOpen ? "" : "open the array"));
     };
     return row;
 }
@@ -178,7 +178,7 @@ function jobRow(first) {
         coresOf(job).then((used) => {
             if (!used) return;
             coresCell(cores, job, used);
-            wasted.textContent = used.wasted_core_s === null ? "–" : `${plainNumber(used.wasted_core_s / 3600)} core-h`;
+            wasted.textContent = used.wasted_core_s === null ? "–" : plainNumber(used.wasted_core_s / 3600);
         }, () => {});
     };
     row.summarize = async () => {

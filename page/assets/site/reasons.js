@@ -20,6 +20,6 @@ export function byReason(texts) {
 export function reasonList(texts) {
     const groups = byReason(texts);
     if (groups.length === 0) return [];
-    const items = groups.map(({ reason, metrics }) => element("li", {}, element("b", {}, reason), metrics.length > 0 ? `: ${metrics.join(", ")}` : ""));
+    const items = groups.map(({ reason, metrics }) => element("li", {}, element("strong", {}, reason), metrics.length > 0 ? `: ${metrics.join(", ")}` : ""));
     return [element("h3", {}, "Not available"), element("ul", { className: "reasons" }, ...items)];
 }

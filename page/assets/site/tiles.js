@@ -20,7 +20,7 @@ const TILES = [
 export function tiles(choose) {
     let view = null;
     const made = TILES.map(([id, label, remark]) => {
-        const number = element("b", {}, "–");
+        const number = element("strong", {}, "–");
         const more = element("small");
         const tile = element("button", { type: "button", className: "tile" }, number, element("span", {}, label), more);
         tile.dataset.view = id;
