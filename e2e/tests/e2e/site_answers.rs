@@ -121,6 +121,19 @@ fn check_modules(browser: &mut Browser) {
     };
     assert_eq!(result("folded_charts", &telling(&["a.b", "agent.x", "c.d"])), "metric:c.d");
     assert_eq!(result("folded_charts", &telling(&["a.b", "c.d", "user.loss"])), "metric:user.loss");
+    // Small charts of processes: the highest mean first, on one scale.
+    let parts = "(async () => { \
+        const series = [['a', [1, 1, 0, 0]], ['b', [2, 1, 1, 2]]].map(([comm, values], id) => ({ id, node: 'n', metric: 'busiest.cpu.usage', \
+            labels: { comm, pid: String(id), started: '9' }, time_us: [0, 1e6, 2e6, 3e6], count: [1, 1, 1, 1], min: values, mean: values, max: values })); \
+        const real = window.fetch; \
+        window.fetch = async () => new Response(JSON.stringify({ from_us: 0, until_us: 4e6, part_s: 1, series })); \
+        const [panel] = m.partPanels({ key: 1, nodes: ['n'] }, [{ metric: 'busiest.cpu.usage', level: null, series: 2, unit: 'nanoseconds', rate_unit: 'cores' }]); \
+        await panel.shown(); \
+        window.fetch = real; \
+        const all = (selector) => [...panel.contents.querySelectorAll(selector)]; \
+        return [panel.title, all('figcaption').map((name) => name.textContent), all('.spark path').length, all('.remark')[0].textContent]; })()";
+    let scale = "The busiest processes of the job. The highest mean is first; all have the scale from 0 to 2 cores (busiest.cpu.usage).";
+    assert_eq!(result("part_panels", parts), json!(["Processes", ["b (1)1.50", "a (0)0.500"], 2, scale]));
     let search = "['wing', '4009_1', 'Failed', 'user: zoe', 'foo:bar'].map((text) => m.parsedSearch(text, ['user', 'name', 'id', 'state']))";
     assert_eq!(
         result("filters", search),

@@ -15,7 +15,7 @@ const SHORT_S = 300;
 /** Name, class, and the value by which the API can sort. */
 const COLUMNS = [
     ["Job", "", null], ["User", "wide user", null], ["Queue", "widest", null], ["Account", "widest", null], ["Nodes", "middle", null], ["Started", "middle", "started"],
-    ["Elapsed", "", "elapsed"], ["State", "final", null], ["Cores", "cores-cell", "cores"], ["Wasted, core-h", "final number wide", "waste"], ["Memory", "wide", null],
+    ["Elapsed", "elapsed", "elapsed"], ["State", "final", null], ["Cores", "cores-cell", "cores"], ["Wasted, core-h", "final number wide", "waste"], ["Memory", "wide", null],
     ["GPU", "wide gpu", null], ["Findings", "findings-cell", null],
 ];
 
