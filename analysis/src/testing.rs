@@ -24,7 +24,7 @@ pub(crate) fn job_row(id: &str) -> JobRow {
         started_ns: 0,
         ended_ns: Some(day_ns),
         sampled_ns: 0..day_ns,
-        listed_ns: 0,
+        listed: 0,
         lost_nodes: Vec::new(),
         nodes: vec!["n1".to_owned()],
         node_list: None,

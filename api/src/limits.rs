@@ -138,6 +138,30 @@ pub(crate) const PAGE_JOBS: i64 = 100;
 /// Agents on a page, unless the request says otherwise, and at most.
 pub(crate) const PAGE_AGENTS: i64 = 1000;
 
+/// Jobs that are counted above a list. Of more it is said that there are more.
+pub(crate) const COUNTED_JOBS: u32 = 1000;
+
+/// Ended jobs whose use of cores is judged, each of which takes about a millisecond once.
+pub(crate) const JUDGED_JOBS: u32 = 500;
+
+/// Jobs of one request for their cores: those of a page.
+pub(crate) const LISTED_JOBS: usize = 100;
+
+/// Parts of the time of a job in a list.
+pub(crate) const SPARK_PARTS: i64 = 24;
+
+/// Intervals of a rollup that are read for a job in a list, if a coarser rollup exists.
+pub(crate) const SPARK_INTERVALS: i64 = 5_000;
+
+/// Ended jobs whose cores are kept, 200 bytes each.
+pub(crate) const KEPT_CORES: usize = 20_000;
+
+/// Losses from which the trend is computed.
+pub(crate) const TREND_LOSSES: u32 = 10_000;
+
+/// The time after its end after which the samples of a job are complete in all but exceptional cases.
+pub(crate) const SETTLED_NS: i64 = 300_000_000_000;
+
 /// Selectors of metrics of one request.
 pub(crate) const SELECTORS: usize = 64;
 

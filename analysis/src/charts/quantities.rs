@@ -22,6 +22,11 @@ impl Main {
         self.id
     }
 
+    /// Returns the metric of each choice, the first choice first.
+    pub fn first_metrics(&self) -> impl Iterator<Item = &'static str> {
+        self.choices.iter().map(|choice| choice.metric)
+    }
+
     /// Returns the metrics whose sum the quantity is, and those that are subtracted, of the first choice that
     /// was sampled; none if the job lacks the quantity.
     pub fn metrics(

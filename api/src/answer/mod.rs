@@ -1,6 +1,7 @@
 //! Answers: problems, formats, rows as JSON and CSV, and bodies that are sent while the store is read.
 
 mod body;
+mod cores;
 mod format;
 mod problem;
 mod recent;
@@ -8,6 +9,7 @@ pub(crate) mod rows;
 mod table;
 
 pub(crate) use self::body::{ChunkReceiver, Chunks, Failure, json_response};
+pub(crate) use self::cores::{Cores, KeptCores};
 pub(crate) use self::format::{Format, negotiate};
 pub(crate) use self::problem::{Problem, as_page};
 pub(crate) use self::recent::RecentAnswers;

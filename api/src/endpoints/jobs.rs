@@ -1,13 +1,19 @@
 //! The list of jobs.
 
-use polymeter_store::reader::JobFilter;
-use serde_json::json;
+use std::sync::Arc;
+
+use polymeter_store::reader::{JobFilter, JobOrder};
+use serde_json::{Value, json};
 
 use super::job::FACTS;
 use super::parameters::{FROM_US, NODE, UNTIL_US, time_ns};
+use super::waste;
 use crate::answer::Problem;
 use crate::limits;
 use crate::request::{Arguments, Endpoint, Kind, Parameter, TABLE};
+
+/// The order by the core-hours that were not used.
+const WASTE: &str = "waste";
 
 /// The form of cursors.
 const CURSOR: &str = r"^[0-9]{1,18}\.[0-9]{1,18}$";
@@ -15,7 +21,7 @@ const CURSOR: &str = r"^[0-9]{1,18}\.[0-9]{1,18}$";
 pub(super) static JOBS: Endpoint = Endpoint {
     path: "/api/v1/jobs",
     id: "jobs",
-    summary: "The jobs of the user, or of all users for administrators; the one that started last first.",
+    summary: "The jobs of the user, or of all users for administrators; without `sort` the one that started last first.",
     parameters: &[
         Parameter::query(
             "id",
@@ -24,12 +30,25 @@ pub(super) static JOBS: Endpoint = Endpoint {
         ),
         Parameter::query("user", Kind::Text, "The name of the owner."),
         Parameter::query("uid", Kind::Integer(0, u32::MAX as i64), "The numeric id of the owner."),
+        Parameter::query("name", Kind::Text, "A part of the name, in any case."),
+        Parameter::query("cluster", Kind::Text, "The cluster."),
         Parameter::query("account", Kind::Text, "The account."),
         Parameter::query("queue", Kind::Text, "The queue or partition."),
-        Parameter::query("state", Kind::Text, "The final state, or `running` or `ended`, in any case."),
+        Parameter::query(
+            "state",
+            Kind::Text,
+            "A final state, several ones with commas, or `running` or `ended`, in any case.",
+        ),
         NODE,
         FROM_US,
         UNTIL_US,
+        Parameter::query(
+            "sort",
+            Kind::Choice(&["started", "ended", "elapsed", "cores", WASTE]),
+            "The value by which jobs are listed, the largest first. `ended` and `elapsed` list jobs with an end, unless `state` is `running`; \
+             `waste` lists those of the last day that left most core-hours unused, on one page.",
+        ),
+        Parameter::query("order", Kind::Choice(&["descending", "ascending"]), "The direction of `sort`."),
         Parameter::query("limit", Kind::Integer(1, limits::PAGE_JOBS), "The number of jobs on a page."),
         Parameter::query("cursor", Kind::Formed(CURSOR), "The member `next` of the previous page."),
     ],
@@ -44,11 +63,17 @@ pub(super) static JOBS: Endpoint = Endpoint {
     handler: |call| {
         Box::pin(async move {
             let filter = filter(&call.arguments)?;
+            let by_waste = call.arguments.text("sort") == Some(WASTE);
+            let services = Arc::clone(&call.services);
             call.stream(move |reader, _, chunks| {
+                if by_waste {
+                    let jobs = waste::most_wasteful(reader, &services.cores, filter)?;
+                    return FACTS.write(chunks, &jobs, &[("next", Value::Null)]);
+                }
                 let jobs = reader.jobs(&filter)?;
                 let is_full = jobs.len() as u64 >= u64::from(filter.limit);
                 let next =
-                    jobs.last().filter(|_| is_full).map(|job| format!("{}.{}", job.listed_ns, job.job_key));
+                    jobs.last().filter(|_| is_full).map(|job| format!("{}.{}", job.listed, job.job_key));
                 FACTS.write(chunks, &jobs, &[("next", json!(next))])
             })
             .await
@@ -76,6 +101,8 @@ fn filter(arguments: &Arguments) -> Result<JobFilter, Problem> {
         named: arguments.owned("id"),
         owner: arguments.owned("user"),
         owner_uid: arguments.integer("uid"),
+        name: arguments.owned("name"),
+        cluster: arguments.owned("cluster"),
         account: arguments.owned("account"),
         queue: arguments.owned("queue"),
         state: state.filter(|_| is_ended.is_none()),
@@ -83,6 +110,13 @@ fn filter(arguments: &Arguments) -> Result<JobFilter, Problem> {
         node: arguments.owned("node"),
         since_ns: time_ns(arguments, "from_us"),
         until_ns: time_ns(arguments, "until_us"),
+        order: match arguments.text("sort") {
+            Some("ended") => JobOrder::Ended,
+            Some("elapsed") => JobOrder::Elapsed,
+            Some("cores") => JobOrder::Cores,
+            Some(_) | None => JobOrder::Started,
+        },
+        is_ascending: arguments.text("order") == Some("ascending"),
         before: before.transpose()?,
         limit: u32::try_from(arguments.integer("limit").unwrap_or(limits::PAGE_JOBS)).unwrap_or(1),
         ..JobFilter::default()
@@ -98,6 +132,7 @@ mod tests {
         let parse = |query: &str| filter(&Arguments::parse(JOBS.parameters, [], Some(query)).unwrap());
         assert_eq!(parse("cursor=5.2&limit=3").unwrap().before, Some((5, 2)));
         assert_eq!(parse("state=Running").unwrap().is_ended, Some(false));
+        assert_eq!(parse("sort=elapsed&order=ascending").unwrap().order, JobOrder::Elapsed);
         assert_eq!(parse("state=TIMEOUT").unwrap().state.as_deref(), Some("TIMEOUT"));
         for wrong in ["5", "5.", ".2", "x.2", "5.2.1", "-5.2", "99999999999999999999.1"] {
             assert_eq!(parse(&format!("cursor={wrong}")).unwrap_err().status().as_u16(), 400, "{wrong}");

@@ -5,9 +5,11 @@ mod control;
 mod course;
 mod events;
 mod job;
+mod job_cores;
 mod jobs;
 mod kwollect;
 mod live;
+mod losses;
 mod metrics;
 mod nodes;
 mod parameters;
@@ -17,6 +19,7 @@ mod samples;
 mod samples_parquet;
 mod sampling;
 mod series;
+mod waste;
 
 use crate::request::Endpoint;
 
@@ -24,6 +27,8 @@ use crate::request::Endpoint;
 pub(crate) static ALL: &[&Endpoint] = &[
     &nodes::WHOAMI,
     &jobs::JOBS,
+    &job_cores::JOB_CORES,
+    &waste::OVERVIEW,
     &job::JOB,
     &job::JOB_NODES,
     &report::REPORT,
@@ -46,5 +51,6 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &series::NODE_SERIES,
     &samples::NODE_SAMPLES,
     &agents::AGENTS,
+    &losses::LOSS_TREND,
     &kwollect::KWOLLECT,
 ];

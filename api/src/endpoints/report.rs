@@ -1,5 +1,6 @@
 //! The report of a job, and parts of it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,12 +10,13 @@ use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::meters::meters;
 use polymeter_analysis::model::Report;
+use polymeter_proto::units;
 use polymeter_service::clock;
 use polymeter_store::reader::{Access, JobRow, Read};
 use serde_json::{Map, Value, json};
 
 use super::parameters::{KEY, find_job, key};
-use crate::answer::{Failure, Problem};
+use crate::answer::{Failure, Problem, number};
 use crate::request::{Answer, Call, Endpoint, OBJECT};
 
 pub(super) static REPORT: Endpoint = Endpoint {
@@ -39,13 +41,15 @@ pub(super) static SUMMARY: Endpoint = Endpoint {
     parameters: &[KEY],
     formats: OBJECT,
     answer: || {
-        json!({"type": "object", "required": ["verdict", "meters", "findings"], "properties": {"verdict": {
+        json!({"type": "object", "required": ["verdict", "meters", "findings", "extents"], "properties": {"verdict": {
             "type": "object",
             "required": ["state", "used", "things", "text"],
             "properties": {
                 "state": {"type": "string"}, "used": {"type": ["string", "null"]}, "things": {"type": "integer"},
                 "text": {"type": "string"},
             },
+        }, "extents": {
+            "type": "object", "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}},
         }, "meters": {"type": "array", "items": {
             "type": "object",
             "required": ["label", "share", "level", "word", "text"],
@@ -82,15 +86,36 @@ async fn summary(call: Call) -> Result<Response, Problem> {
 
 fn summary_of(mut report: Report) -> serde_json::Result<Value> {
     let meters = serde_json::to_value(meters(&report, &Facts::of(&report)))?;
-    let no_findings = report.no_findings();
+    let (no_findings, extents) = (report.no_findings(), extents(&report));
     clear_long(&mut report);
     let mut value = serde_json::to_value(report)?;
     if let Value::Object(members) = &mut value {
         without_long(members);
         members.insert("meters".to_owned(), meters);
+        members.insert("extents".to_owned(), extents);
         members.insert("no_findings".to_owned(), no_findings.into());
     }
     Ok(value)
+}
+
+/// Returns the least, the largest and the mean value of each metric over its series: pages leave out the charts
+/// of those that do not change.
+fn extents(report: &Report) -> Value {
+    let mut series_of: BTreeMap<&str, Vec<[f64; 3]>> = BTreeMap::new();
+    for series in &report.series {
+        if let (Some(min), Some(max), Some(mean)) = (series.min, series.max, series.mean) {
+            series_of.entry(&series.metric).or_default().push([min, max, mean]);
+        }
+    }
+    let mut extents = Map::new();
+    for (metric, values) in series_of {
+        let min = values.iter().fold(f64::INFINITY, |least, [min, ..]| least.min(*min));
+        let max = values.iter().fold(f64::NEG_INFINITY, |most, [_, max, _]| most.max(*max));
+        let sum: f64 = values.iter().map(|[.., mean]| mean).sum();
+        let mean = sum / units::to_f64(values.len() as u64);
+        extents.insert(metric.to_owned(), json!([number(min), number(max), number(mean)]));
+    }
+    Value::Object(extents)
 }
 
 /// Empties the lists of a report that are long: their JSON form would take longer than the rest of the

@@ -15,7 +15,9 @@ use tokio::time::timeout;
 
 use super::arguments::Arguments;
 use crate::access::{Permit, Principal};
-use crate::answer::{ChunkReceiver, Chunks, Failure, Format, Problem, RecentAnswers, json_response};
+use crate::answer::{
+    ChunkReceiver, Chunks, Failure, Format, KeptCores, Problem, RecentAnswers, json_response,
+};
 use crate::limits::{self, ApiLimits};
 use crate::links::{ControlRequest, Links};
 use crate::readers::{Readers, Running};
@@ -26,6 +28,7 @@ pub(crate) struct Services {
     pub(crate) links: Links,
     pub(crate) readers: Readers,
     pub(crate) recent: RecentAnswers,
+    pub(crate) cores: KeptCores,
     pub(crate) limits: ApiLimits,
 }
 

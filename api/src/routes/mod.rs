@@ -23,7 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::access::{Authenticator, Client, Hosts, Quota, Scope};
-use crate::answer::{Problem, RecentAnswers, as_page, negotiate};
+use crate::answer::{KeptCores, Problem, RecentAnswers, as_page, negotiate};
 use crate::config::ApiConfig;
 use crate::endpoints::ALL;
 use crate::limits;
@@ -43,12 +43,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(config: &ApiConfig, links: Links, readers: Readers) -> Self {
-        let (limits, recent) = (config.limits, RecentAnswers::default());
+        let (limits, recent, cores) = (config.limits, RecentAnswers::default(), KeptCores::default());
         Self {
             hosts: Hosts::new(&config.server_names),
             authenticator: Authenticator::new(config, links.tokens.clone(), &links.metrics),
             quota: Arc::new(Quota::new(limits, links.metrics.clone())),
-            services: Arc::new(Services { links, readers, recent, limits }),
+            services: Arc::new(Services { links, readers, recent, cores, limits }),
             readiness: health::Readiness::default(),
         }
     }
@@ -70,6 +70,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         health::ready(&shared.services.readers, &shared.readiness).await
     };
     router
+        .route("/job/{id}", get(site::by_id))
         .route("/api/openapi.json", get(async || openapi::response(ALL)))
         .fallback(async || {
             let detail = "no such resource; /api/openapi.json lists those of this API";

@@ -1,13 +1,18 @@
 //! The pages: documents and the files that they load. They contain no data, and need no authentication.
 
 use std::future::ready;
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use polymeter_analysis::charts::MAIN_QUANTITIES;
 use polymeter_page::site::{self, File};
 
@@ -25,10 +30,23 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     router
 }
 
+/// Leads from `/job/17` to the page of the job with this id of the scheduler, below any path of a proxy.
+pub(super) async fn by_id(Path(id): Path<String>) -> Response {
+    let query: String = form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    if let Ok(location) = HeaderValue::try_from(format!("../job?id={query}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
 /// A file, with its headers.
 #[derive(Debug, Clone)]
 struct Served {
     body: Bytes,
+    /// The file as gzip, once a browser has asked for it.
+    compressed: Arc<OnceLock<Bytes>>,
     media_type: HeaderValue,
     etag: HeaderValue,
     cache: HeaderValue,
@@ -40,6 +58,7 @@ impl Served {
         let cache = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
         Some(Self {
             body: Bytes::from(file.body),
+            compressed: Arc::default(),
             media_type: HeaderValue::from_static(file.media_type),
             etag: HeaderValue::try_from(file.etag).ok()?,
             cache: HeaderValue::from_static(cache),
@@ -53,18 +72,44 @@ impl Served {
         let is_known = known
             .split(',')
             .any(|tag| tag.trim().trim_start_matches("W/").as_bytes() == self.etag.as_bytes());
-        let body = if is_known { Body::empty() } else { Body::from(self.body.clone()) };
+        let accepted = request.get(header::ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok());
+        let is_compressed = accepts_gzip(accepted.unwrap_or_default());
+        let body = match (is_known, is_compressed) {
+            (true, _) => Body::empty(),
+            (false, true) => Body::from(self.compressed.get_or_init(|| compressed(&self.body)).clone()),
+            (false, false) => Body::from(self.body.clone()),
+        };
         let mut response = Response::new(body);
         if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
         let headers = response.headers_mut();
+        if is_compressed && !is_known {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         headers.insert(header::CONTENT_TYPE, self.media_type.clone());
         headers.insert(header::ETAG, self.etag.clone());
         headers.insert(header::CACHE_CONTROL, self.cache.clone());
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(site::POLICY));
         response
     }
+}
+
+/// Returns true if a header `Accept-Encoding` permits gzip.
+fn accepts_gzip(accepted: &str) -> bool {
+    let is_permitted = |(coding, quality): (&str, &str)| {
+        let quality = quality.trim().strip_prefix("q=").and_then(|quality| quality.parse::<f64>().ok());
+        coding.trim().eq_ignore_ascii_case("gzip") && quality != Some(0.0)
+    };
+    accepted.split(',').map(|part| part.split_once(';').unwrap_or((part, ""))).any(is_permitted)
+}
+
+fn compressed(body: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to memory does not fail.
+    let written = encoder.write_all(body).and_then(|()| encoder.finish());
+    Bytes::from(written.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -93,6 +138,53 @@ mod tests {
             assert_eq!(response.status().as_u16(), status, "{known}");
             assert_eq!(response.headers()[header::ETAG], "\"12\"");
         }
+    }
+
+    /// The bytes of a visit, without data: the document, the style, and the scripts that it imports.
+    #[test]
+    fn a_page_has_less_than_a_hundred_kilobytes() {
+        let files = site::files("[]");
+        let size = |ending: &str| {
+            let file = files.iter().find(|file| file.path.ends_with(ending)).unwrap();
+            compressed(file.body.as_bytes()).len()
+        };
+        for page in ["overview", "job", "node", "status"] {
+            let parts = [
+                &format!("/site/{page}.js"),
+                "/style.css",
+                "/uplot/module.js",
+                "/site/first_requests.js",
+                "job",
+            ];
+            let bytes: usize = parts.into_iter().map(size).sum();
+            assert!(bytes < 100_000, "{page}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn files_are_compressed_for_those_who_accept_it() {
+        for (accepted, is_compressed) in [
+            ("gzip, deflate, br", true),
+            ("br;q=1.0, GZIP;q=0.5", true),
+            ("gzip;q=0", false),
+            ("br", false),
+            ("x-gzip", false),
+            ("", false),
+        ] {
+            let mut request = HeaderMap::new();
+            request.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+            let response = served(true).response(&request);
+            assert_eq!(
+                response.headers().get(header::CONTENT_ENCODING).is_some(),
+                is_compressed,
+                "{accepted}"
+            );
+            assert_eq!(response.headers()[header::VARY], "Accept-Encoding");
+        }
+        let mut decoded = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*compressed(b"text")), &mut decoded)
+            .unwrap();
+        assert_eq!(decoded, "text");
     }
 
     #[test]

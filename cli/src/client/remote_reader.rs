@@ -118,7 +118,7 @@ impl RemoteReader {
             let flow = self.query(&Query::Jobs(page.clone()), &mut |block| {
                 if let RowBlock::Jobs(rows) = &block {
                     count += u32::try_from(rows.len()).unwrap_or(u32::MAX);
-                    last = rows.last().map(|row| (row.listed_ns, row.job_key)).or(last);
+                    last = rows.last().map(|row| (row.listed, row.job_key)).or(last);
                 }
                 each(block)
             })?;

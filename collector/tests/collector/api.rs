@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::reading::{Fixture, USERS};
 use crate::support::TestEnvironment;
 use crate::support::http::{Request, Response};
@@ -32,6 +34,12 @@ fn parts_of_a_job(fixture: &Fixture) -> Vec<String> {
     let readable = paths.filter(|(_, methods)| methods.get("get").is_some());
     let of_job = readable.filter_map(|(path, _)| path.strip_prefix("/api/v1/jobs/{key}"));
     of_job.map(str::to_owned).collect()
+}
+
+/// Returns the keys of the jobs that a user may see, as a list.
+fn key_list(fixture: &Fixture, uid: u32) -> String {
+    let jobs = get(uid, &fixture.api, "/api/v1/jobs").json();
+    jobs["jobs"].as_array().unwrap().iter().map(|job| job["key"].to_string()).collect::<Vec<_>>().join(",")
 }
 
 fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
@@ -75,6 +83,24 @@ fn users_see_their_own_jobs_over_http(environment: &TestEnvironment) {
         let body = if verb == "reset" { "{}" } else { r#"{"plan":{"cpu.usage":"1s"}}"# };
         assert_eq!(request(USERS[1], &fixture.api, "POST", &path, Some(body)).status, 404);
     }
+    // The jobs of others have neither a course nor a place in any number.
+    let all: Vec<String> = [USERS[0], 0].map(|uid| key_list(&fixture, uid)).to_vec();
+    let keys_in = |uid| {
+        let jobs = get(uid, &fixture.api, &format!("/api/v1/job-cores?key={}", all[1])).json();
+        jobs["jobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|job| job["key"].to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    assert_eq!((keys_in(USERS[0]), keys_in(0)), (all[0].clone(), all[1].clone()));
+    let running = |uid| get(uid, &fixture.api, "/api/v1/overview").json()["running"].clone();
+    assert_eq!((running(USERS[0]), running(0)), (json!(1), json!(3)));
+    let location = get(USERS[0], &fixture.api, "/job/4009_1%0d%0aX:%20%2F%2Fy");
+    assert_eq!(location.status, 303);
+    assert!(location.head.contains("location: ../job?id=4009_1%0d%0ax%3a+%2f%2fy"), "{location:?}");
     let me = get(USERS[0], &fixture.api, "/api/v1/whoami").json();
     assert_eq!((me["uid"].as_u64(), me["is_administrator"].as_bool()), (Some(USERS[0].into()), Some(false)));
 }

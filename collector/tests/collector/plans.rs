@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use polymeter_proto::read::IdRanges;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobFilter, JobRow, Read, Reader, Rollup, SeriesScope};
+use polymeter_store::reader::{JobFilter, JobOrder, JobRow, Read, Reader, Rollup, SeriesScope};
 
 use crate::support::{Kind, TestEnvironment};
 
@@ -13,6 +13,7 @@ scenarios! { undistributed
     samples_are_read_from_the_days_of_the_job,
     no_large_table_is_scanned,
     jobs_of_one_user_are_found_among_those_of_others,
+    each_order_of_jobs_has_an_index,
 }
 
 /// The number of jobs: one after the other, each for ten minutes, over three weeks.
@@ -316,4 +317,92 @@ fn jobs_of_one_user_are_found_among_those_of_others(environment: &mut TestEnviro
     for plan in of_jobs {
         assert!(plan.contains("job_by_owner_uid"), "{plan}");
     }
+}
+
+/// Returns the value by which a job is listed, as a list of all jobs has it.
+fn listed(job: &JobRow, order: JobOrder) -> i64 {
+    let ended_ns = job.ended_ns.unwrap_or_default();
+    match order {
+        JobOrder::Started => job.started_ns,
+        JobOrder::Ended => ended_ns,
+        JobOrder::Elapsed => ended_ns - job.started_ns,
+        JobOrder::Cores => job.cores.unwrap_or_default(),
+    }
+}
+
+fn each_order_of_jobs_has_an_index(environment: &mut TestEnvironment) {
+    fill(environment);
+    environment.execute("UPDATE job SET cores = job_key % 50 WHERE job_key % 3 > 0");
+    environment.execute("UPDATE job SET ended = started + (ended - started) * (1 + job_key % 7)");
+    environment.execute("UPDATE job SET ended = NULL WHERE job_key % 100 = 0");
+    environment.execute(
+        "UPDATE job SET name = 'Wing_100%', state = 'FAILED', cluster = 'c2' WHERE job_key IN (7, 14, 2100)",
+    );
+    environment.execute("UPDATE job SET name = 'wingX1000', state = 'Timeout' WHERE job_key = 21");
+    environment.execute("ANALYZE");
+    let mut reader = environment.reader();
+    let all = reader.jobs(&JobFilter { limit: u32::MAX, ..JobFilter::default() }).unwrap();
+    assert_eq!(all.len() as i64, JOBS);
+    for (order, index) in [
+        (JobOrder::Started, "job_by_start"),
+        (JobOrder::Ended, "job_by_end"),
+        (JobOrder::Elapsed, "job_by_elapsed"),
+        (JobOrder::Cores, "job_by_cores"),
+    ] {
+        for is_ascending in [false, true] {
+            let needs_end = matches!(order, JobOrder::Ended | JobOrder::Elapsed);
+            let mut expected: Vec<(i64, i64)> = all
+                .iter()
+                .filter(|job| !needs_end || job.ended_ns.is_some())
+                .map(|job| (listed(job, order), job.job_key))
+                .collect();
+            expected.sort();
+            if !is_ascending {
+                expected.reverse();
+            }
+            let (mut found, mut before) = (Vec::new(), None);
+            loop {
+                let filter = JobFilter { order, is_ascending, before, limit: 899, ..JobFilter::default() };
+                let page = reader.jobs(&filter).unwrap();
+                let Some(last) = page.last() else { break };
+                before = Some((last.listed, last.job_key));
+                found.extend(page.iter().map(|job| (job.listed, job.job_key)));
+            }
+            assert_eq!(found, expected, "{order:?}, ascending: {is_ascending}");
+            reader.record_plans();
+            let page = JobFilter {
+                order,
+                is_ascending,
+                before: expected.get(1500).copied(),
+                limit: 10,
+                ..JobFilter::default()
+            };
+            assert_eq!(reader.jobs(&page).unwrap().len(), 10);
+            let plans = reader.take_plans();
+            assert!(plans.iter().any(|plan| plan.contains(index)), "{order:?}: {plans:#?}");
+        }
+    }
+    // Running jobs have no end: the one that started first is the longest.
+    let running =
+        JobFilter { is_ended: Some(false), order: JobOrder::Elapsed, limit: 2, ..JobFilter::default() };
+    assert_eq!(keys(&reader.jobs(&running).unwrap()), [100, 200]);
+    let by = |change: fn(&mut JobFilter)| {
+        let mut filter = JobFilter { limit: 10, ..JobFilter::default() };
+        change(&mut filter);
+        filter
+    };
+    for (filter, expected) in [
+        (by(|filter| filter.name = Some("iNG_100%".to_owned())), vec![2100, 14, 7]),
+        (by(|filter| filter.name = Some("wing".to_owned())), vec![2100, 21, 14, 7]),
+        (by(|filter| filter.name = Some("\\".to_owned())), vec![]),
+        (by(|filter| filter.state = Some("failed, TIMEOUT".to_owned())), vec![2100, 21, 14, 7]),
+        (by(|filter| filter.state = Some("'; DROP TABLE job; --,timeout".to_owned())), vec![21]),
+        (by(|filter| filter.cluster = Some("c2".to_owned())), vec![2100, 14, 7]),
+    ] {
+        assert_eq!(keys(&reader.jobs(&filter).unwrap()), expected, "{filter:?}");
+    }
+}
+
+fn keys(jobs: &[JobRow]) -> Vec<i64> {
+    jobs.iter().map(|job| job.job_key).collect()
 }

@@ -189,7 +189,7 @@ fn open(proxy: &Proxy, page: &str) -> Browser {
         let mut browser = proxy.open(OWNER.0, page);
         browser.wait_until("document.documentElement.dataset.complete");
         browser.resize(1280, 1500);
-        browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) >= 4");
+        browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) >= 3");
         return browser;
     }
     let mut browser = proxy.open(ADMINISTRATOR, page);
@@ -216,7 +216,9 @@ fn take_for_documents(proxy: &Proxy, job: &str, directory: &Path) {
     browser.eval("document.querySelector('#charts').scrollIntoView()");
     take(&mut browser, (360, 740), "dark", &picture("job-narrow"));
     browser.resize(1280, 900);
-    browser.eval("document.querySelector('#sampling').scrollIntoView()");
+    browser.eval(
+        "document.querySelector('#tab-sampling').click(); document.querySelector('.tabbed').scrollIntoView()",
+    );
     take(&mut browser, (1280, 620), "light", &picture("sampling"));
     let mut browser = open(proxy, "node?name=node01");
     // The time of the job, whose own charts are then beside those of the node.
@@ -235,7 +237,7 @@ fn take_all(proxy: &Proxy, job: &str, directory: &Path) {
     for (name, page) in [("overview", ""), ("job", job), ("node", "node?name=node01"), ("status", "status")] {
         let mut browser = open(proxy, page);
         for scheme in ["light", "dark"] {
-            for width in [1280, 360] {
+            for width in [1360, 400] {
                 browser.resize(width, 900);
                 browser.eval("new Promise((drawn) => setTimeout(drawn, 400))");
                 let height = browser.eval("Math.min(document.documentElement.scrollHeight, 6000)");

@@ -64,6 +64,7 @@ mod setup;
 mod shared_requests;
 mod site;
 mod site_accessibility;
+mod site_answers;
 mod site_fixture;
 mod site_health;
 mod site_interruptions;
@@ -137,6 +138,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     shared_requests::TESTS,
     site::TESTS,
     site_accessibility::TESTS,
+    site_answers::TESTS,
     site_health::TESTS,
     site_interruptions::TESTS,
     site_keyboard::TESTS,

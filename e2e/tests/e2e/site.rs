@@ -60,6 +60,7 @@ fn zoom_loads_finer_values() {
     for first in ["/whoami", "/metrics", "/course?quantity=cores"] {
         assert_eq!(requests.iter().filter(|url| url.ends_with(first)).count(), 1, "{first}: {requests:?}");
     }
+    browser.wait_until("document.querySelector('.live.on')?.textContent.startsWith('live, ')");
     let drawn = "document.querySelector('.uplot canvas').toDataURL()";
     let whole = browser.eval(drawn);
     let (x, y) = browser.middle(".u-over");

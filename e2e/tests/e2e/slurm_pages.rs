@@ -147,7 +147,7 @@ fn follow(fixture: &Fixture, session: &mut Session) {
     fixture.open(session, &format!("job?key={}", session.key));
     let browser = &mut session.browser;
     assert_eq!(browser.eval("document.querySelector('h1 bdi').textContent"), session.id);
-    assert_eq!(browser.eval("document.querySelector('.job-state').textContent"), "running");
+    assert_eq!(browser.eval("document.querySelector('.verdict').dataset.state"), "running");
     browser.wait_until("Number(document.querySelector('.charts').dataset.live) > 2");
     let last = |unit: &str| {
         format!(
@@ -260,7 +260,7 @@ fn assert_ended(fixture: &Fixture, session: &mut Session, state: &str) -> Value 
     fixture.open(session, &format!("job?key={}", session.key));
     let browser = &mut session.browser;
     browser.wait_until("document.documentElement.dataset.complete");
-    let shown = browser.eval("document.querySelector('.job-state').textContent");
+    let shown = browser.eval("document.querySelector('.verdict').dataset.state");
     assert!(shown.as_str().unwrap().starts_with(state), "{shown}");
     browser.wait_until("Number(document.querySelector('.charts').dataset.loaded) > 0");
     assert_eq!(browser.eval("document.querySelectorAll('.keys button').length"), 0);

@@ -18,7 +18,8 @@ export function summaryText(data, chart) {
     const { min, mean, max } = chart.extent;
     const [low, middle, high] = [min, mean, max].map((value) => valueText(chart.unit, value));
     const of = data.is_of_one_node ? "" : ` on ${data.rows.reduce((sum, row) => sum + row.nodes, 0)} nodes`;
-    return `${chart.title}${of}: min ${low}, mean ${middle}, max ${high}`;
+    const requested = chart.requested ? `, ${chart.requested.text}` : "";
+    return `${chart.title}${of}: min ${low}, mean ${middle}, max ${high}${requested}`;
 }
 
 /** Returns the position of the time that is nearest to another one; times ascend. */
@@ -93,8 +94,11 @@ export function chartFigure(data, axis, chart) {
         options.bands = [{ series: [1, 3], fill: paint.range }];
         options.scales.y = {
             range: (_, low, high) => {
-                if (low === null || high === null) return [0, 1];
+                // What was requested is always in the scale.
+                const requested = chart.requested?.value ?? null;
+                if (low === null || high === null) return [0, requested === null ? 1 : requested * 1.15];
                 const bottom = low >= 0 ? 0 : low * 1.05;
+                if (requested !== null && requested >= high) return [bottom, requested * (data.bands.length > 0 ? 1.25 : 1.15)];
                 // The names of phases are above the lines.
                 const room = data.bands.length > 0 ? 0.2 : 0.08;
                 return [bottom, high > bottom ? high + (high - bottom) * room : bottom + 1];
@@ -103,6 +107,7 @@ export function chartFigure(data, axis, chart) {
         options.axes[1].values = (_, ticks) => ticks.map((tick) => tickText(chart.unit, tick));
         if (chart.unit.startsWith("bytes")) options.axes[1].splits = (_, __, low, high) => binaryTicks(low, high);
         options.hooks.drawClear = [(drawn) => drawPhases(drawn, data, true)];
+        options.hooks.draw = [(drawn) => drawRequests(drawn, chart.requested, data.limit_s)];
         options.hooks.setCursor = [(drawn) => { plot = drawn; hover(); }];
         plot = new uPlot(options, columns(), place);
         axis.plots.add(plot);
@@ -129,6 +134,41 @@ export function chartFigure(data, axis, chart) {
     bindKeys(place, axis);
     figure.begin = () => { if (!plot) figure.show(chart); };
     return figure;
+}
+
+/** Draws what was requested: an amount as a horizontal line, the time limit as a vertical one. */
+function drawRequests({ ctx, bbox, valToPos }, requested, limit_s) {
+    const paint = colours();
+    const line = (from, to) => {
+        ctx.beginPath();
+        ctx.moveTo(...from);
+        ctx.lineTo(...to);
+        ctx.stroke();
+    };
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.strokeStyle = paint.mark;
+    ctx.fillStyle = paint.text;
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.setLineDash([7 * devicePixelRatio, 4 * devicePixelRatio]);
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textBaseline = "bottom";
+    const gap = 3 * devicePixelRatio;
+    if (requested) {
+        const top = Math.round(valToPos(requested.value, "y", true)) + 0.5;
+        line([bbox.left, top], [bbox.left + bbox.width, top]);
+        ctx.textAlign = "left";
+        ctx.fillText(requested.text, bbox.left + gap, top - gap);
+    }
+    if (limit_s) {
+        const left = Math.round(valToPos(limit_s, "x", true)) + 0.5;
+        line([left, bbox.top], [left, bbox.top + bbox.height]);
+        ctx.textAlign = "right";
+        ctx.fillText("time limit", left - gap, bbox.top + bbox.height - gap);
+    }
+    ctx.restore();
 }
 
 /** Returns round ticks for bytes: multiples of powers of two. */

@@ -4,11 +4,13 @@ import { timeAxis } from "../shared/axis.js";
 import { axisControls, phaseLegend } from "../shared/controls.js";
 import { chartFigure } from "../shared/course.js";
 import { heatFigure, quantityChoice } from "../shared/heat_map.js";
-import { element } from "../shared/text.js";
+import { duration, element } from "../shared/text.js";
 import { PHASE_COLOURS, onPaper, prefersDark, setPrinting } from "../shared/theme.js";
+import { chartMenu } from "./chart_menu.js";
 import { linesOf } from "./columns.js";
 import { loadCourse } from "./course_loader.js";
 import { figureTables } from "./figure_tables.js";
+import { foldable, foldedLine, mostTelling } from "./folded_charts.js";
 import { notice } from "./frame.js";
 import { rowsOf, meansOfRows } from "./heat_rows.js";
 import { append } from "./live_course.js";
@@ -33,17 +35,21 @@ function painted() {
 
 const NOTHING = { begin_s: 0, end_s: 1, times: [], lines: [[], [], []], means: [], extent: { min: null, mean: null, max: null }, isRaw: false };
 
+/** The part of a time limit from which on the axis of time reaches to it: before, the charts would be too narrow. */
+const LIMIT_SHARE = 0.5;
+
 /**
  * Creates the charts of a subject (`course_loader.js`). `quantities` is not empty. `id` and `title` are those of
- * the section; without a title it belongs to another one.
+ * the section; without a title it belongs to another one. `requests` has what was requested by the id of the
+ * quantity, `limit_s` is the time limit, and `rangeLink` returns the address of the page with a range.
  */
-export function subjectCharts(subject, quantities, nodes, { id = "charts", title = "Over time" } = {}) {
+export function subjectCharts(subject, quantities, nodes, { id = "charts", title = "Over time", requests = {}, limit_s = null, rangeLink = null } = {}) {
     const data = {
-        begin_s: subject.started_us / 1e6, span_s: 1e-3, is_of_one_node: nodes.length < 2, rows: rowsOf(nodes), charts: [], bands: [], marks: [], phaseColours: new Map(),
+        begin_s: subject.started_us / 1e6, span_s: 1e-3, elapsed_s: 1e-3, limit_s, is_of_one_node: nodes.length < 2, rows: rowsOf(nodes), charts: [], bands: [], marks: [], phaseColours: new Map(),
     };
     const axis = timeAxis(data);
     data.charts = quantities.map((quantity) => {
-        const chart = { ...quantity, heat: nodes.length > 1, whole: NOTHING, shown: NOTHING, isStale: true };
+        const chart = { ...quantity, heat: nodes.length > 1, whole: NOTHING, shown: NOTHING, isStale: true, requested: requests[quantity.id] ?? null };
         Object.defineProperty(chart, "extent", { get: () => chart.shown.extent });
         chart.course = () => chart.shown;
         chart.cells = () => {
@@ -56,11 +62,21 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
 
     const important = data.charts.filter((chart) => chart.is_main);
     const others = data.charts.filter((chart) => !chart.is_main);
-    const entries = important.map((chart) => ({ figure: chartFigure(data, axis, chart), chosen: () => chart }));
+    const entries = important.map((chart) => ({ figure: chartFigure(data, axis, chart), chosen: () => chart, id: chart.id }));
+    let proposeOther = () => {};
     if (others.length > 0) {
         let other = others[0];
+        let isChosen = false;
         const figure = chartFigure(data, axis, other);
-        const choice = quantityChoice("Metric", others, (chart) => { other = chart; figure.show(chart); load(); place.onChoice?.(); });
+        const change = (chart) => { other = chart; figure.show(chart); load(); place.onChoice?.(); };
+        const choice = quantityChoice("Metric", others, (chart) => { isChosen = true; change(chart); });
+        proposeOther = (extents) => {
+            const proposed = mostTelling(others, extents);
+            if (isChosen || proposed === other) return;
+            isChosen = true;
+            choice.querySelector("select").value = String(others.indexOf(proposed));
+            change(proposed);
+        };
         figure.id = "any-metric";
         figure.firstChild.after(element("div", { className: "controls" }, choice));
         entries.push({ figure, chosen: () => other });
@@ -70,8 +86,12 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         const figure = heatFigure(data, axis);
         figure.append(ends);
         figure.onChoice = () => { ends.show(figure.chosen()); load(); place.onChoice?.(); };
-        entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen() });
+        entries.splice(Math.min(2, entries.length), 0, { figure, chosen: () => figure.chosen(), byRow: true });
     }
+    for (const { figure, chosen, byRow } of entries) figure.firstChild.after(chartMenu(data, axis, chosen, { byRow, rangeLink }));
+    const fold = () => entries.forEach((entry) => { entry.figure.hidden = folded.has(entry.id) && !line.areShown(); });
+    const line = foldedLine(fold);
+    let folded = new Map();
 
     // Only charts that the reader sees are loaded.
     const seen = new Set(entries.slice(0, 1).map(({ figure }) => figure));
@@ -134,11 +154,14 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         if (isZoomed) place.dataset.zoomed = String(performance.now() - changed_at);
     };
     /** Lets the time of a running job grow. Charts that show its end follow. */
-    const grow = (span_s) => {
-        if (!(span_s > data.span_s)) return;
+    const grow = (elapsed_s) => {
+        if (!(elapsed_s > data.elapsed_s)) return;
         const wasFull = axis.isFull();
-        data.span_s = span_s;
-        if (wasFull) axis.show(0, span_s);
+        data.elapsed_s = elapsed_s;
+        const reachesLimit = limit_s && elapsed_s >= limit_s * LIMIT_SHARE;
+        data.span_s = reachesLimit ? Math.max(elapsed_s, limit_s * 1.01) : elapsed_s;
+        beyond.textContent = limit_s && !reachesLimit ? `Time limit: ${duration(limit_s)}, ${Math.round((elapsed_s / limit_s) * 100)} % used` : "";
+        if (wasFull) axis.show(0, data.span_s);
     };
 
     let settling = null;
@@ -169,13 +192,16 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
 
     const redraw = () => entries.forEach(({ figure }) => figure.draw());
     const legend = element("div");
+    const beyond = element("span", { className: "range" });
+    const controls = axisControls(data, axis, redraw);
+    controls.append(beyond);
     const help = element("p", { className: "remark" }, data.is_of_one_node
         ? "The line is the mean, the area the range of the values."
         : "The line is the median over the nodes, the area the range from the node with the least to the one with the most.",
         " Drag over a chart to zoom, double-click to show all; with the keyboard: + − ← → 0. Times without samples are gaps.");
     const heading = title === null ? [] : [element("h2", { id }, title)];
-    const place = element(title === null ? "div" : "section", { className: "charts" }, ...heading, axisControls(data, axis, redraw), legend,
-        element("div", { className: "grid" }, ...entries.map(({ figure }) => figure)), help, tables);
+    const place = element(title === null ? "div" : "section", { className: "charts" }, ...heading, controls, legend,
+        element("div", { className: "grid" }, ...entries.map(({ figure }) => figure)), line, help, tables);
     if (title !== null) place.setAttribute("aria-labelledby", id);
 
     place.dataset.busy = "false";
@@ -206,6 +232,13 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
         observer.disconnect();
         stop.abort();
     };
+    /** Folds the charts of quantities that do not change into one line, and proposes a metric for the chart that the reader may choose. */
+    place.fold = (extents) => {
+        folded = foldable(quantities, extents);
+        line.show(folded);
+        fold();
+        proposeOther(extents);
+    };
     /** Sets the phases and marks. */
     place.mark = ({ bands, marks }) => {
         const names = [...new Set(bands.map((band) => band.name))];
@@ -233,7 +266,7 @@ export function subjectCharts(subject, quantities, nodes, { id = "charts", title
     };
     /** Loads newer values, unless the reader looks at a part of the time that is over. */
     place.update = () => {
-        const isAtEnd = axis.isFull() || axis.range[1] >= data.span_s * 0.999;
+        const isAtEnd = axis.isFull() || axis.range[1] >= data.elapsed_s * 0.999;
         return isAtEnd ? invalidate() : null;
     };
     /** Returns the quantities that are shown. */

@@ -27,18 +27,24 @@ function lossTable(losses) {
     return element("div", {}, element("div", { className: "scroll" }, table), more > 0 ? element("p", { className: "remark" }, `and ${more} more`) : "");
 }
 
-/** Creates the section, from the summary and the losses of a job. */
-export function completenessSection() {
+/** Returns what is missing in words. */
+function completenessText({ ledger, skipped, rejected, quarantined, unknown }) {
+    const missing = [[ledger.missed, "missed"], [ledger.dropped + skipped, "dropped"], [rejected, "rejected"], [quarantined, "in quarantine"],
+        [unknown, "with unknown fate"]].filter(([count]) => count > 0);
+    return missing.length === 0 ? "Complete." : `Incomplete: ${missing.map(([count, word]) => `${plainNumber(count)} ${word}`).join(", ")} of ${plainNumber(ledger.due)} samples.`;
+}
+
+/** Creates the panel, from the summary and the losses of a job. */
+export function completenessPanel() {
     const contents = element("div");
-    const place = element("section", {}, element("h2", { id: "data" }, "Data"), contents);
-    place.setAttribute("aria-labelledby", "data");
+    const place = element("div", {}, element("h2", {}, "Completeness"), contents);
     place.show = (summary, losses) => {
         const { measuring } = summary;
         const share = Number.isFinite(measuring?.core_percent)
             ? `: ${threeDigits(measuring.core_percent)} % of one core on the mean node, at most ${threeDigits(measuring.highest_core_percent)} %` : "";
         const cost = measuring ? [element("p", {}, `Measuring took ${duration(measuring.cpu_s)} of CPU time${share}.`)] : [];
         const notes = (summary.notes ?? []).map((note) => element("p", { className: "remark" }, note));
-        contents.replaceChildren(ledgerList(summary), ...cost, ...(losses.length > 0 ? [lossTable(losses)] : []), ...notes);
+        contents.replaceChildren(element("p", {}, completenessText(summary)), ledgerList(summary), ...cost, ...(losses.length > 0 ? [lossTable(losses)] : []), ...notes);
     };
     return place;
 }

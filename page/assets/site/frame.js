@@ -10,7 +10,7 @@ const main = document.getElementById("main");
 
 /** Prepares the page, and returns the place of its contents and the user. */
 export async function openPage() {
-    for (const link of document.querySelectorAll("nav a")) {
+    for (const link of document.querySelectorAll("nav a, footer a")) {
         if (new URL(link.href).pathname === location.pathname) link.setAttribute("aria-current", "page");
     }
     const form = element("div", { id: "sign-in" });
@@ -19,6 +19,10 @@ export async function openPage() {
     const user = await get("whoami");
     // Users without administration see no jobs but their own.
     document.body.classList.toggle("own-jobs", !user.is_administrator);
+    if (user.is_administrator) {
+        document.querySelector("nav").append(document.querySelector("footer a"));
+        document.querySelector("footer").hidden = true;
+    }
     const name = user.user ?? `uid ${user.uid}`;
     const rights = [user.is_administrator ? "administrator" : "", user.scope === "read" ? "reads only" : ""].filter(Boolean);
     document.getElementById("account").replaceChildren(element("bdi", {}, name), rights.length ? ` · ${rights.join(", ")}` : "");

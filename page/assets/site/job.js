@@ -1,20 +1,24 @@
 // The page of a job.
 
-import { clockText, dateText, element } from "../shared/text.js";
+import { bytes, clockText, dateText, element, plainNumber } from "../shared/text.js";
 import { get } from "./api.js";
 import { subjectCharts } from "./charts.js";
-import { completenessSection } from "./completeness.js";
+import { completenessPanel } from "./completeness.js";
 import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
 import { isComplete, isReady, notice, openPage, run } from "./frame.js";
 import { jobHead } from "./job_head.js";
+import { jobTable } from "./job_rows.js";
 import { follow } from "./live.js";
 import { liveValues } from "./live_values.js";
 import { bandsOf } from "./marks.js";
 import { meterList } from "./meters.js";
 import { quantitiesOfMetrics } from "./metric_quantities.js";
+import { partPanels } from "./part_panels.js";
 import { repeat, repeatFailed } from "./repeat.js";
-import { samplingSection } from "./sampling.js";
+import { runPanel } from "./run_panel.js";
+import { samplingPanel } from "./sampling.js";
+import { tabs } from "./tabs.js";
 
 /** Seconds between requests for new values: those of a part of the charts, within these bounds. */
 const REFRESH_S = [2, 60];
@@ -33,6 +37,8 @@ function followValues(job, charts, changed) {
     let isFirst = true;
     let drawing = null;
     let latest_us = 0;
+    // The collector's clock less that of the browser.
+    let ahead_us = 0;
     // The values of many nodes come in several events.
     const draw = (time_us) => {
         latest_us = time_us;
@@ -44,7 +50,10 @@ function followValues(job, charts, changed) {
         else if (name !== "job") changed(name, data);
         // What was missed between two streams is in the store.
         else if (!isFirst) charts.update();
-        if (name === "job") isFirst = false;
+        if (name === "job") {
+            isFirst = false;
+            ahead_us = data.now_us - Date.now() * 1000;
+        }
     }, (isThere) => {
         if (!isThere) {
             const since = clockText(Date.now() / 1000, 1);
@@ -55,6 +64,8 @@ function followValues(job, charts, changed) {
         return setTimeout(() => charts.update(), KEPT_S * 1000);
     });
     charts.onChoice = stream.renew;
+    /** Returns the age of the newest value in seconds; null while none arrive. */
+    stream.age_s = () => (stream.isConnected() && latest_us > 0 ? (Date.now() * 1000 + ahead_us - latest_us) / 1e6 : null);
     return stream;
 }
 
@@ -69,51 +80,100 @@ function relatedLinks(job, summary) {
     return [...others, ...parts];
 }
 
-/** Shows the meters, the findings and the completeness. */
-function summarySections(job) {
-    const meters = element("section", {}, element("h2", { id: "usage" }, "Use of the resources"));
-    const findings = element("section", {}, element("h2", { id: "findings" }, "Findings"));
+/** Shows the findings, the meters and the completeness. */
+function summarySections(job, head, charts) {
+    const meters = element("section", {}, element("h2", { id: "usage", className: "unseen" }, "Use of the resources"));
+    const findings = element("section", {}, element("h2", { id: "findings", className: "unseen" }, "Findings"));
     meters.setAttribute("aria-labelledby", "usage");
     findings.setAttribute("aria-labelledby", "findings");
     const meterPlace = element("div");
     const findingPlace = element("div", {}, element("p", { className: "soft" }, "…"));
     meters.append(meterPlace);
     findings.append(findingPlace);
-    const data = completenessSection();
+    const data = completenessPanel();
     const related = element("p", { className: "soft", hidden: true });
     const load = async () => {
         const [summary, { losses }] = await Promise.all([get(`jobs/${job.key}/summary`), get(`jobs/${job.key}/losses`)]);
         meters.hidden = !summary.meters;
         meterPlace.replaceChildren(meterList(summary.meters ?? []));
-        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", {}, job.ended_us === null ? "None so far." : summary.no_findings));
+        const none = job.ended_us === null ? "No findings so far." : `Findings: ${summary.no_findings}`;
+        findingPlace.replaceChildren(summary.findings.length > 0 ? findingList(summary.findings) : element("p", { className: "soft" }, none));
         data.show(summary, losses);
+        head.summarize(summary);
+        if (summary.extents) charts?.fold(summary.extents);
         related.replaceChildren(...relatedLinks(job, summary));
         related.hidden = related.childNodes.length === 0;
     };
     return { meters, findings, data, related, load };
 }
 
+/** Returns what was requested, by quantity: on one node, since the charts show nodes. */
+function requestsOf(job) {
+    const nodes = Math.max(job.nodes.length, 1);
+    const each = nodes > 1 ? " a node" : "";
+    const requests = {};
+    if (job.cores) {
+        const cores = job.cores / nodes;
+        requests.cores = { value: cores, text: `requested: ${plainNumber(cores)} ${cores === 1 ? "core" : "cores"}${each}` };
+    }
+    if (job.memory_bytes) requests.memory = { value: job.memory_bytes, text: `requested: ${bytes(job.memory_bytes)}${each}` };
+    return requests;
+}
+
+/** Shows the range that the address names, in seconds since the start. */
+function showNamedRange(charts) {
+    const query = new URLSearchParams(location.search);
+    const [from, until] = ["from", "until"].map((name) => Number(query.get(name) ?? NaN));
+    if (until > from) charts.axis.show(from, until);
+}
+
+/** Returns the key of the job that the address names by its key, or by the scheduler's id; null after a list of several jobs with the id was shown. */
+async function keyOfAddress() {
+    const query = new URLSearchParams(location.search);
+    const [key, id, cluster] = ["key", "id", "cluster"].map((name) => query.get(name) ?? "");
+    if (/^\d+$/.test(key)) return key;
+    if (!id) throw new Error("the address has no key and no id of a job");
+    const { jobs } = await get("jobs", { id, cluster });
+    if (jobs.length === 0) throw new Error(`there is no job ${id}${cluster ? ` of ${cluster}` : ""}, or it is not yours`);
+    if (jobs.length === 1) return String(jobs[0].key);
+    const { main } = await openPage();
+    document.title = `Jobs ${id} · Polymeter`;
+    const list = jobTable("same-id", `Jobs with the id ${id}`);
+    main.append(element("h1", {}, "Job ", element("bdi", {}, id)), list);
+    list.show(jobs);
+    isReady();
+    isComplete();
+    return null;
+}
+
 run(async () => {
-    const key = new URLSearchParams(location.search).get("key") ?? "";
-    if (!/^\d+$/.test(key)) throw new Error("the address has no key of a job");
+    const key = await keyOfAddress();
+    if (key === null) return;
     // The user is asked for a token at most once, for all of them.
     const [{ main, user }, job, { metrics }] = await Promise.all([openPage(), get(`jobs/${key}`), get(`jobs/${key}/metrics`)]);
     const isRunning = job.ended_us === null;
     const head = jobHead(job);
-    const { meters, findings, data, related, load: loadSummary } = summarySections(job);
     const nodes = job.nodes.toSorted();
     const quantities = quantitiesOfMetrics(metrics);
-    const charts = quantities.length > 0 ? subjectCharts(jobSubject(job), quantities, nodes) : null;
-    const sampling = samplingSection(job, user.scope !== "read");
+    const rangeLink = (from, until) => `job?key=${key}&from=${from.toFixed(3)}&until=${until.toFixed(3)}`;
+    const charts = quantities.length > 0
+        ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), limit_s: job.time_limit_s, rangeLink }) : null;
+    const { meters, findings, data, related, load: loadSummary } = summarySections(job, head, charts);
+    const sampling = samplingPanel(job, user.scope !== "read");
+    const program = runPanel(job);
     const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
-    main.append(head, related, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
-    main.append(sampling, data);
+    main.append(head, findings, related, meters, charts ?? noSamples);
     await charts?.begin();
     isReady();
+    if (charts) showNamedRange(charts);
+    main.append(tabs("Details of the job", [
+        ...partPanels(job, metrics), { id: "sampling", title: "Sampling", contents: sampling }, { id: "completeness", title: "Completeness", contents: data },
+        ...(program ? [{ id: "program", title: "Program", contents: program }] : []),
+    ]));
 
     const loadMarks = async () => {
         const { marks } = await get(`jobs/${key}/marks`);
-        charts?.mark(bandsOf(marks, job.started_us, charts.data.span_s));
+        charts?.mark(bandsOf(marks, job.started_us, charts.data.elapsed_s));
     };
     sampling.describe(metrics);
     const loadDetails = () => Promise.all([loadSummary(), sampling.load()]);
@@ -126,7 +186,10 @@ run(async () => {
         head.show(now);
     };
     // The elapsed time.
-    const tick = setInterval(() => head.show(latest), TICK_MS);
+    const tick = setInterval(() => {
+        head.show(latest);
+        if (stream) head.age(stream.age_s());
+    }, TICK_MS);
     const hasEnded = async () => {
         clearInterval(tick);
         notice("ended", "The job has ended. Load the page anew for its final state.");

@@ -1,22 +1,25 @@
-// The headline of a job, and the facts about it.
+// The headline of a job: what came of it in one sentence, and the facts about it in one line.
 
-import { bytes, dateText, element, zoneText } from "../shared/text.js";
+import { bytes, dateText, duration, element, zoneText } from "../shared/text.js";
 import { elapsedText, idText, ownerText, stateLevel, stateText } from "./job_text.js";
 
 const NODES_MAX = 8;
 
+/** The age of the newest value, in seconds, above which a page is no longer called live. */
+const LIVE_S = 30;
+
 function resourcesText(job) {
     const count = (number, name) => (number === null ? [] : [`${number} ${name}${number === 1 ? "" : "s"}`]);
-    const memory = job.memory_bytes === null ? [] : [`${bytes(job.memory_bytes)} a node`];
-    return [...count(job.nodes.length, "node"), ...count(job.cores, "core"), ...count(job.gpus || null, "GPU"), ...memory].join(", ");
+    const memory = job.memory_bytes === null ? [] : [`${bytes(job.memory_bytes)}${job.nodes.length > 1 ? " a node" : ""}`];
+    return [...count(job.cores, "core"), ...count(job.gpus || null, "GPU"), ...memory].join(", ");
 }
 
 function nodeLinks(job) {
     const links = job.nodes.slice(0, NODES_MAX).flatMap((node) => [
-        element("a", { href: `node?name=${encodeURIComponent(node)}` }, element("bdi", {}, node)), " ",
+        " ", element("a", { href: `node?name=${encodeURIComponent(node)}` }, element("bdi", {}, node)),
     ]);
     const more = job.nodes.length - NODES_MAX;
-    return more > 0 ? [...links, `and ${more} more`] : links;
+    return more > 0 ? [...links, ` and ${more} more`] : links;
 }
 
 /** Shows names and values. What has not changed stays in the page, with its focus. */
@@ -31,26 +34,63 @@ function showFacts(facts, rows) {
     });
 }
 
+/** Returns the time of a job: the end without the date if that is the day of the start. */
+function timeText({ started_us, ended_us }) {
+    const [start, end] = [started_us, ended_us].map((us) => (us === null ? "" : dateText(us / 1e6)));
+    const zone = zoneText(started_us / 1e6);
+    if (!end) return `since ${start} ${zone}`;
+    return `${start} to ${end.slice(0, 10) === start.slice(0, 10) ? end.slice(11) : end} ${zone}`;
+}
+
+/** Returns the sentence about a job: that of the server, or one from its summary. */
+function verdictText(job, summary) {
+    const verdict = job.verdict ?? summary?.verdict;
+    if (verdict?.text) return verdict.text;
+    const used = summary?.meters?.find(({ label, share }) => label === "CPU" && Number.isFinite(share))?.text.replace(" in use on average", "");
+    const things = summary ? summary.findings.length : null;
+    const change = things === null ? [] : [things === 0 ? "nothing to change" : `${things} ${things === 1 ? "thing" : "things"} to change`];
+    return [stateText(job), ...(used ? [`used ${used}`] : []), ...change].join(" - ");
+}
+
 /** Creates the header of a job's page. */
 export function jobHead(job) {
-    const state = element("span", { className: "job-state" });
-    const facts = element("dl");
+    const verdict = element("p", { className: "verdict" });
+    const live = element("span", { className: "live", hidden: true });
+    const facts = element("dl", { className: "facts" });
     const title = element("h1", {}, "Job ", element("bdi", {}, idText(job)));
     if (job.name) title.append(" ", element("span", { className: "job-name" }, element("bdi", {}, job.name)));
-    const place = element("div", { className: "job-head" }, element("div", { className: "title" }, title, state), facts);
+    const place = element("div", { className: "job-head" }, element("div", { className: "title" }, title, live), verdict, facts);
+    let latest = job;
+    let summary = null;
     place.show = (next) => {
-        const now = stateText(next);
-        state.textContent = now;
-        state.className = `job-state ${next.ended_us === null ? "running" : now.startsWith("COMPLETED") ? "good" : `ended ${stateLevel(next)}`}`;
-        const time = (us) => `${dateText(us / 1e6)} ${zoneText(us / 1e6)}`;
+        latest = next;
+        const state = stateText(next);
+        const text = verdictText(next, summary);
+        if (verdict.textContent !== text) verdict.textContent = text;
+        const worst = summary?.findings[0]?.severity ?? "";
+        verdict.dataset.state = state;
+        const level = next.ended_us === null ? "running" : stateLevel(next) || (state.startsWith("COMPLETED") ? "good" : "");
+        verdict.className = `verdict ${["critical", "warning"].includes(worst) ? worst : level}`;
         const rows = [
             ["User", [element("bdi", {}, ownerText(next))]], ["Account", next.account], ["Queue", next.queue], ["Cluster", next.cluster],
-            ["Resources", resourcesText(next)], ["Nodes", nodeLinks(next)], ["Start", time(next.started_us)],
-            ["End", next.ended_us === null ? null : time(next.ended_us)], ["Elapsed", elapsedText(next)],
-            ["Agent lost on", next.lost_nodes.join(" ") || null], ["Restarts", next.restarts || null],
+            ["Requested", resourcesText(next) || null], [next.nodes.length === 1 ? "Node" : "Nodes", nodeLinks(next)], ["Time", timeText(next)],
+            ["Elapsed", elapsedText(next)], ["Agent lost on", next.lost_nodes.join(" ") || null], ["Restarts", next.restarts || null],
         ];
         showFacts(facts, rows.filter(([, value]) => value !== null && value !== undefined));
         document.title = `Job ${idText(next)}${next.name ? `: ${next.name}` : ""} · Polymeter`;
+    };
+    /** Shows the sentence that follows from the summary. */
+    place.summarize = (next) => {
+        summary = next;
+        place.show(latest);
+    };
+    /** Shows the age of the newest value, in seconds; null if no values arrive. */
+    place.age = (seconds) => {
+        const isLive = seconds !== null && seconds < LIVE_S;
+        live.hidden = false;
+        live.classList.toggle("on", isLive);
+        const age = seconds === null ? "" : `, ${duration(Math.max(Math.round(seconds), 0))} old`;
+        live.textContent = isLive ? `live${age}` : `not live${age}`;
     };
     place.show(job);
     return place;

@@ -38,7 +38,10 @@ export function quantitiesOfMetrics(all) {
         if (choice.plus.length + choice.minus.length === 0) drawn.add(choice.metric);
         quantities.push(quantity({ id, title: choice.title, is_main: true }, rows));
     }
-    for (const metric of [...found.keys()].filter((name) => !drawn.has(name)).sort()) {
+    // Values that users push come first, those of the measurement last.
+    const rank = (name) => (name.startsWith("user.") ? 0 : name.startsWith("agent.") ? 2 : 1);
+    const others = [...found.keys()].filter((name) => !drawn.has(name)).sort();
+    for (const metric of others.sort((one, other) => rank(one) - rank(other))) {
         quantities.push(quantity({ id: `metric:${metric}`, title: metric, is_main: false }, [{ ...found.get(metric), factor: 1 }]));
     }
     return quantities;

@@ -11,14 +11,14 @@ function periodCell(shown, wanted) {
 export function metricTable(isRunning, change) {
     const rows = new Map();
     const head = ["Metric", "Period", "Cost, samples/s", "Cause", ...(isRunning ? ["Ends in"] : []), ...(change ? ["Change"] : [])];
-    const kinds = ["", "number", "number middle", "", "", ""];
+    const kinds = ["", "number", "number middle", "", isRunning ? "middle" : "", ""];
     const body = element("tbody");
     const table = element("table", { className: "metrics" }, element("caption", { className: "unseen" }, "Sampled metrics"),
         element("thead", {}, element("tr", {}, ...head.map((name, column) => element("th", { scope: "col", className: kinds[column] }, name)))), body);
     const place = element("div", { className: "scroll" }, table);
 
     const made = (first) => {
-        const [period, rate, cause, ends] = ["number", "number middle", "cause", ""].map((className) => element("td", { className }));
+        const [period, rate, cause, ends] = ["number", "number middle", "cause", "middle"].map((className) => element("td", { className }));
         const level = first.level ? element("span", { className: "soft" }, ` of each ${first.level}`) : "";
         const line = element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, first.metric), level), period, rate, cause, ...(isRunning ? [ends] : []));
         const entry = { line, wanted: null, us: first.us };

@@ -35,17 +35,23 @@ export function nodeMap() {
         const value = values.get(node)?.[quantity().id];
         const jobs = values.get(node)?.jobs ?? 0;
         const shown = value === undefined ? "no samples" : withUnit(value);
-        return choice.value === "jobs" ? `${node}: ${jobs} jobs` : `${node}: ${shown}, ${jobs} ${jobs === 1 ? "job" : "jobs"}`;
+        const requested = values.get(node)?.requested[quantity().id] ?? 0;
+        const of = requested > 0 ? ` of ${withUnit(requested)} requested` : "";
+        return choice.value === "jobs" ? `${node}: ${jobs} jobs` : `${node}: ${shown}${of}, ${jobs} ${jobs === 1 ? "job" : "jobs"}`;
     };
     const paint = () => {
-        const most = [...values.values()].reduce((max, value) => Math.max(max, value[quantity().id] ?? 0), 0);
+        const { id } = quantity();
+        const most = [...values.values()].reduce((max, value) => Math.max(max, value[id] ?? 0), 0);
+        // A node is as bright as the share of its capacity that is used: of what its jobs requested.
+        const isScaled = [...values.values()].some(({ requested }) => requested[id] > 0);
         for (const [node, cell] of cells) {
-            const value = values.get(node)?.[quantity().id];
-            cell.firstChild.style.backgroundColor = value === undefined ? "" : viridis(most > 0 ? value / most : 0);
+            const value = values.get(node)?.[id];
+            const capacity = isScaled ? values.get(node)?.requested[id] || most : most;
+            cell.firstChild.style.backgroundColor = value === undefined ? "" : viridis(capacity > 0 ? Math.min(value / capacity, 1) : 0);
             cell.setAttribute("aria-label", textOf(node));
         }
-        low.textContent = valueText(quantity().unit, 0);
-        high.textContent = withUnit(most);
+        low.textContent = isScaled ? "0 %" : valueText(quantity().unit, 0);
+        high.textContent = isScaled ? "100 % of what the jobs there requested" : withUnit(most);
         grid.classList.toggle("named", cells.size <= NAMED_NODES);
         readout.textContent = `${cells.size} ${cells.size === 1 ? "node" : "nodes"} with a connected agent`;
     };

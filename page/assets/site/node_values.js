@@ -28,9 +28,23 @@ function add(values, answer) {
     }
 }
 
-/** Returns the values of the nodes by name. */
+/** Adds what running jobs requested on their nodes: the capacity to which the map is scaled. */
+function addRequests(values, running) {
+    for (const job of running) {
+        for (const name of job.nodes) {
+            const node = values.get(name);
+            if (!node) continue;
+            const cores = job.cores === null ? null : job.cores / job.nodes.length;
+            node.requested.cores += cores ?? 0;
+            node.requested.memory += job.memory_bytes ?? 0;
+        }
+    }
+}
+
+/** Returns the values of the nodes by name, with what was requested there. */
 export async function nodeValues(nodes, running) {
-    const values = new Map(nodes.map((node) => [node.node, { jobs: node.jobs.length, jobIds: node.jobs }]));
+    const values = new Map(nodes.map((node) => [node.node, { jobs: node.jobs.length, requested: { cores: 0, memory: 0, jobs: 0 } }]));
+    addRequests(values, running);
     const metric = NODE_QUANTITIES.flatMap((quantity) => quantity.metrics).join(",");
     const until = Date.now() * 1000;
     const parameters = { metric, points: 1, from_us: until - WINDOW_S * 1e6, until_us: until };

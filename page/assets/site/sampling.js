@@ -1,19 +1,19 @@
-// The section of a job page about its sampling: the metrics with their periods, and changes to them.
+// The panel of a job page about its sampling: the metrics with their periods, and changes to them.
 
 import { element } from "../shared/text.js";
 import { get } from "./api.js";
 import { metricTable } from "./metric_table.js";
 import { rowsOf } from "./plan_rows.js";
 import { rateControl } from "./rate_control.js";
+import { reasonList } from "./reasons.js";
 
-/** Creates the section. */
-export function samplingSection(job, mayControl) {
+/** Creates the panel. */
+export function samplingPanel(job, mayControl) {
     const isRunning = job.ended_us === null;
     const remark = element("div");
     const control = isRunning && mayControl ? rateControl(job, async () => { await place.load(); table.settle(); }) : null;
     const table = metricTable(isRunning, control?.change);
-    const place = element("section", {}, element("h2", { id: "sampling" }, isRunning ? "Sampling" : "Last periods"));
-    place.setAttribute("aria-labelledby", "sampling");
+    const place = element("div", {}, element("h2", {}, isRunning ? "Sampling" : "Last periods"));
     if (control) place.append(control);
     place.append(table, remark);
     let metrics = [];
@@ -25,7 +25,7 @@ export function samplingSection(job, mayControl) {
             table.show(rowsOf(answer, metrics));
             const others = answer.silent - answer.silent_nodes.length;
             const silent = `No answer from ${answer.silent_nodes.join(", ")}${others > 0 ? ` and ${others} more` : ""}.`;
-            remark.replaceChildren(...lines(answer.unavailable.map((text) => `Not available: ${text}`)), ...lines(answer.silent > 0 ? [silent] : []));
+            remark.replaceChildren(...reasonList(answer.unavailable), ...lines(answer.silent > 0 ? [silent] : []));
         } catch (error) {
             // The plan of a job whose agents are not connected is unknown.
             remark.replaceChildren(...lines([`The present plan is unknown: ${error.message}.`]));

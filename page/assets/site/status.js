@@ -1,16 +1,18 @@
 // The health of the measurement: the collector, its agents, and the completeness of the samples of running jobs.
 
-import { duration, element, plainNumber, threeDigits } from "../shared/text.js";
+import { dateText, duration, element, plainNumber, threeDigits } from "../shared/text.js";
 import { countText, levelOfCount } from "./agent_health.js";
 import { agentTable } from "./agent_table.js";
 import { get, send } from "./api.js";
 import { isReady, openPage, run } from "./frame.js";
 import { elapsedS, idText } from "./job_text.js";
 import { repeat } from "./repeat.js";
+import { sparkline } from "./sparkline.js";
 import { summaryOf } from "./summaries.js";
 
 const REFRESH_S = 15;
 const JOBS_MAX = 50;
+const TREND_HEIGHT = 60;
 
 function headOf(names) {
     return element("thead", {}, element("tr", {}, ...names.map((name, column) =>
@@ -63,6 +65,17 @@ async function allAgents() {
     }
 }
 
+/** Returns the trend of the losses: a picture, and the same in words. */
+function lossTrend({ from_us, part_s, lost, is_complete }) {
+    const sum = lost.reduce((all, one) => all + one, 0);
+    const most = Math.max(...lost);
+    const worst = dateText(from_us / 1e6 + lost.indexOf(most) * part_s).slice(0, 16);
+    const text = sum === 0 ? "No samples were lost in the last week."
+        : `${plainNumber(sum)} samples were lost in the last week, most of them in the ${duration(part_s)} from ${worst}: ${plainNumber(most)}.`;
+    const more = is_complete ? "" : " There were more losses than are counted here.";
+    return [...(sum === 0 ? [] : [sparkline(lost, most, TREND_HEIGHT)]), element("p", {}, text, more)];
+}
+
 run(async () => {
     const { main, user } = await openPage();
     const collector = element("dl");
@@ -73,14 +86,19 @@ run(async () => {
         "sample to its arrival. Late and missed samples are those of the node's own sources in the session, lost ones those of the last day."));
     const ofJobs = section("jobs", "Samples of running jobs", jobs,
         element("p", { className: "remark" }, "Late samples were read after their deadline, missed ones never. Samples whose times the collector does not trust are in quarantine."));
+    const trend = element("div", { className: "trend" });
+    const ofLosses = section("losses", "Lost samples of the last week", trend);
+    ofLosses.hidden = !user.is_administrator;
     ofAgents.hidden = !user.is_administrator;
-    main.append(element("h1", {}, "Measurement"), section("collector", "Collector", collector), ofAgents, ofJobs);
+    main.append(element("h1", {}, "Measurement"), section("collector", "Collector", collector), ofLosses, ofAgents, ofJobs);
     const { info } = await (await send("api/openapi.json")).json();
 
     await repeat(REFRESH_S, async () => {
-        const [{ nodes }, health, answer] = await Promise.all([
+        const [{ nodes }, health, answer, losses] = await Promise.all([
             get("nodes"), user.is_administrator ? allAgents() : null, get("jobs", { state: "running", limit: JOBS_MAX }),
+            user.is_administrator ? get("loss-trend") : null,
         ]);
+        if (losses) trend.replaceChildren(...lossTrend(losses));
         const store = await send("ready").then(() => "can be read", (error) => error.message);
         const facts = [["Version", info.version], ["Store", store], ["Connected agents", String(nodes.length)],
             ["Tracked jobs", String(new Set(nodes.flatMap((node) => node.jobs)).size)]];

@@ -9,6 +9,21 @@ use super::row_types::Rollup;
 use crate::control::{Refusal, invalid};
 use crate::limits;
 
+/// The value by which jobs are listed, the largest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobOrder {
+    /// The start.
+    #[default]
+    Started,
+    /// The end; jobs without one are not listed.
+    Ended,
+    /// The time from start to end; jobs without an end are not listed.
+    Elapsed,
+    /// The requested number of cores; unknown ones count as none.
+    Cores,
+}
+
 /// A choice of jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -29,13 +44,19 @@ pub struct JobFilter {
     /// The owner's numeric id; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_uid: Option<i64>,
+    /// A part of its name, in any case; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The cluster; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// The account; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// The queue or partition; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The final state in the scheduler's terms, in any case; none for any.
+    /// Final states in the scheduler's terms, in any case and separated by commas; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// One of its nodes; none for any.
@@ -50,13 +71,23 @@ pub struct JobFilter {
     /// The time before which the job must have started, in nanoseconds since the epoch; none for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<i64>,
-    /// The start, in nanoseconds since the epoch, and the key of the last job of the previous page; none for
-    /// the first page.
+    /// The value by which they are listed.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub order: JobOrder,
+    /// True to list the smallest value first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_ascending: bool,
+    /// [`JobRow::listed`](super::JobRow) and the key of the last job of the previous page; none for the first
+    /// page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<(i64, i64)>,
     /// The maximum number of jobs.
     #[serde(default = "page")]
     pub limit: u32,
+}
+
+fn is_usual(order: &JobOrder) -> bool {
+    *order == JobOrder::default()
 }
 
 /// Returns the number of jobs on a page of a client that names none.
@@ -73,6 +104,8 @@ impl Default for JobFilter {
             job_key: None,
             owner: None,
             owner_uid: None,
+            name: None,
+            cluster: None,
             account: None,
             queue: None,
             state: None,
@@ -80,6 +113,8 @@ impl Default for JobFilter {
             is_ended: None,
             since_ns: None,
             until_ns: None,
+            order: JobOrder::Started,
+            is_ascending: false,
             before: None,
             limit: 1000,
         }
@@ -101,8 +136,9 @@ pub enum SeriesOwner {
 /// A query. Its answer is any number of rows of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a query is read or sent at once, never kept in numbers")]
 pub enum Query {
-    /// The jobs that a filter selects, the one that started last first.
+    /// The jobs that a filter selects, in its order.
     Jobs(JobFilter),
     /// Ids of jobs among which to search for one similar to an id.
     CandidateIds {

@@ -29,10 +29,10 @@ pub struct JobRow {
     pub ended_ns: Option<i64>,
     /// The time that contains all its samples, in nanoseconds since the epoch.
     pub sampled_ns: Range<i64>,
-    /// The start by which jobs are listed, for [`JobFilter::before`](super::JobFilter): by the clocks of its
-    /// nodes, where they differ from the collector's.
+    /// The value by which jobs are listed, for [`JobFilter::before`](super::JobFilter): times in nanoseconds,
+    /// by the clocks of its nodes where they differ from the collector's.
     #[serde(default)]
-    pub listed_ns: i64,
+    pub listed: i64,
     /// The nodes whose agent was lost, so that the time of the job's end there is unknown.
     pub lost_nodes: Vec<String>,
     /// The nodes on which it was tracked, sorted.

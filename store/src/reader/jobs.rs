@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use polymeter_proto::read::{JobFilter, JobRow};
+use polymeter_proto::read::{JobFilter, JobOrder, JobRow};
 use polymeter_proto::run::Run;
 
 use super::recorded_statements::Reader;
@@ -56,18 +56,42 @@ impl Reader {
         Ok(self.jobs(&filter)?.pop())
     }
 
-    /// Returns the jobs that `filter` selects, the one that started last first. The next page begins after
-    /// the last of them: [`JobFilter::before`].
+    /// Returns the jobs that `filter` selects, in its order. The next page begins after the last of them:
+    /// [`JobFilter::before`].
     ///
     /// # Errors
     /// Returns an error if the store fails.
     pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
-        let (condition, parameters) = condition(filter);
+        let (mut condition, parameters) = condition(filter);
+        let (order, is_ascending) = order(filter);
+        let (column, direction) = (column(order), if is_ascending { "ASC" } else { "DESC" });
+        if let Some((listed, job_key)) = filter.before {
+            let comparison = if is_ascending { ">" } else { "<" };
+            let time = |time_ns: i64| (self.dialect().time)(time_ns.max(0) / 1000);
+            let listed = match order {
+                JobOrder::Started | JobOrder::Ended => time(listed),
+                JobOrder::Elapsed => format!("({} - {})", time(listed), time(0)),
+                JobOrder::Cores => listed.to_string(),
+            };
+            // SQLite finds the place in the index of an expression by the first condition.
+            condition.push_str(&format!(
+                " AND {column} {comparison}= {listed} AND ({column}, job_key) {comparison} ({listed}, {job_key})"
+            ));
+        }
         let select = format!(
-            "SELECT {COLUMNS} FROM job WHERE {condition} ORDER BY started DESC, job_key DESC LIMIT {}",
+            "SELECT {COLUMNS} FROM job WHERE {condition} ORDER BY {column} {direction}, job_key {direction} LIMIT {}",
             filter.limit
         );
-        let mut jobs = self.rows(&select, &parameters)?;
+        let mut jobs: Vec<JobRow> = self.rows(&select, &parameters)?;
+        for job in &mut jobs {
+            let ended_ns = job.ended_ns.unwrap_or_default();
+            job.listed = match order {
+                JobOrder::Started => job.started_ns,
+                JobOrder::Ended => ended_ns,
+                JobOrder::Elapsed => ended_ns.saturating_sub(job.started_ns),
+                JobOrder::Cores => job.cores.unwrap_or_default(),
+            };
+        }
         self.add_nodes(&mut jobs)?;
         Ok(jobs)
     }
@@ -148,11 +172,43 @@ impl Reader {
     }
 }
 
-/// Returns the condition for the jobs that a filter selects, and its parameters.
+/// The condition for a part of the name: of a user's jobs, and of all jobs, whose names an index has side by
+/// side.
+const OWN_NAMED_PARTLY: &str = r"lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\'";
+const NAMED_PARTLY: &str = r"job_key IN (SELECT job_key FROM job WHERE name IS NOT NULL AND lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\')";
+
+/// Returns the pattern of texts that contain `text`.
+fn pattern(text: &str) -> String {
+    let escaped = text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
+    format!("%{escaped}%")
+}
+
+/// Returns the order of a filter, and whether it is ascending. Running jobs have no end: the one that started
+/// last is the shortest.
+const fn order(filter: &JobFilter) -> (JobOrder, bool) {
+    match (filter.is_ended, filter.order) {
+        (Some(false), JobOrder::Ended) => (JobOrder::Started, filter.is_ascending),
+        (Some(false), JobOrder::Elapsed) => (JobOrder::Started, !filter.is_ascending),
+        (_, order) => (order, filter.is_ascending),
+    }
+}
+
+/// Returns the expression by which jobs are listed: an index has each, with the key.
+const fn column(order: JobOrder) -> &'static str {
+    match order {
+        JobOrder::Started => "started",
+        JobOrder::Ended => "ended",
+        JobOrder::Elapsed => "(ended - started)",
+        JobOrder::Cores => "(coalesce(cores, 0))",
+    }
+}
+
+/// Returns the condition for the jobs that a filter selects, without that of its page, and its parameters.
 fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
     let text = |wanted: &'_ Option<String>| wanted.clone().map(Value::from);
     let at = |time_ns: Option<i64>| time_ns.map(|time_ns| Value::time(time_ns.div_euclid(1000)));
-    let (before_ns, before_key) = filter.before.unzip();
+    let has_end = filter.is_ended == Some(true)
+        || filter.is_ended.is_none() && matches!(filter.order, JobOrder::Ended | JobOrder::Elapsed);
     let with_parameter = [
         ("job_id = ?", text(&filter.job_id)),
         (NAMED, text(&filter.named)),
@@ -161,24 +217,34 @@ fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
         ("owner_uid = ?", filter.owner_uid.map(Value::Integer)),
         ("account = ?", text(&filter.account)),
         ("queue = ?", text(&filter.queue)),
-        ("upper(state) = upper(CAST(? AS text))", text(&filter.state)),
+        ("cluster = ?", text(&filter.cluster)),
+        (
+            if filter.owner_uid.is_some() { OWN_NAMED_PARTLY } else { NAMED_PARTLY },
+            filter.name.as_deref().map(|name| Value::from(pattern(name))),
+        ),
         ("job_key IN (SELECT job_key FROM job_node WHERE node = ?)", text(&filter.node)),
-        ("(ended IS NULL OR ended >= ?)", at(filter.since_ns)),
+        (if has_end { "ended >= ?" } else { "(ended IS NULL OR ended >= ?)" }, at(filter.since_ns)),
         ("started < ?", at(filter.until_ns)),
-        ("(started, job_key) < (?", at(before_ns)),
-        ("?)", before_key.map(Value::Integer)),
     ];
     let (mut condition, mut parameters) = ("1 = 1".to_owned(), Vec::new());
     for (part, parameter) in with_parameter {
         let Some(parameter) = parameter else { continue };
         parameters.push(parameter);
-        condition.push_str(if part == "?)" { ", " } else { " AND " });
+        condition.push_str(" AND ");
         condition.push_str(&part.replace('?', &format!("${}", parameters.len())));
     }
-    match filter.is_ended {
-        Some(true) => condition.push_str(" AND ended IS NOT NULL"),
-        Some(false) => condition.push_str(" AND ended IS NULL"),
-        None => {}
+    if let Some(states) = &filter.state {
+        let mut wanted = Vec::new();
+        for state in states.split(',') {
+            parameters.push(state.trim().to_owned().into());
+            wanted.push(format!("upper(CAST(${} AS text))", parameters.len()));
+        }
+        condition.push_str(&format!(" AND upper(state) IN ({})", wanted.join(", ")));
+    }
+    if has_end {
+        condition.push_str(" AND ended IS NOT NULL");
+    } else if filter.is_ended == Some(false) {
+        condition.push_str(" AND ended IS NULL");
     }
     (condition, parameters)
 }
@@ -194,7 +260,7 @@ impl FromRow for JobRow {
             started_ns: row.get::<TimeNs<_>>()?.0,
             ended_ns: row.get::<TimeNs<_>>()?.0,
             sampled_ns: 0..0,
-            listed_ns: 0,
+            listed: 0,
             nodes: Vec::new(),
             lost_nodes: Vec::new(),
             account: row.get()?,
@@ -214,7 +280,6 @@ impl FromRow for JobRow {
             run: row.get::<Option<Run>>()?.map(Box::new),
         };
         job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
-        job.listed_ns = job.started_ns;
         Ok(job)
     }
 }

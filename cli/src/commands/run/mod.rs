@@ -190,7 +190,7 @@ fn job_spec(job_id: &Identifier, cgroup: &RunCgroup, held: &HeldCommand, details
         job_id: job_id.clone(),
         cluster: None,
         owner_uid: Some(uid),
-        owner: users::name_of(uid).and_then(|name| Identifier::try_from(name).ok()),
+        owner: users::name_of(uid).and_then(|name| Identifier::escaped(name.as_bytes())),
         process: cgroups.is_empty().then(|| held.pid()),
         cgroups,
         sampling: Layer::default(),

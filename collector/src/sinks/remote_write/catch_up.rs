@@ -178,7 +178,7 @@ fn scopes(reader: &mut Reader, since_ms: i64) -> Result<Vec<Scope>, StoreError> 
             scopes.push(Scope::new(String::new(), Some((job.job_key, job.job_id.clone())), series));
         }
         match jobs.last() {
-            Some(last) if jobs.len() >= PAGE as usize => filter.before = Some((last.listed_ns, last.job_key)),
+            Some(last) if jobs.len() >= PAGE as usize => filter.before = Some((last.listed, last.job_key)),
             _ => return Ok(scopes),
         }
     }

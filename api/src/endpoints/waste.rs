@@ -1,0 +1,121 @@
+//! The figures above the list of jobs: running jobs, those that failed in the last day, and the core-hours that
+//! those of the last day requested and did not use.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use polymeter_service::clock;
+use polymeter_store::reader::{Access, JobFilter, JobOrder, JobRow, Read};
+use serde_json::json;
+
+use super::job_cores::{cores_of, is_judged, wasted_core_s};
+use super::parameters::now_ns;
+use crate::answer::{Failure, KeptCores, Problem};
+use crate::limits;
+use crate::request::{Call, Endpoint, OBJECT};
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// The states of jobs that failed, be it by themselves or with their node.
+pub(super) const FAILED: &str = "FAILED,OUT_OF_MEMORY,NODE_FAIL,BOOT_FAIL,ERROR";
+
+/// The key by which the answer is kept for some seconds: no job has it.
+const OVERVIEW_KEY: i64 = -1;
+
+pub(super) static OVERVIEW: Endpoint = Endpoint {
+    path: "/api/v1/overview",
+    id: "overview",
+    summary: "The numbers of running jobs and of those that failed in the last day, at most 1,000, and the core-hours that at most 500 jobs which ended \
+        in the last day requested and did not use. The answer may be 10 s old.",
+    parameters: &[],
+    formats: OBJECT,
+    answer: || {
+        let count = json!({"type": "integer"});
+        json!({
+            "type": "object",
+            "required": ["running", "failed", "failed_states", "wasted_core_h", "wasted_jobs", "counted_max", "judged_max"],
+            "properties": {
+                "running": count.clone(), "failed": count.clone(), "failed_states": {"type": "string"}, "wasted_core_h": {"type": "number"},
+                "wasted_jobs": count.clone(), "counted_max": count.clone(), "judged_max": count,
+            },
+        })
+    },
+    body: None,
+    handler: |call| Box::pin(overview(call)),
+};
+
+async fn overview(call: Call) -> Result<Response, Problem> {
+    let services = Arc::clone(&call.services);
+    let work = move |reader: &mut dyn Read, access: Access| {
+        if let Some(text) = services.recent.get(access, OVERVIEW_KEY, clock::monotonic_ns()) {
+            return Ok::<Arc<str>, Failure>(text);
+        }
+        let running =
+            JobFilter { is_ended: Some(false), limit: limits::COUNTED_JOBS, ..JobFilter::default() };
+        let failed = JobFilter { state: Some(FAILED.to_owned()), ..of_last_day(limits::COUNTED_JOBS) };
+        let (running, failed) = (reader.jobs(&running)?.len(), reader.jobs(&failed)?.len());
+        let wasted = wasteful(reader, &services.cores, of_last_day(limits::JUDGED_JOBS))?;
+        let core_s = wasted.iter().fold(0.0, |sum, (_, core_s)| sum + core_s);
+        let text: Arc<str> = json!({
+            "running": running, "failed": failed, "failed_states": FAILED, "wasted_core_h": (core_s / 36.0).round() / 100.0,
+            "wasted_jobs": wasted.len(), "counted_max": limits::COUNTED_JOBS, "judged_max": limits::JUDGED_JOBS,
+        })
+        .to_string()
+        .into();
+        services.recent.put(access, OVERVIEW_KEY, &text, clock::monotonic_ns());
+        Ok(text)
+    };
+    let text = call.services.readers.read(call.principal, work).await?;
+    Ok(call.reply(text.to_string()))
+}
+
+/// Returns the filter for the jobs that ended in the last day, the one that ended last first.
+fn of_last_day(limit: u32) -> JobFilter {
+    let since_ns = Some(now_ns().saturating_sub(DAY_NS));
+    JobFilter { since_ns, is_ended: Some(true), order: JobOrder::Ended, limit, ..JobFilter::default() }
+}
+
+/// Returns the jobs of the last day that a filter selects and that wasted something, those that wasted most
+/// first.
+pub(super) fn most_wasteful(
+    reader: &mut dyn Read,
+    kept: &KeptCores,
+    filter: JobFilter,
+) -> Result<Vec<JobRow>, Failure> {
+    let of_day = of_last_day(limits::JUDGED_JOBS);
+    let (limit, is_ascending) = (usize::try_from(filter.limit).unwrap_or(usize::MAX), filter.is_ascending);
+    let filter = JobFilter {
+        since_ns: filter.since_ns.max(of_day.since_ns),
+        is_ended: of_day.is_ended,
+        order: of_day.order,
+        is_ascending: false,
+        before: None,
+        limit: of_day.limit,
+        ..filter
+    };
+    let mut jobs = wasteful(reader, kept, filter)?;
+    jobs.sort_by(|one, other| other.1.total_cmp(&one.1));
+    if is_ascending {
+        jobs.reverse();
+    }
+    jobs.truncate(limit);
+    Ok(jobs.into_iter().map(|(job, _)| job).collect())
+}
+
+fn wasteful(
+    reader: &mut dyn Read,
+    kept: &KeptCores,
+    filter: JobFilter,
+) -> Result<Vec<(JobRow, f64)>, Failure> {
+    let mut wasteful = Vec::new();
+    for job in reader.jobs(&filter)? {
+        if !is_judged(&job) {
+            continue;
+        }
+        let used = cores_of(reader, kept, &job)?;
+        if let Some(core_s) = wasted_core_s(&job, &used).filter(|core_s| *core_s > 0.0) {
+            wasteful.push((job, core_s));
+        }
+    }
+    Ok(wasteful)
+}
