@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use polymeter_proto::units::to_f64;
 
+use crate::statistics::quantile;
+
 /// The minimum number of values of a part.
 const PART_MIN: usize = 4;
 
@@ -35,7 +37,36 @@ pub fn change_points(values: &[f64]) -> Vec<usize> {
         }
     }
     found.sort_unstable();
+    refine(values, &mut found);
     found
+}
+
+/// Moves each point to the place between its neighbours that leaves the smallest distances from the medians
+/// before and after it: ranks tell that levels differ, and only roughly where.
+fn refine(values: &[f64], points: &mut [usize]) {
+    for number in 0..points.len() {
+        let neighbour =
+            |step: fn(usize) -> Option<usize>| step(number).and_then(|other| points.get(other)).copied();
+        let begin = neighbour(|number| number.checked_sub(1)).unwrap_or(0);
+        let end = neighbour(|number| number.checked_add(1)).unwrap_or(values.len());
+        let places = begin + PART_MIN..(end + 1).saturating_sub(PART_MIN);
+        let distance = |place: &usize| {
+            let part = |of: Range<usize>| values.get(of).map_or(0.0, distance_from_median);
+            part(begin..*place) + part(*place..end)
+        };
+        let best = places.min_by(|one, other| distance(one).total_cmp(&distance(other)));
+        if let (Some(best), Some(point)) = (best, points.get_mut(number)) {
+            *point = best;
+        }
+    }
+}
+
+/// Returns the sum of the distances of values from their median.
+fn distance_from_median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let median = quantile(&sorted, 50).unwrap_or_default();
+    values.iter().map(|value| (value - median).abs()).sum()
 }
 
 /// Returns the stretch that differs most from the other values; none if chance may have made it.

@@ -63,7 +63,7 @@ fn jobs_are_compared(site: &Site) {
     let readouts = text(&mut browser, ".chart .readout");
     assert!(readouts.contains("A x: mean") && readouts.contains("B y: mean"), "{readouts}");
     let differs = text(&mut browser, ".facts .differs");
-    assert!(differs.contains("Userdaemonbin"), "{differs}");
+    assert!(differs.contains("Useruid 1uid 2"), "{differs}");
     assert_calm(&site.proxy, &mut browser);
     browser.open_url(&site.proxy.url("compare"));
     browser.wait_until("document.documentElement.dataset.complete");

@@ -89,7 +89,7 @@ run(async () => {
     const form = sideForm(Object.fromEntries(SIDES.map((side) => [side, keys[side].map((key) => `key:${key}`).join(", ")])));
     const table = element("section", {}, element("p", { className: "soft" }, "…"));
     const charts = comparedCharts(jobs);
-    main.append(heading, element("details", { className: "filter-box" }, element("summary", {}, "Other jobs"), form), table, charts, factTable(jobs));
+    main.append(heading, element("details", { className: "figures" }, element("summary", {}, "Other jobs"), form), table, charts, factTable(jobs));
     charts.begin();
     isReady();
     await Promise.all([

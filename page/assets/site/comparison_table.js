@@ -24,7 +24,7 @@ function line(row) {
     const name = `${row.metric}${row.is_estimate ? " (estimated)" : ""}`;
     const cells = [text(row, row.a), text(row, row.b), `${signed(row, row.difference)}${percent}`, interval];
     return element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, name)),
-        ...cells.map((cell) => element("td", { className: "number" }, cell)),
+        ...cells.map((cell, column) => element("td", { className: column === 3 ? "number middle" : "number" }, cell)),
         element("td", { className: isShown(row) ? "" : "soft" }, VERDICTS[row.verdict]));
 }
 
@@ -46,7 +46,7 @@ export function comparisonTable(comparison) {
     phase.addEventListener("change", show);
     every.addEventListener("change", show);
     const heads = ["Metric", "A", "B", "Difference", "95 % interval", ""].map((name, column) =>
-        element("th", { scope: "col", className: column > 0 && column < 5 ? "number" : "" }, name));
+        element("th", { scope: "col", className: ["", "number", "number", "number", "number middle", ""][column] }, name));
     const table = element("table", { className: "comparison" }, element("caption", {}, "Differences, the most important first"),
         element("thead", {}, element("tr", {}, ...heads)), body);
     const of = element("label", { hidden: phases.length < 2 }, "Of: ", phase);
