@@ -5,11 +5,13 @@
 //! job on one side it is computed from parts of the jobs' time, and covers variation within the jobs, not
 //! between repetitions.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::units;
 use serde::Serialize;
 
+use crate::charts;
 use crate::curve::Interval;
 use crate::model::{Report, SeriesReport};
 use crate::phases;
@@ -18,6 +20,9 @@ use crate::statistics::Estimate;
 
 /// The maximum number of parts into which the time of a single job is divided.
 const PARTS_MAX: usize = 20;
+
+/// The name of the time from begin to end, beside those of metrics.
+const ELAPSED: &str = "elapsed";
 
 /// The name of the energy on all nodes of a job, beside those of metrics.
 const ENERGY: &str = "energy";
@@ -31,7 +36,8 @@ pub struct Comparison {
     pub b: Vec<String>,
     /// The origin of the intervals.
     pub basis: Basis,
-    /// The differences, those of the whole jobs first.
+    /// The differences of the whole jobs, then those of each phase; each time the elapsed time first, then the
+    /// energy, then the shown differences by the importance of the metric.
     pub rows: Vec<Difference>,
 }
 
@@ -87,6 +93,41 @@ pub enum Verdict {
     OneSideOnly,
 }
 
+impl Difference {
+    /// Returns the place in a list: the most important and clearest differences come first.
+    fn rank(&self) -> (Option<&str>, usize, usize, Reverse<u64>, &str) {
+        let is_shown = matches!(self.verdict, Verdict::Higher | Verdict::Lower);
+        let kind = match self.metric.as_str() {
+            ELAPSED => 0,
+            ENERGY => 1,
+            _ if is_shown => 2,
+            _ => 3,
+        };
+        let name = self.metric.split('{').next().unwrap_or_default();
+        let importance = charts::main_metrics().position(|metric| metric == name).unwrap_or(usize::MAX);
+        // The distance of the difference from 0 in half-widths of its interval, which is never negative: such
+        // numbers have the order of their bits.
+        let half = self.interval.map_or(f64::INFINITY, |[low, high]| (high - low) / 2.0);
+        let clarity = (self.difference.unwrap_or_default() / half).abs();
+        (self.phase.as_deref(), kind, importance, Reverse(clarity.to_bits()), &self.metric)
+    }
+}
+
+/// A job as the comparison needs it: bounded, whatever the number of its samples.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    id: String,
+    key: i64,
+    quantities: BTreeMap<Key, Quantity>,
+}
+
+impl Subject {
+    /// Returns the means of a job and of its phases.
+    pub fn of(report: &Report) -> Self {
+        Self { id: report.job.clone(), key: report.key, quantities: quantities(report) }
+    }
+}
+
 /// The phase and the metric with its labels; no phase for the whole job.
 type Key = (Option<String>, String);
 
@@ -109,27 +150,26 @@ impl Quantity {
 }
 
 /// Compares jobs. Values of steps and tasks are left out, since the job's own contain them.
-pub fn compare(a: &[Report], b: &[Report]) -> Comparison {
+pub fn compare(a: &[Subject], b: &[Subject]) -> Comparison {
     let basis = if a.len() >= 2 && b.len() >= 2 { Basis::Jobs } else { Basis::PartsOfJobs };
-    let of_jobs = |reports: &[Report]| reports.iter().map(quantities).collect::<Vec<_>>();
-    let (of_a, of_b) = (of_jobs(a), of_jobs(b));
-    let mut keys: Vec<&Key> = of_a.iter().chain(&of_b).flat_map(BTreeMap::keys).collect();
+    let mut keys: Vec<&Key> = a.iter().chain(b).flat_map(|job| job.quantities.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let rows = keys.into_iter().map(|key| difference(key, basis, &of_a, &of_b)).collect();
-    let both = |id: &str| a.iter().any(|one| one.job == id) && b.iter().any(|one| one.job == id);
+    let mut rows: Vec<Difference> = keys.into_iter().map(|key| difference(key, basis, a, b)).collect();
+    rows.sort_by(|one, other| one.rank().cmp(&other.rank()));
     // Two runs of one job.
-    let id = |report: &Report| {
-        if both(&report.job) { format!("{} ({KEY}{})", report.job, report.key) } else { report.job.clone() }
+    let both = |id: &str| a.iter().any(|one| one.id == id) && b.iter().any(|one| one.id == id);
+    let id = |job: &Subject| {
+        if both(&job.id) { format!("{} ({KEY}{})", job.id, job.key) } else { job.id.clone() }
     };
-    let ids = |reports: &[Report]| reports.iter().map(id).collect();
+    let ids = |jobs: &[Subject]| jobs.iter().map(id).collect();
     Comparison { a: ids(a), b: ids(b), basis, rows }
 }
 
 /// Returns the quantities of one job.
 fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
     let mut found = BTreeMap::new();
-    found.insert((None, "elapsed".to_owned()), Quantity::of_job("seconds", report.wall_s));
+    found.insert((None, ELAPSED.to_owned()), Quantity::of_job("seconds", report.wall_s));
     add_energy(&mut found, report);
     let mut series: BTreeMap<String, Vec<&SeriesReport>> = BTreeMap::new();
     for of_job in report.series.iter().filter(|series| !series.is_of_step) {
@@ -146,10 +186,7 @@ fn quantities(report: &Report) -> BTreeMap<Key, Quantity> {
         let nodes = times.iter().map(|(node, ..)| node).collect::<BTreeSet<_>>().len();
         let total_s: f64 = times.iter().map(|(_, length_s, ..)| length_s).sum();
         let per_node_s = total_s / units::to_f64(nodes.max(1) as u64);
-        found.insert(
-            (Some((*name).to_owned()), "elapsed".to_owned()),
-            Quantity::of_job("seconds", per_node_s),
-        );
+        found.insert((Some((*name).to_owned()), ELAPSED.to_owned()), Quantity::of_job("seconds", per_node_s));
     }
     for (metric, series) in &series {
         found.extend(quantity(series, |_, _| true).map(|quantity| ((None, metric.clone()), quantity)));
@@ -227,16 +264,11 @@ fn mean_of(intervals: &[Interval]) -> f64 {
     sum / units::to_f64(weight_ns.max(1))
 }
 
-fn difference(
-    key: &Key,
-    basis: Basis,
-    of_a: &[BTreeMap<Key, Quantity>],
-    of_b: &[BTreeMap<Key, Quantity>],
-) -> Difference {
-    let of = |jobs: &[BTreeMap<Key, Quantity>]| -> Vec<Quantity> {
-        jobs.iter().filter_map(|job| job.get(key).cloned()).collect()
+fn difference(key: &Key, basis: Basis, a: &[Subject], b: &[Subject]) -> Difference {
+    let of = |jobs: &[Subject]| -> Vec<Quantity> {
+        jobs.iter().filter_map(|job| job.quantities.get(key).cloned()).collect()
     };
-    let (of_a, of_b) = (of(of_a), of(of_b));
+    let (of_a, of_b) = (of(a), of(b));
     let mean = |of: &[Quantity]| {
         let sum: f64 = of.iter().map(|quantity| quantity.mean).sum();
         (!of.is_empty()).then(|| sum / units::to_f64(of.len() as u64))
@@ -288,6 +320,29 @@ mod tests {
         Report { job: id.to_owned(), ..report(60, 8, vec![busy("n1", &around(cores))]) }
     }
 
+    fn compared(a: &[Report], b: &[Report]) -> Comparison {
+        let subjects = |reports: &[Report]| reports.iter().map(Subject::of).collect::<Vec<_>>();
+        compare(&subjects(a), &subjects(b))
+    }
+
+    #[test]
+    fn important_and_clear_differences_come_first() {
+        let with = |cores: f64, reads: f64, faults: f64, noise: f64| {
+            let values = |mean: f64| around(mean).into_iter().map(|value| value * noise).collect::<Vec<_>>();
+            let series = vec![
+                gauge("a.same", &[3.0; 60]),
+                gauge("b.unclear", &values(faults / 2.0)),
+                gauge("c.clear", &around(faults)),
+                gauge("io.read.bytes", &around(reads)),
+                busy("n1", &around(cores)),
+            ];
+            report(60, 8, series)
+        };
+        let comparison = compared(&[with(1.0, 5.0, 10.0, 1.0)], &[with(2.0, 9.0, 12.0, 1.0)]);
+        let metrics: Vec<&str> = comparison.rows.iter().map(|row| row.metric.as_str()).collect();
+        assert_eq!(metrics, ["elapsed", "cpu.usage", "io.read.bytes", "c.clear", "b.unclear", "a.same"]);
+    }
+
     fn row<'a>(comparison: &'a Comparison, phase: Option<&str>, metric: &str) -> &'a Difference {
         let mut rows = comparison.rows.iter();
         rows.find(|row| row.phase.as_deref() == phase && row.metric == metric).unwrap()
@@ -296,28 +351,28 @@ mod tests {
     #[test]
     fn groups_are_compared_by_their_jobs() {
         let group = |cores: [f64; 3]| cores.map(|cores| job("1", cores));
-        let comparison = compare(&group([2.0, 2.1, 1.9]), &group([4.0, 4.1, 3.9]));
+        let comparison = compared(&group([2.0, 2.1, 1.9]), &group([4.0, 4.1, 3.9]));
         let cpu = row(&comparison, None, "cpu.usage");
         assert_eq!((comparison.basis, cpu.verdict), (Basis::Jobs, Verdict::Higher));
         assert!((cpu.percent.unwrap() - 100.0).abs() < 1.0, "{cpu:?}");
         let [low, high] = cpu.interval.unwrap();
         // t is 2.776 for 4 degrees of freedom, and the standard error 0.1 * sqrt(2/3).
         assert!((high - low - 2.0 * 2.776 * 0.1 * (2.0_f64 / 3.0).sqrt()).abs() < 0.01, "{cpu:?}");
-        let same = compare(&group([2.0, 2.1, 1.9]), &group([2.05, 1.9, 2.1]));
+        let same = compared(&group([2.0, 2.1, 1.9]), &group([2.05, 1.9, 2.1]));
         assert_eq!(row(&same, None, "cpu.usage").verdict, Verdict::NoDifferenceShown);
         assert_eq!(row(&same, None, "elapsed").difference, Some(0.0));
     }
 
     #[test]
     fn single_jobs_are_compared_by_parts_of_their_time() {
-        let comparison = compare(&[job("1", 3.0)], &[job("2", 1.0)]);
+        let comparison = compared(&[job("1", 3.0)], &[job("2", 1.0)]);
         let cpu = row(&comparison, None, "cpu.usage");
         assert_eq!((comparison.basis, cpu.verdict), (Basis::PartsOfJobs, Verdict::Lower));
         let [low, high] = cpu.interval.unwrap();
         assert!(low < -2.0 && -2.0 < high && high - low < 0.2, "{cpu:?}");
         assert_eq!(row(&comparison, None, "elapsed").verdict, Verdict::TooFewValues);
         assert_eq!(
-            row(&compare(&[job("1", 3.0)], &[job("2", 3.0)]), None, "cpu.usage").verdict,
+            row(&compared(&[job("1", 3.0)], &[job("2", 3.0)]), None, "cpu.usage").verdict,
             Verdict::NoDifferenceShown
         );
     }
@@ -337,7 +392,7 @@ mod tests {
             let series = SeriesReport { curve: Curve::of(&points), ..gauge("cpu.threads.busy", &[1.0]) };
             Report { job: id.to_owned(), ..report(10, 8, vec![series]) }
         };
-        let comparison = compare(&[sampled("1", 0.0..0.0)], &[sampled("2", 400.0..410.0)]);
+        let comparison = compared(&[sampled("1", 0.0..0.0)], &[sampled("2", 400.0..410.0)]);
         let busy = row(&comparison, None, "cpu.threads.busy");
         assert!((busy.a.unwrap() - 2.0).abs() < 1e-9 && busy.difference.unwrap().abs() < 1e-9, "{busy:?}");
         assert_eq!(busy.verdict, Verdict::NoDifferenceShown);
@@ -360,7 +415,7 @@ mod tests {
             let step = labelled(gauge("memory.current", &[1.0; 60]), "step=0");
             Report { phases: vec![phase(0, 1800)], ..report(60, 8, vec![busy("n1", &values), step]) }
         };
-        let comparison = compare(&[with_phase(0.0)], &[with_phase(4.0)]);
+        let comparison = compared(&[with_phase(0.0)], &[with_phase(4.0)]);
         let solve = row(&comparison, Some("solve"), "cpu.usage");
         assert!((solve.difference.unwrap() - 4.0).abs() < 1e-9, "{solve:?}");
         assert_eq!(solve.verdict, Verdict::Higher);
@@ -397,29 +452,29 @@ mod tests {
             energy::add_to(&mut report, &[row], BTreeMap::from([("n1".to_owned(), energy)]));
             report
         };
-        let comparison = compare(&[with_power(100.0, false)], &[with_power(150.0, true)]);
+        let comparison = compared(&[with_power(100.0, false)], &[with_power(150.0, true)]);
         let energy = row(&comparison, None, "energy");
         assert_eq!((energy.a, energy.b, energy.unit.as_str()), (Some(360_000.0), Some(540_000.0), "joules"));
         assert!(energy.is_estimate && energy.verdict == Verdict::TooFewValues, "{energy:?}");
         assert_eq!(row(&comparison, Some("solve"), "energy").difference, Some(30_000.0));
         assert!(!row(&comparison, None, "cpu.usage").is_estimate);
-        let groups = compare(
+        let groups = compared(
             &[100.0, 101.0].map(|watts| with_power(watts, false)),
             &[150.0, 151.0].map(|watts| with_power(watts, false)),
         );
         let energy = row(&groups, None, "energy");
         assert_eq!((energy.verdict, energy.is_estimate), (Verdict::Higher, false));
-        let without = compare(&[job("1", 3.0)], &[job("2", 1.0)]);
+        let without = compared(&[job("1", 3.0)], &[job("2", 1.0)]);
         assert!(without.rows.iter().all(|row| row.metric != "energy"));
     }
 
     #[test]
     fn a_metric_of_one_side_and_a_constant_one_are_no_difference() {
         let with = |metric: &str| report(60, 8, vec![gauge(metric, &[5.0; 60])]);
-        let comparison = compare(&[with("memory.anon")], &[with("memory.file")]);
+        let comparison = compared(&[with("memory.anon")], &[with("memory.file")]);
         let anon = row(&comparison, None, "memory.anon");
         assert_eq!((anon.verdict, anon.a, anon.b), (Verdict::OneSideOnly, Some(5.0), None));
-        let same = compare(&[with("memory.anon")], &[with("memory.anon")]);
+        let same = compared(&[with("memory.anon")], &[with("memory.anon")]);
         assert_eq!(row(&same, None, "memory.anon").verdict, Verdict::NoDifferenceShown);
     }
 }

@@ -168,6 +168,9 @@ pub(crate) const SELECTORS: usize = 64;
 /// Ids of series in one query, so that the longest ones fit the head of a request.
 pub(crate) const LISTED_SERIES: usize = 3000;
 
+/// Jobs on one side of a comparison, each of which is read like a report.
+pub(crate) const COMPARED_JOBS: usize = 16;
+
 /// Series of one request for samples.
 pub(crate) const SERIES: usize = 10_000;
 

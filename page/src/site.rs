@@ -30,10 +30,11 @@ pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self
     form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// A document: its path, its title, and the module that fills it.
-const DOCUMENTS: [(&str, &str, &str); 4] = [
+const DOCUMENTS: [(&str, &str, &str); 5] = [
     ("", "Jobs", "site/overview.js"),
     ("job", "Job", "site/job.js"),
     ("node", "Node", "site/node.js"),
+    ("compare", "Compare", "site/compare.js"),
     ("status", "Measurement", "site/status.js"),
 ];
 
@@ -61,6 +62,10 @@ const MODULES: &[(&str, &str)] = modules![
     "site/chart_menu.js"
     "site/charts.js"
     "site/columns.js"
+    "site/compare.js"
+    "site/compared_charts.js"
+    "site/compared_facts.js"
+    "site/comparison_table.js"
     "site/completeness.js"
     "site/course_loader.js"
     "site/event_stream.js"

@@ -29,6 +29,7 @@ pub use heat::ROWS_MAX as HEAT_ROWS_MAX;
 pub use model::{Band, Chart, Charts, Extent, Heat, HeatRow, Histogram, Lines, MarkedTime, Spread};
 pub use packed::{Packed, PackedChart, PackedCharts, pack};
 use quantities::Quantity;
+pub(crate) use quantities::main_metrics;
 pub use quantities::{MAIN as MAIN_QUANTITIES, Main as MainQuantity};
 pub use refine::refine;
 

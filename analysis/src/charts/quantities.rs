@@ -140,7 +140,7 @@ pub const MAIN: &[Main] = &[
 ];
 
 /// Returns the metrics of the important quantities, the most important first.
-pub(super) fn main_metrics() -> impl Iterator<Item = &'static str> {
+pub(crate) fn main_metrics() -> impl Iterator<Item = &'static str> {
     let of = |choice: &'static Choice| {
         std::iter::once(choice.metric).chain(choice.plus.iter().copied()).chain(choice.minus.iter().copied())
     };

@@ -1,6 +1,7 @@
 //! The endpoints, one file for each group of resources. A new one is declared there, and listed in [`ALL`].
 
 mod agents;
+mod compare;
 mod control;
 mod course;
 mod events;
@@ -38,6 +39,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &samples::SAMPLES,
     &metrics::METRICS,
     &course::COURSE,
+    &compare::COMPARE,
     &live::LIVE,
     &events::MARKS,
     &events::PLAN_CHANGES,

@@ -1,9 +1,10 @@
 //! `polymeter compare`: compares two stored jobs, or two groups of jobs, by metric and phase.
 
+use std::collections::BTreeSet;
+
 use clap_complete::engine::ArgValueCompleter;
-use polymeter_analysis::compare::{Basis, Comparison, Difference, Verdict, compare};
+use polymeter_analysis::compare::{Basis, Comparison, Difference, Subject, Verdict, compare};
 use polymeter_analysis::gather::gather;
-use polymeter_analysis::model::Report;
 use polymeter_client::completion::metrics;
 use polymeter_proto::name::Selector;
 use polymeter_proto::units::{self, counted};
@@ -73,11 +74,9 @@ pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
         }
     }
     let mut source = arguments.source.open()?;
-    let a = reports(&mut source, &arguments.a)?;
-    let b = reports(&mut source, &arguments.b)?;
-    if let Some(both) = a.iter().find(|one| b.iter().any(|other| other.key == one.key)) {
-        return Err(Failure::Usage(format!("cannot compare: job {} is named on both sides", both.job)));
-    }
+    let mut known = BTreeSet::new();
+    let a = subjects(&mut source, &arguments.a, &mut known)?;
+    let b = subjects(&mut source, &arguments.b, &mut known)?;
     let mut comparison = compare(&a, &b);
     comparison.rows.retain(|row| arguments.selects(row));
     if comparison.rows.is_empty() && !arguments.metrics.is_empty() {
@@ -93,17 +92,19 @@ pub(crate) fn execute(arguments: &CompareArguments) -> Result<(), Failure> {
     terminal::print(&text(&comparison, arguments.all))
 }
 
-fn reports(source: &mut Source, ids: &[String]) -> Result<Vec<Report>, Failure> {
-    let mut reports: Vec<Report> = Vec::new();
+/// Reads jobs that are not in `known`, and adds them to it.
+fn subjects(source: &mut Source, ids: &[String], known: &mut BTreeSet<i64>) -> Result<Vec<Subject>, Failure> {
+    let mut subjects = Vec::new();
     for id in ids {
         let job = choose(source, Some(id))?.job;
-        if reports.iter().any(|report| report.key == job.job_key) {
-            return Err(Failure::Usage(format!("cannot compare: job {id} is named twice on one side")));
+        if !known.insert(job.job_key) {
+            return Err(Failure::Usage(format!("cannot compare: job {id} is named twice")));
         }
         let report = gather(source.reader.as_mut(), &job, None);
-        reports.push(report.map_err(|error| store_failure("cannot read the store", &error))?);
+        let report = report.map_err(|error| store_failure("cannot read the store", &error))?;
+        subjects.push(Subject::of(&report));
     }
-    Ok(reports)
+    Ok(subjects)
 }
 
 /// Lays out a comparison: shown differences, or `all`.

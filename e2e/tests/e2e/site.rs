@@ -4,7 +4,7 @@ use polymeter_e2e::browser::Browser;
 use polymeter_e2e::{program, tests, wait_until};
 use serde_json::{Value, json};
 
-use crate::site_fixture::{Ended, OTHER, OWNER, Site, assert_calm};
+use crate::site_fixture::{ADMINISTRATOR, Ended, OTHER, OWNER, Site, assert_calm};
 
 tests![
     users_see_their_own_jobs_in_the_browser,
@@ -44,6 +44,45 @@ fn users_see_their_own_jobs_in_the_browser() {
         assert!(told.as_str().unwrap().contains("unknown job"), "{told}");
         assert_eq!(browser.eval("document.querySelectorAll('.uplot').length"), 0);
     }
+    jobs_are_compared(&site);
+}
+
+/// An administrator compares the jobs of two users; one of these does not learn about the other's.
+fn jobs_are_compared(site: &Site) {
+    let page = format!("compare?a={}&b={}", site.key("x"), site.key("y"));
+    let mut browser = site.proxy.open(ADMINISTRATOR, &page);
+    browser.wait_until("document.documentElement.dataset.complete");
+    let text = |browser: &mut Browser, selector: &str| {
+        let found = browser.eval(&format!(
+            "[...document.querySelectorAll('{selector}')].map((one) => one.textContent).join('; ')"
+        ));
+        found.as_str().unwrap().to_owned()
+    };
+    assert_eq!(text(&mut browser, "h1"), "Compare x with y");
+    assert!(text(&mut browser, ".comparison tbody tr:first-child").starts_with("elapsed"));
+    let readouts = text(&mut browser, ".chart .readout");
+    assert!(readouts.contains("A x: mean") && readouts.contains("B y: mean"), "{readouts}");
+    let differs = text(&mut browser, ".facts .differs");
+    assert!(differs.contains("Useruid 1uid 2"), "{differs}");
+    assert_calm(&site.proxy, &mut browser);
+    browser.open_url(&site.proxy.url("compare"));
+    browser.wait_until("document.documentElement.dataset.complete");
+    let name = |browser: &mut Browser, b: &str| {
+        browser.eval(&format!(
+            "document.querySelector('[name=a]').value = 'x'; document.querySelector('[name=b]').value = '{b}'; \
+             document.querySelector('form button').click()"
+        ));
+    };
+    name(&mut browser, "y");
+    browser.wait_until("document.querySelector('.comparison') !== null");
+    let mut browser = site.proxy.open(OWNER.0, "compare");
+    browser.wait_until("document.documentElement.dataset.complete");
+    name(&mut browser, "y");
+    browser.wait_until("document.querySelector('form + div .notice') !== null");
+    assert_eq!(text(&mut browser, "form + div .notice"), "There is no job y that you may see.");
+    browser.open_url(&site.proxy.url(&page));
+    browser.wait_until("document.documentElement.dataset.ready === 'failed'");
+    assert!(text(&mut browser, ".notice").contains("unknown job"));
 }
 
 fn zoom_loads_finer_values() {

@@ -50,7 +50,8 @@ fn pages_have_names_headings_landmarks_and_contrast() {
     let running = Site::new();
     let ended = Ended::new("a job with a name");
     let node = format!("node?name={}", running.env.node);
-    let of_running = [String::new(), format!("job?key={}", running.key("x")), node, "status".to_owned()];
+    let job = format!("job?key={}", running.key("x"));
+    let of_running = [String::new(), job, node, "status".to_owned(), "compare".to_owned()];
     for (proxy, pages) in [(&running.proxy, of_running.to_vec()), (&ended.proxy, ended.pages())] {
         for page in pages {
             // The job of the owner has keys that change its sampling; the administrator sees the agents.
