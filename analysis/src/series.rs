@@ -270,4 +270,26 @@ mod tests {
         assert_eq!(of_step, (Some(text("10ms")), vec![(text("5s"), 20.0), (text("10ms"), 20.0)]));
         assert_eq!(of(&[("step", "1"), ("task", "0")], (20, 60)), (None, Vec::new()), "no plan of tasks");
     }
+
+    #[test]
+    fn a_device_that_appeared_late_counted_since_the_begin() {
+        let row = SeriesRow {
+            series_id: 1,
+            node: "n1".to_owned(),
+            metric: "io.read.bytes".to_owned(),
+            unit: "bytes".to_owned(),
+            kind: "counter".to_owned(),
+            labels: Labels::new(vec![("device".to_owned(), "8:0".to_owned())]).unwrap(),
+        };
+        // 900 bytes before its first sample at 60 s, then 1 byte a second.
+        let samples: Vec<(i64, f64)> =
+            (60..=100_i32).map(|at| (i64::from(at) * 1_000_000_000, 840.0 + f64::from(at))).collect();
+        let report = |zero_ns| {
+            let summary = Summary::of_samples(&row, &samples, None).unwrap();
+            summary.report(&row, Periods::default(), zero_ns)
+        };
+        let (late, known) = (report(Some(0)), report(None));
+        assert_eq!((late.growth, late.mean), (Some(940.0), Some(9.4)));
+        assert_eq!((known.growth, known.mean), (Some(40.0), Some(1.0)));
+    }
 }

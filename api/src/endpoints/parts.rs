@@ -130,3 +130,18 @@ impl Wanted<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_read_of_jobs_that_have_few_and_else_the_coarsest_rollup() {
+        let hour_ns = Rollup::Hour.length_ns();
+        assert_eq!(rollup(hour_ns, None, false), Some(Rollup::Hour));
+        assert_eq!(rollup(hour_ns - 1, None, false), Some(Rollup::Minute));
+        assert_eq!(rollup(1, None, false), None);
+        assert_eq!(rollup(hour_ns, None, true), None);
+        assert_eq!(rollup(1, Some(Rollup::Minute), true), Some(Rollup::Minute), "what retention has left");
+    }
+}

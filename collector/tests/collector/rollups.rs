@@ -39,10 +39,16 @@ pub(crate) fn begin_us() -> i64 {
     now_us() / HOUR_US * HOUR_US - 3 * HOUR_US
 }
 
-/// Returns the values of sample `number` of a node: a counter that restarts now and then, and gauges.
+/// Returns the values of sample `number` of a node: a counter that restarts now and then and falls a little twice,
+/// and gauges.
 fn row(node: i64, number: i64) -> [Option<u64>; 3] {
     let since_restart = (number + node * 100) % 700;
-    let counter = (since_restart * (1000 + node) + if number < 10 { 5_000_000 } else { 0 }).cast_unsigned();
+    let more = match number {
+        ..10 => 5_000_000,
+        150 | 200 => -2500,
+        _ => 0,
+    };
+    let counter = (since_restart * (1000 + node) + more).cast_unsigned();
     let gauge = (number * 7919 + node) % 1000 - 500;
     let float = gauge as f64 / 3.0;
     [Some(counter), Some(gauge.cast_unsigned()), Some(float.to_bits())]
@@ -111,10 +117,11 @@ fn samples(environment: &TestEnvironment) -> BTreeMap<i64, Vec<(i64, f64)>> {
     samples
 }
 
-/// Computes the buckets from the samples. The increase is the sum of the steps, where a step down is a
-/// restart from 0.
+/// Computes the buckets from the samples. The increase is the sum of the steps above the highest value, where a
+/// step down to half or less is a restart from 0.
 fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap<Key, Bucket> {
     let mut buckets: BTreeMap<Key, Bucket> = BTreeMap::new();
+    let mut highest: BTreeMap<Key, f64> = BTreeMap::new();
     for (series, samples) in samples {
         for (time, value) in samples.iter().copied() {
             let empty = Bucket {
@@ -126,8 +133,16 @@ fn expected(samples: &BTreeMap<i64, Vec<(i64, f64)>>, width_us: i64) -> BTreeMap
                 last: value,
                 increase: 0.0,
             };
-            let bucket = buckets.entry((*series, time.div_euclid(width_us) * width_us)).or_insert(empty);
-            bucket.increase += if value < bucket.last { value } else { value - bucket.last };
+            let key = (*series, time.div_euclid(width_us) * width_us);
+            let bucket = buckets.entry(key).or_insert(empty);
+            let highest = highest.entry(key).or_insert(value);
+            if value < *highest && value <= *highest / 2.0 {
+                bucket.increase += value;
+                *highest = value;
+            } else if value > *highest {
+                bucket.increase += value - *highest;
+                *highest = value;
+            }
             bucket.count += 1.0;
             bucket.min = bucket.min.min(value);
             bucket.max = bucket.max.max(value);

@@ -75,7 +75,7 @@ BEGIN
 WITH change AS (
     SELECT series_id, time, max, sum, count,
            increase + coalesce(CASE WHEN first >= lag(last) OVER line THEN first - lag(last) OVER line
-                                    WHEN lag(last) OVER line IS NOT NULL THEN first END, 0) AS increase,
+                                    WHEN first <= lag(last) OVER line / 2 THEN first END, 0) AS increase,
            -- Samples fill the first and the last bucket only in part, which their number tells.
            CASE WHEN lag(time) OVER line IS NULL THEN (count - 1) * period
                 WHEN lead(time) OVER line IS NULL THEN extract(epoch FROM time - lag(time) OVER line)::float8 - $1 + count * period

@@ -156,6 +156,7 @@ $$;
 CREATE OR REPLACE VIEW samples_10s AS
 SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
@@ -171,6 +172,7 @@ DECLARE
     template CONSTANT text := $$
 SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (

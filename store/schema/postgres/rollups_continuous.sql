@@ -2,7 +2,7 @@
 -- of a second pass over the samples. The collector refreshes them, and compresses chunks that no longer grow.
 --
 -- `samples_10s`, `samples_1min` and `samples_1h` have one row per series and bucket. `increase` is for
--- counters: the last value minus the first. A counter that restarted has a value below its predecessor; it is
+-- counters: the last value minus the first. A counter that fell to half or less has restarted; it is
 -- counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is unknown
 -- and left out.
 
@@ -19,6 +19,7 @@ WITH (timescaledb.continuous, timescaledb.materialized_only = false, timescaledb
 SELECT series_id, time_bucket('10 s', time) AS time, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
        first(value, time) AS first, last(value, time) AS last,
        CASE WHEN first(value, time) = min(value) AND last(value, time) = max(value) THEN last(value, time) - first(value, time)
+            WHEN min(value) > max(value) / 2 THEN max(value) - first(value, time)
             WHEN last(value, time) = max(value) THEN last(value, time)
             ELSE max(value) - first(value, time) + last(value, time) END AS increase
 FROM samples GROUP BY series_id, time_bucket('10 s', time) WITH NO DATA;
@@ -30,6 +31,7 @@ WITH (timescaledb.continuous, timescaledb.materialized_only = false, timescaledb
 SELECT series_id, time_bucket('1 min', time) AS time, CAST(sum(count) AS int8) AS count, min(min) AS min, max(max) AS max, sum(sum) AS sum,
        first(first, time) AS first, last(last, time) AS last,
        CASE WHEN first(first, time) = min(min) AND last(last, time) = max(max) THEN last(last, time) - first(first, time)
+            WHEN min(min) > max(max) / 2 THEN max(max) - first(first, time)
             WHEN last(last, time) = max(max) THEN last(last, time)
             ELSE max(max) - first(first, time) + last(last, time) END AS increase
 FROM samples_10s GROUP BY series_id, time_bucket('1 min', time) WITH NO DATA;
@@ -41,6 +43,7 @@ WITH (timescaledb.continuous, timescaledb.materialized_only = false, timescaledb
 SELECT series_id, time_bucket('1 h', time) AS time, CAST(sum(count) AS int8) AS count, min(min) AS min, max(max) AS max, sum(sum) AS sum,
        first(first, time) AS first, last(last, time) AS last,
        CASE WHEN first(first, time) = min(min) AND last(last, time) = max(max) THEN last(last, time) - first(first, time)
+            WHEN min(min) > max(max) / 2 THEN max(max) - first(first, time)
             WHEN last(last, time) = max(max) THEN last(last, time)
             ELSE max(max) - first(first, time) + last(last, time) END AS increase
 FROM samples_1min GROUP BY series_id, time_bucket('1 h', time) WITH NO DATA;

@@ -2,7 +2,7 @@
 -- add those behind them. The collector computes buckets a few minutes after their end.
 --
 -- `samples_10s`, `samples_1min` and `samples_1h` have one row per series and bucket. `increase` is for
--- counters: the last value minus the first. A counter that restarted has a value below its predecessor; it is
+-- counters: the last value minus the first. A counter that fell to half or less has restarted; it is
 -- counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is unknown
 -- and left out.
 
@@ -93,6 +93,7 @@ DECLARE
     template CONSTANT text := $$
 SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (

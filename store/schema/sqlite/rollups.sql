@@ -1,5 +1,5 @@
 -- Rollups: `samples_10s`, `samples_1min` and `samples_1h` have one row per series and bucket. `increase` is
--- for counters: the last value minus the first. A counter that restarted has a value below its predecessor;
+-- for counters: the last value minus the first. A counter that fell to half or less has restarted;
 -- it is counted from 0 then. Where it has since exceeded its earlier values, the part before the restart is
 -- unknown and left out.
 --
@@ -74,6 +74,7 @@ WITH new AS (
 )
 SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
@@ -104,6 +105,7 @@ WITH new AS (
 )
 SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
@@ -134,6 +136,7 @@ WITH new AS (
 )
 SELECT series_id, time, count, min, max, sum, first, last,
        CASE WHEN first = min AND last = max THEN last - first
+            WHEN min > max / 2 THEN max - first
             WHEN last = max THEN last
             ELSE max - first + last END AS increase
 FROM (
