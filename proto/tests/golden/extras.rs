@@ -217,7 +217,7 @@ fn job_details() -> Vec<Event> {
         gpus: Some(8),
         restarts: Some(0),
         run: Some(Box::new(Run::of(
-            [b"./solver".as_slice(), b"-x \xff"].into_iter(),
+            [b"./solver".as_slice(), b"-x 1"].into_iter(),
             Some(b"/home/zoe"),
             Some(b"n1"),
             [("OMP_NUM_THREADS", b"4".to_vec())].into_iter(),

@@ -1,7 +1,5 @@
 //! Text fitted into a number of terminal columns. Pure.
 
-use std::collections::{HashMap, HashSet};
-
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The character that replaces text that was cut off. It takes one column.
@@ -57,35 +55,6 @@ pub fn without_middle(name: &str, columns: usize) -> String {
     format!("{}{ELLIPSIS}{}", head(name, head_columns), tail(name, tail_columns))
 }
 
-/// Shortens names to at most `columns` each so that different names stay different: if omitting the middle
-/// would make two names equal, their beginnings are omitted instead.
-pub fn distinct_names(names: &[String], columns: usize) -> Vec<String> {
-    let short: Vec<String> = names.iter().map(|name| without_middle(name, columns)).collect();
-    let ambiguous = ambiguous(&short, names);
-    let mut distinct = Vec::new();
-    for (name, short) in names.iter().zip(&short) {
-        distinct.push(if width(name) <= columns || !ambiguous.contains(short.as_str()) {
-            short.clone()
-        } else {
-            format!("{ELLIPSIS}{}", tail(name, columns.saturating_sub(1)))
-        });
-    }
-    distinct
-}
-
-/// Returns true if different names have different short forms.
-pub fn has_distinct(short: &[String], names: &[String]) -> bool {
-    ambiguous(short, names).is_empty()
-}
-
-/// Returns the short forms that several different names have.
-fn ambiguous<'a>(short: &'a [String], names: &[String]) -> HashSet<&'a str> {
-    let mut name_of: HashMap<&str, &str> = HashMap::new();
-    let pairs = short.iter().zip(names);
-    let others = pairs.filter(|(short, name)| *name_of.entry(short).or_insert(name) != name.as_str());
-    others.map(|(short, _)| short.as_str()).collect()
-}
-
 /// Fills a text up to `columns` with blanks on its right.
 pub fn left_aligned(text: &str, columns: usize) -> String {
     format!("{text}{:1$}", "", columns.saturating_sub(width(text)))
@@ -117,21 +86,6 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn different_names_stay_different() {
-        let names = ["cpu.usage{step=0}", "cpu.usage{step=1}", "cpu.usage{step=batch}", "cpu.user"]
-            .map(str::to_owned);
-        for columns in 8..22 {
-            let mut short = distinct_names(&names, columns);
-            assert!(short.iter().all(|name| width(name) <= columns), "{columns}: {short:?}");
-            short.sort();
-            short.dedup();
-            assert_eq!(short.len(), names.len(), "{columns}: {short:?}");
-        }
-        let tasks = ["memory.current{step=3,task=7}", "memory.current{step=4,task=7}"].map(str::to_owned);
-        assert_ne!(distinct_names(&tasks, 17)[0], distinct_names(&tasks, 17)[1]);
-    }
 
     #[test]
     fn wide_characters_take_two_columns() {

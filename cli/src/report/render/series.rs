@@ -4,7 +4,7 @@ use polymeter_proto::text::abridged_list;
 
 use super::detail::Detail;
 use super::paragraph;
-use crate::output::layout::{distinct_names, has_distinct, width, without_middle};
+use crate::output::layout::{width, without_middle};
 use crate::output::printable::printable;
 use crate::output::sparkline::sparkline;
 use crate::output::{table, terminal, units};
@@ -15,10 +15,6 @@ use polymeter_analysis::rates;
 /// The minimum and maximum widths of a chart.
 const CHART_MIN: usize = 10;
 const CHART_MAX: usize = 60;
-
-/// The width from which on a name that was shortened is still of use. Names with less room have a line of
-/// their own.
-const NAME_MIN: usize = 20;
 
 /// The width of the indentation, and of the gap between two columns.
 const GAP: usize = 2;
@@ -67,13 +63,9 @@ fn table(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Str
         limit.map_or(usize::MAX, |limit| limit.saturating_sub(GAP + figures_width(&rows) + CHART_MIN + GAP));
     let names: Vec<String> =
         listed.iter().map(|series| printable(&series.name(report.nodes.len() > 1)).into_owned()).collect();
-    let short = fitted(&names, beside);
-    if let Some(short) = &short {
-        for (row, name) in rows.iter_mut().skip(1).zip(short) {
-            row.iter_mut().take(1).for_each(|cell| name.clone_into(cell));
-        }
-    } else {
-        rows.iter_mut().take(1).flatten().take(1).for_each(String::clear);
+    let is_beside = |name: &String| width(name) <= beside;
+    for (row, name) in rows.iter_mut().skip(1).zip(&names).filter(|(_, name)| is_beside(name)) {
+        row.iter_mut().take(1).for_each(|cell| name.clone_into(cell));
     }
     let used = 2 * GAP + table::column_width(&rows, 0) + figures_width(&rows);
     let room = limit.unwrap_or(terminal::COLUMNS).saturating_sub(used);
@@ -85,17 +77,18 @@ fn table(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Str
             row.push(sparkline(&series.curve, room.clamp(CHART_MIN, CHART_MAX).min(points)));
         }
     }
-    let text = paragraph::indented_table_within(&rows, limit);
-    if short.is_some() {
-        return text;
+    let table = paragraph::indented_table_within(&rows, limit);
+    let mut lines = table.lines();
+    let mut text = lines.next().map_or_else(String::new, |head| format!("{head}\n"));
+    for (name, line) in names.iter().zip(lines) {
+        if !is_beside(name) {
+            let name = without_middle(name, limit.unwrap_or(usize::MAX).saturating_sub(GAP));
+            text.push_str(&format!("{:GAP$}{name}\n", ""));
+        }
+        text.push_str(line);
+        text.push('\n');
     }
-    let whole = |name: &str| format!("{:GAP$}{}\n", "", without_middle(name, beside_indentation(limit)));
-    let names = std::iter::once(whole("metric")).chain(names.iter().map(|name| whole(name)));
-    names.zip(text.lines()).map(|(name, line)| format!("{name}{line}\n")).collect()
-}
-
-fn beside_indentation(limit: Option<usize>) -> usize {
-    limit.map_or(usize::MAX, |limit| limit.saturating_sub(GAP))
+    text
 }
 
 /// Rows of series without names, below a head. Of several periods `periods_max` are listed.
@@ -133,13 +126,6 @@ fn periods(series: &SeriesReport, most: usize) -> String {
     let in_force: Vec<(&str, f64)> =
         series.periods.iter().map(|used| (used.period.as_str(), used.seconds)).collect();
     summary::periods(&in_force, most)
-}
-
-/// Fits the names into `room` columns; none if different names would become equal, or be of no use.
-fn fitted(names: &[String], room: usize) -> Option<Vec<String>> {
-    let short = distinct_names(names, room);
-    let is_whole = || names.iter().all(|name| width(name) <= room);
-    (has_distinct(&short, names) && (room >= NAME_MIN || is_whole())).then_some(short)
 }
 
 /// Adds a name unless it is already contained.
@@ -216,19 +202,5 @@ mod tests {
         assert_eq!((of(Vec::new()), of(vec![used("1s", 9.0)])), ("2s".to_owned(), "1s".to_owned()));
         let several = vec![used("1s", 3000.0), used("10ms", 60.0), used("5s", 1.5), used("1min", 2.0)];
         assert_eq!(of(several), "1s for 50 min, 10ms for 1 min, 5s for 1.50 s, 1 other");
-    }
-
-    #[test]
-    fn names_keep_their_differences() {
-        let names =
-            ["cpu.usage{step=0}", "cpu.usage{step=1}", "cpu.usage{step=batch}", "cpu.usage{step=extern}"];
-        let names = names.map(str::to_owned).to_vec();
-        assert_eq!(fitted(&names, usize::MAX), Some(names.clone()));
-        let short =
-            ["cpu.usage{step=0}", "cpu.usage{step=1}", "cpu.usage{…tep=batch}", "cpu.usage{s…p=extern}"];
-        assert_eq!(fitted(&names, 22).unwrap()[..2], short[..2]);
-        // With less room no name says what it is of, unless it is short.
-        assert_eq!(fitted(&names, 19), None);
-        assert!(fitted(&names[..2], 17).is_some());
     }
 }

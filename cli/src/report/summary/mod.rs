@@ -112,7 +112,8 @@ pub(crate) fn completeness(report: &Report, facts: &Facts) -> String {
         return "no samples".to_owned();
     }
     let count = |name: &str| facts.number(name).filter(|count| *count > 0.0);
-    let share = |name: &str| count(name).map(|share| percent(share.max(0.000_1)));
+    let text = |share: f64| if share < 0.000_1 { "less than 0.01 %".to_owned() } else { percent(share) };
+    let share = |name: &str| count(name).map(text);
     let missing = [
         share("lost_share").map(|share| format!("{share} of the samples are lost")),
         share("gap_share").map(|share| format!("no contact for {share} of the time")),
