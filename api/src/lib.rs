@@ -39,7 +39,7 @@ mod request;
 mod routes;
 mod server;
 
-pub use self::access::{AccessOf, TokenService};
+pub use self::access::{AccessOf, KnownAdministrators, TokenService};
 pub use self::config::{ApiConfig, Listen, Proxy};
 pub use self::limits::ApiLimits;
 pub use self::links::{AgentStatus, ClockOffset, ControlRequest, Links};

@@ -5,8 +5,17 @@ use std::time::Duration;
 /// Connections at once. Each has a buffer and a descriptor.
 pub(crate) const CONNECTIONS: usize = 512;
 
-/// Those of them that only root, the collector's user and proxies have.
+/// Those of them that only administrators and proxies have.
 pub(crate) const RESERVED_CONNECTIONS: usize = 32;
+
+/// Those of them that only administrators have: a proxy passes on the requests of any number of users.
+pub(crate) const ADMINISTRATORS_CONNECTIONS: usize = 16;
+
+/// The live streams that administrators have beyond those for all.
+pub(crate) const RESERVED_STREAMS: usize = 8;
+
+/// The reads at a time that administrators have beyond those for all.
+pub(crate) const RESERVED_READS: usize = 1;
 
 /// Connections of one user of the Unix socket that is no proxy, so that no user excludes others.
 pub(crate) const CONNECTIONS_PER_USER: usize = 32;

@@ -8,7 +8,7 @@ use polymeter_proto::control::CollectorAnswer;
 use polymeter_store::StoreUrl;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access::{AccessOf, TokenService};
+use crate::access::{AccessOf, KnownAdministrators, TokenService};
 use crate::live::LiveValues;
 use crate::own_metrics::ApiMetrics;
 
@@ -60,6 +60,8 @@ pub struct Links {
     pub store: StoreUrl,
     /// The access of each user to stored jobs.
     pub access: Arc<AccessOf>,
+    /// The administrators, who have places that no other user takes.
+    pub administrators: KnownAdministrators,
     /// The connected agents.
     pub agents: Arc<Agents>,
     /// The values of running jobs.

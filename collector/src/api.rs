@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use polymeter_analysis::advice;
-use polymeter_api::{AccessOf, AgentStatus, Api, ApiListener, ApiMetrics, Links, LiveValues, TokenService};
+use polymeter_api::{
+    AccessOf, AgentStatus, Api, ApiListener, ApiMetrics, KnownAdministrators, Links, LiveValues, TokenService,
+};
 use polymeter_service::clock;
 use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
@@ -18,6 +20,7 @@ use crate::error::CollectorStartError;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::reading::Administrators;
+use polymeter_store::reader::Access;
 
 /// Starts the API, if it is configured. Returns the queue of its requests for control, too.
 ///
@@ -32,7 +35,15 @@ pub(crate) fn start_api(
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
     let administrators = Administrators::look_up(&config.control.administrators);
-    let access: Arc<AccessOf> = Arc::new(move |uid| administrators.access(uid));
+    let known = KnownAdministrators::new(administrators.known());
+    let learned = known.clone();
+    let access: Arc<AccessOf> = Arc::new(move |uid| {
+        let access = administrators.access(uid);
+        if access == Access::All {
+            learned.add(uid);
+        }
+        access
+    });
     // Tokens can be created without this collector's API: another one of the store may have one.
     let tokens = TokenService::start(config.store.clone(), Arc::clone(&access));
     let tokens = tokens.map_err(CollectorStartError::Thread)?;
@@ -49,6 +60,7 @@ pub(crate) fn start_api(
     let links = Links {
         store: config.store.clone(),
         access,
+        administrators: known,
         agents: Arc::new(move || {
             directory
                 .connected(clock::realtime_us())

@@ -39,6 +39,13 @@ pub fn groups_of(uid: u32) -> Vec<u32> {
     groups.into_iter().map(Gid::as_raw).collect()
 }
 
+/// Returns the numeric ids of the users that the entry of the group `name` lists. Those whose primary group it
+/// is are not among them.
+pub fn members_of(name: &str) -> Vec<u32> {
+    let group = Group::from_name(name).ok().flatten();
+    group.into_iter().flat_map(|group| group.mem).filter_map(|user| uid_of(&user)).collect()
+}
+
 /// Calls `act` on a thread with the rights of a user and its groups, and returns its result. Other threads
 /// keep theirs: the kernel has rights for each thread. Threads that `act` starts inherit the user's.
 ///

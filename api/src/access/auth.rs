@@ -15,7 +15,7 @@ use polymeter_service::users;
 use tracing::warn;
 
 use super::failures::Failures;
-use super::identity::{Peer, Principal, Trust};
+use super::identity::{KnownAdministrators, Peer, Principal, Trust};
 use super::tokens::{TokenService, Unverified};
 use crate::answer::Problem;
 use crate::config::{ApiConfig, Proxy};
@@ -30,6 +30,7 @@ pub(crate) struct Authenticator {
     user_header: HeaderName,
     /// True if other machines can connect. Only proxies may do so then.
     is_remote: bool,
+    administrators: KnownAdministrators,
     tokens: TokenService,
     failures: Failures,
 }
@@ -45,7 +46,12 @@ enum Claim {
 impl Authenticator {
     /// Returns the authentication that a configuration describes. Unknown users in it are logged, and trusted
     /// with nothing.
-    pub(crate) fn new(config: &ApiConfig, tokens: TokenService, metrics: &ApiMetrics) -> Self {
+    pub(crate) fn new(
+        config: &ApiConfig,
+        administrators: KnownAdministrators,
+        tokens: TokenService,
+        metrics: &ApiMetrics,
+    ) -> Self {
         let mut proxy_uids = Vec::new();
         for proxy in &config.trusted_proxies {
             let Proxy::User(user) = proxy else { continue };
@@ -62,6 +68,7 @@ impl Authenticator {
             proxy_uids,
             user_header: user_header.unwrap_or(HeaderName::from_static("x-remote-user")),
             is_remote: config.listen.is_remote(),
+            administrators,
             tokens,
             failures: Failures::new(metrics.failed_authentications.clone()),
         }
@@ -77,12 +84,11 @@ impl Authenticator {
 
     /// Returns the trust in a peer before it has sent anything.
     pub(crate) fn trust(&self, peer: Peer) -> Trust {
-        let own = rustix::process::geteuid().as_raw();
         if self.is_proxy(peer) {
             return Trust::Proxy;
         }
         match peer {
-            Peer::Unix(uid) if uid == 0 || uid == own => Trust::Administrator,
+            Peer::Unix(uid) if self.administrators.contains(uid) => Trust::Administrator,
             Peer::Unix(_) | Peer::Tcp(_) => Trust::User,
         }
     }
@@ -223,7 +229,8 @@ mod tests {
         config.trusted_proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
         let store = "sqlite:/nowhere/polymeter.db".parse().unwrap();
         let tokens = TokenService::start(store, Arc::new(Access::Owner)).unwrap();
-        Authenticator::new(&config, tokens, &ApiMetrics::default())
+        let administrators = KnownAdministrators::new([54_322].into_iter());
+        Authenticator::new(&config, administrators, tokens, &ApiMetrics::default())
     }
 
     fn claim(of: &Authenticator, peer: Peer, headers: &[(&'static str, &str)]) -> Result<Claim, u16> {

@@ -1,15 +1,45 @@
 //! The other end of a connection, and the user of a request.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) use polymeter_proto::control::Scope;
 use polymeter_store::reader::Access;
 use tokio::sync::Notify;
 
+use crate::limits;
+
 /// Returns the access of a user to stored jobs. The lookup of groups may take long.
 pub type AccessOf = dyn Fn(u32) -> Access + Send + Sync;
+
+/// The users that are known to be administrators without a lookup: root, the user of this process, those of
+/// the configuration, and those that were found later. Copies share them.
+#[derive(Debug, Clone, Default)]
+pub struct KnownAdministrators(Arc<RwLock<BTreeSet<u32>>>);
+
+impl KnownAdministrators {
+    /// Returns the administrators of the configuration.
+    pub fn new(users: impl Iterator<Item = u32>) -> Self {
+        Self(Arc::new(RwLock::new(users.collect())))
+    }
+
+    /// Adds a user that was found to be one.
+    pub fn add(&self, uid: u32) {
+        if !self.contains(uid) {
+            let mut users = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            if users.len() < limits::PRINCIPALS {
+                users.insert(uid);
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, uid: u32) -> bool {
+        let is_own = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        is_own || self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&uid)
+    }
+}
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +55,7 @@ pub(crate) enum Peer {
 pub(crate) enum Trust {
     /// It has a bounded number of places.
     User,
-    /// It has some that no user has: root and the collector's user.
+    /// It has some that neither users nor proxies have: root, the collector's user and the administrators.
     Administrator,
     /// It stands for many users.
     Proxy,

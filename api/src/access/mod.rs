@@ -10,7 +10,7 @@ mod tokens;
 
 pub(crate) use self::auth::Authenticator;
 pub(crate) use self::hosts::Hosts;
-pub use self::identity::AccessOf;
+pub use self::identity::{AccessOf, KnownAdministrators};
 pub(crate) use self::identity::{Client, Peer, Principal, Scope, Trust};
 pub(crate) use self::quota::{Permit, Quota};
 pub use self::tokens::TokenService;

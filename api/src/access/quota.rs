@@ -8,7 +8,7 @@ use std::time::Duration;
 use polymeter_service::clock;
 use polymeter_service::token_bucket::TokenBucket;
 
-use super::identity::{Activity, Busy};
+use super::identity::{Activity, Busy, KnownAdministrators};
 use crate::answer::Problem;
 use crate::limits::{self, ApiLimits};
 use crate::own_metrics::ApiMetrics;
@@ -17,6 +17,7 @@ use crate::own_metrics::ApiMetrics;
 #[derive(Debug)]
 pub(crate) struct Quota {
     limits: ApiLimits,
+    administrators: KnownAdministrators,
     metrics: ApiMetrics,
     uses: Mutex<Uses>,
 }
@@ -50,8 +51,8 @@ pub(crate) struct Permit {
 
 impl Quota {
     /// Returns unused quota.
-    pub(crate) fn new(limits: ApiLimits, metrics: ApiMetrics) -> Self {
-        Self { limits, metrics, uses: Mutex::default() }
+    pub(crate) fn new(limits: ApiLimits, administrators: KnownAdministrators, metrics: ApiMetrics) -> Self {
+        Self { limits, administrators, metrics, uses: Mutex::default() }
     }
 
     fn uses(&self) -> MutexGuard<'_, Uses> {
@@ -125,15 +126,17 @@ impl Permit {
     /// Returns the permit for a live stream in place of that for a request.
     pub(crate) fn into_stream(mut self) -> Result<Self, Problem> {
         let mut uses = self.quota.uses();
-        let (limits, all) = (self.quota.limits, uses.streams);
+        let (allowed, all) = (self.quota.limits, uses.streams);
         let Some(of) = uses.by_user.get_mut(&self.uid) else {
             return Err(Problem::too_many("this user is unknown; try again later", 1));
         };
-        if of.streams >= limits.user_streams {
+        if of.streams >= allowed.user_streams {
             let detail = format!("this user already has {} live streams; close one of them", of.streams);
             return Err(Problem::too_many(detail, 30));
         }
-        if all >= limits.streams {
+        let reserved =
+            if self.quota.administrators.contains(self.uid) { limits::RESERVED_STREAMS } else { 0 };
+        if all >= allowed.streams + reserved {
             let detail = format!("there are already {all} live streams; try again later");
             return Err(Problem::busy(detail, 30));
         }
@@ -176,6 +179,7 @@ mod tests {
     fn requests_in_progress_are_limited_by_user() {
         let quota = Arc::new(Quota::new(
             ApiLimits { user_requests: 2, ..ApiLimits::default() },
+            KnownAdministrators::default(),
             ApiMetrics::default(),
         ));
         let held: Vec<Permit> = (0..2).map(|_| quota.acquire_at(1, 0).unwrap()).collect();
@@ -189,6 +193,7 @@ mod tests {
     fn requests_a_second_are_limited_by_user() {
         let quota = Arc::new(Quota::new(
             ApiLimits { user_requests_per_second: 1, ..ApiLimits::default() },
+            KnownAdministrators::default(),
             ApiMetrics::default(),
         ));
         let refused = (0..20).filter(|_| quota.acquire_at(1, SECOND_NS).is_err()).count();
@@ -201,6 +206,7 @@ mod tests {
     fn a_user_who_read_too_much_waits() {
         let quota = Arc::new(Quota::new(
             ApiLimits { user_bytes_per_second: 1000, ..ApiLimits::default() },
+            KnownAdministrators::default(),
             ApiMetrics::default(),
         ));
         let permit = quota.acquire(1, &Activity::default()).unwrap();
@@ -213,7 +219,8 @@ mod tests {
 
     #[test]
     fn idle_principals_are_forgotten() {
-        let quota = Arc::new(Quota::new(ApiLimits::default(), ApiMetrics::default()));
+        let quota =
+            Arc::new(Quota::new(ApiLimits::default(), KnownAdministrators::default(), ApiMetrics::default()));
         for uid in 0..100_000 {
             quota.acquire_at(uid, u64::from(uid) * SECOND_NS).unwrap();
         }
@@ -223,13 +230,19 @@ mod tests {
     #[test]
     fn streams_are_limited_by_user_and_in_total_apart_from_requests() {
         let limits = ApiLimits { user_requests: 1, streams: 3, user_streams: 2, ..ApiLimits::default() };
-        let quota = Arc::new(Quota::new(limits, ApiMetrics::default()));
+        let administrators = KnownAdministrators::new([7].into_iter());
+        let quota = Arc::new(Quota::new(limits, administrators, ApiMetrics::default()));
         let stream = |uid| quota.acquire_at(uid, 0).and_then(Permit::into_stream);
         let held: Vec<Permit> = (0..2).map(|_| stream(1).unwrap()).collect();
         assert_eq!(status(stream(1)), Some(429));
         assert_eq!(status(quota.acquire_at(1, 0)), None, "requests are not affected");
         let other = stream(2).unwrap();
         assert_eq!((status(stream(2)), quota.streams()), (Some(503), 3));
+        for administrator in [0, 7] {
+            let kept = stream(administrator).unwrap();
+            assert_eq!((status(stream(2)), quota.streams()), (Some(503), 4));
+            drop(kept);
+        }
         drop(held);
         assert_eq!((status(stream(2)), quota.streams()), (None, 1));
         drop(other);

@@ -82,7 +82,7 @@ impl Readers {
         // The threads that read a file have a low priority; a pause would keep its log from being emptied.
         let has_processes = links.store.file().is_none();
         let pace = Pace::new(Arc::clone(&links.is_behind), has_processes);
-        let places = ReaderPlaces::new(limits.readers);
+        let places = ReaderPlaces::new(limits.readers, links.administrators.clone());
         let timeout = limits.query_timeout;
         Self(Arc::new(Shared { links, places, pace, timeout, state: Mutex::default() }))
     }

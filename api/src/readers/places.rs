@@ -1,5 +1,5 @@
 //! The places of reads: as many as there are readers. One user gets all but one of them, so that another one
-//! does not wait for long reads.
+//! does not wait for long reads. Administrators have another place, which ordinary users never take.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::access::KnownAdministrators;
 use crate::answer::Problem;
 use crate::limits;
 
@@ -14,6 +15,9 @@ use crate::limits;
 #[derive(Debug)]
 pub(crate) struct ReaderPlaces {
     all: Arc<Semaphore>,
+    /// Those that only administrators have.
+    reserved: Arc<Semaphore>,
+    administrators: KnownAdministrators,
     /// The places of one user.
     user: usize,
     /// The places of the users that read now.
@@ -29,9 +33,16 @@ pub(crate) struct Place {
 
 impl ReaderPlaces {
     /// Returns so many free places.
-    pub(crate) fn new(readers: usize) -> Self {
+    pub(crate) fn new(readers: usize, administrators: KnownAdministrators) -> Self {
         let all = Arc::new(Semaphore::new(readers));
-        Self { all, user: readers.saturating_sub(1).max(1), of_users: Mutex::default() }
+        let reserved = Arc::new(Semaphore::new(limits::RESERVED_READS));
+        Self {
+            all,
+            reserved,
+            administrators,
+            user: readers.saturating_sub(1).max(1),
+            of_users: Mutex::default(),
+        }
     }
 
     /// Returns a place for a read of a user; waits for one if necessary.
@@ -40,7 +51,16 @@ impl ReaderPlaces {
         let place = async {
             // A request that waits for other reads of the same user takes no place from others.
             let of_user = of_user.acquire_owned().await.ok()?;
-            let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
+            let of_all = Arc::clone(&self.all).acquire_owned();
+            let of_all = if self.administrators.contains(uid) {
+                tokio::select! {
+                    biased;
+                    place = of_all => place.ok()?,
+                    place = Arc::clone(&self.reserved).acquire_owned() => place.ok()?,
+                }
+            } else {
+                of_all.await.ok()?
+            };
             Some(Place { _of_all: of_all, _of_user: of_user })
         };
         // The semaphores are never closed.
@@ -76,12 +96,16 @@ mod tests {
 
     #[tokio::test]
     async fn one_user_leaves_a_place_to_others() {
-        let places = ReaderPlaces::new(4);
+        let places = ReaderPlaces::new(4, KnownAdministrators::new([7].into_iter()));
         let mut held: Vec<Place> = (0..3).filter_map(|_| take(&places, 1)).collect();
         assert_eq!(held.len(), 3);
         assert!(take(&places, 1).is_none(), "the last place is for others");
         let other = take(&places, 2);
         assert!(other.is_some() && take(&places, 3).is_none(), "all places are taken");
+        for administrator in [0, 7] {
+            let kept = take(&places, administrator);
+            assert!(kept.is_some() && take(&places, administrator).is_none() && take(&places, 3).is_none());
+        }
         held.pop();
         assert!(take(&places, 3).is_some());
         drop((held, other));
@@ -91,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_single_place_is_for_everyone() {
-        let places = ReaderPlaces::new(1);
+        let places = ReaderPlaces::new(1, KnownAdministrators::default());
         let place = take(&places, 1);
         assert!(place.is_some() && take(&places, 2).is_none());
         drop(place);

@@ -46,8 +46,13 @@ impl Shared {
         let (limits, recent, cores) = (config.limits, RecentAnswers::default(), KeptCores::default());
         Self {
             hosts: Hosts::new(&config.server_names),
-            authenticator: Authenticator::new(config, links.tokens.clone(), &links.metrics),
-            quota: Arc::new(Quota::new(limits, links.metrics.clone())),
+            authenticator: Authenticator::new(
+                config,
+                links.administrators.clone(),
+                links.tokens.clone(),
+                &links.metrics,
+            ),
+            quota: Arc::new(Quota::new(limits, links.administrators.clone(), links.metrics.clone())),
             services: Arc::new(Services { links, readers, recent, cores, limits }),
             readiness: health::Readiness::default(),
         }

@@ -6,7 +6,7 @@
 //!    complete request before others, then the oldest;
 //! 2. the oldest one of a peer that has more connections than the new one's.
 //!
-//! Some places are for root, the collector's user and trusted proxies alone.
+//! Some places are for administrators and trusted proxies alone, and some of these for administrators alone.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -71,7 +71,8 @@ impl Places {
         }
         let limit = match trust {
             Trust::User => limits::CONNECTIONS - limits::RESERVED_CONNECTIONS,
-            Trust::Administrator | Trust::Proxy => limits::CONNECTIONS,
+            Trust::Proxy => limits::CONNECTIONS - limits::ADMINISTRATORS_CONNECTIONS,
+            Trust::Administrator => limits::CONNECTIONS,
         };
         if connections.open.len() >= limit {
             let Some(victim) = connections.victim(of_peer) else {
@@ -189,6 +190,24 @@ mod tests {
         assert_eq!(open(&places, &take(&places, 1, 5, true)), 0, "it has as many as others");
         assert_eq!(open(&places, &take(&places, 0, 32, true)), 32, "root has places of its own");
         assert_eq!(open(&places, &mine), 20);
+    }
+
+    #[test]
+    fn a_proxy_leaves_places_to_administrators() {
+        let places = Places::new(Counter::default());
+        let proxy = || {
+            let client = Client::new(Peer::Tcp("10.0.0.1".parse().unwrap()));
+            std::mem::forget(client.activity.begin());
+            Some((client.clone(), places.take(&client, Trust::Proxy).ok()?))
+        };
+        let of_proxy: Vec<_> = (0..2 * limits::CONNECTIONS).filter_map(|_| proxy()).collect();
+        assert_eq!(of_proxy.len(), limits::CONNECTIONS - limits::ADMINISTRATORS_CONNECTIONS);
+        assert_eq!(take(&places, 500, 1, true).len(), 0);
+        let mine = take(&places, 0, limits::ADMINISTRATORS_CONNECTIONS, true);
+        assert_eq!(
+            (mine.len(), open(&places, &of_proxy)),
+            (limits::ADMINISTRATORS_CONNECTIONS, of_proxy.len())
+        );
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The source of stored data: a store, or the collector that writes to it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use polymeter_client::connection::agent::{JOB_VARIABLE, STORE_VARIABLE};
 use polymeter_client::connection::collector::Collector;
 use polymeter_client::connection::configuration::CollectorEndpoint;
 use polymeter_proto::control::ReadAccess;
+use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::{Read, Reader};
 
@@ -15,6 +18,10 @@ use crate::store_failure::store_failure;
 
 /// The store that is read if neither an option nor a configuration names a source.
 const DEFAULT_FILE: &str = "polymeter.db";
+
+/// The pause between two looks for the first samples of a run, and their number: 5 s.
+const FIRST_SAMPLES_PAUSE: Duration = Duration::from_millis(100);
+const FIRST_SAMPLES_TRIES: u32 = 50;
 
 /// Options of a command that reads stored data.
 #[derive(Debug, Default, clap::Args)]
@@ -42,6 +49,8 @@ pub(crate) struct Source {
     is_remote: bool,
     /// The jobs that can be seen.
     pub(crate) visible: Visible,
+    /// The job of the `polymeter run` around this command, if the source is its file.
+    pub(crate) of_run: Option<String>,
 }
 
 /// The jobs that a source shows.
@@ -57,6 +66,20 @@ impl ReadSource {
     /// Returns true if an option chooses a source.
     pub(crate) const fn is_given(&self) -> bool {
         self.store.is_some() || self.collector.is_some() || self.munge_socket.is_some()
+    }
+
+    /// Opens the source of a job: within a `polymeter run` its file, if no source is given and no other job is
+    /// wanted.
+    pub(crate) fn open_for(&self, wanted: Option<&str>) -> Result<Source, Failure> {
+        let variable = |name| std::env::var_os(name).filter(|text| !text.is_empty());
+        let of_run = variable(JOB_VARIABLE).and_then(|job| job.into_string().ok());
+        match (of_run, variable(STORE_VARIABLE)) {
+            (Some(job), Some(file)) if !self.is_given() && wanted.is_none_or(|wanted| wanted == job) => {
+                let source = Source::of_run(&StoreUrl::sqlite(PathBuf::from(file)), &job)?;
+                Ok(Source { of_run: Some(job), ..source })
+            }
+            _ => self.open(),
+        }
     }
 
     pub(crate) fn open(&self) -> Result<Source, Failure> {
@@ -93,7 +116,27 @@ impl Source {
         // A user with read access to a file can read all of it. A database may hide the jobs of others.
         let sees_all = rustix::process::geteuid().is_root() || store.file().is_some();
         let visible = if sees_all { Visible::All } else { Visible::Own };
-        Ok(Self { reader: Box::new(reader), name: store.to_string(), is_remote: false, visible })
+        Ok(Self {
+            reader: Box::new(reader),
+            name: store.to_string(),
+            is_remote: false,
+            visible,
+            of_run: None,
+        })
+    }
+
+    /// Opens the file of a run, and waits a while for the first samples of its job.
+    fn of_run(store: &StoreUrl, job: &str) -> Result<Self, Failure> {
+        let failed = |error| store_failure("cannot read the store", &error);
+        let mut source = Self::of_store(store)?;
+        for _ in 0..FIRST_SAMPLES_TRIES {
+            if source.reader.last_job(Some(job)).map_err(failed)?.is_some() {
+                break;
+            }
+            clock::sleep(FIRST_SAMPLES_PAUSE);
+            source = Self::of_store(store)?;
+        }
+        Ok(source)
     }
 
     /// Begins to read through a collector.
@@ -104,6 +147,6 @@ impl Source {
             ReadAccess::Own => Visible::Own,
         };
         let name = collector.name();
-        Ok(Self { reader: Box::new(reader), name, is_remote: true, visible })
+        Ok(Self { reader: Box::new(reader), name, is_remote: true, visible, of_run: None })
     }
 }

@@ -27,7 +27,8 @@ use crate::store_failure::store_failure;
 pub(crate) struct ReportArguments {
     /// The job's id, also as schedulers print it: 4009_1, 4009+1, or 4009.batch for a step; of an array the
     /// summary over its tasks; of several runs the last, and a note says how to choose another: key:17.
-    /// Default: SLURM_JOB_ID or OAR_JOB_ID, else your job that started last.
+    /// Default: the job of the `polymeter run` around the command, else SLURM_JOB_ID or OAR_JOB_ID, else your
+    /// job that started last.
     #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_completion::stored))]
     job: Option<String>,
 
@@ -67,7 +68,7 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
             advice.display()
         )));
     }
-    let mut source = arguments.source.open()?;
+    let mut source = arguments.source.open_for(arguments.job.as_deref())?;
     let page = arguments.html.as_deref().map(|path| html::Output::open(path, arguments.force)).transpose()?;
     let is_summary = page.is_none() && !arguments.jobstats;
     let chosen = match choose_any(&mut source, arguments.job.as_deref())? {

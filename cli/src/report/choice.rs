@@ -79,7 +79,8 @@ pub(crate) fn names_one_of(id: &str, jobs: &[JobRow]) -> Failure {
 /// Returns what an id stands for, without a note on other runs.
 pub(crate) fn choose_any(source: &mut Source, wanted: Option<&str>) -> Result<Chosen, Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
-    let of_scheduler = if wanted.is_none() { scheduler_job() } else { None };
+    let around = || source.of_run.clone().or_else(scheduler_job);
+    let of_scheduler = if wanted.is_none() { around() } else { None };
     if let Some(id) = &of_scheduler
         // The job in which the command runs, even if an array has its id, too.
         && let Some(job) = source.reader.last_job(Some(id)).map_err(failed)?

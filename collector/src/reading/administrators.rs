@@ -1,6 +1,6 @@
 //! The users that may read all jobs.
 
-use polymeter_service::users::{gid_of, groups_of, uid_of};
+use polymeter_service::users::{gid_of, groups_of, members_of, uid_of};
 use polymeter_store::reader::Access;
 use tracing::warn;
 
@@ -12,6 +12,8 @@ const ROOT: u32 = 0;
 pub(crate) struct Administrators {
     users: Vec<u32>,
     groups: Vec<u32>,
+    /// The users that the entries of the groups list.
+    members: Vec<u32>,
 }
 
 impl Administrators {
@@ -21,7 +23,10 @@ impl Administrators {
         let mut administrators = Self::default();
         for name in names {
             let found = match name.strip_prefix('@') {
-                Some(group) => gid_of(group).map(|gid| administrators.groups.push(gid)),
+                Some(group) => gid_of(group).map(|gid| {
+                    administrators.groups.push(gid);
+                    administrators.members.extend(members_of(group));
+                }),
                 None => uid_of(name).map(|uid| administrators.users.push(uid)),
             };
             if found.is_none() {
@@ -29,6 +34,11 @@ impl Administrators {
             }
         }
         administrators
+    }
+
+    /// Returns the users among them that are known without a further lookup.
+    pub(crate) fn known(&self) -> impl Iterator<Item = u32> + '_ {
+        self.users.iter().chain(&self.members).copied()
     }
 
     /// Returns the access of a user. The lookup of the user's groups may take long.
@@ -50,6 +60,7 @@ mod tests {
         for (uid, access) in [(0, Access::All), (daemon, Access::All), (54_321, Access::Owner(54_321))] {
             assert_eq!(administrators.access(uid), access);
         }
+        assert!(administrators.known().eq([daemon]));
         // The primary group counts as well.
         let of_group = Administrators::look_up(&["@daemon".to_owned()]);
         assert_eq!(of_group.access(daemon), Access::All);

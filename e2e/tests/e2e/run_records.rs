@@ -210,6 +210,8 @@ const REQUESTS: &str = "set -e
     polymeter plan | grep -q \"$METRIC\"
     polymeter watch --count 2 --json > watched
     e2e-workload 'burn 200;rest 200'
+    (cd / && polymeter report --json) > reported
+    polymeter report \"$POLYMETER_JOB_ID\" > /dev/null
     polymeter reset
     polymeter metrics \"$METRIC\" --job \"$POLYMETER_JOB_ID\" > metrics
     polymeter mark solver --end --job \"$POLYMETER_JOB_ID\"
@@ -235,6 +237,9 @@ fn requests_within_a_run_concern_it() {
         let changes = report["plan_changes"].as_array().unwrap();
         let is_lease = |change: &&Value| change["metric"] == metric && change["new"] == "20ms";
         assert!(changes.iter().any(|change| is_lease(&change) && change["cause"] == "lease"), "{report:#}");
+        let within: Value =
+            serde_json::from_str(&fs::read_to_string(directory.path().join("reported")).unwrap()).unwrap();
+        assert_eq!((&within["job"], &within["ended"]), (&report["job"], &false.into()), "{within:#}");
         let watched = fs::read_to_string(directory.path().join("watched")).unwrap();
         let lines = watched.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let samples: usize = lines.map(|line| line["values"].as_array().map_or(0, Vec::len)).sum();

@@ -52,6 +52,12 @@ pub enum AnnotateError {
     /// The job has as many user-supplied series as are allowed.
     #[error("the job has reached the limit of {0} user-supplied series")]
     TooManySeries(usize),
+    /// The user has named as many metrics in all jobs as are allowed.
+    #[error(
+        "you have reached the limit of {0} names of metrics in all jobs on this node; use labels in place of names, or \
+         names that you used before"
+    )]
+    TooManyNames(usize),
     /// A phase ends that has not begun on this node.
     #[error("no phase `{name}` has begun in this job on this node; {}", of_phase(name, similar.as_deref()))]
     NotBegun {

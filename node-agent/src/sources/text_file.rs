@@ -145,7 +145,7 @@ impl TextFileSource {
         self.layout.slots()
     }
 
-    /// Returns the lines without a series, if all lines should have some.
+    /// Returns the lines that no rule takes.
     pub const fn unknown_lines(&self) -> &UnknownLines {
         self.layout.unknown()
     }

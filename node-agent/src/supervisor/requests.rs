@@ -203,6 +203,8 @@ impl Dispatcher<NodeEdge> {
         let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
         if spec.is_users_own() {
             target.user_events.take_value(now.monotonic_ns)?;
+            let name = spec.metric.name.as_str();
+            self.targets.user_names.note(spec.principal, name, now.monotonic_ns)?;
         }
         let source = self.user_source(&spec.job_id).await.ok_or(AccessError::Unknown)?;
         let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;

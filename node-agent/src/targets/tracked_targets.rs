@@ -6,6 +6,7 @@ use polymeter_proto::series::Identifier;
 
 use super::key::{Access, TargetKey};
 use super::tracked_target::TrackedTarget;
+use super::user_events::UserNames;
 use crate::config::JobVisibility;
 use crate::principal::Principal;
 use crate::request::AccessError;
@@ -16,12 +17,14 @@ pub(crate) struct Targets {
     by_key: BTreeMap<TargetKey, TrackedTarget>,
     /// The jobs that ordinary users may see.
     job_visibility: JobVisibility,
+    /// The names of users' own metrics.
+    pub(crate) user_names: UserNames,
 }
 
 impl Targets {
     /// Creates a registry without targets. `job_visibility` determines the jobs that ordinary users may see.
     pub(crate) fn new(job_visibility: JobVisibility) -> Self {
-        Self { by_key: BTreeMap::new(), job_visibility }
+        Self { job_visibility, ..Self::default() }
     }
 
     /// Changes the jobs that ordinary users may see.

@@ -34,6 +34,47 @@ const PLAN_CHANGES: (u32, u32) = (5, 5_000);
 /// The most phases of one target that are known to have begun. Beyond, their ends are not checked.
 const PHASES: usize = 1_024;
 
+/// The most metrics that a user names in all jobs together. Each name is a row of the store that stays.
+const NAMES: usize = 1_024;
+
+/// The time after which a name that was not used is forgotten, in nanoseconds: a day.
+const NAME_NS: u64 = 86_400_000_000_000;
+
+/// The names of the metrics that each user supplies, over all jobs.
+#[derive(Debug, Default)]
+pub(crate) struct UserNames(BTreeMap<u32, BTreeMap<Identifier, u64>>);
+
+impl UserNames {
+    /// Notes the use of a name.
+    ///
+    /// # Errors
+    /// Returns an error if the user has used too many others in the last day, unless an administrator asks.
+    pub(crate) fn note(
+        &mut self,
+        principal: Principal,
+        name: &str,
+        now_ns: u64,
+    ) -> Result<(), AnnotateError> {
+        let Some(name) = Identifier::try_from(name).ok().filter(|_| !principal.administrator) else {
+            return Ok(());
+        };
+        let is_recent = |used_ns: &u64| now_ns.saturating_sub(*used_ns) < NAME_NS;
+        if !self.0.contains_key(&principal.uid) {
+            // Users without a recent name take no memory.
+            self.0.retain(|_, names| names.values().any(is_recent));
+        }
+        let names = self.0.entry(principal.uid).or_default();
+        if names.len() >= NAMES && !names.contains_key(&name) {
+            names.retain(|_, used_ns| is_recent(used_ns));
+            if names.len() >= NAMES {
+                return Err(AnnotateError::TooManyNames(NAMES));
+            }
+        }
+        names.insert(name, now_ns);
+        Ok(())
+    }
+}
+
 /// The users' additions to the data of one target.
 #[derive(Debug)]
 pub(crate) struct UserEvents {
@@ -179,6 +220,24 @@ mod tests {
         let kept = events.shape(name(3), true, || shape(999)).unwrap();
         assert_eq!(kept.id, ShapeId(3), "a series keeps its shape");
         assert!(events.shape(name(999), false, || shape(999)).is_ok(), "a series of the program itself");
+    }
+
+    #[test]
+    fn the_names_of_a_user_are_bounded_over_all_jobs() {
+        let of = |uid| Principal { uid, administrator: uid == 0 };
+        let mut names = UserNames::default();
+        let mut note = |uid, number: u32, now_ns| names.note(of(uid), &format!("user.m{number}"), now_ns);
+        for number in 0..2_000 {
+            assert_eq!(note(7, number, 5).is_ok(), number < 1_024, "{number}");
+            assert_eq!(note(0, number, 5), Ok(()));
+        }
+        assert_eq!(note(8, 1, 5), Ok(()), "another user");
+        assert_eq!(note(7, 1_023, 9), Ok(()), "a known name");
+        assert_eq!(note(7, 3_000, NAME_NS), Err(AnnotateError::TooManyNames(1_024)));
+        // A day later the names that were not used are free again.
+        assert_eq!((1_024..3_000).filter(|number| note(7, *number, NAME_NS + 6).is_ok()).count(), 1_023);
+        assert_eq!(note(9, 1, 3 * NAME_NS), Ok(()));
+        assert_eq!(names.0.len(), 1);
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub struct LabelFile {
 }
 
 /// The directory that a file's path is relative to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hierarchy {
     /// A job's cgroup of this version 1 controller.
     V1(&'static str),

@@ -149,7 +149,7 @@ fn untracked_jobs(status: &StatusReport) -> Option<String> {
 /// Formats the number of lines of kernel files that have no series, if there are any.
 fn unknown_lines(status: &StatusReport) -> Option<String> {
     let lines = status.counts.unknown_lines;
-    (lines > 0).then(|| format!("{lines} lines of kernel files are of no device: see the agent's log"))
+    (lines > 0).then(|| format!("{lines} lines of kernel files are not known: see the agent's log"))
 }
 
 /// Formats the target of sources: the node or a job.

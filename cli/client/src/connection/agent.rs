@@ -19,6 +19,9 @@ pub const SOCKET_VARIABLE: &str = "POLYMETER_SOCKET";
 /// The variable in which it passes the id of its job.
 pub const JOB_VARIABLE: &str = "POLYMETER_JOB_ID";
 
+/// The variable in which it passes the file with its samples.
+pub const STORE_VARIABLE: &str = "POLYMETER_RUN_STORE";
+
 /// Returns the socket of the agent of the `polymeter run` in which this command runs; none outside of one.
 pub fn run_socket() -> Option<PathBuf> {
     std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)

@@ -52,7 +52,7 @@ struct JobInfo<'a> {
 /// Makes the bundle and prints the number of samples.
 pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
     let failed = |error| Failure::because("cannot read the store", &error);
-    let mut source = request.source.open()?;
+    let mut source = request.source.open_for(Some(request.job))?;
     let ChosenJob { job, step, .. } = choose(&mut source, Some(request.job))?;
     if step.is_some() {
         let job = printable_name(&job.job_id);

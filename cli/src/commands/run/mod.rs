@@ -118,7 +118,8 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
     // A copy of this process is smallest before agent and collector run: until the command executes its
     // program, the memory of the copy is its peak.
-    let environment = socket.as_ref().map(|socket| socket.environment(job_id.as_str())).unwrap_or_default();
+    let environment =
+        socket.as_ref().map(|socket| socket.environment(job_id.as_str(), &samples.path)).unwrap_or_default();
     let entrances = cgroup.entrances().map_err(|error| cannot_sample(&error))?;
     let held = held_command::hold(&arguments.command, entrances, signals.before(), environment)?;
 

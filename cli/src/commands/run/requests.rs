@@ -1,10 +1,10 @@
 //! The way by which commands within the run reach its agent, and the requests of its user that had no effect.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use polymeter_agent::request::View;
-use polymeter_client::connection::agent::{JOB_VARIABLE, SOCKET_VARIABLE};
+use polymeter_client::connection::agent::{JOB_VARIABLE, SOCKET_VARIABLE, STORE_VARIABLE};
 use polymeter_proto::control::UnavailableGroup;
 use polymeter_proto::name::Selector;
 use tempfile::TempDir;
@@ -34,9 +34,16 @@ impl ControlSocket {
         self.directory.path().join("agent.sock")
     }
 
-    /// Returns the variables of the command's environment that name the agent and the job.
-    pub(super) fn environment(&self, job_id: &str) -> Vec<(&'static str, OsString)> {
-        vec![(SOCKET_VARIABLE, self.path().into()), (JOB_VARIABLE, job_id.into())]
+    /// Returns the variables of the command's environment that name the agent, the job, and the file with its
+    /// samples.
+    pub(super) fn environment(&self, job_id: &str, samples: &Path) -> Vec<(&'static str, OsString)> {
+        // The command may run in another directory.
+        let samples = std::path::absolute(samples).unwrap_or_else(|_| samples.to_owned());
+        vec![
+            (SOCKET_VARIABLE, self.path().into()),
+            (JOB_VARIABLE, job_id.into()),
+            (STORE_VARIABLE, samples.into()),
+        ]
     }
 }
 

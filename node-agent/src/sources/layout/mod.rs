@@ -12,7 +12,7 @@ use polymeter_proto::series::Labels;
 
 use super::number;
 use super::reading::Reading;
-use rows::{DeviceLines, RowText, Seen, count_words, next_word, place, words};
+use rows::{KnownLines, RowText, Seen, count_words, next_word, place, words};
 
 pub use super::slot::{Slot, Wanted};
 
@@ -42,7 +42,7 @@ pub struct Layout {
     unknown: UnknownLines,
 }
 
-/// The lines of a file of devices that are of no device: their values have no series.
+/// The lines of a file that no rule of the catalogue takes: their values have no series.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownLines {
     /// Their number.
@@ -114,7 +114,7 @@ impl Layout {
     ) -> Result<Self, ParseError> {
         let text = whole_lines(text);
         let mut layout = Self::default();
-        let (mut seen, mut devices) = (Seen::new(), DeviceLines::of(form, wanted));
+        let (mut seen, mut known) = (Seen::new(), KnownLines::of(form, wanted));
         let mut offset = 0;
         for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
             layout.text_lines = number;
@@ -126,7 +126,7 @@ impl Layout {
                     ParseError { line: number, text: beginning(line), metric: want.definition.name() }
                 })?;
             }
-            if !devices.has_device(form, line, &words) {
+            if !known.knows(line, &words) {
                 if layout.unknown.lines == 0 {
                     layout.unknown.first = beginning(line);
                 }
@@ -161,7 +161,7 @@ impl Layout {
         &self.slots
     }
 
-    /// Returns the lines without a series, if all lines should have some.
+    /// Returns the lines that no rule takes.
     pub const fn unknown(&self) -> &UnknownLines {
         &self.unknown
     }

@@ -1,8 +1,9 @@
 //! The lines of a text, their words, and the rows among them that are wanted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
-use polymeter_proto::catalogue::{Cell, Form, Row};
+use polymeter_proto::catalogue::{self, Cell, Definition, Form, Hierarchy, Origin, Row};
 use polymeter_proto::series::Labels;
 
 use crate::sources::slot::Wanted;
@@ -109,31 +110,98 @@ pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Pla
     Some(Place { key_end: words.get(last_key_word)?.end + 1, first_word: last_key_word + 1, label, instance })
 }
 
-/// The lines of a file in which each is of a device: `io.stat`, `diskstats`, `net/dev`.
-pub(crate) struct DeviceLines<'a> {
-    /// A value of each device, by which its line is known; none for other files.
+/// The first words of lines that are no quantity: the time at which the machine booted, and a setting.
+const NO_QUANTITY: [&str; 2] = ["btime", "oom_kill_disable"];
+
+/// The title of `cpuacct.usage_all`.
+const TITLE: &[u8] = b"cpu user system";
+
+/// The operations of blkio that count others again.
+const REPEATED: [&str; 3] = ["Sync", "Async", "Total"];
+
+/// The rules by which the lines of a file are known, whether their values are wanted or not.
+pub(crate) struct KnownLines<'a> {
+    form: Form,
+    /// Those of the catalogue for the file; none for a file that it does not have.
+    rules: Vec<&'static Wanted>,
+    /// A value of each device, by which its line is known, in a file in which each line is of a device:
+    /// `io.stat`, `diskstats`, `net/dev`.
     of_device: Option<&'a Wanted>,
-    seen: BTreeSet<String>,
+    devices: BTreeSet<String>,
 }
 
-impl<'a> DeviceLines<'a> {
-    /// Returns the lines of a file of this form with these wanted values.
+impl<'a> KnownLines<'a> {
+    /// Returns the rules for the file of this form that has the wanted values.
     pub(crate) fn of(form: Form, wanted: &'a [Wanted]) -> Self {
         let has_device = |want: &&Wanted| matches!(want.field.row, Row::Each { numeric: false, .. });
         let is_of_devices = matches!(form, Form::Pairs | Form::Keyed | Form::KeyedAt(_));
-        Self { of_device: wanted.iter().find(has_device).filter(|_| is_of_devices), seen: BTreeSet::new() }
+        Self {
+            form,
+            rules: rules(form, wanted),
+            of_device: wanted.iter().find(has_device).filter(|_| is_of_devices),
+            devices: BTreeSet::new(),
+        }
     }
 
-    /// Returns false for a line that should be of a device and is of none, or of one that had a line before.
-    pub(crate) fn has_device(&mut self, form: Form, line: &[u8], words: &[Word<'_>]) -> bool {
-        let Some(want) = self.of_device else { return true };
+    /// Returns false for a line that no rule takes, and that is not left out by name: it should be of a device
+    /// and is of none, or of one that had a line before, or has a key that is not in the catalogue.
+    pub(crate) fn knows(&mut self, line: &[u8], words: &[Word<'_>]) -> bool {
+        let form = self.form;
         // The titles of net/dev are separated by bars.
         if words.is_empty() || form == Form::Keyed && line.contains(&b'|') {
             return true;
         }
-        let Some((key, value)) = place(form, words, want).and_then(|place| place.label) else { return false };
-        Labels::new(vec![(key, value.clone())]).is_ok() && self.seen.insert(value)
+        let is_at = |position: usize, names: &[&str]| {
+            words.get(position).is_some_and(|word| names.iter().any(|name| name.as_bytes() == word.bytes))
+        };
+        let is_left_out = match form {
+            Form::Operations => is_at(0, &REPEATED) || is_at(1, &REPEATED),
+            Form::Keyed => is_at(0, &NO_QUANTITY) || line.trim_ascii() == TITLE,
+            Form::Values | Form::KeyedAt(_) | Form::Pairs => false,
+        };
+        if let Some(want) = self.of_device.filter(|_| !is_left_out) {
+            let label = place(form, words, want).and_then(|place| place.label);
+            return label.is_some_and(|(key, value)| {
+                Labels::new(vec![(key, value.clone())]).is_ok() && self.devices.insert(value)
+            });
+        }
+        is_left_out
+            || self.rules.is_empty()
+            || self.rules.iter().any(|rule| place(form, words, rule).is_some())
     }
+}
+
+/// Returns all values that the catalogue has of the file with the wanted ones.
+fn rules(form: Form, wanted: &[Wanted]) -> Vec<&'static Wanted> {
+    type Rules = HashMap<(Hierarchy, &'static str), Vec<Wanted>>;
+    static RULES: LazyLock<Rules> = LazyLock::new(|| {
+        let mut rules = Rules::new();
+        for metric in catalogue::all() {
+            for origin in metric.origins {
+                if let Origin::Text { file, field } = origin {
+                    let definition = Definition { metric, instance: None };
+                    let of_file = rules.entry((file.hierarchy, file.path)).or_default();
+                    of_file.push(Wanted { definition, field: *field });
+                }
+            }
+        }
+        rules
+    });
+    // A few values have the same address in files of both versions of cgroups.
+    let files_of = |want: &Wanted| {
+        let field = want.field;
+        want.definition.metric.origins.iter().filter_map(move |origin| match origin {
+            Origin::Text { file, field: of_file } if file.form == form && *of_file == field => {
+                Some((file.hierarchy, file.path))
+            }
+            Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
+        })
+    };
+    let has_all = |file: &(Hierarchy, &'static str)| {
+        wanted.iter().all(|want| files_of(want).any(|of_want| of_want == *file))
+    };
+    let files = wanted.first().into_iter().flat_map(files_of).filter(has_all);
+    files.filter_map(|file| RULES.get(&file)).flatten().collect()
 }
 
 /// Returns the next word of a line and the rest; none at the line's end.

@@ -156,8 +156,8 @@ impl NodeEdge {
                 && self.unknown_lines_log.allows(name.as_str(), now)
             {
                 warn!(
-                    "{lines} lines of {name} of {} are of no device and have no series, as the line `{first}`; \
-                     please report them with the version of the kernel",
+                    "{lines} lines of {name} of {} are not known and have no series, as the line `{first}`; please report \
+                     them with the version of the kernel",
                     describe(key)
                 );
             }

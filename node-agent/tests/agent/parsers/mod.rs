@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use polymeter_agent::sources::Reading;
 use polymeter_agent::sources::layout::{Fit, Layout};
 use polymeter_proto::catalogue::Form;
+use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -376,6 +377,66 @@ fn lines_of_no_device_are_counted() {
     let nameless = "  : 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
     let text = format!("{}{nameless}\n", interfaces.text);
     assert_eq!(unknown(&interfaces.path, &text), (1, nameless.to_owned()));
+}
+
+/// Lines of kernels to come, and damaged ones.
+fn any_line() -> impl Strategy<Value = String> {
+    let shapes = [
+        "zz{} 1",
+        "zz{}: 1 2 3",
+        "zz{}",
+        "9 {} zz{} 4",
+        "zz{} a=1 b=2",
+        "a{}=1",
+        "8:{} Read 5",
+        "8:{} Sync 6",
+        "Total {}",
+        "zz{} zz zz 7",
+        "btime {}",
+        "cpu{} 1 2",
+        "",
+        " \t",
+        "x|y {}",
+        "nr_zz{} 3",
+        "some zz{}=4",
+        "9:{} ",
+    ];
+    (proptest::sample::select(shapes.to_vec()), 100..10_000_u32)
+        .prop_map(|(shape, number)| shape.replace("{}", &number.to_string()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn each_line_is_taken_left_out_by_name_or_counted(fixture in any_fixture(), added in vec(any_line(), 0..6)) {
+        let mut lines: Vec<&str> = fixture.text.lines().collect();
+        let mut names = BTreeSet::new();
+        // The second line of a device is a case of its own.
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+        lines.extend(added.iter().map(String::as_str).filter(|line| words(line).into_iter().all(|word| names.insert(word))));
+        let text = lines.iter().flat_map(|line| [line, "\n"]).collect::<String>();
+        let Ok(layout) = Layout::discover(fixture.form(), text.as_bytes(), &fixture.wanted, &fixture.path_labels) else {
+            return Ok(());
+        };
+        let is_left_out = |line: &str| {
+            let words = words(line);
+            let at = |place: usize, names: &[&str]| words.get(place).is_some_and(|word| names.contains(&word.as_str()));
+            let repeats = ["Sync", "Async", "Total"];
+            words.is_empty()
+                || match fixture.form() {
+                    Form::Operations => at(0, &repeats) || at(1, &repeats),
+                    Form::Keyed => {
+                        line.contains('|') || at(0, &["btime", "oom_kill_disable"]) || line == "cpu user system"
+                    }
+                    Form::Values => true,
+                    Form::Pairs | Form::KeyedAt(_) => false,
+                }
+        };
+        let unknown: Vec<&&str> =
+            lines.iter().filter(|line| !naive::is_taken(fixture, line) && !is_left_out(line)).collect();
+        prop_assert_eq!(layout.unknown().lines, unknown.len(), "{}: {:?}", fixture.path, unknown);
+    }
 }
 
 #[test]

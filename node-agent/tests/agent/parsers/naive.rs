@@ -42,6 +42,25 @@ pub(crate) fn without_metric(fixture: &Fixture, text: &str) -> Vec<String> {
     unknown
 }
 
+/// Returns true if a line has a key of a metric of the file.
+pub(crate) fn is_taken(fixture: &Fixture, line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let form = fixture.form();
+    let before_pairs = words.iter().take_while(|word| !word.contains('=')).count();
+    let key = match form {
+        Form::Values | Form::Keyed | Form::Operations => words.first(),
+        Form::KeyedAt(key) => words.get(key),
+        Form::Pairs => before_pairs.checked_sub(1).map(|last| &words[last]),
+    };
+    let has_operation = |cell: Cell| {
+        form != Form::Operations || matches!(cell, Cell::Named(name) if words.get(1) == Some(&name))
+    };
+    let mut rows = fixture.wanted.iter().map(|wanted| wanted.field);
+    key.is_some_and(|key| {
+        rows.any(|field| match_row(form, key, field.row).is_some() && has_operation(field.cell))
+    })
+}
+
 fn tabulate(form: Form, text: &str) -> Table<'_> {
     let mut table = Table::new();
     for line in text.lines() {

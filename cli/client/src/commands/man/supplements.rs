@@ -64,8 +64,8 @@ const COLLECTOR_STATUS: &[Entry] = &[
 
 const JOB: Entry = ("SLURM_JOB_ID, OAR_JOB_ID", "The job, if none is named.");
 const RUN: Entry = (
-    "POLYMETER_SOCKET, POLYMETER_JOB_ID",
-    "The agent and the job of the `polymeter run` around the command, which sets them. They come first.",
+    "POLYMETER_SOCKET, POLYMETER_JOB_ID, POLYMETER_RUN_STORE",
+    "The agent, the job and the samples of the `polymeter run` around the command, which sets them. They come first.",
 );
 const COLLECTOR: Entry = (
     "POLYMETER_COLLECTOR",
