@@ -17,7 +17,7 @@ use crate::control::ApiRequests;
 use crate::error::CollectorStartError;
 use crate::limits;
 use crate::metrics::Metrics;
-use crate::reading::Administrators;
+use crate::roles::Roles;
 
 /// Starts the API, if it is configured. Returns the queue of its requests for control, too.
 ///
@@ -26,13 +26,12 @@ use crate::reading::Administrators;
 pub(crate) fn start_api(
     config: &CollectorConfig,
     directory: &AgentDirectory,
-    metrics: &Metrics,
+    (metrics, roles): (&Metrics, Roles),
     live: Option<LiveValues>,
     (backlog, clock_offsets): (Backlog, ClockOffsets),
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
-    let administrators = Administrators::look_up(&config.control.administrators);
-    let access: Arc<AccessOf> = Arc::new(move |uid| administrators.access(uid));
+    let access: Arc<AccessOf> = Arc::new(move |uid| roles.access(uid));
     // Tokens can be created without this collector's API: another one of the store may have one.
     let tokens = TokenService::start(config.store.clone(), Arc::clone(&access));
     let tokens = tokens.map_err(CollectorStartError::Thread)?;

@@ -39,6 +39,12 @@ pub fn groups_of(uid: u32) -> Vec<u32> {
     groups.into_iter().map(Gid::as_raw).collect()
 }
 
+/// Returns the names of the members of the group `name` that the name service lists: usually those for which
+/// it is not the primary group.
+pub fn members_of(name: &str) -> Vec<String> {
+    Group::from_name(name).ok().flatten().map(|group| group.mem).unwrap_or_default()
+}
+
 /// Calls `act` on a thread with the rights of a user and its groups, and returns its result. Other threads
 /// keep theirs: the kernel has rights for each thread. Threads that `act` starts inherit the user's.
 ///

@@ -40,7 +40,9 @@ mod url;
 mod value;
 mod writer;
 
-pub use crate::administration::{Administration, KeptJob, Pruned, STORE_ROLES, prune, set_retention};
+pub use crate::administration::{
+    Administration, KeptJob, Pruned, STORE_ROLES, prune, set_managers, set_retention,
+};
 pub use crate::api_tokens::{StoredToken, TokenTable};
 pub use crate::backend::InvalidStoreUrl;
 pub use crate::control_requests::{

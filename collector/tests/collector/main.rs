@@ -46,6 +46,7 @@ mod reading_ends;
 mod removal_plans;
 mod retention;
 mod retention_year;
+mod roles;
 mod rollup_tables;
 mod rollups;
 mod sample_table;
@@ -98,6 +99,7 @@ fn main() -> std::process::ExitCode {
         removal_plans::TESTS,
         retention::TESTS,
         retention_year::TESTS,
+        roles::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
         sample_table::TESTS,

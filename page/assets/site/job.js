@@ -6,7 +6,7 @@ import { subjectCharts } from "./charts.js";
 import { completenessSection } from "./completeness.js";
 import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
-import { isComplete, isReady, notice, openPage, run } from "./frame.js";
+import { isComplete, isReady, mayChange, notice, openPage, run } from "./frame.js";
 import { jobHead } from "./job_head.js";
 import { follow } from "./live.js";
 import { liveValues } from "./live_values.js";
@@ -104,7 +104,7 @@ run(async () => {
     const nodes = job.nodes.toSorted();
     const quantities = quantitiesOfMetrics(metrics);
     const charts = quantities.length > 0 ? subjectCharts(jobSubject(job), quantities, nodes) : null;
-    const sampling = samplingSection(job, user.scope !== "read");
+    const sampling = samplingSection(job, mayChange(user) && (user.uid === 0 || user.uid === job.uid));
     const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
     main.append(head, related, element("div", { className: "two" }, meters, findings), charts ?? noSamples);
     main.append(sampling, data);

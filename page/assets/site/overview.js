@@ -61,7 +61,7 @@ run(async () => {
         ended.hidden = isOnly("running");
     };
     restart(filters);
-    const form = filterForm(filters, user.is_administrator, (chosen) => { restart(chosen); refresh(); });
+    const form = filterForm(filters, user.role !== "user", (chosen) => { restart(chosen); refresh(); });
     main.append(element("h1", {}, "Jobs"), filterBox(form, filters), running, map, ended);
 
     let jobs = [];

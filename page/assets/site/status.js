@@ -73,13 +73,13 @@ run(async () => {
         "sample to its arrival. Late and missed samples are those of the node's own sources in the session, lost ones those of the last day."));
     const ofJobs = section("jobs", "Samples of running jobs", jobs,
         element("p", { className: "remark" }, "Late samples were read after their deadline, missed ones never. Samples whose times the collector does not trust are in quarantine."));
-    ofAgents.hidden = !user.is_administrator;
+    ofAgents.hidden = !user.sees_all;
     main.append(element("h1", {}, "Measurement"), section("collector", "Collector", collector), ofAgents, ofJobs);
     const { info } = await (await send("api/openapi.json")).json();
 
     await repeat(REFRESH_S, async () => {
         const [{ nodes }, health, answer] = await Promise.all([
-            get("nodes"), user.is_administrator ? allAgents() : null, get("jobs", { state: "running", limit: JOBS_MAX }),
+            get("nodes"), user.sees_all ? allAgents() : null, get("jobs", { state: "running", limit: JOBS_MAX }),
         ]);
         const store = await send("ready").then(() => "can be read", (error) => error.message);
         const facts = [["Version", info.version], ["Store", store], ["Connected agents", String(nodes.length)],

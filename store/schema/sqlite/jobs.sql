@@ -42,6 +42,7 @@ CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;
 CREATE INDEX job_by_start ON job (started, job_key);
 CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
+CREATE INDEX job_by_account ON job (account);
 
 -- `session_id` and `handle` follow the job on the node. `lost`: it has ended because its agent did, at a time
 -- that is not known.

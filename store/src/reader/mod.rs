@@ -19,8 +19,8 @@ mod series;
 mod shapes;
 
 pub use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow,
-    PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf, LedgerRow, LossRow,
+    MarkRow, PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 
 pub use self::access::{Access, GuardedReader};
