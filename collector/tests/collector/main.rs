@@ -59,6 +59,7 @@ mod sql_energy;
 mod sql_leaks;
 mod sql_roles;
 mod sql_views;
+mod store_copy;
 mod stores;
 mod texts;
 mod time_range;
@@ -112,6 +113,7 @@ fn main() -> std::process::ExitCode {
         sql_leaks::TESTS,
         sql_roles::TESTS,
         sql_views::TESTS,
+        store_copy::TESTS,
         stores::TESTS,
         texts::TESTS,
         time_range::TESTS,
