@@ -137,9 +137,10 @@ rpm: release ## Build RPM packages of the agent, the collector and the command
 	@deploy/install-packages.sh rpm python3
 	deploy/packages/rpm.sh $(TARGET)/release $(PACKAGES)
 
-tarball: release ## Build an archive of an installation
-	@deploy/install-packages.sh python3
+tarball: release ## Build an archive of an installation, and one that a user installs without root
+	@deploy/install-packages.sh python3 patchelf
 	deploy/packages/tarball.sh $(TARGET)/release $(PACKAGES)
+	deploy/packages/user-tarball.sh $(TARGET)/release $(PACKAGES)
 
 # Programs for the packages and machines of tests: those of the other tests, without their debug information.
 stripped: build
@@ -148,7 +149,7 @@ stripped: build
 	    strip -o $(TARGET)/stripped/$$program $(TARGET)/debug/$$program || exit 1; done
 
 test-packages: stripped ## Install, run, upgrade and purge the packages in a new Debian tree, and follow the administrator's path on three machines (root)
-	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 rpm mmdebstrap iproute2 openssh-client
+	@deploy/install-packages.sh dpkg-dev debhelper fakeroot python3 patchelf rpm mmdebstrap iproute2 openssh-client
 	deploy/packages/test/run.sh $(TARGET)/stripped $(PACKAGES)/test
 
 test-qemu: stripped slurm-deps ## Run jobs on pure cgroup v2 in a virtual machine, also those of a real slurmd (two minutes)

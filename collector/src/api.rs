@@ -8,6 +8,7 @@ use polymeter_api::{
     AccessOf, AgentStatus, Api, ApiListener, ApiMetrics, KnownAdministrators, Links, LiveValues, TokenService,
 };
 use polymeter_service::clock;
+use polymeter_store::reader::Access;
 use prometheus_client::registry::Unit;
 use tokio::sync::mpsc;
 
@@ -19,8 +20,7 @@ use crate::control::ApiRequests;
 use crate::error::CollectorStartError;
 use crate::limits;
 use crate::metrics::Metrics;
-use crate::reading::Administrators;
-use polymeter_store::reader::Access;
+use crate::roles::Roles;
 
 /// Starts the API, if it is configured. Returns the queue of its requests for control, too.
 ///
@@ -29,16 +29,15 @@ use polymeter_store::reader::Access;
 pub(crate) fn start_api(
     config: &CollectorConfig,
     directory: &AgentDirectory,
-    metrics: &Metrics,
+    (metrics, roles): (&Metrics, Roles),
     live: Option<LiveValues>,
     (backlog, clock_offsets): (Backlog, ClockOffsets),
 ) -> Result<(Option<Api>, ApiRequests), CollectorStartError> {
     let (control, queue) = mpsc::channel(limits::CONTROL_API_REQUESTS);
-    let administrators = Administrators::look_up(&config.control.administrators);
-    let known = KnownAdministrators::new(administrators.known());
+    let known = KnownAdministrators::new(roles.known().into_iter());
     let learned = known.clone();
     let access: Arc<AccessOf> = Arc::new(move |uid| {
-        let access = administrators.access(uid);
+        let access = roles.access(uid);
         if access == Access::All {
             learned.add(uid);
         }

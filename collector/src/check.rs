@@ -14,6 +14,7 @@ use rustix::fs::{Access, access};
 use crate::config::CollectorConfig;
 use crate::job_end::command_fault;
 use crate::keys::CollectorKeyFiles;
+use crate::roles::file_faults;
 
 /// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
 /// if `as_user`, directories and a store that cannot be written; if `connects`, a store that cannot be used.
@@ -32,6 +33,7 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
         let (_, of_rules) = Advice::load(&job_end.advice);
         faults.extend(of_rules.0.iter().map(|fault| format!("[job_end] `advice`: {fault}")));
     }
+    faults.extend(config.roles.managers_file.iter().flat_map(|path| file_faults(path)));
     if as_user {
         let directory = config.control.socket.as_deref().and_then(Path::parent);
         faults.extend(directory.and_then(|directory| directory_fault("control_socket", directory)));

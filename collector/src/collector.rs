@@ -11,6 +11,7 @@ use polymeter_service::keys::update;
 use polymeter_store::{ClockJump, ClockLinks, Maintenance, Store, StoreError, WriteMode};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
+use tracing::warn;
 
 use crate::agents::AgentDirectory;
 use crate::api::start_api;
@@ -26,8 +27,9 @@ use crate::job_end::JobEndRunner;
 use crate::keys::CollectorKeyFiles;
 use crate::metrics::{self, Metrics};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
-use crate::reading::{Administrators, ReadSessions};
+use crate::reading::ReadSessions;
 use crate::receiver::{self, Receiver};
+use crate::roles::Roles;
 use crate::settings::SharedSettings;
 use crate::shutdown::Shutdown;
 use crate::sinks::{self, SinkThreads, Sinks};
@@ -56,6 +58,7 @@ pub struct Collector {
     auth: Option<AuthHandler>,
     metrics: Option<metrics::Server>,
     config: CollectorConfig,
+    roles: Roles,
     settings: SharedSettings,
 }
 
@@ -95,8 +98,7 @@ impl Collector {
         let listeners = Listeners::open(&config.control).map_err(CollectorStartError::Control)?;
         let control_endpoints = listeners.addresses();
         let waker = Waker::new().map_err(CollectorStartError::Thread)?;
-        let metrics = Arc::new(Metrics::new(write_mode.to_string()));
-        metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
+        let metrics = new_metrics(&write_mode);
         // The order matters: if a later step fails, values are dropped in reverse order of their creation.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
@@ -108,7 +110,7 @@ impl Collector {
         let (sinks, sink_threads) = sinks::start(&config.sinks, live.clone(), remote_write, &metrics, clock)
             .map_err(CollectorStartError::Thread)?;
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
-        let (outcome_sender, outcomes) = control::node_outcome::queue();
+        let (reports, outcomes) = control::node_outcome::queue();
         // Without control no outcomes of jobs are reported.
         let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
         let shared = Shared {
@@ -122,20 +124,20 @@ impl Collector {
             clock_offsets: ClockOffsets::default(),
         };
         let (queues, writers) = start_writers(config, stores, &metrics, &waker, &shared, outcomes)?;
-        let (directory, backlog, clock_offsets) = (shared.directory, shared.backlog, shared.clock_offsets);
-        let links = CoordinatorLinks { directory, receiver: outgoing_sender, outcomes: outcome_sender };
+        let links =
+            CoordinatorLinks { directory: shared.directory, receiver: outgoing_sender, outcomes: reports };
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let (api, requests) = start_api(config, &links.directory, &metrics, live, (backlog, clock_offsets))?;
-        let (control, agent_answers) = start_control(config, listeners, links, requests, clock)?;
+        let users = (listeners, links, live, (shared.backlog, shared.clock_offsets));
+        let (roles, api, (control, answers)) = start_users(config, &metrics, users, (&shutdown, clock))?;
         let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {
             socket,
             waker: waker.clone(),
             queues,
             outgoing,
-            control: agent_answers,
+            control: answers,
             clock,
             shutdown: shutdown.clone(),
             authorised,
@@ -160,6 +162,7 @@ impl Collector {
             metrics: server,
             config: config.clone(),
             settings,
+            roles,
         })
     }
 
@@ -196,12 +199,16 @@ impl Collector {
     }
 
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,
-    /// `session_timeout`, `[clock]` and `[retention]`. Sinks reopen their outputs. Returns the other keys
-    /// with changed values, which require a restart.
+    /// `session_timeout`, `[clock]`, `[retention]` and the roles of users. Sinks reopen their outputs. Returns
+    /// the other keys with changed values, which require a restart.
     pub fn reload(&self, config: &CollectorConfig) -> Vec<String> {
         self.settings.set(config);
         if let Some(retention) = config.retention {
             self.maintenance.set_retention(retention);
+        }
+        self.roles.set(&config.roles);
+        if let Err(error) = self.roles.store(&config.store, &self.shutdown.shutdown) {
+            warn!(%error, "cannot start the thread that stores the managers of accounts");
         }
         self.sinks.reopen();
         update(KEYS, &mut self.config.clone(), config).at_restart
@@ -267,18 +274,40 @@ fn serve_metrics(
         .map_err(|source| CollectorStartError::Metrics { address, source })
 }
 
+fn new_metrics(write_mode: &WriteMode) -> Arc<Metrics> {
+    let metrics = Metrics::new(write_mode.to_string());
+    metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
+    Arc::new(metrics)
+}
+
+/// Starts all that serves users: the API, control, and the sessions in which they read.
+fn start_users(
+    config: &CollectorConfig,
+    metrics: &Metrics,
+    (listeners, links, live, state): (
+        Listeners,
+        CoordinatorLinks,
+        Option<LiveValues>,
+        (Backlog, ClockOffsets),
+    ),
+    (shutdown, clock): (&Shutdown, Clock),
+) -> Result<(Roles, Option<Api>, control::Started), CollectorStartError> {
+    let roles = Roles::look_up(&config.roles);
+    roles.store(&config.store, shutdown).map_err(CollectorStartError::Thread)?;
+    let (api, requests) = start_api(config, &links.directory, (metrics, roles.clone()), live, state)?;
+    let started = start_control(config, listeners, links, requests, (roles.clone(), clock))?;
+    Ok((roles, api, started))
+}
+
 /// Starts control, and the sessions in which users read.
 fn start_control(
     config: &CollectorConfig,
     listeners: Listeners,
     links: CoordinatorLinks,
     requests: ApiRequests,
-    clock: Clock,
+    (roles, clock): (Roles, Clock),
 ) -> Result<control::Started, CollectorStartError> {
-    let sessions = || {
-        let administrators = Administrators::look_up(&config.control.administrators);
-        ReadSessions::start(config.store.clone(), administrators, config.control.read_timeouts, clock)
-    };
+    let sessions = || ReadSessions::start(config.store.clone(), roles, config.control.read_timeouts, clock);
     let store = (&config.store, config.collector_id.as_deref().unwrap_or_default());
     Control::start(listeners, links, sessions, requests, store, clock).map_err(CollectorStartError::Thread)
 }

@@ -38,6 +38,7 @@ mod queues;
 mod reading;
 mod receiver;
 pub mod refusal;
+pub mod roles;
 pub mod session_messages;
 mod settings;
 mod shutdown;

@@ -390,3 +390,6 @@ pub const JOB_END_LOG: (Duration, u32) = (Duration::from_secs(60), 20);
 /// The time with messages in its queue after which a writer counts as behind: longer than it takes to store
 /// what all agents flush at once.
 pub(crate) const BACKLOG_NS: u64 = 300_000_000;
+
+/// The delay after which the managers of accounts are written again if the store failed.
+pub(crate) const STORE_MANAGERS_AGAIN: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! nginx, which `make test-api` extracts from Debian's package, with the configuration of docs/how-to/api.md.
+//! nginx, which `make test-api` extracts from Debian's package, with the configurations of the documents.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,11 +9,14 @@ use std::process::Command;
 use crate::daemons::Daemon;
 use crate::{TestEnvironment, wait_until};
 
-const DOCUMENT: &str = include_str!("../../docs/how-to/api.md");
+/// The documents, each with one configuration.
+const DOCUMENTS: [&str; 2] =
+    [include_str!("../../docs/how-to/api.md"), include_str!("../../docs/how-to/sign-in.md")];
 
 /// The files that the configuration names.
 const SOCKET: &str = "/run/polymeter/api.sock";
 const USERS: &str = "/etc/nginx/polymeter.users";
+const SIGN_IN: &str = "127.0.0.1:4180";
 
 /// The user of nginx, as Debian's package has it.
 pub const NGINX_USER: &str = "www-data";
@@ -30,16 +33,17 @@ pub(crate) fn missing() -> Option<String> {
     (!is_there).then(|| "nginx is missing; `make test-api` extracts it".to_owned())
 }
 
-/// A web server in front of the API. Its first site asks for passwords, its second one for tokens.
+/// A web server in front of the API. Its first site asks for passwords, its second one for tokens, and its
+/// third one asks oauth2-proxy.
 pub struct Nginx {
     daemon: Daemon,
     pub address: String,
 }
 
 impl Nginx {
-    /// Starts it with the configuration of the document, but without TLS. The password of each user is the
-    /// name, backwards.
-    pub fn start(env: &TestEnvironment, socket: &Path, users: &[&str]) -> Self {
+    /// Starts it with the configurations of the documents, but without TLS. The password of each user is the
+    /// name, backwards. `sign_in` is the address in place of oauth2-proxy's.
+    pub fn start(env: &TestEnvironment, socket: &Path, users: &[&str], sign_in: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");
         let passwords = env.path("users");
@@ -48,9 +52,12 @@ impl Nginx {
             writeln!(lines, "{user}:{{PLAIN}}{}", password(user)).unwrap();
         }
         fs::write(&passwords, lines).unwrap();
-        let (_, rest) = DOCUMENT.split_once("```nginx\n").unwrap();
-        let (sites, _) = rest.split_once("```").unwrap();
-        for expected in ["listen 443 ssl;", SOCKET, USERS] {
+        let blocks = DOCUMENTS.map(|document| {
+            let (_, rest) = document.split_once("```nginx\n").unwrap();
+            rest.split_once("```").unwrap().0
+        });
+        let sites = blocks.concat();
+        for expected in ["listen 443 ssl;", SOCKET, USERS, SIGN_IN] {
             assert!(sites.contains(expected), "{expected}: {sites}");
         }
         let sites: String = sites
@@ -60,7 +67,8 @@ impl Nginx {
         let sites = sites
             .replace("listen 443 ssl;", &format!("listen {address};"))
             .replace(SOCKET, &socket.display().to_string())
-            .replace(USERS, &passwords.display().to_string());
+            .replace(USERS, &passwords.display().to_string())
+            .replace(SIGN_IN, sign_in);
         let directory = env.path("nginx");
         fs::create_dir(&directory).unwrap();
         let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

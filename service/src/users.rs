@@ -39,11 +39,10 @@ pub fn groups_of(uid: u32) -> Vec<u32> {
     groups.into_iter().map(Gid::as_raw).collect()
 }
 
-/// Returns the numeric ids of the users that the entry of the group `name` lists. Those whose primary group it
-/// is are not among them.
-pub fn members_of(name: &str) -> Vec<u32> {
-    let group = Group::from_name(name).ok().flatten();
-    group.into_iter().flat_map(|group| group.mem).filter_map(|user| uid_of(&user)).collect()
+/// Returns the names of the members of the group `name` that the name service lists: usually those for which
+/// it is not the primary group.
+pub fn members_of(name: &str) -> Vec<String> {
+    Group::from_name(name).ok().flatten().map(|group| group.mem).unwrap_or_default()
 }
 
 /// Calls `act` on a thread with the rights of a user and its groups, and returns its result. Other threads

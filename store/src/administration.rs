@@ -1,5 +1,6 @@
 //! The administration of a store: the jobs that retention exempts, and the removal of old rows on request.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::backend::{AdministrationSession, Connection, Measure, Removal, Removed};
@@ -10,7 +11,7 @@ use crate::removal::clock_check::{self, ClockJump, ClockWatch};
 use crate::retention::{Cutoffs, Level, LevelState, Part, Retention, Storage};
 use crate::row::{TimeUs, from_row};
 use crate::stop::Stop;
-use crate::value::Value;
+use crate::value::{Batch, Column, ColumnType, Value};
 use crate::{StoreError, StoreUrl};
 
 const HOUR_US: i64 = 3600 * 1_000_000;
@@ -255,4 +256,33 @@ pub fn set_retention(url: &StoreUrl, retention: &Retention) -> Result<(), StoreE
     drop(Reader::open(url)?);
     let mut session = url.open_to_administer()?;
     removal::write(&mut *session.connection, retention).map(drop)
+}
+
+const MANAGER: [Column; 2] = [("account", ColumnType::Text), ("manager", ColumnType::Text)];
+
+/// Writes the managers of accounts, each with the name of a user, by which the roles of a database see jobs.
+/// A store without roles has none.
+///
+/// # Errors
+/// Returns an error if the store fails, or refuses the change.
+pub fn set_managers(url: &StoreUrl, managers: &BTreeSet<(String, String)>) -> Result<(), StoreError> {
+    const ACTION: &str = "store the managers of accounts";
+    let connection = &mut *url.open_to_administer()?.connection;
+    if connection.dialect().has_rights.is_none() {
+        return Ok(());
+    }
+    let select = "SELECT account, manager FROM account_manager";
+    let stored: Vec<(String, String)> = connection.select(select, &[]).context(ACTION)?;
+    if stored.into_iter().collect::<BTreeSet<_>>() == *managers {
+        return Ok(());
+    }
+    connection.begin().context(ACTION)?;
+    connection.execute("DELETE FROM account_manager", &[]).context(ACTION)?;
+    let row = |(account, manager): &(String, String)| [account.clone().into(), manager.clone().into()];
+    let rows = Batch::new(&MANAGER, managers.iter().map(row));
+    let insert =
+        "INSERT INTO account_manager (account, manager) SELECT account, manager FROM {new} WHERE true
+         ON CONFLICT DO NOTHING";
+    connection.execute_batch(insert, &rows).context(ACTION)?;
+    connection.commit().context(ACTION)
 }

@@ -16,6 +16,7 @@ mod api_tokens;
 mod backend;
 mod bounds;
 mod control_requests;
+mod copying;
 mod digest;
 mod error;
 mod file_problem;
@@ -40,13 +41,16 @@ mod url;
 mod value;
 mod writer;
 
-pub use crate::administration::{Administration, KeptJob, Pruned, STORE_ROLES, prune, set_retention};
+pub use crate::administration::{
+    Administration, KeptJob, Pruned, STORE_ROLES, prune, set_managers, set_retention,
+};
 pub use crate::api_tokens::{StoredToken, TokenTable};
 pub use crate::backend::InvalidStoreUrl;
 pub use crate::control_requests::{
     AnswerRow, AnsweringSession, CollectorRow, ControlRequest, ControlTable, NewControlRequest, Replaced,
     StoredControlRequest, StoredJobNode, Taken,
 };
+pub use crate::copying::{Copied, copy};
 pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};

@@ -125,6 +125,11 @@ impl<'a> Batch<'a> {
         Self { columns, rows: rows.into_iter().map(Vec::from).collect() }
     }
 
+    /// Returns a batch of rows, each of which has a value for each of `columns`.
+    pub(crate) const fn of_rows(columns: &'static [Column], rows: Vec<Vec<Value<'a>>>) -> Self {
+        Self { columns, rows }
+    }
+
     pub(crate) const fn columns(&self) -> &'static [Column] {
         self.columns
     }

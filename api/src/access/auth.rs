@@ -228,7 +228,7 @@ mod tests {
         let mut config = ApiConfig::new(listen.parse().unwrap());
         config.trusted_proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
         let store = "sqlite:/nowhere/polymeter.db".parse().unwrap();
-        let tokens = TokenService::start(store, Arc::new(Access::Owner)).unwrap();
+        let tokens = TokenService::start(store, Arc::new(Access::owner)).unwrap();
         let administrators = KnownAdministrators::new([54_322].into_iter());
         Authenticator::new(&config, administrators, tokens, &ApiMetrics::default())
     }

@@ -134,8 +134,8 @@ impl Principal {
     /// long.
     pub(crate) fn access(self, of_user: &AccessOf) -> Access {
         match self.scope {
-            Scope::Read | Scope::Control => Access::Owner(self.uid),
-            Scope::Admin => of_user(self.uid),
+            Scope::Read | Scope::Control => Access::owner(self.uid),
+            Scope::ReadAll | Scope::Admin => of_user(self.uid),
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) static KWOLLECT: Endpoint = Endpoint {
                 // One job after another: the guard remembers the series of one.
                 for job in &jobs {
                     let mut sources = Vec::new();
-                    request.add_job(reader, access, job, &mut sources)?;
+                    request.add_job(reader, &access, job, &mut sources)?;
                     sources.iter().try_for_each(|source| request.write(reader, source, &mut out))?;
                 }
                 let sources = request.nodes(reader)?;
@@ -156,7 +156,7 @@ impl Request {
     fn add_job(
         &self,
         reader: &mut dyn Read,
-        access: Access,
+        access: &Access,
         job: &JobRow,
         sources: &mut Vec<Source>,
     ) -> Result<(), Failure> {

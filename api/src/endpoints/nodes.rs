@@ -1,8 +1,12 @@
 //! The user of a request, and the connected agents.
 
+use std::collections::HashSet;
+
 use polymeter_proto::control::Scope;
+use polymeter_proto::limits::QUERY_JOBS;
 use polymeter_service::users;
-use polymeter_store::reader::Access;
+use polymeter_store::StoreError;
+use polymeter_store::reader::{Access, JobFilter, Read};
 use serde_json::{Value, json};
 
 use crate::answer::{Column, Table, Type};
@@ -18,9 +22,12 @@ pub(super) static WHOAMI: Endpoint = Endpoint {
     answer: || {
         json!({
             "type": "object",
-            "required": ["uid", "user", "is_administrator", "scope"],
+            "required": ["uid", "user", "is_administrator", "role", "sees_all", "accounts", "scope"],
             "properties": {
                 "uid": {"type": "integer"}, "user": {"type": ["string", "null"]}, "is_administrator": {"type": "boolean"},
+                "role": {"enum": ["user", "manager", "support", "administrator"]},
+                "sees_all": {"type": "boolean", "description": "True if the user sees all jobs and the series of nodes."},
+                "accounts": {"type": "array", "items": {"type": "string"}, "description": "The accounts whose jobs a manager sees."},
                 "scope": {"enum": Scope::ALL.map(Scope::name)},
             },
         })
@@ -30,9 +37,10 @@ pub(super) static WHOAMI: Endpoint = Endpoint {
         let principal = call.principal;
         Box::pin(call.object(move |_, access| {
             let is_administrator = access == Access::All;
-            let scope = if is_administrator { Scope::Admin } else { principal.scope.min(Scope::Control) };
+            let scope = if principal.scope == Scope::Admin && !is_administrator { Scope::Control } else { principal.scope };
             Ok(json!({
-                "uid": principal.uid, "user": users::name_of(principal.uid), "is_administrator": is_administrator, "scope": scope.name(),
+                "uid": principal.uid, "user": users::name_of(principal.uid), "is_administrator": is_administrator,
+                "role": access.role(), "sees_all": access.sees_all(), "accounts": access.accounts(), "scope": scope.name(),
             }))
         }))
     },
@@ -61,22 +69,42 @@ fn jobs(agent: &AgentStatus) -> Value {
     json!(agent.jobs.iter().map(|(job, _)| job).collect::<Vec<_>>())
 }
 
+/// Returns the nodes and ids of the running jobs that the user may see.
+fn running(reader: &mut dyn Read) -> Result<HashSet<(String, String)>, StoreError> {
+    let mut found = HashSet::new();
+    let mut filter = JobFilter { is_ended: Some(false), limit: QUERY_JOBS, ..JobFilter::default() };
+    loop {
+        let jobs = reader.jobs(&filter)?;
+        for job in &jobs {
+            found.extend(job.nodes.iter().map(|node| (node.clone(), job.job_id.clone())));
+        }
+        filter.before = jobs.last().map(|job| (job.listed_ns, job.job_key));
+        if jobs.len() < QUERY_JOBS as usize {
+            return Ok(found);
+        }
+    }
+}
+
 pub(super) static NODES: Endpoint = Endpoint {
     path: "/api/v1/nodes",
     id: "nodes",
-    summary: "The nodes with a connected agent; for users, those on which a job of theirs runs.",
+    summary: "The nodes with a connected agent; for users and managers, those on which a job runs that they may see.",
     parameters: &[],
     formats: TABLE,
     answer: || AGENTS.schema(&[]),
     body: None,
     handler: |call| {
         let agents = call.services.links.agents.clone();
-        Box::pin(call.stream(move |_, access, chunks| {
+        Box::pin(call.stream(move |reader, access, chunks| {
             let mut agents = agents();
             agents.sort_by(|a, b| a.node.cmp(&b.node));
-            if let Access::Owner(uid) = access {
-                for agent in &mut agents {
-                    agent.jobs.retain(|(_, owner)| *owner == Some(uid));
+            if let Access::Jobs(of) = access {
+                // Agents do not know who manages their jobs.
+                let managed = if of.accounts.is_empty() { HashSet::new() } else { running(reader)? };
+                for AgentStatus { node, jobs, .. } in &mut agents {
+                    jobs.retain(|(job, owner)| {
+                        *owner == Some(of.uid) || managed.contains(&(node.clone(), job.clone()))
+                    });
                 }
                 agents.retain(|agent| !agent.jobs.is_empty());
             }

@@ -70,7 +70,7 @@ async fn summary(call: Call) -> Result<Response, Problem> {
     let work = move |reader: &mut dyn Read, access: Access| {
         // Whether the user may see the job is decided anew.
         let job = find_job(reader, key)?;
-        if let Some(text) = services.recent.get(access, key, clock::monotonic_ns()) {
+        if let Some(text) = services.recent.get(&access, key, clock::monotonic_ns()) {
             return Ok::<Arc<str>, Failure>(text);
         }
         let report = report(reader, &job, &services.links.advice)?;

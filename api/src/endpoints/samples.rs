@@ -39,7 +39,7 @@ pub(super) static NODE_SAMPLES: Endpoint = Endpoint {
 fn answer(call: Call) -> Answer {
     let arguments = call.arguments.clone();
     Box::pin(call.stream(move |reader, access, chunks| {
-        let request = Request::new(reader, access, &arguments)?;
+        let request = Request::new(reader, &access, &arguments)?;
         match (request.points, chunks.format) {
             (Some(_), Format::Parquet) => {
                 Err(Problem::invalid("format", "Parquet has samples as they are stored, without `points`")
@@ -93,7 +93,7 @@ struct Request {
 }
 
 impl Request {
-    fn new(reader: &mut dyn Read, access: Access, arguments: &Arguments) -> Result<Self, Failure> {
+    fn new(reader: &mut dyn Read, access: &Access, arguments: &Arguments) -> Result<Self, Failure> {
         let (of, job) = owner(reader, access, arguments)?;
         let rows = wanted_series(reader, access, &of, arguments)?;
         let rows: BTreeMap<i64, SeriesRow> = rows.into_iter().map(|row| (row.series_id, row)).collect();

@@ -32,11 +32,11 @@ pub(super) fn series_of_job(
 /// Returns the series of the nodes of a job that the selectors select.
 pub(super) fn series_of_nodes(
     reader: &mut dyn Read,
-    access: Access,
+    access: &Access,
     key: i64,
     selectors: Option<&[Selector]>,
 ) -> Result<Vec<SeriesRow>, StoreError> {
-    if access == Access::All {
+    if access.sees_all() {
         return reader.series(SeriesScope::NodesOf(key));
     }
     // The guard answers users who name the metrics.
@@ -49,12 +49,12 @@ pub(super) fn series_of_nodes(
 /// Returns the owner of the series that a request is about, and the job if there is one.
 pub(super) fn owner(
     reader: &mut dyn Read,
-    access: Access,
+    access: &Access,
     arguments: &Arguments,
 ) -> Result<(SeriesOwner, Option<JobRow>), Failure> {
     if let Some(node) = arguments.text(NODE_NAME.name) {
-        if access != Access::All {
-            let detail = "only administrators can read the series of a node; those of the nodes of your jobs are in `jobs/{key}/series?of=nodes`";
+        if !access.sees_all() {
+            let detail = "only administrators and support staff can read the series of a node; those of the nodes of your jobs are in `jobs/{key}/series?of=nodes`";
             return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail).into());
         }
         return Ok((SeriesOwner::Node(node.to_owned()), None));
@@ -70,7 +70,7 @@ pub(super) fn owner(
 /// Returns the series of an owner that a request is for.
 pub(super) fn wanted_series(
     reader: &mut dyn Read,
-    access: Access,
+    access: &Access,
     of: &SeriesOwner,
     arguments: &Arguments,
 ) -> Result<Vec<SeriesRow>, Failure> {
@@ -98,7 +98,7 @@ pub(super) static SERIES: Endpoint = Endpoint {
 pub(super) static NODE_SERIES: Endpoint = Endpoint {
     path: "/api/v1/nodes/{name}/series",
     id: "node_series",
-    summary: "The series of a node itself, for administrators, sorted by metric.",
+    summary: "The series of a node itself, for administrators and support staff, sorted by metric.",
     parameters: &[NODE_NAME, METRIC],
     ..SERIES
 };
@@ -106,8 +106,8 @@ pub(super) static NODE_SERIES: Endpoint = Endpoint {
 fn list(call: Call) -> Answer {
     let arguments = call.arguments.clone();
     Box::pin(call.stream(move |reader, access, chunks| {
-        let (of, _) = owner(reader, access, &arguments)?;
-        let rows = wanted_series(reader, access, &of, &arguments)?;
+        let (of, _) = owner(reader, &access, &arguments)?;
+        let rows = wanted_series(reader, &access, &of, &arguments)?;
         rows::SERIES.write(chunks, rows, &[])
     }))
 }

@@ -143,7 +143,7 @@ impl Shared {
             state.running.insert(number, Arc::clone(stop));
             number
         };
-        let result = self.work(stop, (principal.uid, access), work);
+        let result = self.work(stop, (principal.uid, access.clone()), work);
         self.state().running.remove(&number);
         drop(place);
         let (is_cancelled, is_late) = stop.is_cancelled();
@@ -162,7 +162,7 @@ impl Shared {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "the client disconnected")
             }
             Failure::Gone => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", "the client disconnected"),
-            Failure::Store(error) => store_problem(&error, access),
+            Failure::Store(error) => store_problem(&error, &access),
         })
     }
 
@@ -177,7 +177,7 @@ impl Shared {
         let result = match may_begin {
             true => {
                 let paced = PacedReader::new(&mut reader, &self.pace, uid, stop);
-                work(&mut GuardedReader::new(paced, access), access)
+                work(&mut GuardedReader::new(paced, access.clone()), access)
             }
             false => Err(Failure::Gone),
         };
@@ -222,12 +222,12 @@ async fn end_in_time(stop: Arc<ReadStop>, limit: Duration) {
 
 /// Returns the problem for an error of the store. Only administrators see its cause, which may contain the
 /// address of the database.
-fn store_problem(error: &StoreError, access: Access) -> Problem {
+fn store_problem(error: &StoreError, access: &Access) -> Problem {
     let cause = chain(error);
     warn!(error = %cause, "cannot read the store for a user of the API");
     let detail = match access {
         Access::All => format!("the collector cannot read its store: {cause}"),
-        Access::Owner(_) => {
+        Access::Support | Access::Jobs(_) => {
             "the collector cannot read its store; try again later, or contact the administrator".to_owned()
         }
     };

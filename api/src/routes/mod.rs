@@ -22,7 +22,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use crate::access::{Authenticator, Client, Hosts, Quota, Scope};
+use crate::access::{Authenticator, Client, Hosts, Quota};
 use crate::answer::{KeptCores, Problem, RecentAnswers, as_page, negotiate};
 use crate::config::ApiConfig;
 use crate::endpoints::ALL;
@@ -159,9 +159,11 @@ async fn serve(
     let body = match endpoint.body {
         None => Bytes::new(),
         Some(_) => {
-            if principal.scope == Scope::Read {
-                let detail = "the token has the scope `read`; create one with \
-                              `polymeter token create --scope control`";
+            if !principal.scope.may_change() {
+                let detail = format!(
+                    "the token has the scope `{}`; create one with `polymeter token create --scope control`",
+                    principal.scope.name()
+                );
                 return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
             }
             check_origin(&head.headers)?;

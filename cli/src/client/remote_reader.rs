@@ -115,7 +115,7 @@ impl RemoteReader {
         while left > 0 {
             page.limit = left.min(limits::QUERY_JOBS);
             let (mut count, mut last) = (0, None);
-            let flow = self.query(&Query::Jobs(page.clone()), &mut |block| {
+            let flow = self.query(&Query::Jobs(Box::new(page.clone())), &mut |block| {
                 if let RowBlock::Jobs(rows) = &block {
                     count += u32::try_from(rows.len()).unwrap_or(u32::MAX);
                     last = rows.last().map(|row| (row.listed, row.job_key)).or(last);

@@ -6,7 +6,7 @@ use polymeter_client::job_choice::scheduler_job;
 use polymeter_proto::suggest::similar;
 use polymeter_proto::text::abridged_list;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobFilter, JobRow, Read};
+use polymeter_store::reader::{JobFilter, JobRow, JobsOf, Read};
 
 use crate::client::read_source::{Source, Visible};
 use crate::failure::Failure;
@@ -181,8 +181,9 @@ fn several(wanted: &str, jobs: &[JobRow]) -> Failure {
 
 /// Returns the failure for an id without a job.
 fn unknown(source: &mut Source, wanted: &str) -> Result<Failure, StoreError> {
-    let owner_uid = (source.visible == Visible::Own).then(|| i64::from(rustix::process::geteuid().as_raw()));
-    let ids = source.reader.candidate_ids(wanted, owner_uid)?;
+    let own = || JobsOf::user(rustix::process::geteuid().as_raw());
+    // A collector offers the ids of the jobs that the user may see.
+    let ids = source.reader.candidate_ids(wanted, (source.visible == Visible::Own).then(own))?;
     let similar = similar(wanted, ids.iter().map(String::as_str)).into_iter().take(SUGGESTIONS);
     let similar: Vec<String> = similar.map(|id| format!("`{}`", printable_name(id))).collect();
     let suggestion = if !similar.is_empty() {

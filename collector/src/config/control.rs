@@ -46,6 +46,12 @@ pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
+/// Parses an absolute path.
+pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
+}
+
 pub(super) fn user_name(text: &str) -> Result<String, String> {
     Identifier::try_from(text).map_err(|error| format!("invalid user name `{text}`: {error}"))?;
     Ok(text.to_owned())

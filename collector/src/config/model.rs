@@ -21,6 +21,7 @@ use crate::ingest::TimeRange;
 use crate::job_end::JobEndConfig;
 use crate::keys::CollectorKeyFiles;
 use crate::limits;
+use crate::roles::RolesConfig;
 use crate::sinks::SinkUrl;
 use crate::sinks::remote_write::RemoteWriteConfig;
 
@@ -65,6 +66,8 @@ pub struct CollectorConfig {
     pub retention: Option<Retention>,
     /// The endpoints for control requests of users.
     pub control: ControlConfig,
+    /// The users who may read more than their own jobs.
+    pub roles: RolesConfig,
     /// The key files; none for connections without encryption.
     pub keys: Option<CollectorKeyFiles>,
     /// Restricts each agent to the node that its key is named after.
@@ -110,6 +113,7 @@ impl CollectorConfig {
             clock: TimeRange::default(),
             retention: Some(Retention::default()),
             control: ControlConfig::default(),
+            roles: RolesConfig::default(),
             keys: None,
             bind_node_to_key: true,
             insecure: false,
@@ -205,8 +209,20 @@ keys! {
 
     /// The users, and groups behind an @, that may read the reports of all jobs through control_socket and
     /// control_listen, besides root. Other users read their own jobs.
-    "administrators": Texts, Example(r#"["alice", "@hpc-admin"]"#)
-        => control.administrators = value.list(user_or_group);
+    "administrators": Texts, Example(r#"["alice", "@hpc-admin"]"#), AT_ONCE
+        => roles.administrators = value.list(user_or_group);
+
+    /// Support staff, who read what administrators read, and change nothing but the sampling of their own
+    /// jobs; see docs/how-to/roles.md.
+    "support": Texts, Example(r#"["@helpdesk"]"#), AT_ONCE => roles.support = value.list(user_or_group);
+
+    /// The managers of accounts or projects, who read the jobs of these, too: ACCOUNT|USER,USER, also with
+    /// groups behind an @. The file has the same on each line, as `sacctmgr -nP show account withcoord
+    /// format=account,coordinators` prints it; SIGHUP reads it again.
+    "managers": Texts, Example(r#"["physics|carol,@physics-pi"]"#), AT_ONCE
+        => roles.managers = value.list(str::parse);
+    "managers_file": Text("path"), Example("/etc/polymeter/managers"), AT_ONCE
+        => roles.managers_file = value.parse(control::absolute).map(Some);
 
     /// The number of connections that write in parallel. SQLite always has one.
     "writers": Integer(1, WRITERS_MAX), Set("2") => writers = value.integer();

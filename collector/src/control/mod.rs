@@ -76,8 +76,6 @@ pub struct ControlConfig {
     pub network: Option<NetworkConfig>,
     /// The user that may report final states of jobs, besides root.
     pub scheduler_user: Option<String>,
-    /// The users, and groups with a leading `@`, that may read all jobs, besides root.
-    pub administrators: Vec<String>,
     /// The timeouts of sessions of reading.
     pub read_timeouts: ReadTimeouts,
 }

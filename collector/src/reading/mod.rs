@@ -1,4 +1,4 @@
-//! Reading for users: reports of their own jobs, without access to the database.
+//! Reading for users: reports of the jobs that they may see, without access to the database.
 //!
 //! ```text
 //! control (listeners) -- an authenticated connection --> sessions -- a thread each --> guard --> store
@@ -8,14 +8,12 @@
 //! the socket block by block: while the client does not read, the database waits. Nothing here is shared with
 //! the writers.
 
-mod administrators;
 mod query_lines;
 mod query_session;
 mod query_sessions;
 mod serve;
 mod stream;
 
-pub(crate) use self::administrators::Administrators;
 pub(crate) use self::query_sessions::ReadSessions;
 pub(crate) use self::serve::serve;
 pub(crate) use self::stream::ClientStream;

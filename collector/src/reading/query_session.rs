@@ -75,18 +75,18 @@ impl Session {
     }
 
     fn try_serve(&mut self, input: ClientStream, received: Vec<u8>) -> Result<Infallible, SessionEnd> {
-        let access = self.permit.shared().administrators.access(self.permit.uid);
+        let access = self.permit.shared().roles.access(self.permit.uid);
         let reader = match Reader::open(&self.permit.shared().store) {
             Ok(reader) => reader,
             Err(error) => {
-                let refusal = Refusal::new("store", None, &store_message(&error, access));
+                let refusal = Refusal::new("store", None, &store_message(&error, &access));
                 self.output.write_all(&CollectorAnswer::Refused(refusal).to_line())?;
                 return Err(SessionEnd::Store);
             }
         };
         self.permit.set_cancel(reader.canceller());
-        let mut guard = GuardedReader::new(reader, access);
-        let seen = if access == Access::All { ReadAccess::All } else { ReadAccess::Own };
+        let mut guard = GuardedReader::new(reader, access.clone());
+        let seen = if access.sees_all() { ReadAccess::All } else { ReadAccess::Own };
         let session = ReadSession { version: ReadSession::VERSION, access: seen };
         self.output.write_all(&CollectorAnswer::Reading(session).to_line())?;
         let shared = self.permit.shared();
@@ -102,13 +102,13 @@ impl Session {
                 Err(reason) => return Err(reason.into()),
             };
             self.permit.begin_query();
-            self.answer(&mut guard, access, &line)?;
+            self.answer(&mut guard, &access, &line)?;
             self.permit.end_query();
         }
     }
 
     /// Answers one query. A refused query leaves the session open.
-    fn answer(&mut self, guard: &mut dyn Read, access: Access, line: &[u8]) -> Result<(), SessionEnd> {
+    fn answer(&mut self, guard: &mut dyn Read, access: &Access, line: &[u8]) -> Result<(), SessionEnd> {
         let query = match Query::parse(line) {
             Ok(query) => query,
             Err(refusal) => return self.send(&Frame::Error(refusal.into())),
@@ -140,12 +140,12 @@ impl Session {
 
 /// Returns the message for an error of the store. Only administrators see its cause, which may contain the
 /// address of the database.
-fn store_message(error: &StoreError, access: Access) -> String {
+fn store_message(error: &StoreError, access: &Access) -> String {
     let cause = chain(error);
     warn!(error = %cause, "cannot read the store for a user");
     match access {
         Access::All => format!("the collector cannot read its store: {cause}"),
-        Access::Owner(_) => {
+        Access::Support | Access::Jobs(_) => {
             "the collector cannot read its store; try again in a moment, or contact the administrator"
                 .to_owned()
         }

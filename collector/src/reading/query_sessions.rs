@@ -11,9 +11,9 @@ use polymeter_store::StoreUrl;
 use polymeter_store::reader::ReadCancel;
 use tracing::warn;
 
-use super::administrators::Administrators;
 use super::stream::ClientStream;
 use crate::limits::{self, ReadTimeouts};
+use crate::roles::Roles;
 use crate::thread::spawn;
 
 /// The sessions of a collector.
@@ -24,7 +24,7 @@ pub(crate) struct ReadSessions(Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) store: StoreUrl,
-    pub(super) administrators: Administrators,
+    pub(super) roles: Roles,
     pub(super) timeouts: ReadTimeouts,
     pub(super) clock: Clock,
     state: Mutex<State>,
@@ -65,12 +65,12 @@ impl ReadSessions {
     /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
         store: StoreUrl,
-        administrators: Administrators,
+        roles: Roles,
         timeouts: ReadTimeouts,
         clock: Clock,
     ) -> io::Result<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { store, administrators, timeouts, clock, state, changed });
+        let shared = Arc::new(Shared { store, roles, timeouts, clock, state, changed });
         let checked = Arc::clone(&shared);
         // It is not joined: the cancellation of a statement may wait for the database.
         drop(spawn("read-check", move || checked.check_until_stop())?);
@@ -206,7 +206,7 @@ mod tests {
 
     fn sessions() -> ReadSessions {
         let store = "sqlite:/nowhere/store.db".parse().unwrap();
-        ReadSessions::start(store, Administrators::default(), ReadTimeouts::default(), Clock::start())
+        ReadSessions::start(store, Roles::default(), ReadTimeouts::default(), Clock::start())
             .unwrap()
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn key(fixture: &Fixture, id: &str) -> i64 {
 }
 
 /// Returns the ends of the paths of resources about one job.
-fn parts_of_a_job(fixture: &Fixture) -> Vec<String> {
+pub(crate) fn parts_of_a_job(fixture: &Fixture) -> Vec<String> {
     let document = get(0, &fixture.api, "/api/openapi.json").json();
     let paths = document["paths"].as_object().unwrap().iter();
     let readable = paths.filter(|(_, methods)| methods.get("get").is_some());

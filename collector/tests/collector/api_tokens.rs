@@ -58,7 +58,7 @@ pub(crate) fn revoke(uid: u32, socket: &Path, token: &str) -> Result<usize, Refu
 }
 
 /// Sends a request with a token, as a user who has no jobs.
-fn with_token(api: &Path, token: &str, request: &Request<'_>) -> Response {
+pub(crate) fn with_token(api: &Path, token: &str, request: &Request<'_>) -> Response {
     let headers = format!("Authorization: Bearer {token}\r\n");
     Request { headers: &headers, ..*request }.response(64_009, api)
 }
@@ -67,7 +67,7 @@ pub(crate) fn get(api: &Path, token: &str, target: &str) -> Response {
     with_token(api, token, &Request::get(target))
 }
 
-fn jobs(api: &Path, token: &str) -> Vec<String> {
+pub(crate) fn jobs(api: &Path, token: &str) -> Vec<String> {
     let jobs = get(api, token, "/api/v1/jobs").json();
     let jobs = jobs["jobs"].as_array().unwrap_or_else(|| panic!("{jobs}")).iter();
     let mut ids: Vec<String> = jobs.map(|job| job["id"].as_str().unwrap().to_owned()).collect();

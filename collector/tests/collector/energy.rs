@@ -151,25 +151,25 @@ fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
         assert_view_agrees(environment, job);
     }
     let ran_s = 600.0;
-    for access in [Access::Owner(ALICE), Access::All] {
-        let own = report(environment, access, &jobs[0]);
+    for access in [Access::owner(ALICE), Access::All] {
+        let own = report(environment, access.clone(), &jobs[0]);
         assert_near(own.energy.as_ref(), 150.0 * ran_s, false);
         assert!((own.by_node[0].energy_joules.unwrap() / (150.0 * ran_s) - 1.0).abs() < 0.02);
         let [traffic] = &own.traffic[..] else { panic!("{:?}", own.traffic) };
         assert_eq!((traffic.name, traffic.nodes, traffic.sent_bytes), ("infiniband", 1, 0.0));
         assert!((traffic.received_bytes / (1e6 * ran_s) - 1.0).abs() < 0.02, "{traffic:?}");
-        assert_eq!(report(environment, access, &jobs[1]).traffic, [], "the node was shared");
+        assert_eq!(report(environment, access.clone(), &jobs[1]).traffic, [], "the node was shared");
         // 3 of 4 busy cores.
         assert_near(report(environment, access, &jobs[1]).energy.as_ref(), 150.0 * ran_s * 0.75, true);
     }
     assert_near(
-        report(environment, Access::Owner(BOB), &jobs[2]).energy.as_ref(),
+        report(environment, Access::owner(BOB), &jobs[2]).energy.as_ref(),
         150.0 * ran_s * 0.25,
         true,
     );
     // Traffic belongs to a job that has the node alone.
     let received = |job: &JobRow| {
-        let report = report(environment, Access::Owner(ALICE), job);
+        let report = report(environment, Access::owner(ALICE), job);
         let series = report.series.iter().find(|series| series.metric == "node.infiniband.receive.bytes");
         series.map(|series| (series.growth, series.first_us, series.last_us))
     };
@@ -178,8 +178,8 @@ fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
     assert_eq!(received(&jobs[1]), None);
     // The series of the nodes of another user's job, and those of the own nodes long before the job, are not
     // readable.
-    assert!(report(environment, Access::Owner(BOB), &jobs[0]).energy.is_none());
-    let mut reader = GuardedReader::new(environment.reader(), Access::Owner(BOB));
+    assert!(report(environment, Access::owner(BOB), &jobs[0]).energy.is_none());
+    let mut reader = GuardedReader::new(environment.reader(), Access::owner(BOB));
     let reader: &mut dyn Read = &mut reader;
     assert!(reader.node_series(jobs[0].job_key, &["node.energy.package"]).unwrap().is_empty());
     let own = reader.node_series(jobs[2].job_key, &["node.energy.package"]).unwrap();

@@ -47,6 +47,7 @@ mod reading_ends;
 mod removal_plans;
 mod retention;
 mod retention_year;
+mod roles;
 mod rollup_tables;
 mod rollups;
 mod sample_table;
@@ -59,6 +60,7 @@ mod sql_energy;
 mod sql_leaks;
 mod sql_roles;
 mod sql_views;
+mod store_copy;
 mod stores;
 mod texts;
 mod time_range;
@@ -100,6 +102,7 @@ fn main() -> std::process::ExitCode {
         removal_plans::TESTS,
         retention::TESTS,
         retention_year::TESTS,
+        roles::TESTS,
         rollup_tables::TESTS,
         rollups::TESTS,
         sample_table::TESTS,
@@ -112,6 +115,7 @@ fn main() -> std::process::ExitCode {
         sql_leaks::TESTS,
         sql_roles::TESTS,
         sql_views::TESTS,
+        store_copy::TESTS,
         stores::TESTS,
         texts::TESTS,
         time_range::TESTS,

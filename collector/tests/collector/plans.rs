@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use polymeter_proto::read::IdRanges;
+use polymeter_proto::read::{IdRanges, JobsOf};
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobFilter, JobOrder, JobRow, Read, Reader, Rollup, SeriesScope};
 
@@ -261,7 +261,13 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
     assert_eq!(keys, (JOBS - 19..=JOBS).rev().collect::<Vec<_>>());
     let similar = reader.candidate_ids("15x", None).unwrap();
     assert!(similar.contains(&"15".to_owned()) && similar.contains(&"150".to_owned()), "{similar:?}");
-    assert!(reader.candidate_ids("1", Some(3)).unwrap().iter().all(|id| id.parse::<i64>().unwrap() % 7 == 3));
+    assert!(
+        reader.candidate_ids("1", Some(&JobsOf::user(3))).unwrap().iter().all(|id| id
+            .parse::<i64>()
+            .unwrap()
+            % 7
+            == 3)
+    );
     assert_eq!(reader.series(SeriesScope::Job(NOON)).unwrap().len(), 2);
     assert_eq!(reader.series(SeriesScope::Node("n12")).unwrap().len(), 2);
     assert_eq!(reader.cpus(NOON).unwrap(), []);
@@ -298,15 +304,15 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
 }
 
 fn jobs_of_one_user_are_found_among_those_of_others(environment: &mut TestEnvironment) {
-    const FEW: i64 = 77;
+    const FEW: u32 = 77;
     fill(environment);
     environment.execute(&format!("UPDATE job SET owner_uid = {FEW} WHERE job_id IN ('5', '66')"));
     environment.execute("ANALYZE");
     let mut reader = environment.reader();
     reader.record_plans();
     // Thousands of jobs of others sort next to this id, and started later.
-    assert_eq!(reader.candidate_ids("15x", Some(FEW)).unwrap(), ["66", "5"]);
-    let own = JobFilter { owner_uid: Some(FEW), limit: 10, ..JobFilter::default() };
+    assert_eq!(reader.candidate_ids("15x", Some(&JobsOf::user(FEW))).unwrap(), ["66", "5"]);
+    let own = JobFilter { owner_uid: Some(FEW.into()), limit: 10, ..JobFilter::default() };
     let ids: Vec<String> = reader.jobs(&own).unwrap().into_iter().map(|job| job.job_id).collect();
     assert_eq!(ids, ["66", "5"]);
     let ended = JobFilter { is_ended: Some(true), limit: 1, ..own };

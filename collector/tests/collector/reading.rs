@@ -77,7 +77,7 @@ impl Fixture {
         // Tests send more requests than a person.
         api_config.limits.user_requests_per_second = 10_000;
         config.api = Some(api_config);
-        config.control.administrators = vec![ADMINISTRATOR.to_owned()];
+        config.roles.administrators = vec![ADMINISTRATOR.to_owned()];
         change(&mut config);
         let collector = Collector::start(&config, &environment.context).unwrap();
         let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
@@ -120,13 +120,17 @@ fn mark(job: JobHandle) -> Event {
 }
 
 /// Returns a query of each kind, about a job where there is one.
-fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
+pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
     let (of, span_ns) = (SeriesOwner::Job(job_key), 0..i64::MAX);
     let filter = JobFilter { job_key: Some(job_key), limit: 10, ..JobFilter::default() };
     let of_node = SeriesOwner::Node("n1".to_owned());
     let queries = vec![
-        Query::Jobs(filter),
-        Query::Jobs(JobFilter { job_id: Some(job_id.to_owned()), limit: 10, ..JobFilter::default() }),
+        Query::Jobs(Box::new(filter)),
+        Query::Jobs(Box::new(JobFilter {
+            job_id: Some(job_id.to_owned()),
+            limit: 10,
+            ..JobFilter::default()
+        })),
         Query::Series { of: of.clone() },
         Query::Series { of: of_node.clone() },
         Query::Samples { of: of.clone(), series: series.clone(), span_ns: span_ns.clone() },
@@ -140,7 +144,7 @@ fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
         Query::LastLosses { limit: 10 },
         Query::Agents { since_ns: 0 },
         Query::FinestRollup { job_key, started_ns: 0 },
-        Query::CandidateIds { job_id: job_id.to_owned(), owner_uid: None },
+        Query::CandidateIds { job_id: job_id.to_owned(), of: None },
         Query::Cpus { job_key },
         Query::JobNodes { job_key },
         Query::JobMetrics { job_key, node: None },
@@ -154,7 +158,7 @@ fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
 }
 
 /// Returns the jobs `1`, `2` and `3`, each with the ids of its series.
-fn stored(environment: &TestEnvironment) -> Vec<(JobRow, IdRanges)> {
+pub(crate) fn stored(environment: &TestEnvironment) -> Vec<(JobRow, IdRanges)> {
     let (mut jobs, mut reader) = (environment.jobs(), environment.reader());
     jobs.sort_by(|one, other| one.job_id.cmp(&other.job_id));
     let with_series = |job: JobRow| {
@@ -200,10 +204,10 @@ fn users_read_their_own_jobs(environment: &mut TestEnvironment) {
                 }
             }
         }
-        let (all, _) = client.ask(&Query::Jobs(JobFilter { limit: 10, ..JobFilter::default() }));
+        let (all, _) = client.ask(&Query::Jobs(Box::new(JobFilter { limit: 10, ..JobFilter::default() })));
         let ids: Vec<&str> = all.iter().flat_map(jobs_of).map(|job| job.job_id.as_str()).collect();
         assert_eq!(ids, own.map(|own| jobs[own].0.job_id.as_str()).into_iter().collect::<Vec<_>>());
-        let candidates = Query::CandidateIds { job_id: "10".to_owned(), owner_uid: None };
+        let candidates = Query::CandidateIds { job_id: "10".to_owned(), of: None };
         let (blocks, _) = client.ask(&candidates);
         assert_eq!(count(&blocks), ids.len(), "only own ids are candidates");
     }
@@ -322,7 +326,7 @@ fn garbage_ends_only_its_session(environment: &mut TestEnvironment) {
         assert_eq!(error.code.as_str(), code);
     }
     let count = |blocks: &[RowBlock]| blocks.iter().map(RowBlock::len).sum::<usize>();
-    let all = Query::Jobs(JobFilter { limit: 10, ..JobFilter::default() });
+    let all = Query::Jobs(Box::new(JobFilter { limit: 10, ..JobFilter::default() }));
     assert_eq!(count(&client.ask(&all).0), 1);
     // Times and ids at the ends of their ranges are valid, and have no rows.
     for (start, end) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (0, 0)] {

@@ -112,7 +112,7 @@ fn a_query_that_takes_too_long_is_cancelled(environment: &mut TestEnvironment) {
     wait_until_nothing_is_left(environment, &fixture);
     // Short queries of other sessions are answered.
     let filter = polymeter_proto::read::JobFilter { limit: 1, ..Default::default() };
-    assert_eq!(fixture.client(USERS[0]).ask(&Query::Jobs(filter)).0.len(), 1);
+    assert_eq!(fixture.client(USERS[0]).ask(&Query::Jobs(Box::new(filter))).0.len(), 1);
     fixture.collector.stop().unwrap();
 }
 

@@ -10,6 +10,7 @@ polymeter_test_harness::tests![
     users_see_their_own_jobs_on_postgresql,
     users_see_their_own_jobs_on_timescaledb,
     users_see_their_own_jobs_on_citus,
+    managers_see_the_jobs_of_their_accounts,
     the_role_in_force_decides,
     statements_of_users_are_limited
 ];
@@ -30,7 +31,7 @@ pub(crate) const VIEWS: [&str; 12] = [
     "energy_by_job",
 ];
 
-/// Adds to the jobs of the store one of bob with names that nobody else may see, two of alice that overlap on
+/// Adds to the jobs of the store one of bob with names that only he and a manager may see, two of alice that overlap on
 /// a node, and one without an owner.
 const MORE_JOBS: &str = "
     INSERT INTO metric VALUES ('user.hidden', 'B', 'gauge');
@@ -51,6 +52,9 @@ const MORE_JOBS: &str = "
     CREATE ROLE alice LOGIN IN ROLE polymeter_user;
     CREATE ROLE bob LOGIN IN ROLE polymeter_user;
     CREATE ROLE carol LOGIN IN ROLE polymeter_user;
+    CREATE ROLE dora LOGIN IN ROLE polymeter_user;
+    CREATE ROLE eric LOGIN IN ROLE polymeter_user;
+    INSERT INTO account_manager VALUES ('account of hidden', 'dora'), ('account of unowned', 'dora'), ('account of 42_7', 'eric');
     CREATE ROLE grafana LOGIN IN ROLE polymeter_reader;
     CREATE ROLE stranger LOGIN;
     ANALYZE;";
@@ -78,12 +82,16 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
     let mut environment = store_of_users(kind);
     let server = server(&mut environment);
     let is = |user: &str, sql: &str, expected: &str| assert_result(server, user, sql, expected);
-    for (user, jobs) in [("alice", "22"), ("bob", "21"), ("carol", "0"), ("grafana", "44")] {
+    for (user, jobs) in
+        [("alice", "22"), ("bob", "21"), ("carol", "0"), ("dora", "2"), ("eric", "1"), ("grafana", "44")]
+    {
         is(user, "SELECT count(*) FROM jobs", jobs);
         is(user, "SELECT count(*) FROM nodetime_by_job", jobs);
         is(user, "SELECT count(DISTINCT job_id) FROM metrics_by_job", jobs);
     }
-    for (user, metrics) in [("alice", "3"), ("bob", "4"), ("carol", "3"), ("grafana", "4")] {
+    for (user, metrics) in
+        [("alice", "3"), ("bob", "4"), ("carol", "3"), ("dora", "4"), ("eric", "3"), ("grafana", "4")]
+    {
         is(user, "SELECT count(*) FROM metric_units", metrics);
     }
     is("alice", "SELECT count(*) FROM jobs WHERE owner IS DISTINCT FROM 'alice'", "0");
@@ -112,6 +120,43 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
     }
     assert_node_series_of_own_jobs(server);
     assert_readers_and_strangers(server);
+}
+
+/// Managers see the jobs of their accounts in each view and function as the owners do, and nothing else.
+fn managers_see_the_jobs_of_their_accounts() {
+    let mut environment = store_of_users(Kind::Postgres);
+    let server = server(&mut environment);
+    let jobs = "SELECT string_agg(job_id, ',' ORDER BY job_id) FROM jobs";
+    for (user, seen) in [("dora", "hidden,unowned"), ("eric", "42_7")] {
+        assert_result(server, user, jobs, seen);
+        for view in VIEWS.iter().filter(|view| view.contains("by_job")) {
+            let others =
+                format!("SELECT count(*) FROM {view} WHERE job_id <> ALL (string_to_array('{seen}', ','))");
+            assert_result(server, user, &others, "0");
+        }
+        assert_refused(server, user, "SELECT * FROM account_manager", "permission denied");
+        assert_refused(server, user, "SELECT polymeter_managed_accounts()", "permission denied");
+    }
+    for query in [
+        "SELECT * FROM metrics_by_job WHERE job_id = '42_7' ORDER BY timestamp, metric_id, labels",
+        "SELECT * FROM get_metrics(job => '42_7') ORDER BY timestamp, metric_id, labels",
+        "SELECT * FROM metrics_by_job_summary WHERE job_id = '42_7' ORDER BY timestamp, metric_id, labels",
+        "SELECT * FROM nodetime_by_job WHERE job_id = '42_7'",
+        "SELECT * FROM jobs WHERE job_id = '42_7'",
+    ] {
+        let of_owner = query_as(server, "alice", query);
+        assert!(!of_owner.is_empty(), "{query}");
+        assert_eq!(query_as(server, "eric", query), of_owner, "{query}");
+        assert_eq!(query_as(server, "dora", query), "", "{query}");
+    }
+    // A job without an owner has a manager, too; the series of its node are seen while it ran there.
+    assert_result(server, "dora", "SELECT count(*) FROM metrics_by_job WHERE job_id = 'unowned'", "14");
+    // The accounts count that are in force, and no index is left out for them.
+    server.query("DELETE FROM account_manager WHERE manager = 'eric'");
+    assert_result(server, "eric", "SELECT count(*) FROM jobs", "0");
+    let plan = server
+        .query("SET enable_seqscan = off; EXPLAIN SELECT * FROM job WHERE polymeter_is_own(owner, account)");
+    assert!(plan.contains("job_by_owner") && plan.contains("job_by_account"), "{plan}");
 }
 
 fn assert_node_series_of_own_jobs(server: &Server) {

@@ -23,6 +23,10 @@ cp /etc/resolv.conf /etc/hosts "$work/tree/etc/"
 # The packages' sources are those of this machine, which may use a proxy.
 cp -r /etc/apt/apt.conf.d/. "$work/tree/etc/apt/apt.conf.d/" 2>/dev/null || true
 
+echo "installing the archive for users"
+"$test/../user-tarball.sh" "$programs" "$work/user" >/dev/null
+"$test/user.sh" "$work"/user/polymeter-user-*.tar.gz "$work/tree"
+
 echo "unpacking the RPM packages"
 "$test/../rpm.sh" "$programs" "$work/rpm" >/dev/null
 rm -rf "$work/rpm-tree"

@@ -1,5 +1,5 @@
-//! Reports through the collector: users read their own jobs, from this machine and with MUNGE, and root reads
-//! all.
+//! Reports through the collector: users read their own jobs, from this machine and with MUNGE, managers those of
+//! their accounts, and support staff and root all.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +11,7 @@ use polymeter_e2e::fixture::{OTHER_USER, OWNER};
 use polymeter_e2e::munge::Munged;
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, install, program, require, wait_until};
+use polymeter_service::users::uid_of;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -18,6 +19,7 @@ tests![
     users_read_their_own_jobs_through_the_socket,
     munge_authenticates_readers,
     group_administrators_read_all_jobs,
+    managers_and_support_staff_read_with_every_command,
 ];
 
 /// A user without a job.
@@ -44,7 +46,7 @@ fn set_owners(env: &TestEnvironment) {
     for (key, (id, printed, uid)) in keys.iter().zip(JOBS) {
         let update =
             "UPDATE job SET job_id = ?2, display_id = ?3, owner_uid = ?4, owner = NULL, queue = 'short',
-             state = 'COMPLETED' WHERE job_key = ?1";
+             state = 'COMPLETED', account = 'of ' || ?2 WHERE job_key = ?1";
         database.execute(update, (key, id, printed, uid)).unwrap();
     }
 }
@@ -240,5 +242,62 @@ fn group_administrators_read_all_jobs() {
     // Administrators read; they report no outcome of a job, which only root and `scheduler_user` may.
     let state = ["job", "state", "--strict", "--job", "5000", "--state", "FAILED"];
     assert_eq!(fixture.user(uid, &fixture.socket, &state).status.code(), Some(1));
+    fixture.collector.terminate();
+}
+
+/// Users that exist on every Debian: a manager of one account, and one of the support staff.
+const MANAGER: &str = "mail";
+const SUPPORT: &str = "news";
+
+fn managers_and_support_staff_read_with_every_command() {
+    require(&[Need::Root]);
+    let roles = format!("support = [\"{SUPPORT}\"]\nmanagers = [\"of 4009|{MANAGER}\"]\n");
+    let fixture = Fixture::new(&roles);
+    let [manager, support] = [MANAGER, SUPPORT].map(|name| uid_of(name).unwrap());
+    assert_eq!(fixture.listed(manager, &[]), ["4009"]);
+    assert_eq!(fixture.listed(manager, &["--account", "of 5000"]), [""; 0]);
+    assert_eq!(fixture.listed(support, &[]), ["5000", "4009_1", "4009"]);
+    assert_eq!(fixture.report(manager, &["4009"]), fixture.report(OWNER, &["4009"]));
+    assert_eq!(fixture.report(support, &["5000"]), fixture.report(OTHER_USER, &["5000"]));
+    let out = fixture.env.path("own");
+    fs::create_dir(&out).unwrap();
+    fs::set_permissions(&out, PermissionsExt::from_mode(0o777)).unwrap();
+    let file = |name: &str| out.join(name).display().to_string();
+    // A job of another account and one that does not exist have the same answer; a comparison needs both.
+    let (samples, bundle) = (file("x.csv"), file("x"));
+    for words in [
+        &["report", "ID"][..],
+        &["export", "ID", "--output", &samples],
+        &["bundle", "ID", "--out", &bundle],
+        &["compare", "4009", "ID"],
+    ] {
+        let of = |id: &str| {
+            let words: Vec<&str> = words.iter().map(|word| if *word == "ID" { id } else { word }).collect();
+            without_own_ids(&fixture.refused(manager, &words)).replace(id, "ID")
+        };
+        assert_eq!(of("5000"), of("7777"), "{words:?}");
+        assert!(of("5000").contains("unknown job `ID`, or not yours"), "{}", of("5000"));
+    }
+    for (uid, id) in [(manager, "4009"), (support, "5000")] {
+        let (samples, bundle) = (file(&format!("{id}.csv")), file(id));
+        for words in [
+            &["export", id, "--output", &samples][..],
+            &["bundle", id, "--out", &bundle],
+            &["compare", id, id],
+        ] {
+            let done = fixture.user(uid, &fixture.socket, words);
+            assert!(done.status.success(), "{words:?}: {}", text(&done.stderr));
+        }
+    }
+    // The series of nodes are for support staff.
+    let with_nodes = |uid: u32, name: &str| {
+        let words = ["export", "4009", "--with-nodes", "--output", &file(name)];
+        fixture.user(uid, &fixture.socket, &words).status.success()
+    };
+    assert!(with_nodes(support, "support.csv") && !with_nodes(manager, "manager.csv"));
+    let state = ["job", "state", "--strict", "--job", "4009", "--state", "FAILED"];
+    for uid in [manager, support] {
+        assert_eq!(fixture.user(uid, &fixture.socket, &state).status.code(), Some(1), "they change nothing");
+    }
     fixture.collector.terminate();
 }

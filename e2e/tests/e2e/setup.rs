@@ -32,7 +32,7 @@ fn setup_makes_what_the_daemons_need_once() {
         machine.shell("find /etc/polymeter /var/lib/polymeter -printf '%p %U %m %T@\\n' 2>/dev/null | sort")
     };
     let roles: [&[&str]; 3] = [
-        &["collector", "--keys", "--munge", "--scheduler-user", "slurm"],
+        &["collector", "--keys", "--munge", "--api", "--scheduler-user", "slurm"],
         &["node", "--keys", "--name", "n1", "--collector", "tcp://head:7717"],
         &["login", "--collector", "tcp://head:7718"],
     ];
@@ -50,6 +50,11 @@ fn setup_makes_what_the_daemons_need_once() {
         assert!(again.contains("nothing to do") && !again.contains("[    ]"), "{again}");
         assert_eq!(list(), after, "the second run changes nothing");
     }
+    let pages = setup(&machine, &[roles[0], &["--dry-run"]].concat(), 0);
+    assert!(
+        pages.contains("7719:/run/polymeter/api.sock") && pages.contains("http://localhost:7719/"),
+        "{pages}"
+    );
     let owner_and_mode = |path: &str| machine.shell(&format!("stat -c '%u %a' {path}"));
     for (path, expected) in [
         ("/etc/polymeter/collector.key", format!("{SERVICE_UID} 600\n")),

@@ -1,9 +1,9 @@
-//! A real web server in front of the API, with the configuration of docs/how-to/api.md: who its users are,
-//! and that values arrive as they are committed.
+//! A real web server in front of the API, with the configurations of docs/how-to/api.md and sign-in.md: who its
+//! users are, and that values arrive as they are committed.
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ tests![users_of_a_web_server_are_those_that_it_names];
 /// The sites of the configuration.
 const PASSWORDS: &str = "polymeter.example";
 const TOKENS: &str = "api.polymeter.example";
+const SINGLE_SIGN_ON: &str = "sso.polymeter.example";
 
 /// Sends a request whose headers end with CR and LF. Returns the connection.
 fn ask(server: &Nginx, site: &str, request: &str, headers: &str, body: &str) -> TcpStream {
@@ -57,7 +58,7 @@ fn users_of_a_web_server_are_those_that_it_names() {
     // The workers of the web server must reach the socket.
     fs::set_permissions(site.env.path(""), fs::Permissions::from_mode(0o711)).unwrap();
     let users = [OWNER.0, OTHER.0, ADMINISTRATOR, "root"];
-    let server = Nginx::start(&site.env, &site.env.path("api.sock"), &users);
+    let server = Nginx::start(&site.env, &site.env.path("api.sock"), &users, &oauth2_proxy());
     let whoami = |headers: &str| answer(&server, PASSWORDS, "GET /api/v1/whoami", headers, "");
     for (user, uid) in [OWNER, OTHER] {
         // A header of the client's own changes nothing.
@@ -74,9 +75,66 @@ fn users_of_a_web_server_are_those_that_it_names() {
         assert_eq!(whoami(headers).0, 401, "{headers}");
     }
     assert_tokens(&site, &server);
+    assert_single_sign_on(&server);
     assert_pages_and_values(&site, &server);
     let log = server.end();
     assert!(!log.contains("[alert]") && !log.contains("[emerg]"), "{log}");
+}
+
+/// Serves as oauth2-proxy: a cookie names the user, whose claim `preferred_username` is in the answer. Returns
+/// the address.
+fn oauth2_proxy() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map(Result::unwrap) {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|length| length == 1) {
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8(head).unwrap();
+            let user = head.split_once("_oauth2_proxy=").map(|(_, rest)| rest.split("\r\n").next().unwrap());
+            let (status, more) = match user {
+                _ if !head.starts_with("GET /oauth2/auth ") => ("200 OK", "X-Page: form\r\n".to_owned()),
+                None => ("401 Unauthorized", String::new()),
+                Some("nameless") => ("202 Accepted", "X-Auth-Request-User: 17-f\r\n".to_owned()),
+                Some(user) => (
+                    "202 Accepted",
+                    format!("X-Auth-Request-User: 17-f\r\nX-Auth-Request-Preferred-Username: {user}\r\n"),
+                ),
+            };
+            let answer = format!("HTTP/1.0 {status}\r\n{more}Content-Length: 0\r\n\r\n");
+            // nginx may have closed the connection.
+            stream.write_all(answer.as_bytes()).ok();
+        }
+    });
+    address
+}
+
+/// On the site with single sign-on the answer of oauth2-proxy names the user, and nothing else.
+fn assert_single_sign_on(server: &Nginx) {
+    let whoami = |headers: &str| answer(server, SINGLE_SIGN_ON, "GET /api/v1/whoami", headers, "");
+    for (user, uid) in [OWNER, OTHER] {
+        for forged in ["", "X-Remote-User: sys\r\n", "X-Auth-Request-Preferred-Username: sys\r\n"] {
+            let (status, body) = whoami(&format!("Cookie: _oauth2_proxy={user}\r\n{forged}"));
+            assert_eq!((status, &json_in(&body)["uid"]), (200, &json!(uid)), "{user} {forged}: {body}");
+        }
+    }
+    for cookie in ["", "Cookie: _oauth2_proxy=nameless\r\n", "X-Remote-User: sys\r\n", &login(OWNER.0)] {
+        assert_eq!(whoami(cookie).0, 401, "{cookie}");
+    }
+    // A person gets the form, which needs no sign-in; a program gets the status.
+    assert_eq!(answer(server, SINGLE_SIGN_ON, "GET /job?key=1", "", "").0, 302);
+    assert_eq!(answer(server, SINGLE_SIGN_ON, "GET /oauth2/start?rd=/", "", "").0, 200);
+    assert_eq!(answer(server, SINGLE_SIGN_ON, "GET /oauth2/auth", "", "").0, 404, "it is internal");
+    let page = answer(
+        server,
+        SINGLE_SIGN_ON,
+        "GET /job?key=1",
+        &format!("Cookie: _oauth2_proxy={}\r\n", OWNER.0),
+        "",
+    );
+    assert!(page.0 == 200 && page.1.contains("<!doctype html>"), "{}", page.0);
 }
 
 /// On the site for programs the token names the user, and nothing else.

@@ -17,14 +17,15 @@ export async function openPage() {
     notices.after(form);
     onUnauthenticated((reason) => askForToken(form, reason));
     const user = await get("whoami");
-    // Users without administration see no jobs but their own.
-    document.body.classList.toggle("own-jobs", !user.is_administrator);
-    if (user.is_administrator) {
+    // Users without a role see no jobs but their own.
+    document.body.classList.toggle("own-jobs", user.role === "user");
+    if (user.sees_all) {
         document.querySelector("nav").append(document.querySelector("footer a"));
         document.querySelector("footer").hidden = true;
     }
     const name = user.user ?? `uid ${user.uid}`;
-    const rights = [user.is_administrator ? "administrator" : "", user.scope === "read" ? "reads only" : ""].filter(Boolean);
+    const roles = { administrator: "administrator", support: "support", manager: `manager of ${user.accounts.join(", ")}` };
+    const rights = [roles[user.role], mayChange(user) ? "" : "reads only"].filter(Boolean);
     document.getElementById("account").replaceChildren(element("bdi", {}, name), rights.length ? ` · ${rights.join(", ")}` : "");
     if (hasToken()) {
         const button = element("button", { type: "button" }, "Sign out");
@@ -32,6 +33,11 @@ export async function openPage() {
         document.getElementById("account").append(" ", button);
     }
     return { main, user };
+}
+
+/** Returns true if the user's token, if there is one, permits changes. */
+export function mayChange(user) {
+    return user.scope === "control" || user.scope === "admin";
 }
 
 /** Shows a notice, or removes that with the same key if there is no text. */

@@ -6,7 +6,7 @@ import { subjectCharts } from "./charts.js";
 import { completenessPanel } from "./completeness.js";
 import { jobSubject } from "./course_loader.js";
 import { findingList } from "./findings.js";
-import { isComplete, isReady, notice, openPage, run } from "./frame.js";
+import { isComplete, isReady, mayChange, notice, openPage, run } from "./frame.js";
 import { jobHead } from "./job_head.js";
 import { jobTable } from "./job_rows.js";
 import { follow } from "./live.js";
@@ -159,7 +159,7 @@ run(async () => {
     const charts = quantities.length > 0
         ? subjectCharts(jobSubject(job), quantities, nodes, { requests: requestsOf(job), limit_s: job.time_limit_s, rangeLink }) : null;
     const { meters, findings, data, related, load: loadSummary } = summarySections(job, head, charts);
-    const sampling = samplingPanel(job, user.scope !== "read");
+    const sampling = samplingPanel(job, mayChange(user) && (user.uid === 0 || user.uid === job.uid));
     const program = runPanel(job);
     const noSamples = element("p", { className: "soft" }, "There are no samples yet.");
     main.append(head, findings, related, meters, charts ?? noSamples);

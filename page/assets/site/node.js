@@ -19,13 +19,13 @@ run(async () => {
     const agent = element("p", { className: "state" });
     const running = jobTable("running", "Running jobs");
     const past = jobTable("ended", "Ended jobs");
-    const charts = nodeCharts(node, user.is_administrator);
+    const charts = nodeCharts(node, user.sees_all);
     main.append(element("h1", {}, "Node ", element("bdi", {}, node)), agent, running, charts, past);
 
     const load = async () => {
         const [{ nodes }, now, ended, health] = await Promise.all([
             get("nodes"), get("jobs", { node, state: "running" }), get("jobs", { node, state: "ended", limit: PAST_MAX }),
-            user.is_administrator ? get("agents", { node }) : { agents: [] },
+            user.sees_all ? get("agents", { node }) : { agents: [] },
         ]);
         const found = nodes.find((one) => one.node === node);
         agent.textContent = agentText(health.agents[0], health.now_us, found);

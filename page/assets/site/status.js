@@ -88,15 +88,15 @@ run(async () => {
         element("p", { className: "remark" }, "Late samples were read after their deadline, missed ones never. Samples whose times the collector does not trust are in quarantine."));
     const trend = element("div", { className: "trend" });
     const ofLosses = section("losses", "Lost samples of the last week", trend);
-    ofLosses.hidden = !user.is_administrator;
-    ofAgents.hidden = !user.is_administrator;
+    ofLosses.hidden = !user.sees_all;
+    ofAgents.hidden = !user.sees_all;
     main.append(element("h1", {}, "Measurement"), section("collector", "Collector", collector), ofLosses, ofAgents, ofJobs);
     const { info } = await (await send("api/openapi.json")).json();
 
     await repeat(REFRESH_S, async () => {
         const [{ nodes }, health, answer, losses] = await Promise.all([
-            get("nodes"), user.is_administrator ? allAgents() : null, get("jobs", { state: "running", limit: JOBS_MAX }),
-            user.is_administrator ? get("loss-trend") : null,
+            get("nodes"), user.sees_all ? allAgents() : null, get("jobs", { state: "running", limit: JOBS_MAX }),
+            user.sees_all ? get("loss-trend") : null,
         ]);
         if (losses) trend.replaceChildren(...lossTrend(losses));
         const store = await send("ready").then(() => "can be read", (error) => error.message);

@@ -7,11 +7,13 @@ use super::fields::Fields;
 use super::refusal::Refusal;
 
 /// The rights of a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Reads the jobs of its user.
     Read,
+    /// Reads all that its user may read, as a manager, support staff or an administrator.
+    ReadAll,
     /// May also change the sampling of the jobs of its user.
     Control,
     /// Has all rights of its user; those of an administrator, too.
@@ -19,13 +21,19 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes, the smallest first.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Control, Self::Admin];
+    /// All scopes.
+    pub const ALL: [Self; 4] = [Self::Read, Self::ReadAll, Self::Control, Self::Admin];
+
+    /// Returns true if it permits to change something.
+    pub const fn may_change(self) -> bool {
+        matches!(self, Self::Control | Self::Admin)
+    }
 
     /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::ReadAll => "read-all",
             Self::Control => "control",
             Self::Admin => "admin",
         }

@@ -24,6 +24,24 @@ pub enum JobOrder {
     Cores,
 }
 
+/// The jobs of a user, and those of the accounts that the user manages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobsOf {
+    /// The user's numeric id. Jobs without a known owner are not the user's.
+    pub uid: u32,
+    /// The accounts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<String>,
+}
+
+impl JobsOf {
+    /// Returns the jobs of a user without accounts.
+    pub const fn user(uid: u32) -> Self {
+        Self { uid, accounts: Vec::new() }
+    }
+}
+
 /// A choice of jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -81,6 +99,9 @@ pub struct JobFilter {
     /// page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<(i64, i64)>,
+    /// The jobs that the reader may see; none for all. Only the guard in front of a store sets it.
+    #[serde(skip)]
+    pub visible: Option<JobsOf>,
     /// The maximum number of jobs.
     #[serde(default = "page")]
     pub limit: u32,
@@ -116,6 +137,7 @@ impl Default for JobFilter {
             order: JobOrder::Started,
             is_ascending: false,
             before: None,
+            visible: None,
             limit: 1000,
         }
     }
@@ -136,16 +158,16 @@ pub enum SeriesOwner {
 /// A query. Its answer is any number of rows of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "a query is read or sent at once, never kept in numbers")]
 pub enum Query {
     /// The jobs that a filter selects, in its order.
-    Jobs(JobFilter),
+    Jobs(Box<JobFilter>),
     /// Ids of jobs among which to search for one similar to an id.
     CandidateIds {
         /// The id.
         job_id: String,
-        /// The owner's numeric id; none for any.
-        owner_uid: Option<i64>,
+        /// The jobs to which the ids belong; none for all.
+        #[serde(default)]
+        of: Option<JobsOf>,
     },
     /// The series of a job or a node, sorted by node and metric.
     Series {
@@ -370,7 +392,7 @@ mod tests {
         let of = SeriesOwner::Job(9);
         let series: IdRanges = [4, 5, 6].into_iter().collect();
         for (query, expected) in [
-            (Query::Jobs(filter), r#"{"query":"jobs","job_id":"7","before":[5,2],"limit":3}"#),
+            (Query::Jobs(Box::new(filter)), r#"{"query":"jobs","job_id":"7","before":[5,2],"limit":3}"#),
             (
                 Query::Series { of: SeriesOwner::Node("n1".to_owned()) },
                 r#"{"query":"series","of":{"node":"n1"}}"#,

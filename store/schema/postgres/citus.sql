@@ -59,10 +59,10 @@ RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
 SELECT node FROM (SELECT node, job_key FROM series_block WHERE first_id <= of_series ORDER BY first_id DESC LIMIT 1) AS block
 WHERE lower <= upper AND (
     has_table_privilege(polymeter_user_name(), 'samples'::regclass, 'SELECT')
-    OR EXISTS (SELECT FROM job WHERE job.job_key = block.job_key AND owner = polymeter_user_name())
+    OR EXISTS (SELECT FROM job WHERE job.job_key = block.job_key AND polymeter_is_own(owner, account))
     OR block.job_key IS NULL AND tstzrange(lower, upper, '[]') <@ (
         SELECT range_agg(tstzrange(job_node.started, coalesce(job_node.ended, now() + interval '1 hour'), '[]'))
-        FROM job JOIN job_node USING (job_key) WHERE owner = polymeter_user_name() AND job_node.node = block.node))
+        FROM job JOIN job_node USING (job_key) WHERE polymeter_is_own(owner, account) AND job_node.node = block.node))
 $$;
 
 -- The samples of a series from `lower` to `upper`, both included. A statement with constants goes to one

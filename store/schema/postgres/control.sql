@@ -43,7 +43,7 @@ CREATE TABLE control_answer (
 );
 
 -- Tokens of the HTTP API. A token is deleted when it is revoked. `digest`: the SHA-256 digest of its secret,
--- which is not stored. `uid`: its user. `scope`: `read`, `control` or `admin`. `used`: a time at which it was
+-- which is not stored. `uid`: its user. `scope`: `read`, `read-all`, `control` or `admin`. `used`: a time at which it was
 -- accepted, at most some minutes before the last one.
 CREATE TABLE api_token (
     token_id text PRIMARY KEY,
@@ -54,6 +54,14 @@ CREATE TABLE api_token (
     created timestamptz NOT NULL,
     expires timestamptz NOT NULL,
     used timestamptz
+);
+
+-- The managers of accounts, by the names of their roles: those of the collectors' configuration. They see the
+-- jobs of these accounts.
+CREATE TABLE account_manager (
+    account text NOT NULL,
+    manager text NOT NULL,
+    PRIMARY KEY (manager, account)
 );
 
 CREATE INDEX api_token_uid ON api_token (uid);

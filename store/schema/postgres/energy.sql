@@ -36,7 +36,7 @@ DECLARE
     steps text;
 BEGIN
     SELECT * INTO run FROM job
-    WHERE job_key = of_job AND (owner = polymeter_user_name() OR has_table_privilege(polymeter_user_name(), 'samples'::regclass, 'SELECT'));
+    WHERE job_key = of_job AND (polymeter_is_own(owner, account) OR has_table_privilege(polymeter_user_name(), 'samples'::regclass, 'SELECT'));
     IF NOT FOUND THEN
         RETURN;
     END IF;

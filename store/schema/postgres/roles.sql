@@ -1,7 +1,7 @@
 -- The roles of the database.
 --
 -- polymeter_writer: a further collector. polymeter_reader: reads everything. polymeter_user: sees the user's
--- own jobs. Roles belong to the server: its databases share them, and another collector may create them at
+-- own jobs, and those of accounts that the user manages. Roles belong to the server: its databases share them, and another collector may create them at
 -- the same time.
 
 -- Creates the roles that are missing, grants all of them their rights on what the store has, and makes the

@@ -1,11 +1,11 @@
 -- The views for users, bounded by the times of jobs. Their names and columns are those of Kwollect, which
 -- PostgREST and dashboards expect.
 --
--- A view shows everything to those who may read the table `samples`, and to others their own jobs. It reads
--- the jobs of the second kind through a function with the rights of the tables' owner, so that neither plans
--- nor statistics tell of other jobs. The barrier keeps functions of users away from rows that they must not
--- see. It has an effect only where the outermost part of a view is not a UNION ALL: the planner flattens such
--- a union without regard to the barrier.
+-- A view shows everything to those who may read the table `samples`, and to others their own jobs and those of
+-- accounts that they manage, which count as own. It reads the own jobs through a function with the rights of
+-- the tables' owner, so that neither plans nor statistics tell of other jobs. The barrier keeps functions of
+-- users away from rows that they must not see. It has an effect only where the outermost part of a view is not
+-- a UNION ALL: the planner flattens such a union without regard to the barrier.
 
 -- Kwollect's job ids are integers, and its users write `job_id = 4242`. The function is inlined: indexes are
 -- used.
@@ -23,10 +23,21 @@ SELECT CASE pg_catalog.current_setting('role') WHEN 'none' THEN session_user::pg
             ELSE pg_catalog.current_setting('role') END
 $$;
 
--- The user's own jobs, and the nodes on which they ran.
+-- The accounts that the user manages. Only functions with the rights of the tables' owner can call it.
+CREATE FUNCTION polymeter_managed_accounts() RETURNS text[] LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
+SELECT coalesce(array_agg(account), '{}') FROM account_manager WHERE manager = polymeter_user_name()
+$$;
+
+-- True for a job of the user, or of an account that the user manages. The one place where it is decided which
+-- jobs a user sees. It is inlined: indexes are used.
+CREATE FUNCTION polymeter_is_own(owner text, account text) RETURNS boolean LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
+SELECT owner = polymeter_user_name() OR account = ANY (polymeter_managed_accounts())
+$$;
+
+-- The jobs that the user sees, and the nodes on which they ran.
 CREATE FUNCTION polymeter_own_jobs() RETURNS SETOF job
 LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
-SELECT * FROM job WHERE owner = polymeter_user_name()
+SELECT * FROM job WHERE polymeter_is_own(owner, account)
 $$;
 
 CREATE FUNCTION polymeter_own_job_nodes()
@@ -35,7 +46,7 @@ RETURNS TABLE (job_key int8, job_id text, job_started timestamptz, job_ended tim
 LANGUAGE sql STABLE SECURITY DEFINER PARALLEL RESTRICTED ROWS 100 AS $$
 SELECT job.job_key, job.job_id, job.started, job.ended, job_node.node, job_node.started, job_node.ended
 FROM job JOIN job_node USING (job_key)
-WHERE job.owner = polymeter_user_name()
+WHERE polymeter_is_own(job.owner, job.account)
 $$;
 
 -- The nodes of the jobs that the user sees.

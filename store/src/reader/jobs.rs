@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use polymeter_proto::read::{JobFilter, JobOrder, JobRow};
+use polymeter_proto::read::{JobFilter, JobOrder, JobRow, JobsOf};
 use polymeter_proto::run::Run;
 
 use super::recorded_statements::Reader;
@@ -137,18 +137,18 @@ impl Reader {
     }
 
     /// Returns ids of jobs among which to search for one similar to `job_id`: those that sort next to it, and
-    /// those of the jobs that started last. Only jobs of `owner_uid` count, if it is given.
+    /// those of the jobs that started last: all, or those of `of`.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn candidate_ids(&mut self, job_id: &str, owner_uid: Option<i64>) -> Result<Vec<String>, StoreError> {
+    pub fn candidate_ids(&mut self, job_id: &str, of: Option<&JobsOf>) -> Result<Vec<String>, StoreError> {
         let mut parameters = vec![job_id.into()];
-        let (own, jobs) = if owner_uid.is_some() {
-            parameters.push(owner_uid.into());
+        let (own, jobs) = if let Some(of) = of {
             let own = format!(
                 "WITH own AS MATERIALIZED (
-                     SELECT job_id, started, job_key FROM job WHERE owner_uid = $2 ORDER BY started DESC, job_key DESC LIMIT {OWN_CANDIDATES}
-                 ) "
+                     SELECT job_id, started, job_key FROM job WHERE {} ORDER BY started DESC, job_key DESC LIMIT {OWN_CANDIDATES}
+                 ) ",
+                is_of(of, &mut parameters)
             );
             (own, "own")
         } else {
@@ -170,6 +170,20 @@ impl Reader {
         );
         self.rows(&select, &parameters)
     }
+}
+
+/// Returns the condition that a job is one of a user or of the accounts that the user manages, and adds its
+/// parameters. Indexes find both.
+fn is_of<'a>(of: &'a JobsOf, parameters: &mut Vec<Value<'a>>) -> String {
+    parameters.push(Value::Integer(of.uid.into()));
+    let mut condition = format!("(owner_uid = ${}", parameters.len());
+    for (position, account) in of.accounts.iter().enumerate() {
+        parameters.push(account.as_str().into());
+        let separator = if position == 0 { " OR account IN (" } else { ", " };
+        condition.push_str(&format!("{separator}${}", parameters.len()));
+    }
+    condition.push_str(if of.accounts.is_empty() { ")" } else { "))" });
+    condition
 }
 
 /// The condition for a part of the name: of a user's jobs, and of all jobs, whose names an index has side by
@@ -232,6 +246,10 @@ fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
         parameters.push(parameter);
         condition.push_str(" AND ");
         condition.push_str(&part.replace('?', &format!("${}", parameters.len())));
+    }
+    if let Some(visible) = &filter.visible {
+        condition.push_str(" AND ");
+        condition.push_str(&is_of(visible, &mut parameters));
     }
     if let Some(states) = &filter.state {
         let mut wanted = Vec::new();

@@ -19,7 +19,8 @@ mod series;
 mod shapes;
 
 pub use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, LedgerRow, LossRow,
+    AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, JobsOf, LedgerRow,
+    LossRow,
     MarkRow, PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
 };
 

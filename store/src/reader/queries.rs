@@ -22,7 +22,7 @@ impl Read for Reader {
     ) -> Result<(), StoreError> {
         match query {
             Query::Jobs(filter) => pass(self.jobs(filter)?, each),
-            Query::CandidateIds { job_id, owner_uid } => pass(self.candidate_ids(job_id, *owner_uid)?, each),
+            Query::CandidateIds { job_id, of } => pass(self.candidate_ids(job_id, of.as_ref())?, each),
             Query::Cpus { job_key } => pass(self.cpus(*job_key)?, each),
             Query::LastLosses { limit } => pass(self.last_losses(*limit)?, each),
             Query::Agents { since_ns } => return self.blocks(&agents::agents_since(*since_ns), each),

@@ -3,8 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, LedgerRow, LossRow,
-    MarkRow, PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf, LedgerRow,
+    LossRow, MarkRow, PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner,
+    SeriesRow,
 };
 
 use crate::StoreError;
@@ -116,15 +117,15 @@ impl dyn Read + '_ {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
-        self.collect(&Query::Jobs(filter.clone()))
+        self.collect(&Query::Jobs(Box::new(filter.clone())))
     }
 
-    /// Returns ids of jobs among which to search for one similar to `job_id`, of `owner_uid` if it is given.
+    /// Returns ids of jobs among which to search for one similar to `job_id`, all or those of `of`.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub fn candidate_ids(&mut self, job_id: &str, owner_uid: Option<i64>) -> Result<Vec<String>, StoreError> {
-        self.collect(&Query::CandidateIds { job_id: job_id.to_owned(), owner_uid })
+    pub fn candidate_ids(&mut self, job_id: &str, of: Option<JobsOf>) -> Result<Vec<String>, StoreError> {
+        self.collect(&Query::CandidateIds { job_id: job_id.to_owned(), of })
     }
 
     /// Returns the series of a job or a node, sorted by node and metric.

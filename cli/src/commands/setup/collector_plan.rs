@@ -15,6 +15,9 @@ const EXAMPLE: &str = include_str!("../../../../deploy/collector.toml");
 /// The store without a server.
 const SQLITE: &str = "sqlite:/var/lib/polymeter/store.db";
 
+/// The socket of the pages.
+const API_SOCKET: &str = "/run/polymeter/api.sock";
+
 /// The store in a server on this machine, as which the service's user authenticates by its name.
 const POSTGRES: &str = "host=/run/postgresql dbname=polymeter user=polymeter";
 
@@ -36,6 +39,10 @@ pub(super) struct CollectorOptions {
     /// Let users of other machines ask at tcp://0.0.0.0:7718, authenticated by MUNGE.
     #[arg(long)]
     munge: bool,
+
+    /// Serve the pages and the HTTP API to the users of this machine, who reach them by ssh.
+    #[arg(long)]
+    api: bool,
 
     /// The user that reports how jobs ended: that of the scheduler's controller, such as slurm or oar.
     #[arg(long, value_name = "USER")]
@@ -77,6 +84,9 @@ pub(super) fn plan(options: &CollectorOptions) -> Result<Plan, Failure> {
         settings.push(("control_listen", quoted("tcp://0.0.0.0:7718")));
     }
     settings.extend(options.scheduler_user.as_ref().map(|user| ("scheduler_user", quoted(user))));
+    if options.api {
+        settings.push(("api.listen", quoted(API_SOCKET)));
+    }
     file::add(&mut plan, &format!("{CONFIGURATION}/collector.toml"), EXAMPLE, &settings)?;
     if store == POSTGRES {
         create_database::add(&mut plan)?;
@@ -89,6 +99,16 @@ pub(super) fn plan(options: &CollectorOptions) -> Result<Plan, Failure> {
         plan.closing
             .push("  ssh NODE polymeter setup node --keys --collector tcp://COLLECTOR:7717 --yes".to_owned());
         plan.closing.push(format!("  scp NODE:{CONFIGURATION}/NODE.pub {CONFIGURATION}/agents.d/"));
+    }
+    if options.api {
+        let host = rustix::system::uname();
+        plan.closing.push(
+            "The pages, for everyone who may log in here; ssh tells the collector who it is:".to_owned(),
+        );
+        plan.closing.push(format!("  ssh -N -L 7719:{API_SOCKET} {}", host.nodename().to_string_lossy()));
+        plan.closing.push("  http://localhost:7719/".to_owned());
+        plan.closing
+            .push("Without ssh: a web server that signs users in, see docs/how-to/sign-in.md".to_owned());
     }
     plan.closing.push("Then: polymeter doctor".to_owned());
     Ok(plan)

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// The prefix that `make install` writes into the packaged files.
 const LOCAL: &str = "/usr/local/";
 
-/// A setting: its key, and its value as TOML.
+/// A setting: its key, behind the section's name and a dot if it is in one, and its value as TOML.
 pub(super) type Setting = (&'static str, String);
 
 /// Adds the step that writes the file at `path` with `settings` into `example`, which packages install. A
@@ -39,19 +39,32 @@ pub(super) fn add(plan: &mut Plan, path: &str, example: &str, settings: &[Settin
     Ok(())
 }
 
-/// Returns `example` with a setting in place of the first line that sets it, also behind a `#`, before the
-/// first section.
+/// Returns `example` with a setting in place of the first line that sets it, also behind a `#`: before the
+/// first section, or in the setting's own, whose head may be behind a `#`, too.
 fn with(example: &str, key: &str, value: &str) -> String {
-    let is_setting = |line: &str| {
-        let line = line.strip_prefix("# ").unwrap_or(line);
-        line.strip_prefix(key).is_some_and(|rest| rest.starts_with(" = "))
+    let uncommented = |line: &'_ str| line.strip_prefix("# ").unwrap_or(line).to_owned();
+    let (section, key) = key.split_once('.').map_or((None, key), |(section, key)| (Some(section), key));
+    let mut lines: Vec<String> = example.lines().map(str::to_owned).collect();
+    let begin = match section {
+        None => 0,
+        Some(section) => {
+            let head = format!("[{section}]");
+            let place = lines.iter().position(|line| uncommented(line) == head).unwrap_or(lines.len());
+            lines.splice(place..lines.len().min(place + 1), [head]);
+            place + 1
+        }
     };
-    let place = example.lines().take_while(|line| !line.starts_with('[')).position(is_setting);
+    let is_setting =
+        |line: &String| uncommented(line).strip_prefix(key).is_some_and(|rest| rest.starts_with(" = "));
+    // The section ends at the next head, also at one behind a `#`, whose keys have other meanings.
+    let is_inside =
+        |line: &&String| !uncommented(line).starts_with('[') || section.is_none() && !line.starts_with('[');
+    let place =
+        lines.iter().skip(begin).take_while(is_inside).position(is_setting).map(|place| begin + place);
     let setting = format!("{key} = {value}");
-    let mut lines: Vec<&str> = example.lines().collect();
     match place.and_then(|place| lines.get_mut(place)) {
-        Some(line) => *line = &setting,
-        None => lines.insert(0, &setting),
+        Some(line) => *line = setting,
+        None => lines.insert(begin, setting),
     }
     lines.join("\n") + "\n"
 }
@@ -63,7 +76,10 @@ fn compare(path: &Path, text: &str, settings: &[Setting]) -> Result<Vec<String>,
     let table: toml::Table = text.parse().map_err(invalid)?;
     let mut different = Vec::new();
     for (key, wanted) in settings {
-        let found = table.get(*key);
+        let found = match key.split_once('.') {
+            Some((section, key)) => table.get(section).and_then(|section| section.get(key)),
+            None => table.get(*key),
+        };
         let expected =
             format!("x = {wanted}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("x"));
         if found == expected.as_ref() {
@@ -107,6 +123,22 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_of_a_section_switches_it_on() {
+        let example = "a = 1\n# [x]\n\n# Words.\n# listen = \"off\"\n# [y]\n# listen = 1\n[z]\nlisten = 2\n";
+        let text = with(example, "x.listen", "\"/s\"");
+        assert_eq!(text, example.replace("# [x]", "[x]").replace("# listen = \"off\"", "listen = \"/s\""));
+        assert_eq!(with(&text, "x.listen", "\"/s\""), text);
+        assert_eq!(with("[z]\nlisten = 2\n", "z.other", "3"), "[z]\nother = 3\nlisten = 2\n");
+        assert_eq!(with("a = 1\n", "x.listen", "3"), "a = 1\n[x]\nlisten = 3\n");
+        let packaged =
+            with(include_str!("../../../../deploy/collector.toml"), "api.listen", "\"/run/api.sock\"");
+        let faults = polymeter_collector::config::check(Path::new("collector.toml"), &packaged);
+        assert!(faults.0.is_empty(), "{faults}");
+        let table: toml::Table = packaged.parse().unwrap();
+        assert_eq!(table["api"]["listen"].as_str(), Some("/run/api.sock"));
+    }
+
+    #[test]
     fn a_changed_file_is_compared_and_left() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.toml");
@@ -130,6 +162,12 @@ mod tests {
         assert_eq!(
             left.differences[0].1,
             ["`collector` is \"tcp://other:1\", this command would set \"tcp://head:7717\""]
+        );
+        let of_section = [("api.listen", quoted("/run/api.sock"))];
+        fs::write(&path, "[api]\nlisten = \"off\"\n").unwrap();
+        assert_eq!(
+            plan(&of_section).differences[0].1,
+            ["`api.listen` is \"off\", this command would set \"/run/api.sock\""]
         );
         fs::write(&path, "# mine\ncollector = \"tcp://head:7717\"\n").unwrap();
         assert!(!plan(&settings).has_changes() && plan(&settings).differences.is_empty());

@@ -1,6 +1,7 @@
 //! `polymeter store`: the size of a store, its growth, and what retention removes next.
 
 mod confirm_clock;
+mod copy;
 mod import;
 mod overview;
 mod prune;
@@ -9,6 +10,7 @@ use clap::Subcommand;
 use polymeter_store::Administration;
 
 use self::confirm_clock::ConfirmClockArguments;
+use self::copy::CopyArguments;
 use self::import::ImportArguments;
 use self::overview::Overview;
 use self::prune::PruneArguments;
@@ -40,12 +42,15 @@ enum StoreCommand {
     ConfirmClock(ConfirmClockArguments),
     /// Store the samples of files that polymeter export wrote as Parquet, each sample once.
     Import(ImportArguments),
+    /// Copy a whole store into an empty one, such as a file into PostgreSQL. Stop the collector first.
+    Copy(CopyArguments),
 }
 
 pub(crate) fn execute(arguments: &StoreArguments) -> Result<(), Failure> {
     match &arguments.command {
         Some(StoreCommand::Prune(arguments)) => return prune::execute(arguments),
         Some(StoreCommand::Import(arguments)) => return import::execute(arguments),
+        Some(StoreCommand::Copy(arguments)) => return copy::execute(arguments),
         Some(StoreCommand::ConfirmClock(arguments)) => return confirm_clock::execute(arguments),
         None => {}
     }

@@ -1,4 +1,5 @@
-//! The rights of readers: a user reads the own jobs, an administrator all.
+//! The rights of readers: a user reads the own jobs, a manager also those of some accounts, support staff and
+//! administrators all. Here alone it is decided which rows of a store a reader gets.
 //!
 //! The guard checks every query. A job of another user has the same answer as an unknown one, by the same
 //! statements, so that neither reveals which jobs exist.
@@ -6,18 +7,50 @@
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
-use polymeter_proto::read::{IdRanges, JobFilter, JobNodeRow, Query, ReadRow, RowBlock, SeriesOwner};
+use polymeter_proto::read::{IdRanges, JobFilter, JobNodeRow, JobsOf, Query, ReadRow, RowBlock, SeriesOwner};
 
 use super::read::Read;
 use crate::StoreError;
 
 /// The jobs that a reader may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// All jobs, and the series of nodes.
+    /// All jobs, the series of nodes, and the causes of errors: root and administrators.
     All,
-    /// The jobs of the user with this numeric id. Jobs without a known owner are not among them.
-    Owner(u32),
+    /// All jobs and the series of nodes: support staff.
+    Support,
+    /// The own jobs, and those of the accounts that the user manages.
+    Jobs(JobsOf),
+}
+
+impl Access {
+    /// Returns the access of a user who has no role.
+    pub const fn owner(uid: u32) -> Self {
+        Self::Jobs(JobsOf::user(uid))
+    }
+
+    /// Returns true if the reader may see all jobs and the series of nodes.
+    pub const fn sees_all(&self) -> bool {
+        matches!(self, Self::All | Self::Support)
+    }
+
+    /// Returns the name of the role: `administrator`, `support`, `manager` or `user`.
+    pub const fn role(&self) -> &'static str {
+        match self {
+            Self::All => "administrator",
+            Self::Support => "support",
+            Self::Jobs(of) if of.accounts.is_empty() => "user",
+            Self::Jobs(_) => "manager",
+        }
+    }
+
+    /// Returns the accounts that the user manages.
+    pub fn accounts(&self) -> &[String] {
+        match self {
+            Self::All | Self::Support => &[],
+            Self::Jobs(of) => &of.accounts,
+        }
+    }
 }
 
 /// The job that was read last. A report has many queries about one job.
@@ -46,7 +79,7 @@ fn readable_ns(row: &JobNodeRow) -> Range<i64> {
 pub struct GuardedReader<R> {
     reader: R,
     access: Access,
-    /// The last job that belongs to the user.
+    /// The last job that the user may see.
     current: Option<CurrentJob>,
 }
 
@@ -59,19 +92,15 @@ impl<R: Read> GuardedReader<R> {
         Self { reader, access, current: None }
     }
 
-    /// Returns true if the job belongs to the user.
-    fn owns(&mut self, uid: u32, job_key: i64) -> Result<bool, StoreError> {
+    /// Returns true if the job is one of those that the user may see.
+    fn sees(&mut self, of: &JobsOf, job_key: i64) -> Result<bool, StoreError> {
         if self.current.as_ref().is_some_and(|current| current.job_key == job_key) {
             return Ok(true);
         }
-        let filter = JobFilter {
-            job_key: Some(job_key),
-            owner_uid: Some(uid.into()),
-            limit: 1,
-            ..JobFilter::default()
-        };
+        let filter =
+            JobFilter { job_key: Some(job_key), visible: Some(of.clone()), limit: 1, ..JobFilter::default() };
         let mut is_found = false;
-        self.reader.read(&Query::Jobs(filter), &mut |block| {
+        self.reader.read(&Query::Jobs(Box::new(filter)), &mut |block| {
             is_found |= !block.is_empty();
             ControlFlow::Continue(())
         })?;
@@ -82,7 +111,7 @@ impl<R: Read> GuardedReader<R> {
         Ok(is_found)
     }
 
-    /// Passes series of the user's job on, all or those of some metrics, and remembers their ids.
+    /// Passes series of the job on, all or those of some metrics, and remembers their ids.
     fn read_series(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         let mut ids = Vec::new();
         self.reader.read(query, &mut |block| {
@@ -97,7 +126,7 @@ impl<R: Read> GuardedReader<R> {
         Ok(())
     }
 
-    /// Returns those of the ids that are series of the user's job.
+    /// Returns those of the ids that are series of the job.
     fn series_of_job(&mut self, job_key: i64, wanted: &IdRanges) -> Result<IdRanges, StoreError> {
         let permitted = |guard: &Self| {
             guard.current.as_ref().map(|current| current.series.intersection(wanted)).unwrap_or_default()
@@ -112,19 +141,15 @@ impl<R: Read> GuardedReader<R> {
         Ok(permitted(self))
     }
 
-    fn read_as_owner(&mut self, uid: u32, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+    fn read_visible(&mut self, of: &JobsOf, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         match query {
             Query::Jobs(filter) => {
-                let uid = i64::from(uid);
-                if filter.owner_uid.is_some_and(|owner| owner != uid) {
-                    return Ok(());
-                }
-                let filter = JobFilter { owner_uid: Some(uid), ..filter.clone() };
-                self.reader.read(&Query::Jobs(filter), each)
+                let filter = JobFilter { visible: Some(of.clone()), ..JobFilter::clone(filter) };
+                self.reader.read(&Query::Jobs(Box::new(filter)), each)
             }
             Query::CandidateIds { job_id, .. } => {
-                let own = Query::CandidateIds { job_id: job_id.clone(), owner_uid: Some(uid.into()) };
-                self.reader.read(&own, each)
+                let visible = Query::CandidateIds { job_id: job_id.clone(), of: Some(of.clone()) };
+                self.reader.read(&visible, each)
             }
             Query::LastLosses { .. }
             | Query::Agents { .. }
@@ -147,8 +172,8 @@ impl<R: Read> GuardedReader<R> {
             | Query::Marks { job_key }
             | Query::Losses { job_key }
             | Query::FinestRollup { job_key, .. } => {
-                if self.owns(uid, *job_key)? {
-                    self.read_own_job(*job_key, query, each)
+                if self.sees(of, *job_key)? {
+                    self.read_visible_job(*job_key, query, each)
                 } else {
                     Ok(())
                 }
@@ -156,7 +181,7 @@ impl<R: Read> GuardedReader<R> {
         }
     }
 
-    /// Passes the series of the nodes of the user's job on, and remembers their times.
+    /// Passes the series of the nodes of the job on, and remembers their times.
     fn read_node_series(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         let mut times = HashMap::new();
         self.reader.read(&Query::JobNodes { job_key }, &mut |block| {
@@ -179,7 +204,7 @@ impl<R: Read> GuardedReader<R> {
         })
     }
 
-    /// Returns those of the series of the nodes of the user's job that are known to the guard, and the part
+    /// Returns those of the series of the nodes of the job that are known to the guard, and the part
     /// of a span in which any of them may be read.
     fn readable(&self, wanted: &IdRanges, span_ns: &Range<i64>) -> (IdRanges, Range<i64>) {
         let times = || self.current.iter().flat_map(|current| &current.node_series);
@@ -189,7 +214,7 @@ impl<R: Read> GuardedReader<R> {
         (wanted.intersection(&known), span_ns.start.max(first_ns)..span_ns.end.min(end_ns))
     }
 
-    /// Passes on the samples or intervals of series of the nodes of the user's job that lie in its time
+    /// Passes on the samples or intervals of series of the nodes of the job that lie in its time
     /// there. `length_ns` is the length of an interval.
     fn read_of_nodes(&mut self, query: &Query, length_ns: i64, each: Each<'_>) -> Result<(), StoreError> {
         let Some(current) = &self.current else { return Ok(()) };
@@ -212,8 +237,8 @@ impl<R: Read> GuardedReader<R> {
         })
     }
 
-    /// Passes on the rows of a query about a job of the user.
-    fn read_own_job(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
+    /// Passes on the rows of a query about a job that the user may see.
+    fn read_visible_job(&mut self, job_key: i64, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         let of = SeriesOwner::Job(job_key);
         match query {
             Query::Series { .. } | Query::JobSeries { .. } => self.read_series(job_key, query, each),
@@ -269,9 +294,12 @@ fn without_other_jobs(mut block: RowBlock, job_key: i64) -> RowBlock {
 
 impl<R: Read> Read for GuardedReader<R> {
     fn read(&mut self, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
-        match self.access {
-            Access::All => self.reader.read(query, each),
-            Access::Owner(uid) => self.read_as_owner(uid, query, each),
+        match &self.access {
+            Access::All | Access::Support => self.reader.read(query, each),
+            Access::Jobs(of) => {
+                let of = of.clone();
+                self.read_visible(&of, query, each)
+            }
         }
     }
 }

@@ -15,11 +15,17 @@ const OTHERS: [i64; 3] = [2, 3, 99];
 struct Everything(Vec<Query>);
 
 fn job(job_key: i64, owner_uid: Option<i64>) -> JobRow {
+    // Each job has an account of its own.
     let job = serde_json::json!({
-        "job_key": job_key, "job_id": format!("j{job_key}"), "owner_uid": owner_uid, "started_ns": 5,
+        "account": format!("a{job_key}"), "job_key": job_key, "job_id": format!("j{job_key}"), "owner_uid": owner_uid, "started_ns": 5,
         "sampled_ns": {"start": 0, "end": 9}, "lost_nodes": [], "nodes": ["n1"],
     });
     serde_json::from_value(job).unwrap()
+}
+
+fn is_of(of: &JobsOf, job: &JobRow) -> bool {
+    job.owner_uid == Some(of.uid.into())
+        || job.account.as_ref().is_some_and(|account| of.accounts.contains(account))
 }
 
 /// The time of each job on its node, in seconds.
@@ -79,11 +85,11 @@ impl Read for Everything {
                 let all = [job(OWN, Some(USER.into())), job(2, Some(1001)), job(3, None)];
                 let is_selected = |job: &JobRow| {
                     filter.job_key.is_none_or(|key| key == job.job_key)
-                        && filter.owner_uid.is_none_or(|uid| Some(uid) == job.owner_uid)
+                        && filter.visible.as_ref().is_none_or(|of| is_of(of, job))
                 };
                 RowBlock::Jobs(all.into_iter().filter(is_selected).collect())
             }
-            Query::CandidateIds { owner_uid, .. } => RowBlock::JobIds(vec![format!("{owner_uid:?}")]),
+            Query::CandidateIds { of, .. } => RowBlock::JobIds(vec![format!("{of:?}")]),
             Query::Series { of: SeriesOwner::Job(key) } | Query::JobSeries { job_key: key, .. } => {
                 RowBlock::Series(vec![series(key * 10), series(key * 10 + 1)])
             }
@@ -117,7 +123,7 @@ fn queries(job_key: i64) -> Vec<Query> {
     let of = SeriesOwner::Job(job_key);
     let series: IdRanges = [job_key * 10, job_key * 10 + 1].into_iter().collect();
     let queries = vec![
-        Query::Jobs(JobFilter { job_key: Some(job_key), ..JobFilter::default() }),
+        Query::Jobs(Box::new(JobFilter { job_key: Some(job_key), ..JobFilter::default() })),
         Query::Series { of: of.clone() },
         Query::NodeSeries { job_key, metrics: vec!["m".to_owned()] },
         Query::JobSeries { job_key, metrics: vec!["m".to_owned()] },
@@ -130,7 +136,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::Marks { job_key },
         Query::Losses { job_key },
         Query::FinestRollup { job_key, started_ns: 5 },
-        Query::CandidateIds { job_id: "7".to_owned(), owner_uid: Some(1001) },
+        Query::CandidateIds { job_id: "7".to_owned(), of: Some(JobsOf::user(1001)) },
         Query::Cpus { job_key },
         Query::LastLosses { limit: 9 },
         Query::Agents { since_ns: 0 },
@@ -157,15 +163,47 @@ fn answer(access: Access, query: &Query) -> (Vec<RowBlock>, Vec<Query>) {
 #[test]
 fn a_user_reads_own_jobs_and_administrators_all() {
     for query in queries(OWN) {
-        let (of_owner, _) = answer(Access::Owner(USER), &query);
+        let (of_owner, _) = answer(Access::owner(USER), &query);
         let is_of_nodes = matches!(query, Query::LastLosses { .. } | Query::Agents { .. });
         assert_eq!(of_owner.is_empty(), is_of_nodes, "{query:?}");
     }
     for key in [OWN, 2, 3] {
         for query in queries(key) {
-            assert!(!answer(Access::All, &query).0.is_empty(), "{query:?}");
+            for access in [Access::All, Access::Support] {
+                assert!(!answer(access, &query).0.is_empty(), "{query:?}");
+            }
         }
     }
+}
+
+/// A manager reads jobs of the accounts, also those without an owner, as their owners do, and no others.
+#[test]
+fn managers_read_the_jobs_of_their_accounts_like_own_ones() {
+    let manager = |accounts: &[&str]| {
+        let accounts = accounts.iter().map(|account| (*account).to_owned()).collect();
+        Access::Jobs(JobsOf { uid: 77, accounts })
+    };
+    let unknown = OTHERS[2];
+    for (accounts, seen) in [(&["a3"][..], &[3][..]), (&["a1", "a2"], &[1, 2]), (&["a", "A1", ""], &[])] {
+        for key in [OWN, 2, 3, unknown] {
+            for (query, own) in queries(key).iter().zip(queries(OWN)) {
+                let (blocks, _) = answer(manager(accounts), query);
+                if query.name() == "candidate_ids" {
+                    continue;
+                }
+                let (of_owner, _) = answer(Access::owner(USER), &own);
+                let is_seen = seen.contains(&key) && !of_owner.is_empty();
+                assert_eq!(!blocks.is_empty(), is_seen, "{accounts:?} {key}: {query:?}");
+            }
+        }
+    }
+    // What the client says of the ids that it wants is replaced.
+    let (candidates, _) = answer(manager(&["a3"]), &queries(OWN)[13]);
+    let shown =
+        RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf { uid: 77, accounts: vec!["a3".to_owned()] }))]);
+    assert_eq!(candidates, [shown]);
+    let roles = [Access::All, Access::Support, manager(&["a"]), manager(&[])].map(|access| access.role());
+    assert_eq!(roles, ["administrator", "support", "manager", "user"]);
 }
 
 #[test]
@@ -174,7 +212,7 @@ fn jobs_of_others_and_unknown_jobs_are_alike() {
         let name = query.name();
         let is_of_a_job = name != "candidate_ids";
         let answers = OTHERS.map(|key| {
-            let (blocks, reached) = answer(Access::Owner(USER), &queries(key)[position]);
+            let (blocks, reached) = answer(Access::owner(USER), &queries(key)[position]);
             let reached = reached.iter().map(|query| {
                 String::from_utf8(query.to_line()).unwrap().replace(&format!("\"job_key\":{key}"), "KEY")
             });
@@ -194,16 +232,16 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
         let rows = blocks.into_iter().flat_map(|block| SampleRow::rows(block).unwrap());
         rows.map(|row| row.series_id).collect()
     };
-    let owner = Access::Owner(USER);
-    assert_eq!(ids(answer(owner, &samples(SeriesOwner::Job(OWN))).0), [10, 11]);
-    assert_eq!(ids(answer(owner, &samples(SeriesOwner::Node("n1".to_owned()))).0), [0_i64; 0]);
+    let owner = || Access::owner(USER);
+    assert_eq!(ids(answer(owner(), &samples(SeriesOwner::Job(OWN))).0), [10, 11]);
+    assert_eq!(ids(answer(owner(), &samples(SeriesOwner::Node("n1".to_owned()))).0), [0_i64; 0]);
     assert_eq!(ids(answer(Access::All, &samples(SeriesOwner::Job(OWN))).0), [7, 10, 11, 20, 21]);
     let of_node = Query::Series { of: SeriesOwner::Node("n1".to_owned()) };
-    assert!(answer(owner, &of_node).0.is_empty());
-    let others = Query::Jobs(JobFilter { owner_uid: Some(1001), ..JobFilter::default() });
-    assert!(answer(owner, &others).0.is_empty());
-    let (candidates, _) = answer(owner, &queries(OWN)[13]);
-    assert_eq!(candidates, [RowBlock::JobIds(vec!["Some(1000)".to_owned()])]);
+    assert!(answer(owner(), &of_node).0.is_empty());
+    let others = Query::Jobs(Box::new(JobFilter { owner_uid: Some(1001), ..JobFilter::default() }));
+    assert!(answer(owner(), &others).0.is_empty());
+    let (candidates, _) = answer(owner(), &queries(OWN)[13]);
+    assert_eq!(candidates, [RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf::user(USER)))])]);
 }
 
 #[test]
@@ -251,7 +289,7 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
     let series: IdRanges = [6, 7].into_iter().collect();
     let samples = Query::Samples { of: of(), series: series.clone(), span_ns: 0..i64::MAX };
     let minutes = Query::Buckets { rollup: Rollup::Minute, of: of(), series, span_ns: 0..i64::MAX };
-    let mut guard = GuardedReader::new(Node, Access::Owner(USER));
+    let mut guard = GuardedReader::new(Node, Access::owner(USER));
     let mut ask = |query: &Query| {
         let mut times = Vec::new();
         let collect = &mut |block: RowBlock| {
@@ -280,7 +318,7 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
 
 #[test]
 fn keys_of_other_jobs_are_removed_from_losses() {
-    let (blocks, _) = answer(Access::Owner(USER), &Query::Losses { job_key: OWN });
+    let (blocks, _) = answer(Access::owner(USER), &Query::Losses { job_key: OWN });
     let [RowBlock::Losses(rows)] = blocks.as_slice() else { panic!("{blocks:?}") };
     assert_eq!(rows.iter().map(|row| row.job_key).collect::<Vec<_>>(), [Some(OWN), None]);
 }

@@ -15,6 +15,8 @@ use crate::output::terminal;
 enum ScopeOption {
     /// Read your jobs.
     Read,
+    /// Read all that you may read: as a manager, support staff or an administrator.
+    ReadAll,
     /// Also change the sampling of your jobs.
     Control,
     /// All your rights as an administrator.
@@ -53,6 +55,7 @@ pub(super) fn execute(arguments: &CreateArguments) -> Result<(), Failure> {
         digest: secret.digest(),
         scope: match arguments.scope {
             ScopeOption::Read => Scope::Read,
+            ScopeOption::ReadAll => Scope::ReadAll,
             ScopeOption::Control => Scope::Control,
             ScopeOption::Admin => Scope::Admin,
         },

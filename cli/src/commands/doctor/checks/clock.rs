@@ -171,8 +171,8 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// Returns the body of an answer. HTTP/1.0 ends it with the connection.
-fn get(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
+/// Returns the body of an answer of the HTTP API. HTTP/1.0 ends it with the connection.
+pub(super) fn get(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = Stream::unix(socket, TIMEOUT)?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();

@@ -1,6 +1,7 @@
 //! The checks: one line each in [`CHECKS`].
 
 mod agent;
+mod api;
 mod cgroups;
 mod clock;
 mod configuration;
@@ -52,6 +53,7 @@ const CHECKS: &[Check] = &[
     Check { name: "keys", roles: &[Role::Node, Role::Collector], run: keys::check },
     Check { name: "agent", roles: NODE, run: agent::check },
     Check { name: "connection", roles: ALL, run: connection::check },
+    Check { name: "api", roles: COLLECTOR, run: api::check },
     Check { name: "munge", roles: CLIENTS, run: munge::check },
     Check { name: "clock", roles: ALL, run: clock::check },
     Check { name: "versions", roles: ALL, run: versions::check },

@@ -1,0 +1,100 @@
+//! Tests of the copy of a store: from a file into a database and back, nothing is lost or changed.
+
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::{Reader, SeriesScope};
+use rusqlite::Connection;
+
+use crate::reading::Fixture;
+use crate::support::{Kind, TestEnvironment};
+
+polymeter_test_harness::tests![a_store_survives_the_way_through_a_database];
+
+/// The columns of each table of a file that are not copied.
+const OF_ONE_STORE: [(&str, &str); 2] = [("session", "collector_id"), ("job_end", "claimed_until")];
+
+/// Returns the rows of all tables of a file that are copied, sorted, by table.
+fn contents(file: &std::path::Path) -> Vec<(String, Vec<String>)> {
+    let database = Connection::open(file).unwrap();
+    let list = |sql: &str| -> Vec<String> {
+        let mut statement = database.prepare(sql).unwrap();
+        statement.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let left_out = "'store_version', 'collector', 'control_request', 'control_answer', 'api_token', 'clock_check', 'rollup',
+        'rollup_10s', 'rollup_1min', 'rollup_1h'";
+    let tables = list(&format!(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ({left_out}) ORDER BY name"
+    ));
+    let relations = ["samples_10s", "samples_1min", "samples_1h"].map(str::to_owned);
+    tables
+        .into_iter()
+        .chain(relations)
+        .map(|table| {
+            let columns = list(&format!("SELECT name FROM pragma_table_info('{table}')"));
+            let is_left_out = |column: &&String| OF_ONE_STORE.contains(&(table.as_str(), column.as_str()));
+            let columns = columns.iter().filter(|column| !is_left_out(column));
+            let row: Vec<String> = columns.map(|column| format!("quote({column})")).collect();
+            let rows = list(&format!("SELECT {} FROM {table} ORDER BY 1", row.join(" || ' ' || ")));
+            (table, rows)
+        })
+        .collect()
+}
+
+fn a_store_survives_the_way_through_a_database() {
+    let mut source = TestEnvironment::new(Kind::Sqlite);
+    let fixture = Fixture::new(&source);
+    fixture.collector.stop().unwrap();
+    // Retention has removed the samples of the first hours, of which summaries are left, except for one of a
+    // kept job. A sample is no number.
+    source.execute(
+        "INSERT INTO samples (rowid, time, series_id, value) VALUES (-2, 7200000000000, 1, 3.0), (-1, 1000, 1, NULL);
+         INSERT INTO rollup_10s VALUES (1, 0, 7, 1, 2, 9, 0, 1, 9999999999, 2), (1, 7200000000000, 1, 3, 3, 3, 7200000000000, 3, 7209999999999, 3);
+         INSERT INTO rollup_1min VALUES (1, 0, 7, 1, 2, 9, 0, 1, 59999999999, 2), (1, 7200000000000, 1, 3, 3, 3, 7200000000000, 3, 7259999999999, 3);
+         INSERT INTO rollup_1h VALUES (1, 0, 7, 1, 2, 9, 0, 1, 3599999999999, 2), (1, 7200000000000, 1, 3, 3, 3, 7200000000000, 3, 10799999999999, 3);
+         UPDATE retention SET dropped_before = 10800000000000 WHERE relation = 'samples';
+         INSERT INTO kept_job VALUES (1, 5000, NULL, 1);
+         INSERT INTO samples_quarantine VALUES (5000, 2, 1.5, 6000);
+         INSERT INTO job_end (job_key, noticed, attempts) VALUES (2, 7000, 1);
+         UPDATE rollup SET final_before = 10800000000000",
+    );
+    let database = TestEnvironment::new(Kind::Postgres);
+    let directory = tempfile::tempdir().unwrap();
+    let back = directory.path().join("back.db");
+    let mut tables = Vec::new();
+    let copied =
+        polymeter_store::copy(&source.url(), &database.url(), &mut |table, _| tables.push(table)).unwrap();
+    let rows = |name: &str| copied.tables.iter().find(|(table, _)| *table == name).unwrap().1;
+    assert_eq!((rows("job"), rows("samples_quarantine"), rows("rollup_1h")), (3, 1, 2), "{copied:?}");
+    assert!(tables.contains(&"samples") && copied.ledger_stored > 0, "{copied:?}");
+    assert_eq!(rows("samples"), u64::try_from(copied.ledger_stored).unwrap() + 2);
+    // The database has the same relations for readers.
+    let mut readers = [&source.url(), &database.url()].map(|url| Reader::open(url).unwrap());
+    let jobs =
+        readers.each_mut().map(|reader| reader.jobs(&polymeter_store::reader::JobFilter::default()).unwrap());
+    assert_eq!(jobs[0], jobs[1]);
+    for job in &jobs[0] {
+        let series = readers.each_mut().map(|reader| reader.series(SeriesScope::Job(job.job_key)).unwrap());
+        assert_eq!(series[0], series[1]);
+        assert!(!series[0].is_empty());
+    }
+    for relation in ["samples_10s", "samples_1min", "samples_1h", "ledger_balance"] {
+        let count = format!("SELECT count(*) FROM {relation}");
+        assert_eq!(database.number(&count), source.number(&count), "{relation}");
+    }
+    // Keys that are assigned later are new ones.
+    let next = "INSERT INTO job (job_id, started) VALUES ('next', now()) RETURNING job_key > (SELECT max(job_key) FROM job)";
+    assert_eq!(database.lines(&format!("BEGIN; {next}; ROLLBACK"))[0], "t");
+    polymeter_store::copy(&database.url(), &StoreUrl::sqlite(&back), &mut |_, _| ()).unwrap();
+    let file = source.url();
+    for ((table, before), (_, after)) in contents(file.file().unwrap()).into_iter().zip(contents(&back)) {
+        assert_eq!(before, after, "{table}");
+    }
+    // A store with data is left as it is.
+    for target in [database.url(), StoreUrl::sqlite(&back)] {
+        let refused = polymeter_store::copy(&source.url(), &target, &mut |_, _| ()).unwrap_err().to_string();
+        assert!(refused.contains("it is not empty"), "{refused}");
+    }
+    let missing = StoreUrl::sqlite(directory.path().join("none.db"));
+    let target = directory.path().join("untouched.db");
+    polymeter_store::copy(&missing, &StoreUrl::sqlite(&target), &mut |_, _| ()).unwrap_err();
+    assert!(!target.exists(), "nothing is made without a source");
+}

@@ -1,0 +1,269 @@
+//! The tables of a store, as a copy needs them: data.
+
+use crate::value::Column;
+use crate::value::ColumnType::{Bool, Integer, Json, Real, Text, Time};
+
+/// A table whose rows are copied.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) columns: &'static [Column],
+    /// True if the database generates the first column, the key.
+    pub(super) has_identity: bool,
+}
+
+const fn table(name: &'static str, columns: &'static [Column]) -> Table {
+    Table { name, columns, has_identity: false }
+}
+
+const fn with_identity(name: &'static str, columns: &'static [Column]) -> Table {
+    Table { name, columns, has_identity: true }
+}
+
+/// The tables with few rows, those that others refer to first.
+pub(super) const TABLES: &[Table] = &[
+    table("node", &[("node", Text), ("first_seen", Time)]),
+    table("metric", &[("metric", Text), ("unit", Text), ("kind", Text)]),
+    with_identity(
+        "job",
+        &[
+            ("job_key", Integer),
+            ("job_id", Text),
+            ("cluster", Text),
+            ("owner", Text),
+            ("owner_uid", Integer),
+            ("started", Time),
+            ("ended", Time),
+            ("account", Text),
+            ("queue", Text),
+            ("nodes", Text),
+            ("cores", Integer),
+            ("state", Text),
+            ("exit_code", Integer),
+            ("exit_signal", Integer),
+            ("name", Text),
+            ("display_id", Text),
+            ("time_limit_s", Integer),
+            ("memory_bytes", Integer),
+            ("gpus", Integer),
+            ("restarts", Integer),
+            ("unread", Text),
+        ],
+    ),
+    table(
+        "job_node",
+        &[
+            ("job_key", Integer),
+            ("node", Text),
+            ("started", Time),
+            ("ended", Time),
+            ("session_id", Text),
+            ("handle", Integer),
+            ("lost", Bool),
+        ],
+    ),
+    table("job_end", &[("job_key", Integer), ("noticed", Time), ("attempts", Integer)]),
+    with_identity(
+        "session",
+        &[
+            ("session_key", Integer),
+            ("session_id", Text),
+            ("node", Text),
+            ("agent_version", Text),
+            ("started", Time),
+            ("last_sequence", Integer),
+            ("last_seen", Time),
+            ("stored", Integer),
+            ("last_sample", Time),
+            ("ended", Time),
+            ("end_reason", Text),
+            ("clock_offset_us", Integer),
+        ],
+    ),
+    with_identity("ledger_source", &[("source_id", Integer), ("source", Text)]),
+    with_identity(
+        LEDGER_LINE,
+        &[
+            ("ledger_id", Integer),
+            ("session_key", Integer),
+            ("job_key", Integer),
+            ("handle", Integer),
+            ("due", Integer),
+            ("taken", Integer),
+            ("late", Integer),
+            ("missed", Integer),
+            ("absent", Integer),
+            ("dropped", Integer),
+            ("skipped", Integer),
+            ("rejected", Integer),
+            ("quarantined", Integer),
+            ("stored", Integer),
+            ("source_id", Integer),
+        ],
+    ),
+    table(
+        "loss",
+        &[
+            ("time", Time),
+            ("node", Text),
+            ("session_id", Text),
+            ("job_key", Integer),
+            ("samples", Integer),
+            ("reason", Text),
+            ("first_time", Time),
+            ("last_time", Time),
+            ("source", Text),
+        ],
+    ),
+    with_identity("series_shape", &[("shape_id", Integer), ("digest", Text)]),
+    table(
+        "series_shape_member",
+        &[("shape_id", Integer), ("position", Integer), ("metric", Text), ("labels", Json), ("role", Text)],
+    ),
+    table(
+        "series_block",
+        &[
+            ("first_id", Integer),
+            ("shape_id", Integer),
+            ("job_key", Integer),
+            ("node", Text),
+            ("job_id", Text),
+        ],
+    ),
+    table("series_counter", &[("next_id", Integer)]),
+    with_identity("plan_change_set", &[("set_id", Integer), ("digest", Text)]),
+    table(
+        "plan_change_set_member",
+        &[
+            ("set_id", Integer),
+            ("position", Integer),
+            ("metric", Text),
+            ("old_period_us", Integer),
+            ("new_period_us", Integer),
+        ],
+    ),
+    table(
+        "plan_change_event",
+        &[
+            ("time", Time),
+            ("until", Time),
+            ("job_key", Integer),
+            ("set_id", Integer),
+            ("node", Text),
+            ("job_id", Text),
+            ("cause", Text),
+            ("actor", Text),
+            ("reason", Text),
+            ("level", Text),
+        ],
+    ),
+    table(
+        "mark",
+        &[
+            ("time", Time),
+            ("node", Text),
+            ("job_key", Integer),
+            ("job_id", Text),
+            ("name", Text),
+            ("actor", Text),
+            ("detail", Json),
+        ],
+    ),
+    table(
+        "retention",
+        &[("relation", Text), ("keep_days", Integer), ("dropped_before", Time), ("complete_before", Time)],
+    ),
+    table("kept_job", &[("job_key", Integer), ("kept_at", Time), ("until", Time), ("is_complete", Bool)]),
+];
+
+/// The table with counts that a database may keep elsewhere for a while.
+pub(super) const LEDGER_LINE: &str = "ledger_line";
+
+/// The tables that have a row for each sample.
+pub(super) const SAMPLES: Table =
+    table("samples", &[("time", Time), ("series_id", Integer), ("value", Real)]);
+pub(super) const QUARANTINE: Table = table(
+    "samples_quarantine",
+    &[("time", Time), ("series_id", Integer), ("value", Real), ("received", Time)],
+);
+
+/// The columns of rollups in a database, and those of a file.
+pub(super) const BUCKETS: &[Column] = &[
+    ("series_id", Integer),
+    ("time", Time),
+    ("count", Integer),
+    ("min", Real),
+    ("max", Real),
+    ("sum", Real),
+    ("first", Real),
+    ("last", Real),
+];
+pub(super) const BUCKETS_OF_FILE: &[Column] = &[
+    ("series_id", Integer),
+    ("time", Time),
+    ("count", Integer),
+    ("min", Real),
+    ("max", Real),
+    ("sum", Real),
+    ("first", Real),
+    ("last", Real),
+    ("first_time", Time),
+    ("last_time", Time),
+];
+
+/// The tables of rollups, the views of their rows, and the width of their intervals in microseconds.
+pub(super) const ROLLUPS: [(&str, &str, i64); 3] = [
+    ("rollup_10s", "samples_10s", 10_000_000),
+    ("rollup_1min", "samples_1min", 60_000_000),
+    ("rollup_1h", "samples_1h", 3_600_000_000),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::sqlite;
+
+    /// Tables and columns that belong to one store: its version, its collectors with their requests and
+    /// tokens, the state of its maintenance.
+    const LEFT_OUT: [&str; 11] = [
+        "store_version",
+        "collector",
+        "control_request",
+        "control_answer",
+        "api_token",
+        "clock_check",
+        "rollup",
+        "session.pending",
+        "session.collector_id",
+        "job_end.claimed_until",
+        "sqlite_sequence",
+    ];
+
+    #[test]
+    fn every_column_of_a_store_is_copied_or_left_out() {
+        let (_directory, mut connection) = sqlite::new_store();
+        let columns: Vec<(String, String)> = connection
+            .select(
+                "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c WHERE m.type = 'table'",
+                &[],
+            )
+            .unwrap();
+        let mut missing = BTreeMap::new();
+        for (table, column) in columns {
+            let is_left_out =
+                [table.as_str(), &format!("{table}.{column}")].iter().any(|name| LEFT_OUT.contains(name));
+            let is_rollup = ROLLUPS.iter().any(|(name, ..)| *name == table)
+                && BUCKETS_OF_FILE.iter().any(|(name, _)| *name == column);
+            let is_copied = TABLES
+                .iter()
+                .chain([&SAMPLES, &QUARANTINE])
+                .any(|copied| copied.name == table && copied.columns.iter().any(|(name, _)| *name == column));
+            if !(is_left_out || is_rollup || is_copied) {
+                missing.insert(table, column);
+            }
+        }
+        assert_eq!(missing, BTreeMap::new(), "add them to TABLES or LEFT_OUT");
+    }
+}
