@@ -138,6 +138,12 @@ pub(crate) const PAGE_JOBS: i64 = 100;
 /// Agents on a page, unless the request says otherwise, and at most.
 pub(crate) const PAGE_AGENTS: i64 = 1000;
 
+/// Notices in an answer, unless the request says otherwise, and at most.
+pub(crate) const NOTICES: i64 = 1000;
+
+/// Groups of jobs whose efficiency is returned, unless the request says otherwise, and at most.
+pub(crate) const USAGE_GROUPS: i64 = 1000;
+
 /// Selectors of metrics of one request.
 pub(crate) const SELECTORS: usize = 64;
 

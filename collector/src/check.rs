@@ -14,6 +14,7 @@ use rustix::fs::{Access, access};
 use crate::config::CollectorConfig;
 use crate::job_end::command_fault;
 use crate::keys::CollectorKeyFiles;
+use crate::notices;
 
 /// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
 /// if `as_user`, directories and a store that cannot be written; if `connects`, a store that cannot be used.
@@ -31,6 +32,17 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
         );
         let (_, of_rules) = Advice::load(&job_end.advice);
         faults.extend(of_rules.0.iter().map(|fault| format!("[job_end] `advice`: {fault}")));
+    }
+    if let Some(config) = &config.notices {
+        let service_uid = (as_user || !geteuid().is_root()).then(|| geteuid().as_raw());
+        let programs = config.programs();
+        faults.extend(
+            programs
+                .iter()
+                .filter_map(|program| command_fault(program, service_uid))
+                .map(|fault| format!("[notices]: {fault}")),
+        );
+        faults.extend(notices::faults(config).iter().map(|fault| format!("[notices]: {fault}")));
     }
     if as_user {
         let directory = config.control.socket.as_deref().and_then(Path::parent);

@@ -10,6 +10,7 @@ mod kwollect;
 mod live;
 mod metrics;
 mod nodes;
+mod notices;
 mod parameters;
 mod parts;
 mod report;
@@ -17,6 +18,7 @@ mod samples;
 mod samples_parquet;
 mod sampling;
 mod series;
+mod usage;
 
 use crate::request::Endpoint;
 
@@ -42,6 +44,9 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &sampling::SAMPLING,
     &control::SET_PERIODS,
     &control::RESET_PERIODS,
+    &usage::USAGE,
+    &usage::TOTAL,
+    &notices::NOTICES,
     &nodes::NODES,
     &series::NODE_SERIES,
     &samples::NODE_SAMPLES,

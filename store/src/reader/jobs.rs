@@ -82,6 +82,7 @@ impl Reader {
             (self.dialect().is_one_of)(&keys)
         );
         let nodes: Vec<Node> = self.rows(&select, &[])?;
+        self.add_usage(jobs, &keys)?;
         let clocks = self.clocks(&keys)?;
         let mut corrected: HashMap<i64, (i64, Option<i64>)> = HashMap::new();
         let positions: HashMap<i64, usize> = keys.into_iter().zip(0..).collect();
@@ -148,7 +149,7 @@ impl Reader {
 }
 
 /// Returns the condition for the jobs that a filter selects, and its parameters.
-fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
+pub(super) fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
     let text = |wanted: &'_ Option<String>| wanted.clone().map(Value::from);
     let at = |time_ns: Option<i64>| time_ns.map(|time_ns| Value::time(time_ns.div_euclid(1000)));
     let (before_ns, before_key) = filter.before.unzip();
@@ -210,6 +211,7 @@ impl FromRow for JobRow {
             gpus: row.get()?,
             restarts: row.get()?,
             unread: row.get()?,
+            usage: None,
         };
         job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
         job.listed_ns = job.started_ns;

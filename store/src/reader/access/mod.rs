@@ -114,13 +114,23 @@ impl<R: Read> GuardedReader<R> {
 
     fn read_as_owner(&mut self, uid: u32, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         match query {
-            Query::Jobs(filter) => {
+            Query::Jobs(filter) => match own(uid, filter) {
+                Some(filter) => self.reader.read(&Query::Jobs(filter), each),
+                None => Ok(()),
+            },
+            Query::Usage { by, ended_ns, jobs } => match own(uid, jobs) {
+                Some(jobs) => {
+                    let own = Query::Usage { by: *by, ended_ns: ended_ns.clone(), jobs };
+                    self.reader.read(&own, each)
+                }
+                None => Ok(()),
+            },
+            Query::Notices { owner_uid, limit } => {
                 let uid = i64::from(uid);
-                if filter.owner_uid.is_some_and(|owner| owner != uid) {
+                if owner_uid.is_some_and(|owner| owner != uid) {
                     return Ok(());
                 }
-                let filter = JobFilter { owner_uid: Some(uid), ..filter.clone() };
-                self.reader.read(&Query::Jobs(filter), each)
+                self.reader.read(&Query::Notices { owner_uid: Some(uid), limit: *limit }, each)
             }
             Query::CandidateIds { job_id, .. } => {
                 let own = Query::CandidateIds { job_id: job_id.clone(), owner_uid: Some(uid.into()) };
@@ -242,6 +252,8 @@ impl<R: Read> GuardedReader<R> {
                 self.reader.read(query, &mut |block| each(without_other_jobs(block, job_key)))
             }
             Query::Jobs(_)
+            | Query::Usage { .. }
+            | Query::Notices { .. }
             | Query::CandidateIds { .. }
             | Query::Cpus { .. }
             | Query::LastLosses { .. }
@@ -255,6 +267,13 @@ impl<R: Read> GuardedReader<R> {
             | Query::FinestRollup { .. } => self.reader.read(query, each),
         }
     }
+}
+
+/// Returns the filter for those of its jobs that belong to the user; none if all belong to another.
+fn own(uid: u32, filter: &JobFilter) -> Option<JobFilter> {
+    let uid = i64::from(uid);
+    let is_own = filter.owner_uid.is_none_or(|owner| owner == uid);
+    is_own.then(|| JobFilter { owner_uid: Some(uid), ..filter.clone() })
 }
 
 /// Removes the keys of other jobs from losses, some of which concern a whole node.
