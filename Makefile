@@ -109,7 +109,9 @@ $(OAR_SCRIPT):
 
 # Prometheus and VictoriaMetrics are extracted from Debian's packages; they are not installed.
 RECEIVERS := $(TARGET)/receivers/usr/bin
-test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with real receivers of remote_write, Prometheus and VictoriaMetrics (root)
+test-remote-write: test-deps $(RECEIVERS)/prometheus ## Run the tests with real receivers of remote_write, Prometheus and VictoriaMetrics, and those of the alert rules (root)
+	$(RECEIVERS)/promtool check rules deploy/prometheus/polymeter-alerts.yml
+	$(RECEIVERS)/promtool test rules deploy/prometheus/polymeter-alerts-test.yml
 	$(CARGO) build --workspace --all-targets --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,receivers" POLYMETER_RECEIVERS=$(abspath $(RECEIVERS)) \
 	    $(CARGO) test --locked --workspace --test e2e -- remote_write::
@@ -217,6 +219,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(BENCH) remote-write --quick
 	$(BENCH) scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(BENCH) world --quick --measure
+	$(BENCH) usage --quick
 	$(SUDO) $(BENCH) gather --quick
 	$(SUDO) $(BENCH) idle --quick
 	$(SUDO) $(BENCH) idle --quick --laid-out

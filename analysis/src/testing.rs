@@ -42,6 +42,7 @@ pub(crate) fn job_row(id: &str) -> JobRow {
         restarts: None,
         unread: None,
         run: None,
+        usage: None,
     }
 }
 

@@ -171,6 +171,12 @@ pub(crate) const TREND_LOSSES: u32 = 10_000;
 /// The time after its end after which the samples of a job are complete in all but exceptional cases.
 pub(crate) const SETTLED_NS: i64 = 300_000_000_000;
 
+/// Notices in an answer, unless the request says otherwise, and at most.
+pub(crate) const NOTICES: i64 = 1000;
+
+/// Groups of jobs whose efficiency is returned, unless the request says otherwise, and at most.
+pub(crate) const USAGE_GROUPS: i64 = 1000;
+
 /// Selectors of metrics of one request.
 pub(crate) const SELECTORS: usize = 64;
 

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     citus, connections, control, ebpf, failover, gather, idle, ingest, jitter, jobs, live, overhead, pages,
-    parts, read_cost, record, remote_write, scale, wire, world,
+    parts, read_cost, record, remote_write, scale, usage, wire, world,
 };
 
 /// Whole-system experiments. Each prints the machine, the revision and a table; --quick runs it for some
@@ -43,6 +43,7 @@ enum Experiment {
     Citus(citus::Arguments),
     // Reading.
     World(world::Arguments),
+    Usage(usage::Arguments),
     Live(live::Arguments),
     Pages(pages::Arguments),
     // The data of the others.
@@ -76,6 +77,7 @@ fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
         Experiment::Failover(arguments) => failover::run(arguments),
         Experiment::Citus(arguments) => citus::run(arguments),
         Experiment::World(arguments) => world::run(arguments),
+        Experiment::Usage(arguments) => usage::run(&arguments),
         Experiment::Live(arguments) => live::run(arguments),
         Experiment::Pages(arguments) => pages::run(&arguments),
         Experiment::Record(arguments) => record::run(&arguments),

@@ -14,6 +14,7 @@ use rustix::fs::{Access, access};
 use crate::config::CollectorConfig;
 use crate::job_end::command_fault;
 use crate::keys::CollectorKeyFiles;
+use crate::notices;
 use crate::roles::file_faults;
 
 /// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
@@ -34,6 +35,17 @@ pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<St
         faults.extend(of_rules.0.iter().map(|fault| format!("[job_end] `advice`: {fault}")));
     }
     faults.extend(config.roles.managers_file.iter().flat_map(|path| file_faults(path)));
+    if let Some(config) = &config.notices {
+        let service_uid = (as_user || !geteuid().is_root()).then(|| geteuid().as_raw());
+        let programs = config.programs();
+        faults.extend(
+            programs
+                .iter()
+                .filter_map(|program| command_fault(program, service_uid))
+                .map(|fault| format!("[notices]: {fault}")),
+        );
+        faults.extend(notices::faults(config).iter().map(|fault| format!("[notices]: {fault}")));
+    }
     if as_user {
         let directory = config.control.socket.as_deref().and_then(Path::parent);
         faults.extend(directory.and_then(|directory| directory_fault("control_socket", directory)));

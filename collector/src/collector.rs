@@ -33,6 +33,7 @@ use crate::roles::Roles;
 use crate::settings::SharedSettings;
 use crate::shutdown::Shutdown;
 use crate::sinks::{self, SinkThreads, Sinks};
+use crate::summaries::Summaries;
 use crate::thread::spawn;
 use crate::waker::Waker;
 use crate::writer::{Totals, Writer, WriterLinks};
@@ -51,7 +52,7 @@ pub struct Collector {
     maintenance: Maintenance,
     sinks: Sinks,
     sink_threads: SinkThreads,
-    job_end: Option<JobEndRunner>,
+    of_ended: OfEndedJobs,
     api: Option<Api>,
     control: Control,
     /// Dropped after the receiver, whose socket it guards.
@@ -129,9 +130,9 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
+        let of_ended = start_job_end(config, &metrics, &shared.backlog, clock, &shutdown)?;
         let users = (listeners, links, live, (shared.backlog, shared.clock_offsets));
         let (roles, api, (control, answers)) = start_users(config, &metrics, users, (&shutdown, clock))?;
-        let job_end = start_job_end(config, &metrics, clock, &shutdown)?;
         let receiver = Receiver {
             socket,
             waker: waker.clone(),
@@ -155,7 +156,7 @@ impl Collector {
             maintenance,
             sinks,
             sink_threads,
-            job_end,
+            of_ended,
             api,
             control,
             auth,
@@ -238,7 +239,8 @@ impl Collector {
         // The writers have ended, so that these were the last senders of rows.
         drop(self.sinks);
         self.sink_threads.stop(self.clock);
-        panicked |= !self.job_end.is_none_or(JobEndRunner::stop);
+        panicked |= !self.of_ended.command.is_none_or(JobEndRunner::stop);
+        panicked |= !self.of_ended.summaries.stop();
         panicked |= self.maintenance.stop().is_err();
         if panicked { Err(ThreadPanicked) } else { Ok(totals) }
     }
@@ -312,16 +314,26 @@ fn start_control(
     Control::start(listeners, links, sessions, requests, store, clock).map_err(CollectorStartError::Thread)
 }
 
-/// Starts the thread that runs the command at the ends of jobs, if one is configured.
+/// The threads that work on jobs which have ended.
+#[derive(Debug)]
+struct OfEndedJobs {
+    /// Runs the command, if one is configured.
+    command: Option<JobEndRunner>,
+    summaries: Summaries,
+}
+
 fn start_job_end(
     config: &CollectorConfig,
     metrics: &Metrics,
+    backlog: &Backlog,
     clock: Clock,
     shutdown: &Shutdown,
-) -> Result<Option<JobEndRunner>, CollectorStartError> {
-    let Some(command) = &config.job_end else { return Ok(None) };
-    let runner = JobEndRunner::start(command, &config.store, metrics, clock, shutdown);
-    runner.map(Some).map_err(CollectorStartError::Thread)
+) -> Result<OfEndedJobs, CollectorStartError> {
+    let start = |command| JobEndRunner::start(command, &config.store, metrics, clock, shutdown);
+    let command = config.job_end.as_ref().map(start).transpose().map_err(CollectorStartError::Thread)?;
+    let stored = (&config.store, config.notices.as_ref());
+    let summaries = Summaries::start(stored, backlog.clone(), metrics, clock, shutdown);
+    Ok(OfEndedJobs { command, summaries: summaries.map_err(CollectorStartError::Thread)? })
 }
 
 /// State that all writers share.

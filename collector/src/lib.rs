@@ -9,6 +9,7 @@
 //!                +--> reading --> store
 //! pages, programs --> api --> store, control
 //!                      job_end --> store, a command of the site
+//!                    summaries --> store, notices to persons
 //! ```
 //!
 //! The invariant: acknowledged data are committed, and committed exactly once. Agents keep the frames that
@@ -34,6 +35,7 @@ pub mod job_end;
 pub mod keys;
 pub mod limits;
 mod metrics;
+pub mod notices;
 mod queues;
 mod reading;
 mod receiver;
@@ -43,6 +45,7 @@ pub mod session_messages;
 mod settings;
 mod shutdown;
 pub mod sinks;
+mod summaries;
 mod thread;
 mod waker;
 pub mod watchdog;

@@ -393,3 +393,19 @@ pub(crate) const BACKLOG_NS: u64 = 300_000_000;
 
 /// The delay after which the managers of accounts are written again if the store failed.
 pub(crate) const STORE_MANAGERS_AGAIN: Duration = Duration::from_secs(30);
+
+/// The interval at which jobs to summarise are looked for.
+pub const SUMMARY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The time after its end at which a job is summarised: the last samples of all nodes and the final state come
+/// later than the end.
+pub const SUMMARY_DELAY: Duration = Duration::from_secs(30);
+
+/// The number of jobs that are claimed at once.
+pub const SUMMARY_JOBS: u32 = 20;
+
+/// The interval at which the thread looks whether the collector stops.
+pub const SUMMARY_STOP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The number of running jobs that are listed at once.
+pub const SUMMARY_PAGE: u32 = 100;

@@ -69,6 +69,7 @@ done
 (cd "$deploy/grafana" && find . -type f) | while read -r file; do
     put 644 "$deploy/grafana/$file" "$PREFIX/share/polymeter/grafana/$file"
 done
+put 644 "$deploy/prometheus/polymeter-alerts.yml" "$PREFIX/share/polymeter/prometheus/polymeter-alerts.yml"
 
 for name in README.md CHANGELOG.md LICENSE; do
     install -D -m 644 "$source/$name" "$root$PREFIX/share/doc/polymeter/$name"

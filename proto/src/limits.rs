@@ -79,6 +79,12 @@ pub const QUERY_JOBS: u32 = 100;
 /// Losses of one query.
 pub const QUERY_LOSSES: u32 = 10_000;
 
+/// The maximum number of notices in the answer to one query.
+pub const QUERY_NOTICES: u32 = 10_000;
+
+/// The maximum number of groups of jobs in the answer to one query.
+pub const QUERY_GROUPS: u32 = 10_000;
+
 /// Metrics in one query.
 pub const QUERY_METRICS: usize = 100;
 

@@ -127,6 +127,14 @@ impl Field for i64 {
     }
 }
 
+impl Field for f64 {
+    const EXPECTED: &'static str = "a number";
+
+    fn from_value(value: Value<'static>) -> Option<Self> {
+        if let Value::Real(real) = value { Some(real) } else { None }
+    }
+}
+
 macro_rules! unsigned {
     ($($type:ident),+) => {$(
         impl Field for $type {

@@ -29,6 +29,9 @@ use crate::model::{Finding, Report, Scheduler, Severity};
 /// The built-in rules.
 pub const RULES: &str = include_str!("rules.toml");
 
+/// The built-in rules of notices to persons.
+pub const NOTICES: &str = include_str!("notices.toml");
+
 /// The directory of a site's rules.
 pub const DIRECTORY: &str = "/etc/polymeter/advice.d";
 
@@ -52,8 +55,16 @@ impl Advice {
     /// their names. A file with faults is ignored, and its faults are returned. A directory that does not
     /// exist has no files.
     pub fn load(directory: &Path) -> (Self, Faults) {
+        Self::load_over(built_in_set(), directory)
+    }
+
+    /// Returns the rules of notices, as [`Self::load`] does.
+    pub fn notices(directory: &Path) -> (Self, Faults) {
+        Self::load_over(RuleSet::default().with(Path::new("notices.toml"), NOTICES).0, directory)
+    }
+
+    fn load_over(mut set: RuleSet, directory: &Path) -> (Self, Faults) {
         let mut faults = Faults::default();
-        let mut set = built_in_set();
         for path in files(directory, &mut faults) {
             let found = match read_text(&path) {
                 Ok(text) => {

@@ -13,6 +13,7 @@ use super::problem::Problem;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Integer,
+    Number,
     Text,
     Boolean,
     /// A list of texts; in CSV, separated by spaces.
@@ -57,6 +58,7 @@ impl<T> Column<T> {
     fn schema(&self) -> Value {
         let (of, further) = match self.of {
             Type::Integer => ("integer", None),
+            Type::Number => ("number", None),
             Type::Text => ("string", None),
             Type::Boolean => ("boolean", None),
             Type::Texts => ("array", Some(("items", json!({"type": "string"})))),

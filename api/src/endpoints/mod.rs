@@ -13,6 +13,7 @@ mod live;
 mod losses;
 mod metrics;
 mod nodes;
+mod notices;
 mod parameters;
 mod parts;
 mod report;
@@ -20,6 +21,7 @@ mod samples;
 mod samples_parquet;
 mod sampling;
 mod series;
+mod usage;
 mod waste;
 
 use crate::request::Endpoint;
@@ -49,6 +51,9 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &sampling::SAMPLING,
     &control::SET_PERIODS,
     &control::RESET_PERIODS,
+    &usage::USAGE,
+    &usage::TOTAL,
+    &notices::NOTICES,
     &nodes::NODES,
     &series::NODE_SERIES,
     &samples::NODE_SAMPLES,

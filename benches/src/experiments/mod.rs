@@ -18,5 +18,6 @@ pub(crate) mod read_cost;
 pub(crate) mod record;
 pub(crate) mod remote_write;
 pub(crate) mod scale;
+pub(crate) mod usage;
 pub(crate) mod wire;
 pub(crate) mod world;

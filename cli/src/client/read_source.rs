@@ -82,6 +82,11 @@ impl ReadSource {
         }
     }
 
+    /// Returns the options that choose a collector.
+    pub(crate) fn collector_options(&self) -> (Option<&CollectorEndpoint>, Option<&Path>) {
+        (self.collector.as_ref(), self.munge_socket.as_deref())
+    }
+
     pub(crate) fn open(&self) -> Result<Source, Failure> {
         if let Some(store) = &self.store {
             return Source::of_store(store);

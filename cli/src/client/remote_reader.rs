@@ -159,6 +159,8 @@ impl Read for RemoteReader {
                 parts.map(part).collect()
             }
             Query::CandidateIds { .. }
+            | Query::Usage { .. }
+            | Query::Notices { .. }
             | Query::Series { .. }
             | Query::Cpus { .. }
             | Query::Agents { .. }

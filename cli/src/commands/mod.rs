@@ -1,5 +1,6 @@
 //! The commands of `polymeter`: one file or directory each, and those of the client.
 
+mod advise;
 mod bundle;
 mod compare;
 mod doctor;
@@ -7,10 +8,12 @@ mod export;
 mod jobs;
 mod keep;
 mod keygen;
+mod notices;
 mod report;
 mod run;
 mod setup;
 mod store;
+mod usage;
 pub(crate) mod watch;
 
 use std::process::ExitCode;
@@ -39,6 +42,15 @@ pub(crate) enum Command {
     /// List the jobs that this node's agent tracks, that run on all nodes, or that have ended.
     #[command(display_order = 20)]
     Jobs(jobs::JobsArguments),
+    /// Show how well users, accounts, queues or arrays used what their jobs requested.
+    #[command(display_order = 28)]
+    Usage(usage::UsageArguments),
+    /// Propose the time, memory, cores and GPUs of a job script from what earlier jobs like it needed.
+    #[command(display_order = 29)]
+    Advise(advise::AdviseArguments),
+    /// List the notices that were sent about your jobs, or get none.
+    #[command(display_order = 32)]
+    Notices(notices::NoticesArguments),
     /// Set up a collector, a node or a login node: configuration, keys, database.
     #[command(display_order = 30)]
     Setup(setup::SetupArguments),
@@ -68,6 +80,9 @@ impl Command {
             Self::Export(arguments) => export::execute(&arguments)?,
             Self::Compare(arguments) => compare::execute(&arguments)?,
             Self::Jobs(arguments) => jobs::execute(&arguments)?,
+            Self::Usage(arguments) => usage::execute(&arguments)?,
+            Self::Advise(arguments) => advise::execute(&arguments)?,
+            Self::Notices(arguments) => notices::execute(&arguments)?,
             Self::Setup(arguments) => setup::execute(&arguments)?,
             Self::Store(arguments) => store::execute(&arguments)?,
             Self::Keep(arguments) => keep::execute(&arguments)?,

@@ -108,7 +108,7 @@ mod tests {
     use polymeter_service::keys::{Key, Kind, Stated, docs};
     use polymeter_store::{Retention, StoreUrl};
 
-    use super::super::{DEFAULT_LISTEN, api, job_end, remote_write};
+    use super::super::{DEFAULT_LISTEN, api, job_end, notices, remote_write};
     use super::*;
     use crate::control::ControlConfig;
     use crate::ingest::{OutOfRangePolicy, TimeRange};
@@ -167,6 +167,7 @@ mod tests {
             ("auth = 'munge'\ncontrol_listen = 'tcp://[::]:1'\n", docs(super::super::KEYS)),
             ("[api]\nlisten = '/run/api.sock'\n", docs(api::KEYS)),
             ("[job_end]\ncommand = ['/c']\n", docs(job_end::KEYS)),
+            ("[notices]\nactions = []\n", docs(notices::KEYS)),
             ("[remote_write]\nurl = 'http://x/'\n", docs(remote_write::KEYS)),
         ] {
             let is_usual = |key: &&Key| {

@@ -9,6 +9,7 @@ mod endpoint;
 mod file;
 mod job_end;
 mod model;
+mod notices;
 mod remote_write;
 mod retention;
 mod security;

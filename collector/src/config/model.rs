@@ -15,12 +15,13 @@ use polymeter_store::{ExtensionMode, OpenOptions, Retention, StoreUrl};
 
 use super::endpoint::Endpoint;
 use super::value_parsers::coarse_duration;
-use super::{api, control, job_end, remote_write, retention, security};
+use super::{api, control, job_end, notices, remote_write, retention, security};
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
 use crate::job_end::JobEndConfig;
 use crate::keys::CollectorKeyFiles;
 use crate::limits;
+use crate::notices::NoticesConfig;
 use crate::roles::RolesConfig;
 use crate::sinks::SinkUrl;
 use crate::sinks::remote_write::RemoteWriteConfig;
@@ -82,6 +83,8 @@ pub struct CollectorConfig {
     pub remote_write: Option<RemoteWriteConfig>,
     /// The command at the end of each job; none if nothing runs.
     pub job_end: Option<JobEndConfig>,
+    /// The notices to persons; none if none are sent.
+    pub notices: Option<NoticesConfig>,
     /// The HTTP API; none if it is not served.
     pub api: Option<ApiConfig>,
     /// The name of this run of the program in the store.
@@ -121,6 +124,7 @@ impl CollectorConfig {
             sinks: Vec::new(),
             remote_write: None,
             job_end: None,
+            notices: None,
             api: None,
             collector_id: None,
             log_level: log::Filter::default(),
@@ -255,6 +259,10 @@ keys! {
     /// The command that runs at the end of each job, with the report of `polymeter report --json` on its
     /// standard input. See docs/how-to/job-end.md. Without this section nothing runs.
     "job_end": Table(|| docs(job_end::KEYS)), Usual("") => job_end = job_end::take(value).map(Some);
+
+    /// Notices to the owners of running and ended jobs, by rules. See docs/how-to/notices.md. Without this
+    /// section nothing is sent.
+    "notices": Table(|| docs(notices::KEYS)), Usual("") => notices = notices::take(value).map(Some);
 
     /// A receiver of remote_write: Prometheus, VictoriaMetrics, Mimir or Thanos. See
     /// docs/how-to/remote-write.md. Without this section nothing is sent.

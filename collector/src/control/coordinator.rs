@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polymeter_api::TokenService;
 use polymeter_proto::control::{
-    CollectorAnswer, JobAnswer, Refusal, RoutedRequest, StateRequest, TokenList, TokenRequest,
+    CollectorAnswer, JobAnswer, NoticesRequest, Refusal, RoutedRequest, StateRequest, TokenList, TokenRequest,
 };
 use polymeter_service::clock::Clock;
 use polymeter_store::accepted::StoredOutcome;
+use polymeter_store::{NoticeTable, TableThread};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -34,6 +35,7 @@ pub(super) struct Coordinator {
     /// The user that may report final states of jobs, besides root.
     scheduler_uid: Option<u32>,
     tokens: TokenService,
+    notices: TableThread<NoticeTable>,
     state: Mutex<State>,
 }
 
@@ -65,12 +67,13 @@ impl Coordinator {
         store: RequestStore,
         scheduler_uid: Option<u32>,
         tokens: TokenService,
+        notices: TableThread<NoticeTable>,
     ) -> Self {
         let CoordinatorLinks { directory, receiver, outcomes } = links;
         let requests = Arc::new(AgentRequests::new(receiver, clock));
         let jobs = Arc::new(JobRequests::new(directory.clone(), Arc::clone(&requests), store, clock));
         let state = Mutex::default();
-        Self { directory, requests, clock, outcomes, jobs, scheduler_uid, tokens, state }
+        Self { directory, requests, clock, outcomes, jobs, scheduler_uid, tokens, notices, state }
     }
 
     /// Returns the measurement of the agents' clocks.
@@ -85,11 +88,23 @@ impl Coordinator {
             let stored = self.store_state(uid, request).await;
             return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
         }
+        if let Some(request) = NoticesRequest::parse(line) {
+            let stored = self.store_wish(uid, request).await;
+            return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
+        }
         if let Some(request) = TokenRequest::parse(line) {
             let tokens = self.execute_token_request(uid, request).await;
             return tokens.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Tokens);
         }
         self.ask(uid, line).await.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Nodes)
+    }
+
+    /// Records whether a user wants notices.
+    async fn store_wish(&self, uid: u32, request: Result<NoticesRequest, Refusal>) -> Result<(), Refusal> {
+        let NoticesRequest { rule, off } = request?;
+        let _busy = self.begin(uid)?;
+        let stored = self.notices.run(move |table| table.opt(uid, rule.as_deref(), off)).await;
+        stored.ok_or_else(|| Refusal::new("busy", None, "the store does not answer; try again in a moment"))
     }
 
     /// Executes a request about tokens of the HTTP API.

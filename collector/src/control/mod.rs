@@ -45,7 +45,7 @@ use polymeter_api::{ControlRequest, TokenService};
 use polymeter_proto::control::{Refusal, RoutedRequest};
 use polymeter_service::clock::Clock;
 use polymeter_service::unix_socket;
-use polymeter_store::StoreUrl;
+use polymeter_store::{NoticeTable, StoreUrl, TableThread};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
@@ -193,9 +193,10 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
         let has_requests = !listeners.is_empty() || api.is_served || store.has_parallel_writers();
+        let notices = TableThread::start("notices", store.clone(), NoticeTable::open)?;
         let store = RequestStore::start(store, collector_id, clock)?;
-        let coordinator =
-            Arc::new(Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens));
+        let coordinator = Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens, notices);
+        let coordinator = Arc::new(coordinator);
         let sessions_of_listeners = sessions.clone();
         let thread = Builder::new().name("control".to_owned()).spawn(move || {
             runtime.block_on(async {

@@ -27,18 +27,18 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A command that is to run.
 #[derive(Debug)]
-pub(super) struct Invocation<'a> {
-    pub(super) program: &'a Path,
-    pub(super) arguments: &'a [String],
-    pub(super) variables: &'a [(&'static str, String)],
+pub(crate) struct Invocation<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) arguments: &'a [String],
+    pub(crate) variables: &'a [(&'static str, String)],
     /// Its standard input.
-    pub(super) input: &'a [u8],
-    pub(super) timeout: Duration,
+    pub(crate) input: &'a [u8],
+    pub(crate) timeout: Duration,
 }
 
 /// The way in which a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// The command ended by itself.
     Exited(ExitStatus),
     /// The command was killed at its timeout.
@@ -49,10 +49,10 @@ pub(super) enum End {
 
 /// The end of a command.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) end: End,
+pub(crate) struct Ended {
+    pub(crate) end: End,
     /// The beginning of its standard error.
-    pub(super) errors: Vec<u8>,
+    pub(crate) errors: Vec<u8>,
 }
 
 impl Invocation<'_> {
@@ -60,7 +60,7 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// Returns an error if it cannot be started or waited for.
-    pub(super) fn run(&self, clock: Clock, shutdown: &Shutdown) -> io::Result<Ended> {
+    pub(crate) fn run(&self, clock: Clock, shutdown: &Shutdown) -> io::Result<Ended> {
         let deadline = clock.now().since_start.saturating_add(self.timeout);
         let mut command = Command::new(self.program);
         command.args(self.arguments).env_clear().envs(ENVIRONMENT).envs(self.variables.iter().cloned());

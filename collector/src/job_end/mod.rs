@@ -16,6 +16,7 @@ mod counters;
 mod runner;
 mod worker;
 
+pub(crate) use self::child::{End, Invocation};
 pub use self::command_file::fault as command_fault;
 pub use self::config::JobEndConfig;
 pub(crate) use self::runner::JobEndRunner;

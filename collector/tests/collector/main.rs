@@ -37,6 +37,7 @@ mod live;
 mod live_clients;
 mod metadata;
 mod metrics;
+mod notices;
 mod operations;
 mod plans;
 mod postgres;
@@ -65,6 +66,7 @@ mod stores;
 mod texts;
 mod time_range;
 mod typed_rows;
+mod usage;
 
 /// The tests that run at a time for each CPU. They wait for servers about half of their time.
 const TESTS_PER_CPU: usize = 2;
@@ -92,6 +94,7 @@ fn main() -> std::process::ExitCode {
         live_clients::TESTS,
         metadata::TESTS,
         metrics::TESTS,
+        notices::TESTS,
         operations::TESTS,
         plans::TESTS,
         postgres::TESTS,
@@ -120,6 +123,7 @@ fn main() -> std::process::ExitCode {
         texts::TESTS,
         time_range::TESTS,
         typed_rows::TESTS,
+        usage::TESTS,
     ];
     let _servers = support::server::KeptServers::new();
     polymeter_test_harness::run_side_by_side(&tests, TESTS_PER_CPU)

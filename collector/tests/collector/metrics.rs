@@ -72,6 +72,17 @@ fn counts_stored_lost_and_refused_data() {
     for (name, before) in first.samples.iter().filter(|(name, _)| name.contains("_total")) {
         assert!(page.samples[name] >= *before, "{name} decreased");
     }
+    // The alert rules use metrics that are there; those of sections that are not configured are not.
+    let alerts = include_str!("../../../deploy/prometheus/polymeter-alerts.yml");
+    let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    for part in alerts.split("polymeter_collector_").skip(1) {
+        let name = part.split(|letter| !is_part(letter)).next().unwrap();
+        let family = name.trim_end_matches("_total").trim_end_matches("_bucket");
+        let is_configured =
+            !["remote_write_", "job_end_", "sink_"].iter().any(|prefix| name.starts_with(prefix));
+        let is_there = page.families.contains_key(&format!("polymeter_collector_{family}"));
+        assert_eq!(is_there, is_configured, "{name}");
+    }
     collector.stop().unwrap();
 }
 

@@ -12,7 +12,7 @@ use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Job;
 use polymeter_proto::control::{CollectorAnswer, ReadAccess, ReadRequest};
 use polymeter_proto::ledger::{Event, Mark, MarkKind};
-use polymeter_proto::read::{Frame, IdRanges, JobFilter, Query, Rollup, RowBlock, SeriesOwner};
+use polymeter_proto::read::{Frame, IdRanges, JobFilter, Query, Rollup, RowBlock, SeriesOwner, UsageGroup};
 use polymeter_proto::series::{JobDescriptor, JobHandle};
 use polymeter_store::reader::{JobRow, SeriesScope};
 use polymeter_test_harness::skip;
@@ -151,6 +151,12 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
         Query::NodeSeries { job_key, metrics: vec!["node.load1".to_owned()] },
         Query::JobSeries { job_key, metrics: vec!["cpu.usage".to_owned(), "unknown".to_owned()] },
         Query::Samples { of: SeriesOwner::NodesOf(job_key), series: series.clone(), span_ns: 0..i64::MAX },
+        Query::Usage {
+            by: UsageGroup::User,
+            ended_ns: 0..i64::MAX,
+            jobs: JobFilter { job_key: Some(job_key), limit: 10, ..JobFilter::default() },
+        },
+        Query::Notices { owner_uid: None, limit: 10 },
     ];
     let is_asked = |name: &&str| queries.iter().any(|query| query.name() == *name);
     assert!(Query::NAMES.iter().all(is_asked), "a query of each kind");

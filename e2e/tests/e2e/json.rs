@@ -121,6 +121,11 @@ fn keys_of_commands_about_stored_jobs_are_documented() {
     let exported = polymeter(&["export", &job(0), "--store", &store, "-o", &path("x.csv"), "--json"]);
     compare("Exports", &exported);
     compare("Comparisons", &polymeter(&["compare", &job(0), &job(1), "--store", &store, "--json"]));
+    let groups = polymeter(&["usage", "--store", &store, "--json"]);
+    compare("Usage", &groups);
+    assert_eq!(groups["groups"][0]["jobs"], 2, "{groups}");
+    assert_eq!(polymeter(&["notices", "--store", &store, "--json"]), Value::Array(Vec::new()));
+    compare("Proposals", &polymeter(&["advise", "--name", "x", "--store", &store, "--json"]));
     compare("Metrics", &polymeter(&["metrics", "--json"]));
     compare("Kept jobs", &polymeter(&["keep", &job(0), "--store", &store, "--json"]));
     compare("Confirmed clocks", &polymeter(&["store", "confirm-clock", "--store", &store, "--json"]));

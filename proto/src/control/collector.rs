@@ -162,6 +162,51 @@ pub struct StateRequest {
     pub details: JobDetails,
 }
 
+/// The verb of [`NoticesRequest`].
+const NOTICES: &str = "notices";
+
+const NOTICES_EXAMPLE: &str = r#"{"verb":"notices","rule":"idle-gpu","off":true}"#;
+
+/// The request of a user who wants no notices, or wants them again:
+/// `{"verb": "notices", "rule": "idle-gpu", "off": true}`. The collector executes it itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoticesRequest {
+    /// The id of the rule; none for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// True for no notices.
+    pub off: bool,
+}
+
+impl NoticesRequest {
+    /// The longest id of a rule, in bytes.
+    const RULE_BYTES: usize = 64;
+
+    /// Parses one line. Returns none if it has another verb.
+    pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
+        let mut fields = Fields::parse(line).ok()?;
+        (fields.take_verb().ok()? == NOTICES).then(|| {
+            let request: Self = fields.into_request(NOTICES_EXAMPLE)?;
+            let is_id = |rule: &String| {
+                let is_allowed =
+                    |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+                (1..=Self::RULE_BYTES).contains(&rule.len()) && rule.bytes().all(is_allowed)
+            };
+            if request.rule.as_ref().is_some_and(|rule| !is_id(rule)) {
+                let message = "expected the id of a rule: lower-case letters, digits and `-`";
+                return Err(invalid("rule", &message));
+            }
+            Ok(request)
+        })
+    }
+
+    /// Encodes the request as one line, without a newline.
+    pub fn to_line(&self) -> String {
+        serde_json::json!({"verb": NOTICES, "rule": self.rule, "off": self.off}).to_string()
+    }
+}
+
 impl StateRequest {
     /// Parses one line. Returns none if it has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
@@ -361,5 +406,20 @@ mod tests {
             "{\"answer\":\"nodes\",\"job\":\"7\",\"at_us\":9,\"nodes\":[{\"node\":\"n1\",\"answer\":{\"answer\":\"reset\",\"ended\":1}},{\"node\":\"n2\",\"answer\":null}]}\n"
         );
         assert_eq!(serde_json::from_str::<CollectorAnswer>(&line).unwrap(), answer);
+    }
+
+    #[test]
+    fn a_wish_about_notices_is_read_and_written() {
+        let request = NoticesRequest { rule: Some("idle-gpu".to_owned()), off: true };
+        assert_eq!(NoticesRequest::parse(request.to_line().as_bytes()), Some(Ok(request)));
+        let all = NoticesRequest { rule: None, off: false };
+        assert_eq!(NoticesRequest::parse(br#"{"verb":"notices","off":false}"#), Some(Ok(all)));
+        assert_eq!(NoticesRequest::parse(br#"{"verb":"state","off":false}"#), None);
+        for rule in ["", "*", "A", "a b", "a\n", &"x".repeat(65)] {
+            let request = NoticesRequest { rule: Some(rule.to_owned()), off: true };
+            let refusal = NoticesRequest::parse(request.to_line().as_bytes()).unwrap().unwrap_err();
+            assert_eq!(refusal.field.as_deref(), Some("rule"), "{rule:?}");
+        }
+        assert!(NoticesRequest::parse(br#"{"verb":"notices"}"#).unwrap().is_err());
     }
 }

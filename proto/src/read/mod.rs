@@ -15,8 +15,8 @@ mod row_types;
 
 pub use self::block::{Frame, FrameTooLong, LENGTH_BYTES, ReadError, frame_length};
 pub use self::id_ranges::IdRanges;
-pub use self::query::{JobFilter, JobOrder, JobsOf, Query, SeriesOwner};
+pub use self::query::{JobFilter, JobOrder, JobsOf, Query, SeriesOwner, UsageGroup};
 pub use self::row_types::{
-    AgentRow, BucketRow, CpusRow, JobMetricRow, JobNodeRow, JobRow, LedgerRow, LossRow, MarkRow,
-    PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesRow,
+    AgentRow, BucketRow, CpusRow, JobMetricRow, JobNodeRow, JobRow, JobUsage, LedgerRow, LossRow, MarkRow,
+    NoticeRow, PlanChangeRow, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesRow, UsageRow,
 };

@@ -155,12 +155,44 @@ pub enum SeriesOwner {
     NodesOf(i64),
 }
 
+/// The attribute by which jobs are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageGroup {
+    /// All jobs are one group.
+    All,
+    /// The owner.
+    User,
+    /// The account or project.
+    Account,
+    /// The queue or partition.
+    Queue,
+    /// The array or heterogeneous job; other jobs do not count.
+    Array,
+}
+
 /// A query. Its answer is any number of rows of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "snake_case")]
 pub enum Query {
     /// The jobs that a filter selects, in its order.
     Jobs(Box<JobFilter>),
+    /// The sums over ended jobs by an attribute, the groups that wasted most first.
+    Usage {
+        /// The attribute.
+        by: UsageGroup,
+        /// The span in which the jobs ended, in nanoseconds since the epoch.
+        ended_ns: Range<i64>,
+        /// The jobs; `limit` is the maximum number of groups.
+        jobs: Box<JobFilter>,
+    },
+    /// The notices to persons, the newest first.
+    Notices {
+        /// The owner of the jobs; none for any.
+        owner_uid: Option<i64>,
+        /// The maximum number.
+        limit: u32,
+    },
     /// Ids of jobs among which to search for one similar to an id.
     CandidateIds {
         /// The id.
@@ -272,8 +304,10 @@ pub enum Query {
 
 impl Query {
     /// The names of all queries.
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 20] = [
         "jobs",
+        "usage",
+        "notices",
         "candidate_ids",
         "series",
         "node_series",
@@ -297,6 +331,8 @@ impl Query {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Jobs(_) => "jobs",
+            Self::Usage { .. } => "usage",
+            Self::Notices { .. } => "notices",
             Self::CandidateIds { .. } => "candidate_ids",
             Self::Series { .. } => "series",
             Self::NodeSeries { .. } => "node_series",
@@ -343,6 +379,12 @@ impl Query {
                 let limit = limits::QUERY_JOBS;
                 Err(invalid("limit", &format!("at most {limit} jobs; read the next page with `before`")))
             }
+            Self::Usage { jobs, .. } if jobs.limit > limits::QUERY_GROUPS => {
+                Err(invalid("limit", &format!("at most {} groups", limits::QUERY_GROUPS)))
+            }
+            Self::Notices { limit, .. } if *limit > limits::QUERY_NOTICES => {
+                Err(invalid("limit", &format!("at most {} notices", limits::QUERY_NOTICES)))
+            }
             Self::NodeSeries { metrics, .. } | Self::JobSeries { metrics, .. }
                 if metrics.len() > limits::QUERY_METRICS =>
             {
@@ -354,6 +396,8 @@ impl Query {
             Self::Samples { .. }
             | Self::Buckets { .. }
             | Self::Jobs(_)
+            | Self::Usage { .. }
+            | Self::Notices { .. }
             | Self::LastLosses { .. }
             | Self::Agents { .. }
             | Self::CandidateIds { .. }
@@ -421,6 +465,11 @@ mod tests {
             (br#"{"query":"jobs","user":"x"}"#, "malformed"),
             (br#"{"query":"jobs","limit":1000000}"#, "invalid"),
             (br#"{"query":"last_losses","limit":4294967295}"#, "invalid"),
+            (
+                br#"{"query":"usage","by":"user","ended_ns":{"start":0,"end":1},"jobs":{"limit":10001}}"#,
+                "invalid",
+            ),
+            (br#"{"query":"usage","by":"colour","ended_ns":{"start":0,"end":1},"jobs":{}}"#, "malformed"),
             (many_metrics.as_bytes(), "invalid"),
             (
                 br#"{"query":"samples","of":{"job":1},"series":[[0,9223372036854775807]],"span_ns":{"start":0,"end":1}}"#,

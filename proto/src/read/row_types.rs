@@ -10,7 +10,7 @@ use crate::series::{Labels, contained};
 use crate::step_level::StepLevel;
 
 /// A job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRow {
     /// The store's key of the job. Job ids are reused, keys are not.
     pub job_key: i64,
@@ -67,6 +67,92 @@ pub struct JobRow {
     pub unread: Option<String>,
     /// The command, if `polymeter run` started it.
     pub run: Option<Box<Run>>,
+    /// What it used, once it has ended and a collector has summarised it.
+    #[serde(default)]
+    pub usage: Option<JobUsage>,
+}
+
+/// The figures of a job that has ended, as its report has them; none where a figure is not known.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobUsage {
+    /// Seconds from the start to the end.
+    pub elapsed_s: f64,
+    /// The number of nodes.
+    pub nodes: Option<f64>,
+    /// The cores of the job on all nodes.
+    pub cores: Option<f64>,
+    /// CPU time on all nodes, in seconds.
+    pub cpu_s: Option<f64>,
+    /// The largest number of cores in use at a time.
+    pub cores_peak: Option<f64>,
+    /// The requested memory on each node, in bytes.
+    pub memory_request_bytes: Option<f64>,
+    /// The peak of used memory, on the node with the most, in bytes.
+    pub memory_used_bytes: Option<f64>,
+    /// What the memory on the node with the most may have been at most, in bytes.
+    pub memory_bound_bytes: Option<f64>,
+    /// The number of GPUs on all nodes.
+    pub gpus: Option<f64>,
+    /// The number of GPUs that were in use at any time.
+    pub gpus_used: Option<f64>,
+    /// The time of all GPUs multiplied by their utilization, in seconds.
+    pub gpu_s: Option<f64>,
+}
+
+/// The sums over the jobs of a group that have ended. Core-hours are those of jobs whose cores and CPU time
+/// are known.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageRow {
+    /// The value of the attribute; none for the jobs without one, and for all jobs.
+    pub group: Option<String>,
+    /// The owner of an array.
+    pub user: Option<String>,
+    /// The number of jobs.
+    pub jobs: u64,
+    /// Those that failed or ran out of memory.
+    pub failed: u64,
+    /// Those whose cores or CPU time are not known.
+    pub unknown: u64,
+    /// The cores multiplied by the elapsed time, in seconds.
+    pub core_s: f64,
+    /// CPU time, in seconds.
+    pub cpu_s: f64,
+    /// The time of cores that was wasted, in seconds.
+    pub wasted_core_s: f64,
+    /// The GPUs multiplied by the elapsed time, in seconds, of jobs whose utilization of GPUs is known.
+    pub gpu_s: f64,
+    /// The time of GPUs that was wasted, in seconds.
+    pub wasted_gpu_s: f64,
+    /// The requested memory on a node multiplied by the elapsed time, in byte seconds, of jobs whose used
+    /// memory is known.
+    pub memory_byte_s: f64,
+    /// The peak of the used memory on a node multiplied by the elapsed time, in byte seconds, of these jobs.
+    pub memory_used_byte_s: f64,
+}
+
+/// A notice to a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeRow {
+    /// Its number.
+    pub number: i64,
+    /// The time, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The id of the rule.
+    pub rule: String,
+    /// The scheduler's id of the job.
+    pub job_id: String,
+    /// The store's key of the job.
+    pub job_key: i64,
+    /// The numeric id of the job's owner, if known.
+    pub uid: Option<i64>,
+    /// The recipient of the mail, or the user's name.
+    pub recipient: String,
+    /// The subject.
+    pub subject: String,
+    /// The text.
+    pub text: String,
+    /// What became of it; none while it is sent, or if its collector ended meanwhile.
+    pub result: Option<String>,
 }
 
 /// A series.
@@ -336,6 +422,10 @@ pub struct AgentRow {
 pub enum RowBlock {
     /// Jobs.
     Jobs(Vec<JobRow>),
+    /// Sums over jobs.
+    Usage(Vec<UsageRow>),
+    /// Notices.
+    Notices(Vec<NoticeRow>),
     /// Series.
     Series(Vec<SeriesRow>),
     /// Samples.
@@ -391,6 +481,8 @@ macro_rules! read_rows {
 
 read_rows! {
     JobRow => Jobs,
+    UsageRow => Usage,
+    NoticeRow => Notices,
     SeriesRow => Series,
     SampleRow => Samples,
     BucketRow => Buckets,
@@ -412,6 +504,8 @@ impl RowBlock {
     pub const fn len(&self) -> usize {
         match self {
             Self::Jobs(rows) => rows.len(),
+            Self::Usage(rows) => rows.len(),
+            Self::Notices(rows) => rows.len(),
             Self::Series(rows) => rows.len(),
             Self::Samples(rows) => rows.len(),
             Self::Buckets(rows) => rows.len(),

@@ -93,3 +93,54 @@ CREATE TABLE job_end (
     claimed_until timestamptz,
     attempts int8 NOT NULL DEFAULT 0
 );
+
+-- What a job used that has ended, as its report has it; a figure that is not known is null. A row is inserted
+-- together with the end; without `elapsed_s` no collector has summarised the job. `claimed_until`: until then
+-- a collector does. `attempts`: the number of claims. `array_id`: the array or heterogeneous job to which it
+-- belongs. `nodes` is a number. `cores`, `gpus`: on all nodes. `memory_...`: on the node with the most.
+-- `gpu_s`: the time of all GPUs multiplied by their utilization.
+CREATE TABLE job_usage (
+    job_key int8 PRIMARY KEY REFERENCES job,
+    ended timestamptz NOT NULL,
+    claimed_until timestamptz,
+    attempts int8 NOT NULL DEFAULT 0,
+    array_id text,
+    elapsed_s float8,
+    nodes float8,
+    cores float8,
+    cpu_s float8,
+    cores_peak float8,
+    memory_request_bytes float8,
+    memory_used_bytes float8,
+    memory_bound_bytes float8,
+    gpus float8,
+    gpus_used float8,
+    gpu_s float8
+);
+CREATE INDEX job_usage_by_end ON job_usage (ended);
+CREATE INDEX job_usage_missing ON job_usage (ended) WHERE elapsed_s IS NULL;
+
+-- The notices to persons. A row is inserted before the notice is sent: there is one for each rule and what it
+-- is about, such as a job. `result`: what became of it; null while it is sent, or if its collector ended
+-- meanwhile.
+CREATE TABLE notice (
+    number int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule text NOT NULL,
+    about text NOT NULL,
+    job_key int8 NOT NULL REFERENCES job,
+    uid int8,
+    recipient text NOT NULL,
+    subject text NOT NULL,
+    text text NOT NULL,
+    created timestamptz NOT NULL,
+    result text,
+    UNIQUE (rule, about)
+);
+CREATE INDEX notice_by_user ON notice (uid, number);
+
+-- The rules of which a user wants no notices. `rule`: its id, or `*` for all.
+CREATE TABLE notice_opt_out (
+    uid int8 NOT NULL,
+    rule text NOT NULL,
+    PRIMARY KEY (uid, rule)
+);

@@ -107,6 +107,7 @@ impl Reader {
             (self.dialect().is_one_of)(&keys)
         );
         let nodes: Vec<Node> = self.rows(&select, &[])?;
+        self.add_usage(jobs, &keys)?;
         let clocks = self.clocks(&keys)?;
         let mut corrected: HashMap<i64, (i64, Option<i64>)> = HashMap::new();
         let positions: HashMap<i64, usize> = keys.into_iter().zip(0..).collect();
@@ -218,7 +219,7 @@ const fn column(order: JobOrder) -> &'static str {
 }
 
 /// Returns the condition for the jobs that a filter selects, without that of its page, and its parameters.
-fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
+pub(super) fn condition(filter: &JobFilter) -> (String, Vec<Value<'_>>) {
     let text = |wanted: &'_ Option<String>| wanted.clone().map(Value::from);
     let at = |time_ns: Option<i64>| time_ns.map(|time_ns| Value::time(time_ns.div_euclid(1000)));
     let has_end = filter.is_ended == Some(true)
@@ -296,6 +297,7 @@ impl FromRow for JobRow {
             restarts: row.get()?,
             unread: row.get()?,
             run: row.get::<Option<Run>>()?.map(Box::new),
+            usage: None,
         };
         job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);
         Ok(job)

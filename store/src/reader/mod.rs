@@ -17,11 +17,12 @@ mod retention_state;
 mod samples;
 mod series;
 mod shapes;
+mod usage;
 
 pub use polymeter_proto::read::{
-    AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, JobsOf, LedgerRow,
-    LossRow,
-    MarkRow, PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner, SeriesRow,
+    AgentRow, BucketRow, CpusRow, JobFilter, JobMetricRow, JobNodeRow, JobOrder, JobRow, JobUsage, JobsOf,
+    LedgerRow, LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, RefusedRow, Rollup, RowBlock, SampleRow,
+    SeriesOwner, SeriesRow, UsageGroup, UsageRow,
 };
 
 pub use self::access::{Access, GuardedReader};

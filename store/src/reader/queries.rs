@@ -7,7 +7,7 @@ use polymeter_proto::read::{Query, ReadRow, RowBlock};
 use super::clocks::NodeTimes;
 use super::read::{Read, SeriesScope};
 use super::recorded_statements::{Reader, Selection, TEXT_ROWS};
-use super::{agents, history, series};
+use super::{agents, history, series, usage};
 use crate::StoreError;
 use crate::row::FromRow;
 
@@ -22,6 +22,12 @@ impl Read for Reader {
     ) -> Result<(), StoreError> {
         match query {
             Query::Jobs(filter) => pass(self.jobs(filter)?, each),
+            Query::Usage { by, ended_ns, jobs } => {
+                return self.blocks(&usage::usage_of(*by, ended_ns, jobs), each);
+            }
+            Query::Notices { owner_uid, limit } => {
+                return self.blocks(&usage::notices_of(*owner_uid, *limit), each);
+            }
             Query::CandidateIds { job_id, of } => pass(self.candidate_ids(job_id, of.as_ref())?, each),
             Query::Cpus { job_key } => pass(self.cpus(*job_key)?, each),
             Query::LastLosses { limit } => pass(self.last_losses(*limit)?, each),

@@ -4,8 +4,8 @@ use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{
     AgentRow, BucketRow, CpusRow, IdRanges, JobFilter, JobMetricRow, JobNodeRow, JobRow, JobsOf, LedgerRow,
-    LossRow, MarkRow, PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow, SeriesOwner,
-    SeriesRow,
+    LossRow, MarkRow, NoticeRow, PlanChangeRow, Query, ReadRow, RefusedRow, Rollup, RowBlock, SampleRow,
+    SeriesOwner, SeriesRow, UsageGroup, UsageRow,
 };
 
 use crate::StoreError;
@@ -118,6 +118,28 @@ impl dyn Read + '_ {
     /// Returns an error if the store fails.
     pub fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
         self.collect(&Query::Jobs(Box::new(filter.clone())))
+    }
+
+    /// Returns the sums over the jobs of `filter` that ended in a span, by an attribute. The groups that
+    /// wasted most are first; `limit` is their maximum number.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn usage(
+        &mut self,
+        by: UsageGroup,
+        ended_ns: Range<i64>,
+        filter: &JobFilter,
+    ) -> Result<Vec<UsageRow>, StoreError> {
+        self.collect(&Query::Usage { by, ended_ns, jobs: Box::new(filter.clone()) })
+    }
+
+    /// Returns the newest notices about the jobs of `owner_uid`, or of all, the newest first.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn notices(&mut self, owner_uid: Option<i64>, limit: u32) -> Result<Vec<NoticeRow>, StoreError> {
+        self.collect(&Query::Notices { owner_uid, limit })
     }
 
     /// Returns ids of jobs among which to search for one similar to `job_id`, all or those of `of`.

@@ -7,6 +7,7 @@ use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::job_end_queue::{self, EndQueue};
+use crate::job_usage;
 use crate::value::{Batch, Column, ColumnType, Value};
 
 /// The end of a job on one node.
@@ -172,6 +173,7 @@ fn end_whole_jobs(
          RETURNING job_key",
         &batch(keys),
     )?;
+    job_usage::add(connection, ended.clone())?;
     if queue == EndQueue::Off {
         return Ok(());
     }

@@ -241,6 +241,11 @@ pub static FACTS: &[FactDefinition] = &[
     ),
     fact("gpus_sampled", FactUnit::Number, "GPUs whose utilization was sampled."),
     fact("unused_gpus", FactUnit::Number, "GPUs whose utilization was never above 1 %."),
+    fact(
+        "gpu_idle_time",
+        FactUnit::Seconds,
+        "Time up to the last sample in which the utilization of a GPU was never above 1 %; of the GPU with the longest.",
+    ),
     fact("gpu_memory_used", FactUnit::Bytes, "Peak of a GPU's memory: metric `gpu.memory.used`."),
     fact("gpu_memory_share", FactUnit::Share, "`gpu_memory_used` / the smallest `gpu.memory.total`."),
     fact("gpu_temperature", FactUnit::Celsius, "Highest `gpu.temperature`."),
@@ -248,6 +253,16 @@ pub static FACTS: &[FactDefinition] = &[
         "thermal_throttling",
         FactUnit::Share,
         "Share of the time in which a processor was slowed because of its temperature: counters that end with `.throttled.thermal.time`; the worst.",
+    ),
+    fact(
+        "wasted_core_hours",
+        FactUnit::Number,
+        "Core-hours of a job without GPUs less its CPU time, at least 0.",
+    ),
+    fact(
+        "owner_wasted_core_hours",
+        FactUnit::Number,
+        "`wasted_core_hours` of the jobs of the owner that ended in the last seven days; known in rules of notices, about ended jobs. There is one notice of a rule that uses it a user and week.",
     ),
     fact("gap_share", FactUnit::Share, "Share of the time without contact to an agent, of all nodes."),
     fact(

@@ -27,6 +27,7 @@ pub(super) fn facts(report: &Report) -> Facts {
     course::add(&mut facts, report, &series);
     add_io(&mut facts, &series);
     add_completeness(&mut facts, report);
+    add_waste(&mut facts);
     for (metric, statistics) in statistics(&series) {
         facts.set_metric(metric, statistics);
     }
@@ -227,12 +228,22 @@ fn add_gpus(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
         let is_unused = |series: &&&SeriesReport| series.max.is_some_and(|max| max <= UNUSED_GPU_PERCENT);
         let unused = utilization.iter().filter(is_unused).count();
         facts.set_number("unused_gpus", Some(to_f64(unused as u64)));
+        let idle = utilization.iter().filter_map(|series| gpus::idle_s(series, UNUSED_GPU_PERCENT));
+        facts.set_number("gpu_idle_time", idle.reduce(f64::max));
     }
     let used = crate::resources::highest(series, &["gpu.memory.used"]);
     let total = of_metric(series, "gpu.memory.total").filter_map(|series| series.min).reduce(f64::min);
     facts.set_number("gpu_memory_used", used);
     facts.set_number("gpu_memory_share", ratio(used, total));
     facts.set_number("gpu_temperature", crate::resources::highest(series, &["gpu.temperature"]));
+}
+
+fn add_waste(facts: &mut Facts) {
+    let of = |name: &str| facts.number(name);
+    let unused = of("cores").zip(of("elapsed")).zip(of("cpu_time"));
+    let unused = unused.map(|((cores, elapsed), cpu_s)| (cores * elapsed - cpu_s).max(0.0) / 3600.0);
+    let has_gpus = of("gpus").is_some_and(|gpus| gpus > 0.0);
+    facts.set_number("wasted_core_hours", unused.filter(|_| !has_gpus));
 }
 
 fn add_completeness(facts: &mut Facts, report: &Report) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use polymeter_proto::units::seconds_between;
+
 use crate::model::SeriesReport;
 use crate::resources::of_metric;
 
@@ -19,6 +21,18 @@ pub(super) fn count(series: &[&SeriesReport]) -> Option<u64> {
     let with_values = of_gpus.filter(|series| series.max.is_some_and(|max| max > 0.0));
     let gpus: BTreeSet<Gpu<'_>> = with_values.filter_map(|series| gpu(series)).collect();
     (!gpus.is_empty()).then_some(gpus.len() as u64)
+}
+
+/// Returns the time up to the last sample of a GPU in which its utilization was never above `percent`, in
+/// seconds; none without samples.
+pub(super) fn idle_s(utilization: &SeriesReport, percent: f64) -> Option<f64> {
+    let (first_ns, last_ns) = utilization.curve.ends_ns()?;
+    let intervals = utilization.curve.intervals();
+    let since_ns = match intervals.iter().rposition(|interval| interval.max > percent) {
+        Some(busy) => intervals.get(busy + 1).map_or(last_ns, |next| next.time_ns),
+        None => first_ns,
+    };
+    Some(seconds_between(since_ns, last_ns).max(0.0))
 }
 
 /// Returns the series of the utilization of each GPU, in percent. The driver knows none of MIG devices, but

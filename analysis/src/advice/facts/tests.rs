@@ -493,3 +493,39 @@ fn the_packaged_plan_has_the_metrics_of_the_facts() {
         assert!(is_optional || is_sampled(name), "{name} is not in the baseline");
     }
 }
+
+/// Returns the ids of the notices about a report.
+fn notices(report: &Report, owner_wasted: Option<f64>) -> Vec<String> {
+    let (rules, faults) = Advice::notices(std::path::Path::new("/no/such/directory"));
+    assert!(faults.0.is_empty(), "{faults}");
+    let mut facts = Facts::of(report);
+    facts.set("owner_wasted_core_hours", owner_wasted.map(crate::advice::expression::Value::Number));
+    rules.findings(&facts).into_iter().map(|finding| finding.id).collect()
+}
+
+#[test]
+fn notices_are_about_what_a_user_can_still_change() {
+    let running = |series| Report { ended: false, ..report(240, 8, series) };
+    let gpu = |number: u32, busy_minutes: usize| {
+        let values: Vec<f64> =
+            (0..240).map(|minute| if minute < busy_minutes { 80.0 } else { 0.0 }).collect();
+        SeriesReport { labels: format!("gpu={number}"), ..gauge("gpu.utilization", &values) }
+    };
+    for (busy, idle_s) in [(0, 239.0 * 60.0), (100, 139.0 * 60.0), (181, 58.0 * 60.0), (240, 0.0)] {
+        let report = running(vec![gpu(0, 240), gpu(1, busy)]);
+        assert_eq!(number(&report, "gpu_idle_time"), Some(idle_s), "{busy}");
+        let expected: &[&str] = if idle_s >= 3600.0 { &["idle-gpu"] } else { &[] };
+        assert_eq!(notices(&report, None), expected, "{busy}");
+        assert_eq!(notices(&Report { ended: true, ..report }, None), [""; 0], "it is over");
+    }
+    let memory = |used: f64| running(vec![gauge("memory.anon", &[used]), gauge("memory.limit", &[100.0])]);
+    assert_eq!(notices(&memory(96.0), None), ["memory-near-limit"]);
+    assert_eq!(notices(&memory(94.0), None), [""; 0]);
+    let nodes = |idlest: f64| running(vec![busy("n1", &[4.0; 240]), busy("n2", &[idlest; 240])]);
+    assert_eq!(notices(&nodes(0.7), None), ["node-below-others"]);
+    assert_eq!(notices(&nodes(0.9), None), [""; 0]);
+    let ended = Report { ended: true, ..report(240, 8, vec![busy("n1", &[1.0; 240])]) };
+    assert_eq!(number(&ended, "wasted_core_hours"), Some(28.0));
+    assert_eq!(notices(&ended, Some(1500.0)), ["wasted-core-hours"]);
+    assert_eq!((notices(&ended, Some(900.0)), notices(&ended, None)), (Vec::new(), Vec::new()));
+}

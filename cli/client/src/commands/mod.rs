@@ -21,6 +21,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 use crate::local::Program;
+pub use job::{InvalidField, quantity, time_limit_s};
 pub use man::{SUPPLEMENTS, Supplement, USER_COMMANDS, page, with_subcommands};
 
 /// The commands that both programs have. Their order in the help is explicit, since the full program lists

@@ -148,12 +148,12 @@ impl ReceiverUrl {
     }
 
     /// Returns the header `Host`.
-    pub(super) fn authority(&self) -> &str {
+    pub(crate) fn authority(&self) -> &str {
         self.0.authority().map_or("", |authority| authority.as_str())
     }
 
     /// Returns the target of a request: path and query.
-    pub(super) fn target(&self) -> &str {
+    pub(crate) fn target(&self) -> &str {
         self.0.path_and_query().map_or("/", |target| target.as_str())
     }
 }

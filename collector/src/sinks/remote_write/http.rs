@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::config::{Credentials, Header, RemoteWriteConfig};
+use super::config::{Credentials, Header, ReceiverUrl, RemoteWriteConfig};
 
 /// The maximum size of a file with a secret or headers.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
@@ -83,7 +83,13 @@ struct Open {
 /// A request without an answer: the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct NoAnswer(String);
+pub(crate) struct NoAnswer(String);
+
+impl NoAnswer {
+    pub(crate) fn because(cause: &str) -> Self {
+        Self(cause.to_owned())
+    }
+}
 
 impl From<io::Error> for NoAnswer {
     fn from(error: io::Error) -> Self {
@@ -183,17 +189,24 @@ impl Connection {
 
 async fn connect(config: &RemoteWriteConfig) -> Result<Open, NoAnswer> {
     let headers = headers(config)?;
-    let stream = TcpStream::connect((config.url.host(), config.url.port())).await?;
-    stream.set_nodelay(true)?;
-    let sender = if config.url.is_tls() {
-        let tls = polymeter_store::verified_tls(config.ca_file.as_deref()).map_err(NoAnswer)?;
-        let name = ServerName::try_from(config.url.host().to_owned())
-            .map_err(|_invalid| NoAnswer("the host of `url` is no name of a server".to_owned()))?;
-        handshake(TlsConnector::from(tls).connect(name, stream).await?).await?
-    } else {
-        handshake(stream).await?
-    };
+    let sender = connect_to(&config.url, config.ca_file.as_deref()).await?;
     Ok(Open { sender, headers, is_closing: false })
+}
+
+/// Connects to a server, with TLS where its URL says so.
+pub(crate) async fn connect_to(
+    url: &ReceiverUrl,
+    ca_file: Option<&Path>,
+) -> Result<SendRequest<Full<Bytes>>, NoAnswer> {
+    let stream = TcpStream::connect((url.host(), url.port())).await?;
+    stream.set_nodelay(true)?;
+    if !url.is_tls() {
+        return handshake(stream).await;
+    }
+    let tls = polymeter_store::verified_tls(ca_file).map_err(NoAnswer)?;
+    let name = ServerName::try_from(url.host().to_owned())
+        .map_err(|_invalid| NoAnswer("the host of `url` is no name of a server".to_owned()))?;
+    handshake(TlsConnector::from(tls).connect(name, stream).await?).await
 }
 
 async fn handshake(

@@ -34,4 +34,5 @@ mod window;
 
 pub(crate) use self::config::SHARDS_MAX;
 pub use self::config::{Credentials, Glob, Header, Protocol, ReceiverUrl, RemoteWriteConfig};
+pub(crate) use self::http::{NoAnswer, connect_to};
 pub(super) use self::remote_write_sink::RemoteWrite;

@@ -154,6 +154,21 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "needs the configuration and the user of an installed service",
     ),
     ("docs/how-to/pages.md", "ssh -N -L", "needs a second machine"),
+    (
+        "docs/how-to/advise.md",
+        "polymeter advise job.sh",
+        "needs a job script and many earlier jobs: json.rs executes it without them, the unit tests with them",
+    ),
+    (
+        "docs/how-to/usage.md",
+        "polymeter usage",
+        "its figures need a collector: json.rs executes it, and the tests of the collector its sums",
+    ),
+    (
+        "docs/how-to/notices.md",
+        "polymeter notices --off",
+        "needs a collector that sends notices: `notices.rs` in the tests of the collector",
+    ),
     (PROFILE, "sbatch --comment", "needs Slurm and OAR: slurm_comment.rs and oar.rs have both requests"),
     (
         STORE,

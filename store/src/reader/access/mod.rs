@@ -143,9 +143,17 @@ impl<R: Read> GuardedReader<R> {
 
     fn read_visible(&mut self, of: &JobsOf, query: &Query, each: Each<'_>) -> Result<(), StoreError> {
         match query {
-            Query::Jobs(filter) => {
-                let filter = JobFilter { visible: Some(of.clone()), ..JobFilter::clone(filter) };
-                self.reader.read(&Query::Jobs(Box::new(filter)), each)
+            Query::Jobs(filter) => self.reader.read(&Query::Jobs(visible(of, filter)), each),
+            Query::Usage { by, ended_ns, jobs } => {
+                let usage = Query::Usage { by: *by, ended_ns: ended_ns.clone(), jobs: visible(of, jobs) };
+                self.reader.read(&usage, each)
+            }
+            Query::Notices { owner_uid, limit } => {
+                let uid = i64::from(of.uid);
+                if owner_uid.is_some_and(|owner| owner != uid) {
+                    return Ok(());
+                }
+                self.reader.read(&Query::Notices { owner_uid: Some(uid), limit: *limit }, each)
             }
             Query::CandidateIds { job_id, .. } => {
                 let visible = Query::CandidateIds { job_id: job_id.clone(), of: Some(of.clone()) };
@@ -267,6 +275,8 @@ impl<R: Read> GuardedReader<R> {
                 self.reader.read(query, &mut |block| each(without_other_jobs(block, job_key)))
             }
             Query::Jobs(_)
+            | Query::Usage { .. }
+            | Query::Notices { .. }
             | Query::CandidateIds { .. }
             | Query::Cpus { .. }
             | Query::LastLosses { .. }
@@ -280,6 +290,11 @@ impl<R: Read> GuardedReader<R> {
             | Query::FinestRollup { .. } => self.reader.read(query, each),
         }
     }
+}
+
+/// Returns the filter for those of its jobs that are visible.
+fn visible(of: &JobsOf, filter: &JobFilter) -> Box<JobFilter> {
+    Box::new(JobFilter { visible: Some(of.clone()), ..filter.clone() })
 }
 
 /// Removes the keys of other jobs from losses, some of which concern a whole node.

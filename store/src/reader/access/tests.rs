@@ -1,6 +1,8 @@
 //! Tests of the rights of readers.
 
-use polymeter_proto::read::{AgentRow, BucketRow, JobRow, LossRow, Rollup, SampleRow, SeriesRow};
+use polymeter_proto::read::{
+    AgentRow, BucketRow, JobRow, LossRow, NoticeRow, Rollup, SampleRow, SeriesRow, UsageGroup, UsageRow,
+};
 use polymeter_proto::series::Labels;
 
 use super::*;
@@ -81,13 +83,21 @@ impl Read for Everything {
             labels: Labels::default(),
         };
         let block = match query {
-            Query::Jobs(filter) => {
+            Query::Jobs(filter) | Query::Usage { jobs: filter, .. } => {
                 let all = [job(OWN, Some(USER.into())), job(2, Some(1001)), job(3, None)];
                 let is_selected = |job: &JobRow| {
                     filter.job_key.is_none_or(|key| key == job.job_key)
                         && filter.visible.as_ref().is_none_or(|of| is_of(of, job))
                 };
-                RowBlock::Jobs(all.into_iter().filter(is_selected).collect())
+                let selected = all.into_iter().filter(is_selected);
+                if matches!(query, Query::Usage { .. }) {
+                    RowBlock::Usage(selected.map(|_| UsageRow::default()).collect())
+                } else {
+                    RowBlock::Jobs(selected.collect())
+                }
+            }
+            Query::Notices { owner_uid, .. } => {
+                RowBlock::Notices(vec![NoticeRow { uid: *owner_uid, ..NoticeRow::default() }])
             }
             Query::CandidateIds { of, .. } => RowBlock::JobIds(vec![format!("{of:?}")]),
             Query::Series { of: SeriesOwner::Job(key) } | Query::JobSeries { job_key: key, .. } => {
@@ -141,6 +151,12 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::LastLosses { limit: 9 },
         Query::Agents { since_ns: 0 },
         Query::JobMetrics { job_key, node: None },
+        Query::Usage {
+            by: UsageGroup::User,
+            ended_ns: 0..9,
+            jobs: JobFilter { job_key: Some(job_key), ..JobFilter::default() },
+        },
+        Query::Notices { owner_uid: None, limit: 9 },
     ];
     let names: Vec<&str> = queries.iter().map(Query::name).collect();
     assert!(Query::NAMES.iter().all(|name| names.contains(name)), "a query of each kind");
@@ -210,7 +226,7 @@ fn managers_read_the_jobs_of_their_accounts_like_own_ones() {
 fn jobs_of_others_and_unknown_jobs_are_alike() {
     for (position, query) in queries(OTHERS[0]).iter().enumerate() {
         let name = query.name();
-        let is_of_a_job = name != "candidate_ids";
+        let is_of_a_job = !["candidate_ids", "notices"].contains(&name);
         let answers = OTHERS.map(|key| {
             let (blocks, reached) = answer(Access::owner(USER), &queries(key)[position]);
             let reached = reached.iter().map(|query| {
@@ -240,6 +256,9 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
     assert!(answer(owner(), &of_node).0.is_empty());
     let others = Query::Jobs(Box::new(JobFilter { owner_uid: Some(1001), ..JobFilter::default() }));
     assert!(answer(owner(), &others).0.is_empty());
+    let notices = |owner_uid| answer(owner(), &Query::Notices { owner_uid, limit: 9 }).0;
+    let own = NoticeRow { uid: Some(USER.into()), ..NoticeRow::default() };
+    assert_eq!((notices(None), notices(Some(1001))), (vec![RowBlock::Notices(vec![own])], Vec::new()));
     let (candidates, _) = answer(owner(), &queries(OWN)[13]);
     assert_eq!(candidates, [RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf::user(USER)))])]);
 }

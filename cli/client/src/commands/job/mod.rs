@@ -18,6 +18,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use polymeter_service::log::Severity;
 
+pub use said::{InvalidField, quantity, time_limit_s};
+
 #[derive(Debug, clap::Args)]
 pub struct JobArguments {
     #[command(subcommand)]

@@ -107,17 +107,23 @@ impl<E: SchedulerEnvironment> Said<'_, E> {
 
 /// The reason for which a field cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum InvalidField {
+pub enum InvalidField {
+    /// A number.
     #[error("expected a whole number below 4294967296")]
     Number,
+    /// An amount of memory.
     #[error("expected a number with a unit of K, M, G, T, P or E, below 8E")]
     Size,
+    /// A time.
     #[error("expected a time such as 90, 1:30, 2:00:00, 1-12, 1-12:30:00 or UNLIMITED")]
     Time,
+    /// An item of a list of resources.
     #[error("expected NAME=COUNT")]
     Item,
+    /// A list of GPUs.
     #[error("expected numbers or UUIDs such as 0,1")]
     Gpus,
+    /// A text.
     #[error("it has more than 256 bytes")]
     TooLong,
 }
@@ -140,7 +146,10 @@ pub(super) fn exit_status(text: &str) -> Result<(u32, Option<u32>), InvalidField
 }
 
 /// Parses a time limit, in seconds; none if there is no limit. `1-12:30` has hours and minutes behind the days.
-pub(super) fn time_limit_s(text: &str) -> Result<Option<u64>, InvalidField> {
+///
+/// # Errors
+/// Returns an error if it is no time.
+pub fn time_limit_s(text: &str) -> Result<Option<u64>, InvalidField> {
     if ["UNLIMITED", "INFINITE"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return Ok(None);
     }
@@ -173,7 +182,10 @@ pub(super) fn time_limit_s(text: &str) -> Result<Option<u64>, InvalidField> {
 
 /// Parses a quantity: a number, also with decimals, with an optional binary unit up to E (`4.69P`), which
 /// `B` or `iB` may follow. Numbers that a store cannot hold are refused.
-pub(super) fn quantity(text: &str) -> Result<u64, InvalidField> {
+///
+/// # Errors
+/// Returns an error if it is no quantity.
+pub fn quantity(text: &str) -> Result<u64, InvalidField> {
     let text = text.strip_suffix(['B', 'b']).map_or(text, |text| text.strip_suffix('i').unwrap_or(text));
     let last = text.chars().next_back().ok_or(InvalidField::Size)?;
     let unit = "KMGTPE".find(last.to_ascii_uppercase());

@@ -226,6 +226,39 @@ pub const SUPPLEMENTS: &[Supplement] = &[
         ],
     },
     Supplement {
+        command: "polymeter usage",
+        exit_status: EXIT_STATUS,
+        environment: &[COLLECTOR],
+        files: &[CLIENT, COLLECTOR_SOCKET, FILE],
+        examples: &[
+            ("polymeter usage", "Your jobs of the last seven days; for administrators the users, by waste."),
+            ("polymeter usage --by account --from 2026-10-01 --to 2026-11-01", "The accounts in October."),
+            ("polymeter usage --by array --user zoe --from 30d", "The arrays of a user."),
+        ],
+    },
+    Supplement {
+        command: "polymeter advise",
+        exit_status: EXIT_STATUS,
+        environment: &[COLLECTOR],
+        files: &[CLIENT, COLLECTOR_SOCKET, FILE],
+        examples: &[
+            ("polymeter advise job.sh", "A request for a job script, from your earlier jobs of its name."),
+            ("polymeter advise job.sh --like 4242", "The same, from jobs like this one."),
+            ("polymeter advise --name train", "Without a script, from the request of the last such job."),
+        ],
+    },
+    Supplement {
+        command: "polymeter notices",
+        exit_status: EXIT_STATUS,
+        environment: &[COLLECTOR],
+        files: &[CLIENT, COLLECTOR_SOCKET, FILE],
+        examples: &[
+            ("polymeter notices", "The notices about your jobs, and what became of them."),
+            ("polymeter notices --off idle-gpu", "No more notices of this rule."),
+            ("polymeter notices --off", "No more notices at all."),
+        ],
+    },
+    Supplement {
         command: "polymeter plan",
         exit_status: EXIT_STATUS,
         environment: REMOTE_ENVIRONMENT,

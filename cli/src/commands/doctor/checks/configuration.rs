@@ -53,15 +53,18 @@ fn is_readable(path: &Path, uid: u32) -> bool {
 /// Examines the command at the ends of jobs with the rights of the collector. Keys and the store have checks
 /// of their own.
 fn command_at_job_ends(machine: &Machine, findings: &mut Findings) {
-    if machine.collector.valid().is_none_or(|config| config.job_end.is_none()) {
+    let has_none = |config: &CollectorConfig| config.job_end.is_none() && config.notices.is_none();
+    if machine.collector.valid().is_none_or(has_none) {
         return;
     }
     let examine = |mut config: CollectorConfig| {
         config.keys = None;
         check::faults(&config, false, false)
     };
-    match machine.as_collector("examine the command of [job_end]", examine) {
-        Ok(faults) => faults.iter().for_each(|fault| findings.problem_of(fault, "correct [job_end]")),
+    match machine.as_collector("examine the programs of [job_end] and [notices]", examine) {
+        Ok(faults) => {
+            faults.iter().for_each(|fault| findings.problem_of(fault, "correct [job_end] or [notices]"))
+        }
         Err(reason) => findings.not_checked(reason),
     }
 }

@@ -14,8 +14,8 @@ pub(super) fn check(machine: &Machine, _: Role, findings: &mut Findings) {
         Err(error) => return findings.problem(error.to_string(), "systemd-sysusers"),
     };
     let examine = |mut config: CollectorConfig| {
-        // Keys and the command at the ends of jobs have checks of their own.
-        (config.keys, config.job_end) = (None, None);
+        // Keys and the programs of the site have checks of their own.
+        (config.keys, config.job_end, config.notices) = (None, None, None);
         check::faults(&config, true, true)
     };
     let faults = match machine.as_collector("connect to the store", examine) {

@@ -1,0 +1,72 @@
+//! The figures of a job that stay when its samples are gone, from which the jobs of users, accounts, queues
+//! and arrays are added up. Pure.
+
+use polymeter_store::reader::JobUsage;
+
+use crate::advice::facts::Facts;
+use crate::model::Report;
+use crate::runs::whole_of;
+
+/// Returns the figures of a job, as its report and the rules of advice have them.
+pub fn job_usage(report: &Report) -> JobUsage {
+    let facts = Facts::of(report);
+    let number = |name: &str| facts.number(name);
+    let gpus = number("gpus").filter(|gpus| *gpus > 0.0);
+    // The time of a GPU without samples is not known.
+    let sampled = number("gpus_sampled").filter(|sampled| Some(*sampled) >= gpus);
+    let utilization = sampled.and(number("gpu_utilization"));
+    JobUsage {
+        elapsed_s: report.wall_s,
+        nodes: number("nodes"),
+        cores: number("cores"),
+        cpu_s: number("cpu_time"),
+        cores_peak: number("cores_peak"),
+        memory_request_bytes: number("memory_request"),
+        memory_used_bytes: number("memory_used"),
+        memory_bound_bytes: number("memory_bound"),
+        gpus,
+        gpus_used: sampled.zip(number("unused_gpus")).map(|(sampled, unused)| sampled - unused),
+        gpu_s: gpus.zip(utilization).map(|(gpus, utilization)| gpus * utilization * report.wall_s),
+    }
+}
+
+/// Returns the id of the array or heterogeneous job to which a job belongs, if it does.
+pub fn array_id(report: &Report) -> Option<&str> {
+    report.submission.display_id.as_deref().and_then(whole_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SeriesReport;
+    use crate::testing::{busy, gauge, report};
+
+    fn gpu(number: u32, metric: &str, values: &[f64]) -> SeriesReport {
+        SeriesReport { labels: format!("gpu={number}"), ..gauge(metric, values) }
+    }
+
+    #[test]
+    fn figures_are_those_of_the_report() {
+        let mut of = report(60, 16, vec![busy("n1", &[8.0; 60]), gauge("memory.anon", &[5e9])]);
+        of.submission.memory_bytes = Some(32_000_000_000);
+        of.submission.display_id = Some("4009_7".to_owned());
+        let usage = job_usage(&of);
+        assert_eq!((usage.elapsed_s, usage.cores, usage.nodes), (3600.0, Some(16.0), Some(1.0)));
+        assert_eq!((usage.cpu_s, usage.memory_used_bytes), (Some(28_800.0), Some(5e9)));
+        assert_eq!((usage.memory_request_bytes, usage.gpus, usage.gpu_s), (Some(32e9), None, None));
+        assert_eq!(array_id(&of), Some("4009"));
+        assert_eq!(array_id(&Report::default()), None);
+    }
+
+    #[test]
+    fn the_time_of_gpus_is_known_if_all_are_sampled() {
+        let series = vec![gpu(0, "gpu.utilization", &[50.0; 60]), gpu(1, "gpu.utilization", &[0.0; 60])];
+        let mut of = report(60, 4, series);
+        of.submission.gpus = Some(2);
+        let usage = job_usage(&of);
+        assert_eq!((usage.gpus, usage.gpus_used, usage.gpu_s), (Some(2.0), Some(1.0), Some(1800.0)));
+        of.submission.gpus = Some(4);
+        let usage = job_usage(&of);
+        assert_eq!((usage.gpus, usage.gpus_used, usage.gpu_s), (Some(4.0), None, None));
+    }
+}

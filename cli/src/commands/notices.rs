@@ -1,0 +1,135 @@
+//! `polymeter notices`: lists the notices that were sent about jobs, and records that a user wants none.
+
+use polymeter_client::connection::collector::Collector;
+use polymeter_proto::control::NoticesRequest;
+use polymeter_service::time_text::rfc3339;
+use polymeter_store::reader::NoticeRow;
+use serde::Serialize;
+
+use crate::client::read_source::{ReadSource, Visible};
+use crate::failure::Failure;
+use crate::output::table::{figure, head, table_within};
+use crate::output::terminal;
+use crate::store_failure::store_failure;
+
+/// The rule that stands for all.
+const ALL: &str = "all";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct NoticesArguments {
+    /// Send me no notices of this rule, or of any.
+    #[arg(long, value_name = "RULE", num_args = 0..=1, default_missing_value = ALL)]
+    off: Option<String>,
+
+    /// Send me notices of this rule again, or of all.
+    #[arg(long, value_name = "RULE", num_args = 0..=1, default_missing_value = ALL, conflicts_with = "off")]
+    on: Option<String>,
+
+    /// List at most this number of notices, the newest.
+    #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+
+    #[command(flatten)]
+    source: ReadSource,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A notice in JSON.
+#[derive(Debug, Serialize)]
+struct Notice<'a> {
+    time: String,
+    rule: &'a str,
+    job_id: &'a str,
+    key: i64,
+    uid: Option<i64>,
+    recipient: &'a str,
+    subject: &'a str,
+    text: &'a str,
+    /// What became of it; none while it is sent, or if its collector ended meanwhile.
+    result: Option<&'a str>,
+}
+
+pub(crate) fn execute(arguments: &NoticesArguments) -> Result<(), Failure> {
+    if let Some(rule) = arguments.off.as_ref().or(arguments.on.as_ref()) {
+        return record(arguments, rule);
+    }
+    let mut source = arguments.source.open()?;
+    let rows = source.reader.notices(None, arguments.limit);
+    let rows = rows.map_err(|error| store_failure("cannot read the store", &error))?;
+    if arguments.json {
+        return terminal::print_json(&rows.iter().map(notice).collect::<Vec<_>>());
+    }
+    terminal::print(&text(&rows, source.visible, terminal::width_limit(&std::io::stdout())))
+}
+
+/// Records the wish of the user.
+fn record(arguments: &NoticesArguments, rule: &str) -> Result<(), Failure> {
+    let (collector, munge_socket) = arguments.source.collector_options();
+    let collector = Collector::find(collector, munge_socket)?.ok_or_else(|| {
+        Failure::NotRunning(
+            "cannot record the wish: no collector is configured; name it with --collector".to_owned(),
+        )
+    })?;
+    let rule = Some(rule.to_owned()).filter(|rule| rule != ALL);
+    collector.send(&NoticesRequest { rule, off: arguments.off.is_some() }.to_line())
+}
+
+fn notice(row: &NoticeRow) -> Notice<'_> {
+    Notice {
+        time: rfc3339(row.time_ns / 1000),
+        rule: &row.rule,
+        job_id: &row.job_id,
+        key: row.job_key,
+        uid: row.uid,
+        recipient: &row.recipient,
+        subject: &row.subject,
+        text: &row.text,
+        result: row.result.as_deref(),
+    }
+}
+
+fn text(rows: &[NoticeRow], visible: Visible, limit: Option<usize>) -> String {
+    if rows.is_empty() {
+        let of_user = if visible == Visible::Own { " about your jobs" } else { "" };
+        return format!("no notices{of_user}\n");
+    }
+    let mut cells = vec![head(["TIME (UTC)", "JOB", "TO", "RULE", "RESULT"])];
+    for row in rows {
+        let time = rfc3339(row.time_ns / 1000);
+        cells.push(vec![
+            time.get(..16).unwrap_or(&time).replace('T', " "),
+            row.job_id.clone(),
+            row.recipient.clone(),
+            row.rule.clone(),
+            figure(row.result.as_deref(), str::to_owned),
+        ]);
+    }
+    table_within(&cells, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot;
+
+    #[test]
+    fn notices_are_laid_out_as_recorded() {
+        let row = |seconds: i64, rule: &str, result: Option<&str>| NoticeRow {
+            time_ns: (1_795_357_800 + seconds) * 1_000_000_000,
+            rule: rule.to_owned(),
+            job_id: "4010".to_owned(),
+            recipient: "zoe@example.org".to_owned(),
+            result: result.map(str::to_owned),
+            ..NoticeRow::default()
+        };
+        let rows = [
+            row(3600, "idle-gpu", Some("mail: sent; webhook: the server answered with the status 500")),
+            row(0, "memory-near-limit", None),
+        ];
+        snapshot::check("notices", &text(&rows, Visible::All, Some(80)));
+        assert_eq!(text(&[], Visible::Own, None), "no notices about your jobs\n");
+    }
+}

@@ -1,0 +1,117 @@
+//! The actions: mail, a request to a server, a command.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::HeaderValue;
+use hyper::{Method, Request};
+use polymeter_service::clock::Clock;
+use polymeter_service::printable::printable;
+use rustix::process::geteuid;
+
+use super::config::{Action, NoticesConfig};
+use super::message::Message;
+use crate::job_end::{End, Invocation, command_fault};
+use crate::shutdown::Shutdown;
+use crate::sinks::remote_write::{NoAnswer, ReceiverUrl, connect_to};
+
+/// The time for an action.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The characters of the standard error of a program that are recorded.
+const ERROR_CHARS: usize = 200;
+
+/// The means to send notices.
+pub(super) struct Delivery<'a> {
+    pub(super) config: &'a NoticesConfig,
+    pub(super) clock: Clock,
+    pub(super) shutdown: &'a Shutdown,
+}
+
+impl Delivery<'_> {
+    /// Sends a notice by all actions. Returns the result of each, and whether all succeeded.
+    pub(super) fn send(&self, message: &Message, to: Option<&str>) -> (String, bool) {
+        let results = self.config.actions.iter().map(|action| {
+            let result = match action {
+                Action::Mail => self.mail(message, to),
+                Action::Webhook => self.request(message),
+                Action::Command => self.command(message),
+            };
+            (action.name(), result)
+        });
+        let results: Vec<_> = results.collect();
+        let texts = results.iter().map(|(name, result)| match result {
+            Ok(()) => format!("{name}: sent"),
+            Err(error) => format!("{name}: {error}"),
+        });
+        (texts.collect::<Vec<_>>().join("; "), results.iter().all(|(_, result)| result.is_ok()))
+    }
+
+    fn mail(&self, message: &Message, to: Option<&str>) -> Result<(), String> {
+        let to = to.ok_or("the name of the user is not known, or no name for mail")?;
+        let arguments = ["-t".to_owned(), "-i".to_owned()];
+        self.run(&self.config.sendmail, &arguments, &[], &message.mail(&self.config.from, to))
+    }
+
+    fn command(&self, message: &Message) -> Result<(), String> {
+        let (program, arguments) = self.config.command.split_first().ok_or("no command is configured")?;
+        self.run(Path::new(program), arguments, &message.variables(), &message.json())
+    }
+
+    fn run(
+        &self,
+        program: &Path,
+        arguments: &[String],
+        variables: &[(&'static str, String)],
+        input: &[u8],
+    ) -> Result<(), String> {
+        // The file may have changed since the start.
+        if let Some(fault) = command_fault(program, Some(geteuid().as_raw())) {
+            return Err(fault);
+        }
+        let invocation = Invocation { program, arguments, variables, input, timeout: TIMEOUT };
+        let ended = invocation
+            .run(self.clock, self.shutdown)
+            .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+        let errors = printable(&String::from_utf8_lossy(&ended.errors), ERROR_CHARS);
+        match ended.end {
+            End::Exited(status) if status.success() => Ok(()),
+            End::Exited(status) => Err(format!("{} ended with {status}: {errors}", program.display())),
+            End::TimedOut => Err(format!("{} was killed after {TIMEOUT:?}", program.display())),
+            End::Stopped => Err("interrupted, since the collector stopped".to_owned()),
+        }
+    }
+
+    fn request(&self, message: &Message) -> Result<(), String> {
+        let url = self.config.webhook.as_ref().ok_or("no server is configured")?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let request = post(url, self.config.webhook_ca_file.as_deref(), message.json());
+        let sent = runtime.block_on(async { tokio::time::timeout(TIMEOUT, request).await });
+        match sent {
+            Ok(Ok(status)) if (200..300).contains(&status) => Ok(()),
+            Ok(Ok(status)) => Err(format!("the server answered with the status {status}")),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_elapsed) => Err(format!("no answer within {TIMEOUT:?}")),
+        }
+    }
+}
+
+/// Sends a request. Returns the status of its answer.
+async fn post(url: &ReceiverUrl, ca_file: Option<&Path>, body: Vec<u8>) -> Result<u16, NoAnswer> {
+    let mut sender = connect_to(url, ca_file).await?;
+    sender.ready().await?;
+    let mut request = Request::new(Full::new(Bytes::from(body)));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() =
+        url.target().parse().map_err(|_invalid| NoAnswer::because("invalid path of the URL"))?;
+    let host =
+        HeaderValue::from_str(url.authority()).map_err(|_invalid| NoAnswer::because("invalid host"))?;
+    request.headers_mut().insert("host", host);
+    request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    let agent = concat!("polymeter-collector/", env!("CARGO_PKG_VERSION"));
+    request.headers_mut().insert("user-agent", HeaderValue::from_static(agent));
+    Ok(sender.send_request(request).await?.status().as_u16())
+}

@@ -1,0 +1,184 @@
+//! Notices to persons about running and ended jobs.
+//!
+//! ```text
+//! summaries: report of a job -> rules -> claim in the store -> mail, request to a server, command -> result
+//! ```
+//!
+//! The rules are those of advice, with other defaults. A notice is claimed in the store before it is sent, so
+//! that there is one for a job and rule, of several collectors and after restarts.
+
+mod config;
+mod deliver;
+mod message;
+
+use std::fs;
+use std::path::Path;
+
+use polymeter_analysis::advice::Advice;
+use polymeter_analysis::advice::expression::Value;
+use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::job_usage::array_id;
+use polymeter_analysis::model::{Finding, Report};
+use polymeter_service::clock::{Clock, realtime_us};
+use polymeter_store::reader::{JobFilter, JobRow, Read, UsageGroup};
+use polymeter_store::{NewNotice, NoticeClaim, NoticeTable, StoreError, StoreUrl};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tracing::{info, warn};
+
+use self::deliver::Delivery;
+use self::message::Message;
+use crate::metrics::Metrics;
+use crate::shutdown::Shutdown;
+
+pub use self::config::{Action, NoticesConfig};
+
+/// The fact that the collector adds: it is about the owner of a job.
+const OF_OWNER: &str = "owner_wasted_core_hours";
+
+/// A week, in nanoseconds.
+const WEEK_NS: i64 = 7 * 86_400 * 1_000_000_000;
+
+/// The label `result`.
+type Label = [(&'static str, &'static str); 1];
+
+/// The notices of a collector.
+pub(crate) struct Notices {
+    config: NoticesConfig,
+    clock: Clock,
+    shutdown: Shutdown,
+    sent: Family<Label, Counter>,
+}
+
+/// Returns the faults of the settings that need files: rules, and the text.
+pub fn faults(config: &NoticesConfig) -> Vec<String> {
+    let (_, rules) = Advice::notices(&config.rules);
+    let mut faults: Vec<String> = rules.0.iter().map(ToString::to_string).collect();
+    if let Some(path) = &config.text {
+        match fs::read_to_string(path) {
+            Ok(text) => faults.extend(message::unknown_names(&text).into_iter().map(|name| {
+                format!("{}: unknown value {{{name}}}; see docs/how-to/notices.md", path.display())
+            })),
+            Err(error) => faults.push(format!("cannot read {}: {error}", path.display())),
+        }
+    }
+    faults
+}
+
+impl Notices {
+    pub(crate) fn new(config: &NoticesConfig, metrics: &Metrics, clock: Clock, shutdown: &Shutdown) -> Self {
+        let sent = Family::<Label, Counter>::default();
+        for result in ["sent", "failed", "dry_run"] {
+            drop(sent.get_or_create(&[("result", result)]));
+        }
+        metrics.register("notices", "Notices to persons, by result", sent.clone());
+        Self { config: config.clone(), clock, shutdown: shutdown.clone(), sent }
+    }
+
+    /// Returns the time between two examinations of a running job.
+    pub(crate) const fn interval(&self) -> std::time::Duration {
+        self.config.interval
+    }
+
+    /// Applies the rules to the report of a job, and sends what is new.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub(crate) fn consider(
+        &self,
+        store: &StoreUrl,
+        reader: &mut dyn Read,
+        job: &JobRow,
+        report: &Report,
+    ) -> Result<(), StoreError> {
+        // The files may have changed since the last job; a file with faults is left out.
+        let (rules, faults) = Advice::notices(&self.config.rules);
+        for fault in &faults.0 {
+            warn!(%fault, "file of rules of notices ignored");
+        }
+        let mut facts = Facts::of(report);
+        let is_used = |name: &String| name == OF_OWNER;
+        if report.ended && rules.rules().iter().any(|rule| rule.when.names().iter().any(is_used)) {
+            facts.set(OF_OWNER, self.wasted(reader, job)?.map(Value::Number));
+        }
+        let findings = rules.findings(&facts);
+        if findings.is_empty() {
+            return Ok(());
+        }
+        let text = self.config.text.as_deref().and_then(read_text);
+        let scheduler = rules.scheduler().or_else(|| report.likely_scheduler());
+        let mut table = NoticeTable::open(store)?;
+        for finding in &findings {
+            let is_of_owner = finding.figures.contains_key(OF_OWNER);
+            let remedy = finding.remedy(scheduler);
+            let message =
+                Message::of(finding, job, remedy.as_deref(), text.as_deref().unwrap_or(message::TEXT));
+            self.send(&mut table, finding, &message, job, &about(job, report, is_of_owner))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the core-hours that the jobs of the owner wasted which ended in the last week.
+    fn wasted(&self, reader: &mut dyn Read, job: &JobRow) -> Result<Option<f64>, StoreError> {
+        let Some(owner_uid) = job.owner_uid else { return Ok(None) };
+        let now_ns = realtime_us().saturating_mul(1000);
+        let filter = JobFilter { owner_uid: Some(owner_uid), limit: 1, ..JobFilter::default() };
+        let sums = reader.usage(UsageGroup::All, now_ns.saturating_sub(WEEK_NS)..now_ns, &filter)?;
+        Ok(sums.first().map(|sum| sum.wasted_core_s / 3600.0))
+    }
+
+    fn send(
+        &self,
+        table: &mut NoticeTable,
+        finding: &Finding,
+        message: &Message,
+        job: &JobRow,
+        about: &str,
+    ) -> Result<(), StoreError> {
+        let to =
+            message.user.as_deref().and_then(|user| message::address(user, self.config.domain.as_deref()));
+        let notice = NewNotice {
+            rule: finding.id.clone(),
+            about: about.to_owned(),
+            job_key: job.job_key,
+            uid: job.owner_uid,
+            recipient: to.clone().or_else(|| job.owner.clone()).unwrap_or_default(),
+            subject: message.subject.clone(),
+            text: message.text.clone(),
+        };
+        let NoticeClaim::Send(number) = table.claim(&notice)? else { return Ok(()) };
+        let (result, label) = if self.config.dry_run {
+            ("dry run: not sent".to_owned(), "dry_run")
+        } else {
+            let delivery = Delivery { config: &self.config, clock: self.clock, shutdown: &self.shutdown };
+            let (result, is_sent) = delivery.send(message, to.as_deref());
+            (result, if is_sent { "sent" } else { "failed" })
+        };
+        self.sent.get_or_create(&[("result", label)]).inc();
+        if label == "failed" {
+            warn!(rule = finding.id, job = message.job, error = result, "cannot send a notice");
+        } else {
+            info!(rule = finding.id, job = message.job, result, "notice");
+        }
+        table.finish(number, &result)
+    }
+}
+
+/// Returns what a notice is about: the array of a job, or the job; for a rule about the owner, the owner and
+/// the week.
+fn about(job: &JobRow, report: &Report, is_of_owner: bool) -> String {
+    let uid = || job.owner_uid.map_or_else(|| "?".to_owned(), |uid| uid.to_string());
+    if is_of_owner {
+        return format!("user {} week {}", uid(), realtime_us().saturating_mul(1000) / WEEK_NS);
+    }
+    let cluster = job.cluster.as_deref().unwrap_or_default();
+    match array_id(report) {
+        Some(array) => format!("array {array} {cluster} user {}", uid()),
+        None => format!("job {}", job.job_key),
+    }
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path);
+    text.map_err(|error| warn!(path = %path.display(), %error, "cannot read the text of notices")).ok()
+}

@@ -1,0 +1,246 @@
+//! Tests of notices, in each kind of store: with a program in place of sendmail, a server and a command.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use polymeter_collector::notices::{Action, NoticesConfig};
+use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_proto::ledger::{Event, JobDetails, JobDetailsUpdate};
+use polymeter_proto::series::JobHandle;
+use polymeter_store::NoticeTable;
+use polymeter_store::reader::{NoticeRow, Read};
+use tempfile::TempDir;
+
+use crate::support::agent::{Agent, job, shape, values};
+use crate::support::openmetrics::scrape;
+use crate::support::{TestEnvironment, now_us, wait_until};
+
+scenarios! {
+    notices_are_sent_once_by_each_action,
+    a_dry_run_and_a_user_who_wants_none_send_nothing,
+}
+
+/// A name with which a user attacks the header of a mail, a shell and a terminal.
+const HOSTILE: &str = "x\r\nBcc: all@example.org\r\n\r\n$(touch hacked) `touch hacked` ; \u{1b}[2J \u{202e}";
+
+const RULES: &str = r#"
+[over]
+severity = "note"
+when = "ended and elapsed > seconds"
+sentence = "The job has ended after {elapsed}."
+evidence = "{elapsed}"
+thresholds = { seconds = 1 }
+[over.remedy]
+any = "Look at its output."
+
+[going-on]
+severity = "warning"
+when = "not ended and elapsed > seconds"
+sentence = "The job goes on."
+evidence = "{elapsed}"
+thresholds = { seconds = 1 }
+"#;
+
+/// Programs that write what they get.
+struct Site {
+    directory: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let site = Self { directory: tempfile::tempdir().unwrap() };
+        let d = site.directory.path().display().to_string();
+        let program = |name: &str, text: &str| {
+            fs::write(site.path(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(site.path(name), PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        program(
+            "sendmail",
+            &format!("echo \"$*\" >>'{d}/arguments'; cat >>'{d}/mail'; echo END >>'{d}/mail'"),
+        );
+        program(
+            "notify",
+            &format!(
+                "cd '{d}'; env | grep -a ^POLYMETER_ | sort >>'{d}/variables'; cat >>'{d}/json'; echo >>'{d}/json'"
+            ),
+        );
+        fs::create_dir(site.path("rules")).unwrap();
+        fs::write(site.path("rules/site.toml"), RULES).unwrap();
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn config(
+        &self,
+        environment: &TestEnvironment,
+        actions: &[Action],
+        webhook: Option<SocketAddr>,
+    ) -> CollectorConfig {
+        let notices = NoticesConfig {
+            actions: actions.to_vec(),
+            rules: self.path("rules"),
+            interval: Duration::from_secs(1),
+            sendmail: self.path("sendmail"),
+            from: "polymeter@example.org".to_owned(),
+            domain: Some("example.org".to_owned()),
+            webhook: webhook.map(|address| format!("http://{address}/hook").parse().unwrap()),
+            command: vec![self.path("notify").display().to_string(), "--site".to_owned()],
+            ..NoticesConfig::default()
+        };
+        let metrics_listen = Some("127.0.0.1:0".parse().unwrap());
+        CollectorConfig { notices: Some(notices), metrics_listen, ..environment.config() }
+    }
+}
+
+/// Sends the samples of two jobs, the first of which has ended.
+fn run_jobs(agent: &mut Agent, handle: u32) {
+    let begin_us = now_us() - 600_000_000;
+    for (handle, ends) in [(handle, true), (handle + 1, false)] {
+        let job = job(handle, &(40 + handle).to_string(), begin_us);
+        let shape = shape(handle, Some(&job));
+        let details = JobDetails { name: Some(HOSTILE.into()), ..JobDetails::default() };
+        let details = Event::JobDetails(JobDetailsUpdate { job: JobHandle(handle), details });
+        let rows: Vec<_> = (0..60).map(|second| (begin_us + second * 1_000_000, values(second).0)).collect();
+        let rows: Vec<_> = rows.iter().map(|(at_us, values)| (&shape, *at_us, values.as_slice())).collect();
+        let ended = Event::JobEnded { job: JobHandle(handle), at_us: begin_us + 60_000_000 };
+        // In one transaction, so that the ended job is never a running one.
+        let events: Vec<Event> = [details].into_iter().chain(ends.then_some(ended)).collect();
+        agent.frame(&rows, &[], &events);
+    }
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+}
+
+fn notices(environment: &TestEnvironment) -> Vec<NoticeRow> {
+    let mut reader = environment.reader();
+    let mut rows = (&mut reader as &mut dyn Read).notices(None, 100).unwrap();
+    rows.sort_by(|one, other| one.rule.cmp(&other.rule));
+    rows
+}
+
+/// Answers each request with the status 204, and passes on its body.
+fn serve() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, bodies) = std::sync::mpsc::sync_channel(16);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut received = Vec::new();
+            let mut chunk = [0; 4096];
+            let body = loop {
+                let count = stream.read(&mut chunk).unwrap();
+                received.extend_from_slice(&chunk[..count]);
+                let text = String::from_utf8_lossy(&received).into_owned();
+                if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                    let length = head.to_ascii_lowercase();
+                    let length = length.split("content-length: ").nth(1).unwrap();
+                    if body.len() >= length.lines().next().unwrap().parse().unwrap() {
+                        break body.to_owned();
+                    }
+                }
+                assert!(count > 0, "the request is cut off: {text}");
+            };
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            if sender.send(body).is_err() {
+                return;
+            }
+        }
+    });
+    (address, bodies)
+}
+
+fn notices_are_sent_once_by_each_action(environment: &mut TestEnvironment) {
+    let (site, (address, bodies)) = (Site::new(), serve());
+    let config = site.config(environment, &Action::ALL, Some(address));
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    run_jobs(&mut agent, 1);
+    wait_until("both notices were sent", || {
+        notices(environment).iter().filter(|row| row.result.is_some()).count() == 2
+    });
+    let rows = notices(environment);
+    let facts: Vec<_> =
+        rows.iter().map(|row| (row.rule.as_str(), row.job_id.as_str(), row.recipient.as_str())).collect();
+    assert_eq!(facts, [("going-on", "42", "ada@example.org"), ("over", "41", "ada@example.org")]);
+    assert!(
+        rows.iter().all(|row| row.result.as_deref() == Some("mail: sent; webhook: sent; command: sent")),
+        "{rows:?}"
+    );
+    assert_eq!(scrape(&collector).value("notices_total{result=\"sent\"}"), 2.0);
+    assert_eq!(site.text("arguments"), "-t -i\n-t -i\n");
+    let mail = site.text("mail");
+    let headers: Vec<&str> =
+        mail.split("END\n").filter_map(|mail| mail.split_once("\r\n\r\n")).map(|(head, _)| head).collect();
+    assert_eq!(headers.len(), 2, "{mail}");
+    for header in headers {
+        assert!(header.contains("\r\nTo: ada@example.org\r\nSubject: Job 4"), "{header}");
+        assert!(!header.contains("Bcc") && header.lines().count() == 7, "{header}");
+    }
+    let variables = site.text("variables");
+    assert!(
+        variables.contains("POLYMETER_NOTICE_RULE=over\n") && variables.contains("POLYMETER_JOB_OWNER=ada\n"),
+        "{variables}"
+    );
+    assert!(!site.path("hacked").exists());
+    let mut rules: Vec<String> = (0..2)
+        .map(|_| {
+            let body = bodies.recv_timeout(Duration::from_secs(60)).unwrap();
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert!(body["text"].as_str().unwrap().contains("User: ada\n"), "{body}");
+            body["rule"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    rules.sort();
+    assert_eq!(rules, ["going-on", "over"]);
+    collector.stop().unwrap();
+    // Another collector examines the running job again, and the ended one once more.
+    environment.execute("UPDATE job_usage SET elapsed_s = NULL, claimed_until = NULL, attempts = 0");
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    wait_until("the ended job was examined", || {
+        environment.number("SELECT count(*) FROM job_usage WHERE elapsed_s IS NULL") == 0
+    });
+    // The next round has begun when it claims a job again.
+    environment.execute("UPDATE job_usage SET elapsed_s = NULL, claimed_until = NULL, attempts = 0");
+    wait_until("and again", || {
+        environment.number("SELECT count(*) FROM job_usage WHERE elapsed_s IS NULL") == 0
+    });
+    collector.stop().unwrap();
+    assert_eq!(notices(environment), rows);
+    assert_eq!(site.text("arguments"), "-t -i\n-t -i\n");
+}
+
+fn a_dry_run_and_a_user_who_wants_none_send_nothing(environment: &mut TestEnvironment) {
+    let site = Site::new();
+    let mut config = site.config(environment, &[Action::Mail], None);
+    config.notices.as_mut().unwrap().dry_run = true;
+    environment.collector().stop().unwrap();
+    let mut table = NoticeTable::open(&environment.url()).unwrap();
+    table.opt(1000, Some("going-on"), true).unwrap();
+    table.opt(1000, Some("going-on"), true).unwrap();
+    assert_eq!(table.opted_out(1000).unwrap(), ["going-on"]);
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    run_jobs(&mut agent, 1);
+    let is_recorded = || notices(environment).iter().any(|row| row.rule == "over" && row.result.is_some());
+    wait_until("the notice of the ended job is recorded", is_recorded);
+    collector.stop().unwrap();
+    let rows = notices(environment);
+    assert_eq!((rows.len(), rows[0].result.as_deref()), (1, Some("dry run: not sent")), "{rows:?}");
+    assert_eq!(site.text("arguments"), "");
+    table.opt(1000, None, true).unwrap();
+    assert_eq!(table.opted_out(1000).unwrap(), ["*", "going-on"]);
+    table.opt(1000, None, false).unwrap();
+    assert!(table.opted_out(1000).unwrap().is_empty());
+}

@@ -1,0 +1,212 @@
+//! Tests of the summaries of ended jobs and of their sums, in each kind of store.
+
+use std::collections::BTreeMap;
+
+use polymeter_analysis::gather::gather;
+use polymeter_analysis::job_usage::job_usage;
+use polymeter_proto::ledger::{Event, JobDetails, JobDetailsUpdate, JobFacts, JobFactsUpdate};
+use polymeter_proto::series::JobHandle;
+use polymeter_store::JobUsageTable;
+use polymeter_store::reader::{Access, GuardedReader, JobFilter, JobRow, Read, UsageGroup, UsageRow};
+
+use crate::api::get;
+use crate::reading::Fixture;
+use crate::support::agent::{Agent, job, shape, values};
+use crate::support::{Kind, TestEnvironment, now_us, wait_until};
+
+scenarios! {
+    ended_jobs_are_summarised_as_their_reports,
+    sums_are_those_of_the_jobs_that_a_user_may_see,
+}
+
+fn ended_jobs_are_summarised_as_their_reports(environment: &mut TestEnvironment) {
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let begin_us = now_us() - 600_000_000;
+    for (handle, id) in [(1, "41"), (2, "42")] {
+        let job = job(handle, id, begin_us);
+        let shape = shape(handle, Some(&job));
+        let facts = JobFacts { cores: Some(4), ..JobFacts::default() };
+        let details = JobDetails {
+            display_id: Some(format!("40_{handle}").as_str().try_into().unwrap()),
+            ..JobDetails::default()
+        };
+        let facts = Event::JobFacts(JobFactsUpdate { job: JobHandle(handle), facts, is_over: false });
+        let details = Event::JobDetails(JobDetailsUpdate { job: JobHandle(handle), details });
+        let rows: Vec<_> = (0..60).map(|second| (begin_us + second * 1_000_000, values(second).0)).collect();
+        let rows: Vec<_> = rows.iter().map(|(at_us, values)| (&shape, *at_us, values.as_slice())).collect();
+        agent.frame(&rows, &[], &[facts, details]);
+    }
+    agent.frame(&[], &[], &[Event::JobEnded { job: JobHandle(1), at_us: begin_us + 60_000_000 }]);
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+    let find = |id: &str| environment.jobs().into_iter().find(|job| job.job_id == id).unwrap();
+    wait_until("the ended job is summarised", || find("41").usage.is_some());
+    let (ended, running) = (find("41"), find("42"));
+    let report = gather(&mut environment.reader() as &mut dyn Read, &ended, None).unwrap();
+    let usage = ended.usage.unwrap();
+    assert_eq!(usage, job_usage(&report));
+    assert_eq!((usage.elapsed_s, usage.cores, running.usage), (60.0, Some(4.0), None));
+    let all = JobFilter::default();
+    let mut reader = environment.reader();
+    let arrays = (&mut reader as &mut dyn Read).usage(UsageGroup::Array, 0..i64::MAX, &all).unwrap();
+    assert_eq!((arrays.len(), arrays[0].group.as_deref(), arrays[0].jobs), (1, Some("40"), 1), "{arrays:?}");
+    // It goes on, and its figures are no longer those of an ended job.
+    collector.stop().unwrap();
+    let mut table = JobUsageTable::open(&environment.url()).unwrap();
+    assert!(table.claim(10, 0, 1).unwrap().is_empty(), "each is summarised once");
+    environment.execute("UPDATE job_usage SET elapsed_s = NULL, claimed_until = NULL, attempts = 0");
+    assert_eq!(table.claim(10, 0, 3_600_000_000).unwrap(), [ended.job_key]);
+    let mut other = JobUsageTable::open(&environment.url()).unwrap();
+    assert!(other.claim(10, 0, 1).unwrap().is_empty(), "another collector has it");
+}
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// The begin of the span that is added up, and its length, in seconds since the epoch.
+const SPAN_S: (i64, i64) = (1_700_000_000, 3_600);
+
+/// A job of the table, which begins an hour before it ends.
+struct Job {
+    uid: Option<u32>,
+    account: Option<&'static str>,
+    state: &'static str,
+    array: Option<&'static str>,
+    ended_s: i64,
+    /// Cores, CPU time, GPUs and the time of these.
+    figures: Option<[Option<f64>; 4]>,
+}
+
+fn jobs() -> Vec<Job> {
+    let (begin_s, length_s) = SPAN_S;
+    let users = [Some(64_001), Some(64_002), Some(64_001), None, Some(64_003)];
+    let (accounts, states) = ([Some("a"), Some("b"), None], ["COMPLETED", "FAILED", "Error", "TIMEOUT"]);
+    let figures = [
+        Some([Some(8.0), Some(7_200.0), None, None]),
+        Some([Some(2.0), Some(9_000.0), None, None]),
+        Some([Some(4.0), Some(600.0), Some(2.0), Some(1_800.0)]),
+        Some([None, Some(600.0), None, None]),
+        None,
+        Some([Some(1.0), None, Some(4.0), None]),
+    ];
+    let job = |number: usize| Job {
+        uid: users[number % users.len()],
+        account: accounts[number % accounts.len()],
+        state: states[number % states.len()],
+        array: [Some("7"), None][number % 2],
+        // The first and the last second, and one before and after.
+        ended_s: begin_s - 1 + [0, 1, 2, length_s, length_s + 1][number / 5 % 5],
+        figures: figures[number % figures.len()],
+    };
+    (0..120).map(job).collect()
+}
+
+/// Writes the jobs in place of a collector.
+fn insert(environment: &mut TestEnvironment, jobs: &[Job]) {
+    let kind = environment.kind;
+    let time = |seconds: i64| match kind {
+        Kind::Sqlite => (seconds * SECOND_NS).to_string(),
+        Kind::Postgres | Kind::Timescale | Kind::Citus => format!("to_timestamp({seconds})"),
+    };
+    let text = |text: Option<&str>| text.map_or("NULL".to_owned(), |text| format!("'{text}'"));
+    let number = |number: Option<f64>| number.map_or("NULL".to_owned(), |number| number.to_string());
+    let mut sql = String::from("BEGIN;\n");
+    for (id, job) in jobs.iter().enumerate() {
+        let uid = number(job.uid.map(f64::from));
+        let (account, state, ended) = (text(job.account), job.state, time(job.ended_s));
+        sql += &format!(
+            "INSERT INTO job (job_id, owner_uid, account, state, started, ended)
+             VALUES ('t{id}', {uid}, {account}, '{state}', {}, {ended});\n",
+            time(job.ended_s - 3_600)
+        );
+        let elapsed = if job.figures.is_some() { "3600" } else { "NULL" };
+        let figures = job.figures.unwrap_or_default().map(number).join(", ");
+        sql += &format!(
+            "INSERT INTO job_usage (job_key, ended, array_id, elapsed_s, cores, cpu_s, gpus, gpu_s)
+             SELECT job_key, ended, {}, {elapsed}, {figures} FROM job WHERE job_id = 't{id}';\n",
+            text(job.array)
+        );
+    }
+    environment.execute(&(sql + "COMMIT;\n"));
+}
+
+/// Adds the jobs up one after the other.
+fn expected<'a>(
+    jobs: impl Iterator<Item = &'a Job>,
+    group: impl Fn(&Job) -> Option<(Option<String>, Option<String>)>,
+) -> BTreeMap<(Option<String>, Option<String>), UsageRow> {
+    let mut groups: BTreeMap<_, UsageRow> = BTreeMap::new();
+    for job in jobs.filter(|job| (SPAN_S.0..SPAN_S.0 + SPAN_S.1).contains(&job.ended_s)) {
+        let Some((of, user)) = group(job) else { continue };
+        let row = groups.entry((of.clone(), user.clone())).or_insert_with(|| UsageRow {
+            group: of,
+            user,
+            ..UsageRow::default()
+        });
+        row.jobs += 1;
+        row.failed += u64::from(["FAILED", "Error"].contains(&job.state));
+        let [cores, cpu_s, gpus, gpu_s] = job.figures.unwrap_or_default();
+        if let (Some(cores), Some(cpu_s)) = (cores, cpu_s) {
+            row.core_s += cores * 3600.0;
+            row.cpu_s += cpu_s;
+            row.wasted_core_s += if gpus.is_none() { (cores * 3600.0 - cpu_s).max(0.0) } else { 0.0 };
+        } else {
+            row.unknown += 1;
+        }
+        if let (Some(gpus), Some(gpu_s)) = (gpus, gpu_s) {
+            row.gpu_s += gpus * 3600.0;
+            row.wasted_gpu_s += gpus * 3600.0 - gpu_s;
+        }
+    }
+    groups
+}
+
+fn sums_are_those_of_the_jobs_that_a_user_may_see(environment: &mut TestEnvironment) {
+    let fixture = Fixture::new(environment);
+    let jobs = jobs();
+    insert(environment, &jobs);
+    let span_ns = SPAN_S.0 * SECOND_NS..(SPAN_S.0 + SPAN_S.1) * SECOND_NS;
+    let user = |job: &Job| job.uid.map(|uid| uid.to_string());
+    for access in [Access::All, Access::Owner(64_001), Access::Owner(64_002), Access::Owner(64_009)] {
+        let is_visible = |job: &&Job| match access {
+            Access::Owner(uid) => job.uid == Some(uid),
+            _ => true,
+        };
+        let mut guard = GuardedReader::new(environment.reader(), access);
+        let reader: &mut dyn Read = &mut guard;
+        let visible = || jobs.iter().filter(is_visible);
+        for (by, expected) in [
+            (UsageGroup::User, expected(visible(), |job| Some((user(job), None)))),
+            (UsageGroup::Account, expected(visible(), |job| Some((job.account.map(str::to_owned), None)))),
+            (UsageGroup::Queue, expected(visible(), |_| Some((None, None)))),
+            (UsageGroup::Array, expected(visible(), |job| Some((Some(job.array?.to_owned()), user(job))))),
+        ] {
+            let found = reader.usage(by, span_ns.clone(), &JobFilter::default()).unwrap();
+            assert!(found.is_sorted_by(|one, next| one.wasted_core_s >= next.wasted_core_s), "{found:?}");
+            let found: BTreeMap<_, _> =
+                found.into_iter().map(|row| ((row.group.clone(), row.user.clone()), row)).collect();
+            assert_eq!(found, expected, "{access:?} {by:?}");
+        }
+        let of_all = reader.usage(UsageGroup::All, span_ns.clone(), &JobFilter::default()).unwrap();
+        let expected = expected(visible(), |_| Some((None, None))).into_values().next().unwrap_or_default();
+        assert_eq!(of_all, [expected], "{access:?}");
+        let of_account = JobFilter { account: Some("b".to_owned()), limit: 1, ..JobFilter::default() };
+        assert!(reader.usage(UsageGroup::User, span_ns.clone(), &of_account).unwrap().len() <= 1);
+    }
+    let usage = format!("/api/v1/usage?from_us={}&until_us={}", span_ns.start / 1000, span_ns.end / 1000);
+    let of = |uid: u32, path: &str| get(uid, &fixture.api, path).json();
+    assert_eq!(of(0, &usage)["usage"].as_array().unwrap().len(), 4, "three users, and jobs without one");
+    let own = of(64_001, &usage);
+    assert_eq!((own["usage"].as_array().unwrap().len(), &own["usage"][0]["group"]), (1, &"64001".into()));
+    assert_eq!(of(64_009, &usage)["usage"].as_array().unwrap().len(), 0);
+    assert_eq!(of(64_009, &format!("{usage}&user=64001"))["usage"].as_array().unwrap().len(), 0);
+    let total = of(64_001, "/api/v1/usage/total?hours=24");
+    assert_eq!((&total["jobs"], &total["wasted_core_hours"]), (&0.into(), &0.0.into()), "{total}");
+    let with_csv = get(0, &fixture.api, &format!("{usage}&by=array&format=csv"));
+    assert!(String::from_utf8_lossy(&with_csv.bytes).starts_with("group,user,jobs,failed,"), "{with_csv:?}");
+    for wrong in ["by=colour", "limit=0", "from_us=x"] {
+        assert_eq!(get(0, &fixture.api, &format!("/api/v1/usage?{wrong}")).status, 400, "{wrong}");
+    }
+    let rows: Vec<JobRow> = environment.jobs();
+    assert!(rows.iter().filter(|row| row.ended_ns.is_none()).all(|row| row.usage.is_none()));
+}

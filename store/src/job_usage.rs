@@ -1,0 +1,135 @@
+//! The summaries of jobs that have ended.
+//!
+//! A writer adds a row without figures in the transaction that stores the end of a job. A collector claims it
+//! for a limited time, and adds the figures. A collector that ends meanwhile leaves a claim that expires.
+
+use polymeter_proto::read::JobUsage;
+
+use crate::backend::Connection;
+use crate::error::{Context, DatabaseError};
+use crate::reader::Reader;
+use crate::value::{Batch, Column, ColumnType, Value};
+use crate::{StoreError, StoreUrl, removal};
+
+/// The number of claims of a job, after which it stays without figures: perhaps it ends the collector each
+/// time.
+const ATTEMPTS_MAX: i64 = 5;
+
+const KEY: [Column; 1] = [("job_key", ColumnType::Integer)];
+
+const CLAIM: [Column; 2] = [("job_key", ColumnType::Integer), ("at", ColumnType::Time)];
+
+/// The columns of the figures, in the order of the fields.
+pub(crate) const FIGURES: &str =
+    "elapsed_s, nodes, cores, cpu_s, cores_peak, memory_request_bytes, memory_used_bytes,
+     memory_bound_bytes, gpus, gpus_used, gpu_s";
+
+/// A connection to the summaries. After an error its state is unknown, and it must be dropped.
+#[derive(Debug)]
+pub struct JobUsageTable(Box<dyn Connection>);
+
+/// Adds jobs that have ended, in the transaction that stores their ends. The figures of an earlier end of a
+/// job are removed.
+pub(crate) fn add(connection: &mut dyn Connection, mut keys: Vec<i64>) -> Result<(), DatabaseError> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    keys.sort_unstable();
+    connection.execute_batch(
+        "INSERT INTO job_usage (job_key, ended) SELECT job_key, ended FROM job
+             WHERE job_key IN (SELECT job_key FROM {new}) AND ended IS NOT NULL
+         ON CONFLICT (job_key) DO UPDATE
+             SET ended = excluded.ended, elapsed_s = NULL, claimed_until = NULL, attempts = 0",
+        &Batch::new(&KEY, keys.into_iter().map(|key| [key.into()])),
+    )?;
+    Ok(())
+}
+
+impl JobUsageTable {
+    /// Connects. Nothing is created, and the schema is not migrated.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be reached, or has another version.
+    pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        drop(Reader::open(url)?);
+        Ok(Self(url.open_to_administer()?.connection))
+    }
+
+    /// Claims at most `limit` jobs without figures that ended `delay_us` ago, for `lease_us`. Returns their
+    /// keys, those that ended last first.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn claim(&mut self, limit: u32, delay_us: i64, lease_us: i64) -> Result<Vec<i64>, StoreError> {
+        const ACTION: &str = "claim jobs to summarise";
+        let connection = &mut *self.0;
+        let now_us = removal::now_us(connection)?;
+        let parameters = [Value::Time(now_us.saturating_sub(delay_us)), Value::Time(now_us)];
+        let is_due = format!(
+            "old.elapsed_s IS NULL AND old.ended <= $1 AND old.attempts < {ATTEMPTS_MAX}
+                 AND (old.claimed_until IS NULL OR old.claimed_until <= $2)"
+        );
+        // Most of the time there is none: a transaction of SQLite would lock the file.
+        let is_one = format!("SELECT old.job_key FROM job_usage AS old WHERE {is_due} LIMIT 1");
+        if connection.select_first::<i64>(&is_one, &parameters).context(ACTION)?.is_none() {
+            return Ok(Vec::new());
+        }
+        connection.begin().context(ACTION)?;
+        let select = format!(
+            "SELECT old.job_key FROM job_usage AS old WHERE {is_due}
+             ORDER BY old.ended DESC, old.job_key LIMIT {limit}{{skip_locked}}"
+        );
+        let select = connection.dialect().fill(&select);
+        let keys: Vec<i64> = connection.select(&select, &parameters).context(ACTION)?;
+        let until_us = now_us.saturating_add(lease_us);
+        let claims = keys.iter().map(|key| [(*key).into(), Value::Time(until_us)]);
+        connection
+            .execute_batch(
+                "UPDATE job_usage SET claimed_until = new.at, attempts = job_usage.attempts + 1
+                 FROM {new} WHERE job_usage.job_key = new.job_key",
+                &Batch::new(&CLAIM, claims),
+            )
+            .context(ACTION)?;
+        connection.commit().context(ACTION)?;
+        Ok(keys)
+    }
+
+    /// Adds the figures of a job that ended at `ended_us`, in microseconds since the epoch. `array_id` is the
+    /// array or heterogeneous job to which it belongs. A job that runs again meanwhile is left as it is.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub fn put(
+        &mut self,
+        job_key: i64,
+        ended_us: i64,
+        array_id: Option<&str>,
+        usage: &JobUsage,
+    ) -> Result<(), StoreError> {
+        const ACTION: &str = "store the summary of a job";
+        let update =
+            "UPDATE job_usage SET ended = $2, array_id = CAST($3 AS text), elapsed_s = $4, nodes = $5,
+                 cores = $6, cpu_s = $7, cores_peak = $8, memory_request_bytes = $9, memory_used_bytes = $10,
+                 memory_bound_bytes = $11, gpus = $12, gpus_used = $13, gpu_s = $14
+             WHERE job_key = $1";
+        let parameters = [
+            job_key.into(),
+            Value::time(ended_us),
+            array_id.into(),
+            usage.elapsed_s.into(),
+            usage.nodes.into(),
+            usage.cores.into(),
+            usage.cpu_s.into(),
+            usage.cores_peak.into(),
+            usage.memory_request_bytes.into(),
+            usage.memory_used_bytes.into(),
+            usage.memory_bound_bytes.into(),
+            usage.gpus.into(),
+            usage.gpus_used.into(),
+            usage.gpu_s.into(),
+        ];
+        self.0.begin().context(ACTION)?;
+        self.0.execute(update, &parameters).context(ACTION)?;
+        self.0.commit().context(ACTION)
+    }
+}
