@@ -150,8 +150,8 @@ pub(crate) const PAGE_AGENTS: i64 = 1000;
 /// Jobs that are counted above a list. Of more it is said that there are more.
 pub(crate) const COUNTED_JOBS: u32 = 1000;
 
-/// Ended jobs whose use of cores is judged, each of which takes about a millisecond once.
-pub(crate) const JUDGED_JOBS: u32 = 500;
+/// Ended jobs among which those that wasted most are looked for.
+pub(crate) const JUDGED_JOBS: u32 = 5000;
 
 /// Jobs of one request for their cores: those of a page.
 pub(crate) const LISTED_JOBS: usize = 100;

@@ -68,7 +68,9 @@ impl Need {
             Self::DataFrames => data_frames::missing(),
             Self::Oar => oar::missing(),
             // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.
-            Self::Slurm if !is_required(self.name()) => Some("`make test-slurm` or `make test-findings` runs it".to_owned()),
+            Self::Slurm if !is_required(self.name()) => {
+                Some("`make test-slurm` or `make test-findings` runs it".to_owned())
+            }
             Self::Slurm => slurm::missing(),
             // The experiment prints a table and asserts nothing.
             Self::SlurmExperiment => {

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_analysis::charts::MAIN_QUANTITIES;
-use polymeter_proto::units;
-use polymeter_store::reader::{JobRow, Read, Rollup, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobRow, JobUsage, Read, Rollup, SeriesRow, SeriesScope};
 use serde_json::{Value, json};
 
 use super::parameters::{find_job, now_ns};
@@ -22,8 +21,8 @@ const KEYS: Parameter =
 pub(super) static JOB_CORES: Endpoint = Endpoint {
     path: "/api/v1/job-cores",
     id: "job_cores",
-    summary: "The cores in use of jobs in 24 equal parts of their time, summed over their nodes, and the core-seconds that they requested and did not \
-        use. Jobs that the user may not see are left out.",
+    summary: "The cores in use of jobs in 24 equal parts of their time, summed over their nodes, and the core-seconds that ended \
+        ones wasted (see `usage`). Jobs that the user may not see are left out.",
     parameters: &[KEYS],
     formats: OBJECT,
     answer: || {
@@ -65,7 +64,7 @@ fn object(job: &JobRow, cores: &Cores) -> Value {
         "key": job.job_key,
         "cores": cores.0.iter().map(rounded).collect::<Vec<_>>(),
         "mean": rounded(&cores.mean()),
-        "wasted_core_s": wasted_core_s(job, cores).map(f64::round).map(number),
+        "wasted_core_s": wasted_core_s(job).map(f64::round).map(number),
     })
 }
 
@@ -131,23 +130,7 @@ fn read(reader: &mut dyn Read, job: &JobRow) -> Result<Cores, Failure> {
     Ok(Cores(sums))
 }
 
-/// The time of a job below which nothing is wasted: starting and ending takes a part of it.
-const SHORT_NS: i64 = 300_000_000_000;
-
-/// Returns true for a job whose use of cores is judged: it ran for five minutes, its request is known, and it
-/// has no GPUs, with which come cores that it may not need.
-pub(super) fn is_judged(job: &JobRow) -> bool {
-    job.cores.is_some() && job.gpus.unwrap_or_default() == 0 && elapsed_ns(job) >= SHORT_NS
-}
-
-fn elapsed_ns(job: &JobRow) -> i64 {
-    job.ended_ns.unwrap_or_else(now_ns).saturating_sub(job.started_ns)
-}
-
-/// Returns the core-seconds that a job requested and did not use; none for a job that is not judged, or has no
-/// samples.
-pub(super) fn wasted_core_s(job: &JobRow, used: &Cores) -> Option<f64> {
-    let requested = job.cores.filter(|_| is_judged(job)).and_then(|cores| u64::try_from(cores).ok())?;
-    let left = units::to_f64(requested) - used.mean();
-    left.is_finite().then(|| left.max(0.0) * units::seconds_between(0, elapsed_ns(job)))
+/// Returns the core-seconds that an ended job wasted, if they are known.
+pub(super) fn wasted_core_s(job: &JobRow) -> Option<f64> {
+    job.usage.as_ref().and_then(JobUsage::wasted_core_s)
 }

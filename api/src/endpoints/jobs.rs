@@ -67,7 +67,7 @@ pub(super) static JOBS: Endpoint = Endpoint {
             let services = Arc::clone(&call.services);
             call.stream(move |reader, _, chunks| {
                 if by_waste {
-                    let jobs = waste::most_wasteful(reader, &services.cores, filter)?;
+                    let jobs = waste::most_wasteful(reader, filter)?;
                     return FACTS.write(chunks, &jobs, &[("next", Value::Null)]);
                 }
                 let jobs = reader.jobs(&filter)?;

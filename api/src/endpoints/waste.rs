@@ -1,16 +1,17 @@
 //! The figures above the list of jobs: running jobs, those that failed in the last day, and the core-hours that
 //! those of the last day requested and did not use.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use axum::response::Response;
 use polymeter_service::clock;
-use polymeter_store::reader::{Access, JobFilter, JobOrder, JobRow, Read};
+use polymeter_store::reader::{Access, JobFilter, JobOrder, JobRow, Read, UsageGroup};
 use serde_json::json;
 
-use super::job_cores::{cores_of, is_judged, wasted_core_s};
+use super::job_cores::wasted_core_s;
 use super::parameters::now_ns;
-use crate::answer::{Failure, KeptCores, Problem};
+use crate::answer::{Failure, Problem};
 use crate::limits;
 use crate::request::{Call, Endpoint, OBJECT};
 
@@ -25,18 +26,18 @@ const OVERVIEW_KEY: i64 = -1;
 pub(super) static OVERVIEW: Endpoint = Endpoint {
     path: "/api/v1/overview",
     id: "overview",
-    summary: "The numbers of running jobs and of those that failed in the last day, at most 1,000, and the core-hours that at most 500 jobs which ended \
-        in the last day requested and did not use. The answer may be 10 s old.",
+    summary: "The numbers of running jobs and of those that failed in the last day, at most 1,000, and the core-hours \
+        that the jobs which ended in the last day wasted (see `usage`). The answer may be 10 s old.",
     parameters: &[],
     formats: OBJECT,
     answer: || {
         let count = json!({"type": "integer"});
         json!({
             "type": "object",
-            "required": ["running", "failed", "failed_states", "wasted_core_h", "wasted_jobs", "counted_max", "judged_max"],
+            "required": ["running", "failed", "failed_states", "wasted_core_h", "wasted_jobs", "counted_max"],
             "properties": {
                 "running": count.clone(), "failed": count.clone(), "failed_states": {"type": "string"}, "wasted_core_h": {"type": "number"},
-                "wasted_jobs": count.clone(), "counted_max": count.clone(), "judged_max": count,
+                "wasted_jobs": count.clone(), "counted_max": count,
             },
         })
     },
@@ -54,11 +55,12 @@ async fn overview(call: Call) -> Result<Response, Problem> {
             JobFilter { is_ended: Some(false), limit: limits::COUNTED_JOBS, ..JobFilter::default() };
         let failed = JobFilter { state: Some(FAILED.to_owned()), ..of_last_day(limits::COUNTED_JOBS) };
         let (running, failed) = (reader.jobs(&running)?.len(), reader.jobs(&failed)?.len());
-        let wasted = wasteful(reader, &services.cores, of_last_day(limits::JUDGED_JOBS))?;
-        let core_s = wasted.iter().fold(0.0, |sum, (_, core_s)| sum + core_s);
+        let day_ns = now_ns().saturating_sub(DAY_NS)..now_ns();
+        let all = JobFilter { limit: 1, ..JobFilter::default() };
+        let sum = reader.usage(UsageGroup::All, day_ns, &all)?.pop().unwrap_or_default();
         let text: Arc<str> = json!({
-            "running": running, "failed": failed, "failed_states": FAILED, "wasted_core_h": (core_s / 36.0).round() / 100.0,
-            "wasted_jobs": wasted.len(), "counted_max": limits::COUNTED_JOBS, "judged_max": limits::JUDGED_JOBS,
+            "running": running, "failed": failed, "failed_states": FAILED, "wasted_core_h": (sum.wasted_core_s / 36.0).round() / 100.0,
+            "wasted_jobs": sum.jobs, "counted_max": limits::COUNTED_JOBS,
         })
         .to_string()
         .into();
@@ -77,11 +79,7 @@ fn of_last_day(limit: u32) -> JobFilter {
 
 /// Returns the jobs of the last day that a filter selects and that wasted something, those that wasted most
 /// first.
-pub(super) fn most_wasteful(
-    reader: &mut dyn Read,
-    kept: &KeptCores,
-    filter: JobFilter,
-) -> Result<Vec<JobRow>, Failure> {
+pub(super) fn most_wasteful(reader: &mut dyn Read, filter: JobFilter) -> Result<Vec<JobRow>, Failure> {
     let of_day = of_last_day(limits::JUDGED_JOBS);
     let (limit, is_ascending) = (usize::try_from(filter.limit).unwrap_or(usize::MAX), filter.is_ascending);
     let filter = JobFilter {
@@ -93,29 +91,14 @@ pub(super) fn most_wasteful(
         limit: of_day.limit,
         ..filter
     };
-    let mut jobs = wasteful(reader, kept, filter)?;
-    jobs.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let mut jobs = reader.jobs(&filter)?;
+    jobs.retain(|job| wasted_core_s(job).is_some_and(|core_s| core_s > 0.0));
+    jobs.sort_by(|one, other| {
+        wasted_core_s(other).partial_cmp(&wasted_core_s(one)).unwrap_or(Ordering::Equal)
+    });
     if is_ascending {
         jobs.reverse();
     }
     jobs.truncate(limit);
-    Ok(jobs.into_iter().map(|(job, _)| job).collect())
-}
-
-fn wasteful(
-    reader: &mut dyn Read,
-    kept: &KeptCores,
-    filter: JobFilter,
-) -> Result<Vec<(JobRow, f64)>, Failure> {
-    let mut wasteful = Vec::new();
-    for job in reader.jobs(&filter)? {
-        if !is_judged(&job) {
-            continue;
-        }
-        let used = cores_of(reader, kept, &job)?;
-        if let Some(core_s) = wasted_core_s(&job, &used).filter(|core_s| *core_s > 0.0) {
-            wasteful.push((job, core_s));
-        }
-    }
-    Ok(wasteful)
+    Ok(jobs)
 }

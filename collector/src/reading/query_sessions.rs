@@ -206,8 +206,7 @@ mod tests {
 
     fn sessions() -> ReadSessions {
         let store = "sqlite:/nowhere/store.db".parse().unwrap();
-        ReadSessions::start(store, Roles::default(), ReadTimeouts::default(), Clock::start())
-            .unwrap()
+        ReadSessions::start(store, Roles::default(), ReadTimeouts::default(), Clock::start()).unwrap()
     }
 
     #[test]

@@ -27,8 +27,7 @@ export function tiles(choose) {
         tile.addEventListener("click", () => choose(view === id ? null : id));
         return { id, tile, number, more, remark };
     });
-    const definition = element("p", { id: "core-hours-wasted" }, "Requested cores × elapsed time, less the core-hours of CPU " +
-        "time that were used. Counted are jobs that ended in the last day, ran for five minutes or longer, and have no GPUs; of more than 500 jobs those that ended last.");
+    const definition = element("p", { id: "core-hours-wasted" }, "Requested cores × elapsed time, less the CPU time, of the jobs without GPUs that ended in the last day.");
     const place = element("div", { className: "tiles" }, ...made.map(({ tile }) => tile),
         element("details", { className: "remark" }, element("summary", {}, "What counts as wasted"), definition));
     made[2].tile.setAttribute("aria-describedby", definition.id);

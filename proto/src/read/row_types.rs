@@ -99,6 +99,16 @@ pub struct JobUsage {
     pub gpu_s: Option<f64>,
 }
 
+impl JobUsage {
+    /// Returns the core-seconds that were wasted: the requested ones less the CPU time; none for a job with
+    /// GPUs, which needs few of the cores that come with them.
+    pub fn wasted_core_s(&self) -> Option<f64> {
+        let has_gpus = self.gpus.is_some_and(|gpus| gpus > 0.0);
+        let (cores, cpu_s) = self.cores.zip(self.cpu_s).filter(|_| !has_gpus)?;
+        Some((cores * self.elapsed_s - cpu_s).max(0.0))
+    }
+}
+
 /// The sums over the jobs of a group that have ended. Core-hours are those of jobs whose cores and CPU time
 /// are known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
