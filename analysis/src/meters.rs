@@ -65,7 +65,10 @@ pub fn meters(report: &Report, facts: &Facts) -> [Meter; 4] {
     let cpu = match (number("cores_used"), number("cores")) {
         (Some(used), Some(all)) => {
             let all = units::counted(format!("{all:.0}"), "core");
-            format!("{} of {all} in use on average", cores_text(used))
+            let threads = number("cpus")
+                .filter(|_| number("cpus_per_core").is_some_and(|threads| threads > 1.0))
+                .map_or_else(String::new, |threads| format!(" ({threads:.0} hardware threads)"));
+            format!("{} of {all}{threads} in use on average", cores_text(used))
         }
         (Some(used), None) => format!("{} of unknown cores in use on average", cores_text(used)),
         (None, _) => unknown(),

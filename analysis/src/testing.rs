@@ -41,6 +41,7 @@ pub(crate) fn job_row(id: &str) -> JobRow {
         gpus: None,
         restarts: None,
         unread: None,
+        scheduler: None,
     }
 }
 

@@ -62,6 +62,12 @@ pub(super) static FACTS: Table<JobRow> = Table {
         Column::optional("unread", Type::Text, "What the scheduler said and could not be read.", |job| {
             json!(job.unread)
         }),
+        Column::optional(
+            "scheduler",
+            Type::Text,
+            "The scheduler that announced it: `slurm` or `oar`.",
+            |job| json!(job.scheduler),
+        ),
     ],
 };
 

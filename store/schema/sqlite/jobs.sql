@@ -36,7 +36,8 @@ CREATE TABLE job (
     memory_bytes INTEGER,
     gpus INTEGER,
     restarts INTEGER,
-    unread text
+    unread text,
+    scheduler text
 );
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;
@@ -44,7 +45,7 @@ CREATE INDEX job_by_start ON job (started, job_key);
 CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
 
 -- `session_id` and `handle` follow the job on the node. `lost`: it has ended because its agent did, at a time
--- that is not known.
+-- that is not known. `job_cores`, `job_gpus`: what the scheduler gave to the job there.
 CREATE TABLE job_node (
     job_key INTEGER NOT NULL REFERENCES job,
     node text NOT NULL,
@@ -53,6 +54,8 @@ CREATE TABLE job_node (
     session_id text,
     handle INTEGER,
     lost INTEGER NOT NULL DEFAULT 0,
+    job_cores INTEGER,
+    job_gpus INTEGER,
     PRIMARY KEY (job_key, node)
 );
 CREATE INDEX job_node_by_node ON job_node (node, started);

@@ -47,13 +47,15 @@ pub(crate) fn unknown() -> String {
 /// The nodes with their cores and GPUs.
 pub(crate) fn resources(report: &Report) -> String {
     let nodes = report.nodes.len() as u64;
+    let are_threads = Facts::of(report).number("cpus_per_core").is_some_and(|threads| threads > 1.0);
+    let unit = if are_threads { "hardware thread" } else { "core" };
     let cores = match report.submission.cores {
         None => "unknown cores".to_owned(),
-        Some(cores) if nodes == 1 => units::counted(cores, "core"),
+        Some(cores) if nodes == 1 => units::counted(cores, unit),
         Some(cores) if nodes > 0 && cores % nodes == 0 => {
-            format!("{} each", units::counted(cores / nodes, "core"))
+            format!("{} each", units::counted(cores / nodes, unit))
         }
-        Some(cores) => format!("{} in all", units::counted(cores, "core")),
+        Some(cores) => format!("{} in all", units::counted(cores, unit)),
     };
     let gpus =
         report.submission.gpus.map_or_else(|| "unknown GPUs".to_owned(), |gpus| units::counted(gpus, "GPU"));

@@ -57,6 +57,7 @@ pub(super) struct ExportedJob {
     memory_bytes: Option<u64>,
     restarts: Option<u32>,
     unread: Option<String>,
+    scheduler: Option<String>,
 }
 
 impl ExportedJob {
@@ -129,6 +130,8 @@ impl Frames {
                 memory_bytes: job.memory_bytes,
                 gpus: job.gpus,
                 restarts: job.restarts,
+                scheduler: optional(job.scheduler.as_ref())?,
+                ..JobDetails::default()
             },
             ended_us: job.ended_ns.map(|ended_ns| ended_ns / 1000),
             newest_us: job.started_ns / 1000,
@@ -255,6 +258,7 @@ impl Node {
                 node: name,
                 agent_version: identifier(IMPORT)?,
                 started_us: job.started_us,
+                processors: Default::default(),
             },
         });
         let job = Arc::new(JobRecord {
