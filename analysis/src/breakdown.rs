@@ -33,6 +33,8 @@ pub(crate) fn nodes(
         reports.push(NodeReport {
             node: node.clone(),
             cpus: cpus(node),
+            cores: None,
+            job_cores: None,
             samples: series.iter().map(|series| series.samples).sum(),
             is_lost: lost.contains(node),
             energy_joules: None,

@@ -14,10 +14,11 @@ use crate::hardware::Hardware;
 use crate::model::{
     LossReport, Outcome, Report, SCHEMA_VERSION, SeriesReport, SourceReport, Submission, Usage,
 };
+use crate::plan_fold::FoldedChanges;
 use crate::resolution::{Resolution, has_course, resolution};
 use crate::series::Summary;
-use crate::{breakdown, history, measuring, node_counters, node_list, resources, runs, series};
-use polymeter_proto::units;
+use crate::{breakdown, history, measuring, node_counters, resources, runs, series};
+use polymeter_proto::{node_list, units};
 
 /// The time within which all sources of a job that exist when it is found are first read, in nanoseconds.
 const LATE_NS: i64 = 1_000_000_000;
@@ -48,12 +49,13 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
     let nodes = node_list::with_silent(&job.nodes, job.node_list.as_deref());
     let by_node = breakdown::nodes(&nodes, &job.lost_nodes, |node| hardware.cpus(node), &reports);
     let (steps, tasks) = breakdown::steps(&reports);
+    let changes = FoldedChanges::of(changes);
     let mut report = Report {
         schema_version: SCHEMA_VERSION,
         job: job.job_id.clone(),
         key: job.job_key,
-        submission: submission(job),
-        by_node,
+        submission: submission(job, &hardware),
+        by_node: hardware.described(by_node),
         steps,
         tasks,
         started_us: job.started_ns.div_euclid(1000),
@@ -84,6 +86,7 @@ pub fn gather(reader: &mut dyn Read, job: &JobRow, cpus: Option<usize>) -> Resul
             .into_iter()
             .chain(skewed)
             .chain(job.unread.as_deref().map(of_unread))
+            .chain(changes.note())
             .collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
         ..Report::default()
@@ -272,7 +275,7 @@ fn of_unread(texts: &str) -> String {
 }
 
 /// Returns the facts that the scheduler reported.
-fn submission(job: &JobRow) -> Submission {
+fn submission(job: &JobRow, hardware: &Hardware) -> Submission {
     let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
     Submission {
         name: job.name.clone(),
@@ -281,11 +284,12 @@ fn submission(job: &JobRow) -> Submission {
         account: job.account.clone(),
         queue: job.queue.clone(),
         cores: count(job.cores),
-        gpus: count(job.gpus),
+        gpus: count(job.gpus).or(hardware.gpus()),
         time_limit_s: count(job.time_limit_s),
         memory_bytes: count(job.memory_bytes),
         restarts: count(job.restarts),
         run: job.run.as_deref().cloned(),
+        scheduler: job.scheduler.clone(),
     }
 }
 

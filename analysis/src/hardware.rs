@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Read, SeriesRow, SeriesScope};
+use polymeter_store::reader::{CpusRow, JobRow, Read, SeriesRow, SeriesScope};
 
 use crate::command_totals;
+use crate::model::NodeReport;
 use polymeter_proto::units;
 
 /// The CPU time of one CPU in a second, in nanoseconds.
 const CPU_NS: f64 = 1e9;
+
+fn count_of(stored: Option<i64>) -> Option<u64> {
+    stored.and_then(|count| u64::try_from(count).ok())
+}
 
 /// The maximum of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,6 +30,10 @@ pub(crate) struct Limit {
 pub(crate) struct Hardware {
     /// The number by node, and whether it is that of the hardware.
     cpus: BTreeMap<String, (u64, bool)>,
+    /// What is known about the nodes.
+    rows: Vec<CpusRow>,
+    /// The number of nodes.
+    nodes: usize,
 }
 
 impl Hardware {
@@ -37,7 +46,8 @@ impl Hardware {
     ) -> Result<Self, StoreError> {
         let known = known.and_then(|known| u64::try_from(known).ok());
         let known = if known.is_none() { of_run(reader, job, rows)? } else { known };
-        let counted = if known.is_none() { counted(reader, job, rows)? } else { BTreeMap::new() };
+        let of_nodes = reader.cpus(job.job_key)?;
+        let counted = if known.is_none() { counted(&of_nodes, rows) } else { BTreeMap::new() };
         let cores = job.cores.filter(|_| job.nodes.len() == 1).and_then(|cores| u64::try_from(cores).ok());
         let mut cpus = BTreeMap::new();
         for node in &job.nodes {
@@ -47,12 +57,31 @@ impl Hardware {
                 cpus.insert(node.clone(), found);
             }
         }
-        Ok(Self { cpus })
+        Ok(Self { cpus, rows: of_nodes, nodes: job.nodes.len() })
     }
 
     /// Returns the number of CPUs of a node, if it is that of the hardware.
     pub(crate) fn cpus(&self, node: &str) -> Option<u64> {
         self.cpus.get(node).filter(|(_, is_hard)| *is_hard).map(|(count, _)| *count)
+    }
+
+    /// Returns the nodes with their cores, and those that the scheduler gave to the job there.
+    pub(crate) fn described(&self, mut nodes: Vec<NodeReport>) -> Vec<NodeReport> {
+        for node in &mut nodes {
+            if let Some(row) = self.rows.iter().find(|row| row.node == node.node) {
+                (node.cores, node.job_cores) = (count_of(row.cores), count_of(row.job_cores));
+            }
+        }
+        nodes
+    }
+
+    /// Returns the number of GPUs that the scheduler gave to the job on all nodes; none if it reported none,
+    /// or if a node's script reported nothing.
+    pub(crate) fn gpus(&self) -> Option<u64> {
+        let has_reported = |row: &CpusRow| row.job_cores.is_some() || row.job_gpus.is_some();
+        let is_known = self.rows.iter().filter(|row| has_reported(row)).count() == self.nodes;
+        let sum: u64 = self.rows.iter().filter_map(|row| count_of(row.job_gpus)).sum();
+        (is_known && sum > 0).then_some(sum)
     }
 
     /// Returns the limit for the rates of a series; none for other quantities than CPU time.
@@ -79,12 +108,8 @@ fn of_run(reader: &mut dyn Read, job: &JobRow, rows: &[SeriesRow]) -> Result<Opt
     Ok(cpus)
 }
 
-/// Counts the CPUs of each node by its per-CPU series, and by those of the job there.
-fn counted(
-    reader: &mut dyn Read,
-    job: &JobRow,
-    rows: &[SeriesRow],
-) -> Result<BTreeMap<String, u64>, StoreError> {
+/// Counts the CPUs of each node by what is known about it, and by the per-CPU series of the job there.
+fn counted(of_nodes: &[CpusRow], rows: &[SeriesRow]) -> BTreeMap<String, u64> {
     let mut of_job: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.metric.ends_with(".per_cpu")) {
         if let Some(cpu) = row.labels.get("cpu") {
@@ -93,9 +118,9 @@ fn counted(
     }
     let mut counted: BTreeMap<String, u64> =
         of_job.into_iter().map(|(node, cpus)| (node.to_owned(), cpus.len() as u64)).collect();
-    for row in reader.cpus(job.job_key)? {
-        let count = counted.entry(row.node).or_default();
-        *count = row.cpus.max(*count);
+    for row in of_nodes {
+        let count = counted.entry(row.node.clone()).or_default();
+        *count = count_of(row.cpus).unwrap_or_default().max(*count);
     }
-    Ok(counted)
+    counted
 }

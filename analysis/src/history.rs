@@ -4,6 +4,7 @@ use polymeter_proto::period::Period;
 use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};
 
 use crate::model::{MarkedInstant, PeriodUse, Phase, PlanChange, RefusedRequest};
+use crate::plan_fold::{FoldedChange, FoldedChanges};
 use polymeter_proto::units;
 
 /// Sorts marks into phases and instants, in the order of their begin. An end belongs to the last open phase
@@ -42,9 +43,9 @@ pub(crate) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Ma
 }
 
 /// Converts the changes of the plan.
-pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanChange> {
+pub(crate) fn plan_changes(changes: &FoldedChanges, started_ns: i64) -> Vec<PlanChange> {
     let since_start = |time_ns| units::seconds_between(started_ns, time_ns);
-    let changes = rows.iter().map(|row| PlanChange {
+    let changes = changes.lines.iter().map(|FoldedChange { row, changes, last_ns }| PlanChange {
         at_s: since_start(row.time_ns),
         at_us: row.time_ns.div_euclid(1000),
         node: row.node.clone(),
@@ -56,6 +57,9 @@ pub(crate) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
         actor: row.actor.clone(),
         until_s: row.until_ns.map(since_start),
         until_us: row.until_ns.map(|until_ns| until_ns.div_euclid(1000)),
+        changes: *changes,
+        last_s: last_ns.map(since_start),
+        last_us: last_ns.map(|last_ns| last_ns.div_euclid(1000)),
     });
     changes.collect()
 }

@@ -73,7 +73,10 @@ pub fn meters(report: &Report, facts: &Facts) -> Vec<Meter> {
     let cpu = number("cores_used").map(|used| {
         let all = number("cores").map(|all| units::counted(format!("{all:.0}"), "core"));
         let noun = if all.is_none() { " cores" } else { "" };
-        format!("{}{noun}{} in use on average", cores_text(used), of(all))
+        let threads = number("cpus")
+            .filter(|_| number("cpus_per_core").is_some_and(|threads| threads > 1.0))
+            .map_or_else(String::new, |threads| format!(" ({threads:.0} hardware threads)"));
+        format!("{}{noun}{}{threads} in use on average", cores_text(used), of(all))
     });
     let available = number("memory_request").or(number("memory_limit"));
     let memory = number("memory_used").map(|used| memory_text(report, facts, used));

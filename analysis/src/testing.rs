@@ -43,6 +43,7 @@ pub(crate) fn job_row(id: &str) -> JobRow {
         unread: None,
         run: None,
         usage: None,
+        scheduler: None,
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Instant, Job, Shape};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, SessionDescriptor, SessionId};
+use polymeter_proto::series::{
+    Identifier, JobDescriptor, JobHandle, Processors, SessionDescriptor, SessionId,
+};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
@@ -210,7 +212,12 @@ pub struct MockAgent {
 impl MockAgent {
     /// Creates an agent on `node` that has sent nothing.
     pub const fn new(session: SessionId, node: Identifier, version: Identifier, started_us: i64) -> Self {
-        let descriptor = SessionDescriptor { node, agent_version: version, started_us };
+        let descriptor = SessionDescriptor {
+            node,
+            agent_version: version,
+            started_us,
+            processors: Processors { cpus: None, cores: None },
+        };
         let outbox = Outbox { sequence: 0, frames: VecDeque::new() };
         Self { session, descriptor, tick: 0, outbox, samples: 0 }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
+use polymeter_proto::series::{Identifier, Processors, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::info;
@@ -33,7 +33,7 @@ use crate::request::{
     AccessError, AnnotateError, JobSpec, PushSpec, RegisterError, SupervisorRequest, View, ask,
 };
 use crate::rights::Rights;
-use crate::sources::online_cpus;
+use crate::sources::{online_cpus, processors};
 use crate::start_error::AgentStartError;
 use crate::stats_cache::StatsCache;
 use crate::supervisor::{Shared, Supervisor, waitable};
@@ -74,7 +74,8 @@ impl Agent {
         let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));
         let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
-        let sender = connect(context, &config, session, &shared, remote_requests)?;
+        let descriptor = descriptor(&config, processors(&config.root, &cpus))?;
+        let sender = connect(context, &config, (session, descriptor), &shared, remote_requests)?;
         let listener = open_socket(&config)?;
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
@@ -241,12 +242,11 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> AgentStartError {
 fn connect(
     context: &zmq::Context,
     config: &AgentConfig,
-    session: SessionId,
+    (session, descriptor): (SessionId, SessionDescriptor),
     shared: &Shared,
     remote_requests: RemoteRequestSender,
 ) -> Result<Sender, AgentStartError> {
     let keys = config.keys.as_ref().map(AgentKeyFiles::read).transpose().map_err(AgentStartError::Keys)?;
-    let descriptor = descriptor(config)?;
     let collector = |(place, endpoint): (usize, &String)| CollectorAddress {
         endpoint: endpoint.clone(),
         key: keys.as_ref().and_then(|keys| keys.of_collector(place)),
@@ -283,7 +283,7 @@ fn open_socket(config: &AgentConfig) -> Result<Option<control::Listener>, AgentS
     listener.map(Some).map_err(|error| AgentStartError::Control(path.clone(), error))
 }
 
-fn descriptor(config: &AgentConfig) -> Result<SessionDescriptor, AgentStartError> {
+fn descriptor(config: &AgentConfig, processors: Processors) -> Result<SessionDescriptor, AgentStartError> {
     let node = match &config.node {
         Some(node) => node.clone(),
         None => {
@@ -293,7 +293,7 @@ fn descriptor(config: &AgentConfig) -> Result<SessionDescriptor, AgentStartError
     };
     let agent_version = Identifier::try_from(env!("CARGO_PKG_VERSION"))
         .map_err(|_invalid| AgentStartError::Node(String::new()))?;
-    Ok(SessionDescriptor { node, agent_version, started_us: clock::steady_us() })
+    Ok(SessionDescriptor { node, agent_version, started_us: clock::steady_us(), processors })
 }
 
 fn spawn<T: Send + 'static>(

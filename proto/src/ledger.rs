@@ -210,6 +210,13 @@ pub struct JobDetails {
     pub restarts: Option<u32>,
     /// The command, if `polymeter run` is its scheduler.
     pub run: Option<Box<Run>>,
+    /// The scheduler: `slurm` or `oar`.
+    pub scheduler: Option<Identifier>,
+    /// The number of its cores on the reporting node, in the unit of the scheduler, which may count hardware
+    /// threads.
+    pub node_cores: Option<u32>,
+    /// The number of its GPUs on the reporting node.
+    pub node_gpus: Option<u32>,
 }
 
 impl JobDetails {

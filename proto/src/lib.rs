@@ -12,6 +12,7 @@ pub mod key;
 pub mod ledger;
 pub mod limits;
 pub mod name;
+pub mod node_list;
 pub mod period;
 pub mod read;
 pub mod run;

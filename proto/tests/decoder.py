@@ -228,7 +228,7 @@ def enum(**variants):
 
 
 ENTRY = enum(
-    session=record(node=text, agent_version=text, started_us=i64),
+    session=record(node=text, agent_version=text, started_us=i64, cpus=option(u32), cores=option(u32)),
     metric=record(id=u32, name=text,
                   unit=one_of("bytes", "nanoseconds", "percent", "pages", "sectors", "cycles", "count",
                               "labelled", "celsius", "joules", "watts", "hertz", "volts", "amperes", "rpm", "bytes/s"),
@@ -255,7 +255,8 @@ EVENT = enum(
     job_details=record(job=u32, name=option(text), display_id=option(text), time_limit_s=option(u64),
                        memory_bytes=option(u64), gpus=option(u32), restarts=option(u32),
                        run=option(record(command=some(text), is_cut=boolean, directory=option(text), host=option(text),
-                                         environment=some(pair(text))))))
+                                         environment=some(pair(text)))), scheduler=option(text), node_cores=option(u32),
+                       node_gpus=option(u32)))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,

@@ -61,6 +61,12 @@ pub struct PlanChange {
     pub until_s: Option<f64>,
     /// The end of a lease, in microseconds since the epoch.
     pub until_us: Option<i64>,
+    /// The number of changes that it stands for: 1, or more where there are very many.
+    pub changes: u64,
+    /// The last of them, in seconds after the start of the job, if they were not all at once.
+    pub last_s: Option<f64>,
+    /// The last of them, in microseconds since the epoch.
+    pub last_us: Option<i64>,
 }
 
 impl PlanChange {

@@ -146,6 +146,8 @@ pub struct Submission {
     pub restarts: Option<u64>,
     /// The command, if `polymeter run` started it.
     pub run: Option<Run>,
+    /// The scheduler that announced it: `slurm` or `oar`.
+    pub scheduler: Option<String>,
 }
 
 impl Submission {
@@ -357,8 +359,13 @@ impl Report {
         (self.started_us.saturating_mul(1000), end_us.saturating_mul(1000))
     }
 
-    /// Returns Slurm if the job has steps, a number of restarts or a final state that only Slurm reports.
+    /// Returns the scheduler that announced the job; else Slurm if the job has steps, a number of restarts or
+    /// a final state that only Slurm reports.
     pub fn likely_scheduler(&self) -> Option<Scheduler> {
+        let named = self.submission.scheduler.as_deref();
+        if let Some(scheduler) = Scheduler::ALL.into_iter().find(|one| Some(one.name()) == named) {
+            return Some(scheduler);
+        }
         let is_of_slurm =
             !self.steps.is_empty() || self.submission.restarts.is_some() || self.outcome.is_of_slurm();
         is_of_slurm.then_some(Scheduler::Slurm)

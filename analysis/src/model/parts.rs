@@ -91,6 +91,11 @@ pub struct NodeReport {
     pub node: String,
     /// The number of its CPUs, if known.
     pub cpus: Option<u64>,
+    /// The number of its cores, if known. A core has several CPUs if these are hardware threads.
+    pub cores: Option<u64>,
+    /// The number of cores that the scheduler gave to the job there, if it reported it; in its own unit, which
+    /// may be hardware threads.
+    pub job_cores: Option<u64>,
     /// The number of stored samples.
     pub samples: u64,
     /// True if the agent was lost, so that the end of the job there is unknown.

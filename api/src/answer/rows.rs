@@ -1,9 +1,10 @@
 //! The rows of a job's series and events, as several resources list them.
 
+use polymeter_analysis::plan_fold::FoldedChange;
 use polymeter_proto::series::{Role, role_of};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::units;
-use polymeter_store::reader::{LossRow, MarkRow, PlanChangeRow, SeriesRow};
+use polymeter_store::reader::{LossRow, MarkRow, SeriesRow};
 use serde_json::{Value, json};
 
 use super::table::{Column, Table, Type, micros};
@@ -67,37 +68,49 @@ pub(crate) static MARKS: Table<MarkRow> = Table {
     ],
 };
 
-/// Changes of the sampling plan.
-pub(crate) static PLAN_CHANGES: Table<PlanChangeRow> = Table {
+/// Changes of the sampling plan; very many are folded.
+pub(crate) static PLAN_CHANGES: Table<FoldedChange> = Table {
     name: "plan_changes",
     columns: &[
         Column::new("time_us", Type::Integer, "The time at which it took effect.", |row| {
-            json!(micros(row.time_ns))
+            json!(micros(row.row.time_ns))
         }),
-        Column::new("node", Type::Text, "The node.", |row| json!(row.node)),
-        Column::new("metric", Type::Text, "The metric.", |row| json!(row.metric)),
+        Column::new("node", Type::Text, "The node.", |row| json!(row.row.node)),
+        Column::new("metric", Type::Text, "The metric.", |row| json!(row.row.metric)),
         Column::optional(
             "old_period_us",
             Type::Integer,
             "The previous period; none if it was not sampled.",
-            |row| json!(row.old_period_us),
+            |row| json!(row.row.old_period_us),
         ),
         Column::optional(
             "new_period_us",
             Type::Integer,
             "The new period; none if it is no longer sampled.",
-            |row| json!(row.new_period_us),
+            |row| json!(row.row.new_period_us),
         ),
-        Column::new("cause", Type::Text, "The cause.", |row| json!(row.cause)),
-        Column::optional("actor", Type::Text, "The user that requested it.", |row| json!(row.actor)),
+        Column::new("cause", Type::Text, "The cause.", |row| json!(row.row.cause)),
+        Column::optional("actor", Type::Text, "The user that requested it.", |row| json!(row.row.actor)),
         Column::optional("until_us", Type::Integer, "The time at which it expires.", |row| {
-            json!(row.until_ns.map(micros))
+            json!(row.row.until_ns.map(micros))
         }),
         Column::optional(
             "level",
             Type::Text,
             "`step` or `task` if it concerns each step or task; none for the job as a whole.",
-            |row| json!(row.level),
+            |row| json!(row.row.level),
+        ),
+        Column::new(
+            "changes",
+            Type::Integer,
+            "The number of changes that it stands for: 1, or more where there are very many.",
+            |row| json!(row.changes),
+        ),
+        Column::optional(
+            "last_time_us",
+            Type::Integer,
+            "The time of the last of them, if they were not all at once.",
+            |row| json!(row.last_ns.map(micros)),
         ),
     ],
 };

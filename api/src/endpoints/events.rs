@@ -1,5 +1,6 @@
 //! What happened to a job: marks, changes of the plan, losses, refused requests.
 
+use polymeter_analysis::plan_fold::FoldedChanges;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{Read, RefusedRow};
 use serde_json::{Value, json};
@@ -43,9 +44,12 @@ pub(super) static MARKS: Endpoint = endpoint(
 pub(super) static PLAN_CHANGES: Endpoint = endpoint(
     "/api/v1/jobs/{key}/plan-changes",
     "plan_changes",
-    "The changes of the sampling plan of a job.",
+    "The changes of the sampling plan of a job. Where there are more than a thousand, those that differ in the metric only and those \
+        that repeat others are one, and at most a thousand are listed.",
     || rows::PLAN_CHANGES.schema(&[]),
-    |call| list(call, &rows::PLAN_CHANGES, |reader, key| reader.plan_changes(key)),
+    |call| {
+        list(call, &rows::PLAN_CHANGES, |reader, key| Ok(FoldedChanges::of(reader.plan_changes(key)?).lines))
+    },
 );
 
 pub(super) static LOSSES: Endpoint = endpoint(

@@ -65,6 +65,12 @@ pub(super) static FACTS: Table<JobRow> = Table {
         Column::optional("run", Type::Run, "The command, if `polymeter run` started it.", |job| {
             json!(job.run)
         }),
+        Column::optional(
+            "scheduler",
+            Type::Text,
+            "The scheduler that announced it: `slurm` or `oar`.",
+            |job| json!(job.scheduler),
+        ),
     ],
 };
 

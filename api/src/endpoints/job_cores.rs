@@ -100,7 +100,7 @@ fn read(reader: &mut dyn Read, job: &JobRow) -> Result<Cores, Failure> {
     let span_ns = job.started_ns..end_ns;
     let width_ns = parts::width_ns(&span_ns, limits::SPARK_PARTS);
     let left = reader.finest_rollup(job)?;
-    let mut rollup = parts::rollup(width_ns, left);
+    let mut rollup = parts::rollup(width_ns, left, false);
     // A job on many nodes is read in coarser intervals, so that a list costs little.
     let intervals = |rollup: Option<Rollup>| {
         let length_ns = rollup.map_or(1_000_000_000, Rollup::length_ns);

@@ -142,7 +142,7 @@ impl Feed {
         let row = plan_change_row(frame, change);
         if self.request.filter.has_metric(&row.node, &row.metric) {
             self.periods.change(&row);
-            self.before.push(event("plan", &rows::PLAN_CHANGES.object(&row)));
+            self.before.push(event("plan", &rows::PLAN_CHANGES.object(&row.into())));
         }
     }
 

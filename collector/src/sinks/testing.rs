@@ -30,6 +30,7 @@ impl TestSession {
                 node: "n1".try_into().unwrap(),
                 agent_version: "1".try_into().unwrap(),
                 started_us: 0,
+                processors: Default::default(),
             },
         });
         let job = Arc::new(JobRecord {

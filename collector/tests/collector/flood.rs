@@ -39,6 +39,7 @@ fn dictionary(session: u64, first: u32) -> Vec<u8> {
         node: "flood".try_into().unwrap(),
         agent_version: "1".try_into().unwrap(),
         started_us: 0,
+        processors: Default::default(),
     };
     let metric = MetricDescriptor {
         name: MetricName::new("cpu.usage").unwrap(),

@@ -11,11 +11,11 @@ use polymeter_proto::ledger::{
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::run::Run;
-use polymeter_proto::series::{JobHandle, SessionId};
+use polymeter_proto::series::{JobHandle, Processors, SessionId};
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobFilter, JobRow, LedgerRow, Reader, SeriesRow, SeriesScope};
+use polymeter_store::reader::{CpusRow, JobFilter, JobRow, LedgerRow, Reader, SeriesRow, SeriesScope};
 
 use crate::support::agent::{Agent, job, shape, values};
 use crate::support::{TestEnvironment, now_us, only_job, wait_until};
@@ -92,8 +92,7 @@ fn scheduler_facts() -> [Event; 4] {
         run: Some(Box::new(run())),
         ..JobDetails::default()
     };
-    let later =
-        JobDetails { time_limit_s: Some(120), gpus: Some(8), restarts: Some(0), ..JobDetails::default() };
+    let later = JobDetails { time_limit_s: Some(120), gpus: Some(8), restarts: Some(0), ..on_node() };
     [detailed(named), update(false, begun), detailed(later), update(true, over)]
 }
 
@@ -103,7 +102,14 @@ fn run() -> Run {
     Run::of(command.into_iter(), Some(b"/srv"), Some(b"n1"), variables.into_iter())
 }
 
+/// Returns what a prolog says about its node.
+fn on_node() -> JobDetails {
+    let scheduler = Some("slurm".try_into().unwrap());
+    JobDetails { scheduler, node_cores: Some(24), node_gpus: Some(2), ..JobDetails::default() }
+}
+
 fn assert_scheduler_facts(found: &JobRow) {
+    assert_eq!(found.scheduler.as_deref(), Some("slurm"));
     assert_eq!(
         (found.account.as_deref(), found.queue.as_deref(), found.cores),
         (Some("physics"), None, Some(256))
@@ -128,6 +134,16 @@ fn assert_found_by_name(reader: &mut Reader, found: &JobRow) {
     for name in ["470", "4700_1", "4700_", "47001", "4700+", "4701", ""] {
         assert_eq!(keys(name), [0; 0], "{name}");
     }
+}
+
+/// Checks what the schedulers and the agents of the nodes said about the job, and that it is found.
+fn assert_job(reader: &mut Reader, found: &JobRow) {
+    assert_scheduler_facts(found);
+    assert_found_by_name(reader, found);
+    let of_nodes = reader.cpus(found.job_key).unwrap();
+    let numbers = |row: &CpusRow| [row.cpus, row.cores, row.job_cores, row.job_gpus];
+    assert_eq!(numbers(&of_nodes[0]), [Some(96), Some(48), Some(24), Some(2)]);
+    assert_eq!(numbers(&of_nodes[1]), [Some(96), None, Some(24), Some(2)]);
 }
 
 /// Checks the received tallies, and the counted rows of the source that sent no tally.
@@ -166,6 +182,7 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     let tally = |due| Tally { due, taken: due - 1, late: 1, missed: 1, absent: 0, dropped: 0 };
     for (number, node) in ["n1", "n2"].into_iter().enumerate() {
         let mut agent = Agent::to(&environment.context, &collector, node, 100 + number as u64);
+        agent.descriptor.processors = Processors { cpus: Some(96), cores: (number == 0).then_some(48) };
         let job = job(1, "4711", begin_us + number as i64 * 1_000_000);
         let (own, of_job) = (shape(1, None), shape(2, Some(&job)));
         for seed in 0..20 {
@@ -211,9 +228,8 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     );
     assert_eq!((found.started_ns, found.ended_ns), (begin_us * 1000, Some((begin_us + 30_000_001) * 1000)));
     assert_eq!(found.nodes, ["n1", "n2"]);
-    assert_scheduler_facts(&found);
     let mut reader = environment.reader();
-    assert_found_by_name(&mut reader, &found);
+    assert_job(&mut reader, &found);
     let series = reader.series(SeriesScope::Job(found.job_key)).unwrap();
     assert_eq!(series.len(), 6);
     assert_eq!(series[2].labels.to_string(), "cpu=3,node=a=b");

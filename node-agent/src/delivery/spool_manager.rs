@@ -248,6 +248,7 @@ mod tests {
             node: "n1".try_into().unwrap(),
             agent_version: "0".try_into().unwrap(),
             started_us: 0,
+            processors: Default::default(),
         };
         let mut delivery = DeliverySession::new(SessionId(8), descriptor, 1 << 20, 0);
         let config = SpoolConfig { directory: directory.path().to_owned(), bytes: 1 << 20 };

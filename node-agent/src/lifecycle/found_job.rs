@@ -41,6 +41,19 @@ impl FoundJob {
         Identifier::escaped(self.captured.job.as_deref()?.as_bytes())
     }
 
+    /// Returns the scheduler that makes cgroups like these.
+    pub(crate) fn scheduler(&self) -> Option<Identifier> {
+        let is_any = |is: fn(&str) -> bool| self.relative.iter().filter_map(|part| part.to_str()).any(is);
+        let name = if is_any(|part| part.starts_with("slurm") || part.ends_with("slurmstepd.scope")) {
+            "slurm"
+        } else if is_any(|part| part == "oar" || part == "oar.slice") {
+            "oar"
+        } else {
+            return None;
+        };
+        Identifier::try_from(name).ok()
+    }
+
     /// Returns whether its path names the owner.
     pub(crate) const fn names_owner(&self) -> bool {
         self.captured.uid.is_some() || self.captured.user.is_some()

@@ -71,7 +71,7 @@ pub use perf::PerfSource;
 pub use read_buffer::ReadBuffer;
 pub use reading::Reading;
 pub use refresh::RefreshInterval;
-pub use registry::{KINDS, online_cpus};
+pub use registry::{KINDS, online_cpus, processors};
 pub(crate) use resctrl::remove_left_behind as remove_resctrl_groups;
 pub use served_jobs::ServedJobs;
 pub use slot::{Slot, Unavailable, Wanted};

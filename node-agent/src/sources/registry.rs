@@ -1,8 +1,10 @@
 //! The registry of source kinds, and the opening of sources.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use polymeter_proto::catalogue::{Definition, Hierarchy};
+use polymeter_proto::series::Processors;
 
 use super::cpu_list;
 use super::devices;
@@ -84,14 +86,51 @@ pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     cpu_list::parse(text.trim()).ok_or_else(malformed)
 }
 
+/// Returns the processors of the node, whose online CPUs are `cpus`. The number of cores is unknown if the
+/// kernel does not say which core a CPU belongs to.
+pub fn processors(root: &Path, cpus: &[usize]) -> Processors {
+    let core_of = |cpu: &usize| {
+        let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+        // The second is its name in kernels before 5.3.
+        let texts =
+            ["core_cpus_list", "thread_siblings_list"].map(|file| kernel_text::text(&topology.join(file)));
+        let siblings = texts.into_iter().flatten().find_map(|text| cpu_list::parse(text.trim()))?;
+        siblings.contains(cpu).then_some(siblings)
+    };
+    let cores: Option<BTreeSet<Vec<usize>>> = cpus.iter().map(core_of).collect();
+    let count = |count: usize| u32::try_from(count).ok().filter(|count| *count > 0);
+    Processors { cpus: count(cpus.len()), cores: cores.and_then(|cores| count(cores.len())) }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use polymeter_proto::catalogue::{self, BLOCKING_FILE_KIND, Origin, PERF_KIND, TEXT_FILE_KIND};
 
     use super::*;
     use crate::sources::kind::metrics_of;
+
+    #[test]
+    fn cores_are_counted_by_the_threads_that_share_them() {
+        let count = |file: &str, siblings: &[&str]| {
+            let root = tempfile::tempdir().unwrap();
+            for (cpu, text) in siblings.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+                let topology = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+                std::fs::create_dir_all(&topology).unwrap();
+                std::fs::write(topology.join(file), format!("{text}\n")).unwrap();
+            }
+            let cpus: Vec<usize> = (0..siblings.len()).collect();
+            let found = processors(root.path(), &cpus);
+            (found.cpus.unwrap(), found.cores)
+        };
+        assert_eq!(count("core_cpus_list", &["0,2", "1,3", "0,2", "1,3"]), (4, Some(2)));
+        assert_eq!(count("thread_siblings_list", &["0-1", "0-1", "2", "3"]), (4, Some(3)), "hybrid");
+        assert_eq!(count("core_cpus_list", &["0", "1"]), (2, Some(2)));
+        for unknown in [["0-1", ""], ["0-1", "x"], ["0", "0"]] {
+            assert_eq!(count("core_cpus_list", &unknown), (2, None), "{unknown:?}");
+        }
+        assert_eq!(processors(Path::new("/nowhere"), &[]), Processors::default());
+    }
 
     #[test]
     fn every_origin_of_the_catalogue_has_a_kind_and_a_field() {

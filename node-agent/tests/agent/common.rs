@@ -18,6 +18,7 @@ pub(crate) fn descriptor() -> SessionDescriptor {
         node: "n1".try_into().unwrap(),
         agent_version: "1".try_into().unwrap(),
         started_us: 0,
+        processors: Default::default(),
     }
 }
 

@@ -67,6 +67,8 @@ pub struct JobRow {
     pub unread: Option<String>,
     /// The command, if `polymeter run` started it.
     pub run: Option<Box<Run>>,
+    /// The scheduler, `slurm` or `oar`, if its scripts announced the job.
+    pub scheduler: Option<String>,
     /// What it used, once it has ended and a collector has summarised it.
     #[serde(default)]
     pub usage: Option<JobUsage>,
@@ -251,13 +253,19 @@ impl Rollup {
     }
 }
 
-/// The number of CPUs of a node.
+/// The processors of a node of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpusRow {
     /// The node.
     pub node: String,
-    /// The number of its CPUs.
-    pub cpus: u64,
+    /// The number of its CPUs, if its agent reported it or its per-CPU series show it.
+    pub cpus: Option<i64>,
+    /// The number of its cores, if its agent reported it.
+    pub cores: Option<i64>,
+    /// The number of cores that the scheduler gave to the job there, if the scheduler reported it.
+    pub job_cores: Option<i64>,
+    /// The number of GPUs that the scheduler gave to the job there, if the scheduler reported it.
+    pub job_gpus: Option<i64>,
 }
 
 /// A metric of a job.

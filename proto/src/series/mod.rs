@@ -98,6 +98,18 @@ pub struct SessionDescriptor {
     pub agent_version: Identifier,
     /// The time at which the session began, in microseconds since the epoch.
     pub started_us: i64,
+    /// The processors of the node.
+    pub processors: Processors,
+}
+
+/// The processors of a node, as far as they are known. A core has several CPUs if these are its hardware
+/// threads; cores of one node may differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Processors {
+    /// The number of CPUs that are online.
+    pub cpus: Option<u32>,
+    /// The number of their cores.
+    pub cores: Option<u32>,
 }
 
 /// The series that are sampled together from one source at one period: the columns of a block.

@@ -11,8 +11,8 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::run::Run;
 use polymeter_proto::series::{
-    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId,
-    SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
+    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, Processors, SeriesDescriptor,
+    SeriesId, SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
 };
 use polymeter_proto::step_level::StepLevel;
 use polymeter_proto::wire::dictionary::Entry;
@@ -27,6 +27,7 @@ fn session_descriptor() -> SessionDescriptor {
         node: "node17".try_into().unwrap(),
         agent_version: "0.1.0".try_into().unwrap(),
         started_us: T0 - 1,
+        processors: Processors { cpus: Some(128), cores: Some(64) },
     }
 }
 
@@ -222,6 +223,9 @@ fn job_details() -> Vec<Event> {
             Some(b"n1"),
             [("OMP_NUM_THREADS", b"4".to_vec())].into_iter(),
         ))),
+        scheduler: Some("slurm".try_into().unwrap()),
+        node_cores: Some(64),
+        node_gpus: Some(4),
     };
     let update = |job, details| Event::JobDetails(JobDetailsUpdate { job: JobHandle(job), details });
     vec![update(1, details), update(251, JobDetails::default())]

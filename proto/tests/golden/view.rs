@@ -63,6 +63,8 @@ fn of_entry(entry: &Entry) -> Json {
             ("node", text(&session.node)),
             ("agent_version", text(&session.agent_version)),
             ("started_us", session.started_us.into()),
+            ("cpus", optional(session.processors.cpus, Json::from)),
+            ("cores", optional(session.processors.cores, Json::from)),
         ]),
         Entry::Metric(id, metric) => object([
             ("is", text("metric")),
@@ -171,6 +173,9 @@ fn of_event(event: &Event) -> Json {
             ("gpus", optional(details.gpus, Json::from)),
             ("restarts", optional(details.restarts, Json::from)),
             ("run", optional(details.run.as_deref(), run)),
+            ("scheduler", of_name(details.scheduler.as_ref())),
+            ("node_cores", optional(details.node_cores, Json::from)),
+            ("node_gpus", optional(details.node_gpus, Json::from)),
         ]),
         Event::JobOwner(JobOwner { job, uid, name }) => object([
             ("is", text("job_owner")),

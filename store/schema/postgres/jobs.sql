@@ -40,7 +40,8 @@ CREATE TABLE job (
     gpus int8,
     restarts int8,
     unread text,
-    run text
+    run text,
+    scheduler text
 ) WITH (fillfactor = 50);
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;
@@ -53,7 +54,7 @@ CREATE INDEX job_by_account ON job (account);
 CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
 
 -- `session_id` and `handle` follow the job on the node. `lost`: it has ended because its agent did, at a time
--- that is not known.
+-- that is not known. `job_cores`, `job_gpus`: what the scheduler gave to the job there.
 CREATE TABLE job_node (
     job_key int8 NOT NULL REFERENCES job,
     node text NOT NULL,
@@ -62,6 +63,8 @@ CREATE TABLE job_node (
     session_id text,
     handle int8,
     lost boolean NOT NULL DEFAULT false,
+    job_cores int8,
+    job_gpus int8,
     PRIMARY KEY (job_key, node)
 );
 CREATE INDEX job_node_by_node ON job_node (node, started);

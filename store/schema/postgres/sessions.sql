@@ -5,7 +5,8 @@
 -- send. `end_reason`: stopped (it said so), superseded (another session of the node began later), silent
 -- (nothing was heard for long). A session that sends again is open again. `collector_id`: the collector that
 -- stored its last frame. `clock_offset_us`: the time by which the clock of its node is ahead of the
--- collector's, where that is much.
+-- collector's, where that is much. `node_cpus`, `node_cores`: of the node; a core has several CPUs if these
+-- are hardware threads.
 CREATE TABLE session (
     session_id text PRIMARY KEY,
     node text NOT NULL,
@@ -20,7 +21,9 @@ CREATE TABLE session (
     end_reason text,
     session_key int8 GENERATED ALWAYS AS IDENTITY,
     collector_id text,
-    clock_offset_us int8
+    clock_offset_us int8,
+    node_cpus int8,
+    node_cores int8
 );
 CREATE INDEX session_open ON session (node) WHERE ended IS NULL;
 CREATE INDEX session_skewed ON session (node) WHERE clock_offset_us IS NOT NULL;

@@ -59,15 +59,15 @@ FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::
 
 CREATE VIEW jobs WITH (security_barrier) AS
 SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
-       name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run FROM (
+       name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler FROM (
     -- For expressions the planner has no statistics, which `EXPLAIN` would show as a number of jobs.
     SELECT job_key, job_id, cluster, owner || '' AS owner, owner_uid + 0 AS owner_uid, started, ended, account || '' AS account,
            queue, nodes || '' AS nodes, cores, state, exit_code, exit_signal, name || '' AS name, display_id || '' AS display_id,
-           time_limit_s, memory_bytes, gpus, restarts, unread, run
+           time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
     FROM job WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
     UNION ALL
     SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
-           name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run
+           name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
     FROM polymeter_own_jobs() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
 ) AS visible;
 

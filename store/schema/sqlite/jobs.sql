@@ -38,7 +38,8 @@ CREATE TABLE job (
     gpus INTEGER,
     restarts INTEGER,
     unread text,
-    run text
+    run text,
+    scheduler text
 );
 CREATE INDEX job_by_id ON job (job_id);
 CREATE INDEX job_by_display_id ON job (display_id) WHERE display_id IS NOT NULL;
@@ -51,7 +52,7 @@ CREATE INDEX job_by_owner_uid ON job (owner_uid, started, job_key);
 CREATE INDEX job_by_account ON job (account);
 
 -- `session_id` and `handle` follow the job on the node. `lost`: it has ended because its agent did, at a time
--- that is not known.
+-- that is not known. `job_cores`, `job_gpus`: what the scheduler gave to the job there.
 CREATE TABLE job_node (
     job_key INTEGER NOT NULL REFERENCES job,
     node text NOT NULL,
@@ -60,6 +61,8 @@ CREATE TABLE job_node (
     session_id text,
     handle INTEGER,
     lost INTEGER NOT NULL DEFAULT 0,
+    job_cores INTEGER,
+    job_gpus INTEGER,
     PRIMARY KEY (job_key, node)
 );
 CREATE INDEX job_node_by_node ON job_node (node, started);

@@ -4,8 +4,9 @@
 -- agent may still send. `end_reason`: stopped (it said so), superseded (another session of the node began
 -- later), silent (nothing was heard for long). A session that sends again is open again. `collector_id`: the
 -- collector that stored its last frame. `clock_offset_us`: the time by which the clock of its node is ahead of
--- the collector's, where that is much. `pending` as in PostgreSQL: it stays empty, since a row of the ledger
--- costs no more than a sample here.
+-- the collector's, where that is much. `node_cpus`, `node_cores`: of the node; a core has several CPUs if
+-- these are hardware threads. `pending` as in PostgreSQL: it stays empty, since a row of the ledger costs no
+-- more than a sample here.
 CREATE TABLE session (
     session_key INTEGER PRIMARY KEY,
     session_id text NOT NULL UNIQUE,
@@ -20,7 +21,9 @@ CREATE TABLE session (
     end_reason text,
     pending text NOT NULL DEFAULT '{}',
     collector_id text,
-    clock_offset_us INTEGER
+    clock_offset_us INTEGER,
+    node_cpus INTEGER,
+    node_cores INTEGER
 );
 CREATE INDEX session_open ON session (node) WHERE ended IS NULL;
 CREATE INDEX session_skewed ON session (node) WHERE clock_offset_us IS NOT NULL;

@@ -3,7 +3,7 @@
 
 CREATE VIEW jobs AS
 SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code, exit_signal,
-       name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run
+       name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler
 FROM job;
 
 CREATE VIEW nodetime_by_job AS

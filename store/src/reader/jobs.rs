@@ -25,7 +25,7 @@ const OWN_CANDIDATES: usize = 10_000;
 /// The columns of a job.
 const COLUMNS: &str =
     "job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, nodes, cores, state, exit_code,
-     exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run";
+     exit_signal, name, display_id, time_limit_s, memory_bytes, gpus, restarts, unread, run, scheduler";
 
 /// The condition for the jobs of an id, the job that is printed so, the tasks of an array, `4009_1`, and the
 /// components of a heterogeneous job, `4009+1`. Indexes find all of them: the next characters behind `_` and
@@ -297,6 +297,7 @@ impl FromRow for JobRow {
             restarts: row.get()?,
             unread: row.get()?,
             run: row.get::<Option<Run>>()?.map(Box::new),
+            scheduler: row.get()?,
             usage: None,
         };
         job.sampled_ns = sampled_ns(job.started_ns, job.ended_ns);

@@ -17,8 +17,9 @@ impl Reader {
         Ok(self.shaped_series(scope, None)?.rows().collect())
     }
 
-    /// Returns the numbers of CPUs of a job's nodes, counted by their per-CPU series; no row for a node
-    /// without such series. The members of a shape are counted once: nodes of a kind share it.
+    /// Returns what is known about the processors of a job's nodes, sorted by node. CPUs that the agent did
+    /// not report are counted by the node's per-CPU series. The members of a shape are counted once: nodes of
+    /// a kind share it.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -30,9 +31,14 @@ impl Reader {
                  SELECT shape_id, metric, count(*) AS cpus FROM series_shape_member
                  WHERE shape_id IN (SELECT shape_id FROM own) AND metric LIKE 'node.cpu.%.per_cpu' GROUP BY shape_id, metric
              )
-             SELECT node, CAST(max(cpus) AS bigint) FROM (
+             SELECT job_node.node, coalesce(session.node_cpus, of_node.cpus), session.node_cores, job_cores, job_gpus
+             FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
+             LEFT JOIN (SELECT node, CAST(max(cpus) AS bigint) AS cpus FROM (
                  SELECT node, metric, sum(cpus) AS cpus FROM own JOIN counted ON counted.shape_id = own.shape_id GROUP BY node, metric
-             ) AS of_metric GROUP BY node ORDER BY node";
+             ) AS of_metric GROUP BY node) AS of_node ON of_node.node = job_node.node
+             WHERE job_node.job_key = $1
+                 AND coalesce(session.node_cpus, of_node.cpus, session.node_cores, job_cores, job_gpus) IS NOT NULL
+             ORDER BY job_node.node";
         self.rows(select, &[job_key.into()])
     }
 }
@@ -95,7 +101,7 @@ pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, 
     Selection::new(statement, parameters(job_key, metrics))
 }
 
-from_row!(CpusRow { node, cpus });
+from_row!(CpusRow { node, cpus, cores, job_cores, job_gpus });
 
 from_row!(JobNodeRow { node, started_ns: TimeNs, ended_ns: TimeNs, is_shared, clock_offset_us });
 

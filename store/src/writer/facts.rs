@@ -21,7 +21,7 @@ const FACTS: [Column; 9] = [
     ("unread", ColumnType::Text),
 ];
 
-const DETAILS: [Column; 8] = [
+const DETAILS: [Column; 12] = [
     ("key", ColumnType::Integer),
     ("name", ColumnType::Text),
     ("display_id", ColumnType::Text),
@@ -30,6 +30,10 @@ const DETAILS: [Column; 8] = [
     ("gpus", ColumnType::Integer),
     ("restarts", ColumnType::Integer),
     ("run", ColumnType::Text),
+    ("scheduler", ColumnType::Text),
+    ("node", ColumnType::Text),
+    ("node_cores", ColumnType::Integer),
+    ("node_gpus", ColumnType::Integer),
 ];
 
 /// Returns a name as a value.
@@ -87,19 +91,20 @@ pub(super) fn store_details(
     frames: &[&Accepted],
 ) -> Result<(), DatabaseError> {
     let all = frames.iter().flat_map(|frame| &frame.job_details);
-    let keyed = all.filter_map(|(job, details)| Some((job.key.get()?, details)));
-    for round in rounds(keyed, |(key, _)| *key) {
+    let keyed = all.filter_map(|(job, details)| Some((job.key.get()?, job.node().as_str(), details)));
+    for round in rounds(keyed, |(key, _, _)| *key) {
         update_details(connection, &round)?;
     }
     Ok(())
 }
 
-/// Adds details to jobs, each of which occurs once. A detail that is none leaves the stored one.
+/// Adds details to jobs, each of which occurs once, with the reporting node. A detail that is none leaves the
+/// stored one.
 fn update_details(
     connection: &mut dyn Connection,
-    details: &[(i64, &JobDetails)],
+    details: &[(i64, &str, &JobDetails)],
 ) -> Result<(), DatabaseError> {
-    let row = |(key, details): &(i64, &JobDetails)| {
+    let row = |(key, node, details): &(i64, &str, &JobDetails)| {
         [
             (*key).into(),
             details.name.as_ref().map(ToString::to_string).into(),
@@ -109,15 +114,27 @@ fn update_details(
             details.gpus.into(),
             details.restarts.into(),
             run(details),
+            text(&details.scheduler),
+            (*node).to_owned().into(),
+            details.node_cores.into(),
+            details.node_gpus.into(),
         ]
     };
+    let batch = Batch::new(&DETAILS, details.iter().map(row));
     connection.execute_batch(
         "UPDATE job SET name = coalesce(new.name, job.name), display_id = coalesce(new.display_id, job.display_id),
              time_limit_s = coalesce(new.time_limit_s, job.time_limit_s),
              memory_bytes = coalesce(new.memory_bytes, job.memory_bytes), gpus = coalesce(new.gpus, job.gpus),
-             restarts = coalesce(new.restarts, job.restarts), run = coalesce(new.run, job.run)
+             restarts = coalesce(new.restarts, job.restarts), run = coalesce(new.run, job.run), scheduler = coalesce(new.scheduler, job.scheduler)
          FROM {new} WHERE job.job_key = new.key",
-        &Batch::new(&DETAILS, details.iter().map(row)),
+        &batch,
+    )?;
+    connection.execute_batch(
+        "UPDATE job_node SET job_cores = coalesce(new.node_cores, job_node.job_cores),
+             job_gpus = coalesce(new.node_gpus, job_node.job_gpus)
+         FROM {new} WHERE job_node.job_key = new.key AND job_node.node = new.node
+             AND (new.node_cores IS NOT NULL OR new.node_gpus IS NOT NULL)",
+        &batch,
     )?;
     Ok(())
 }

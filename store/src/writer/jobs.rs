@@ -342,7 +342,8 @@ pub(super) fn store_outcome(
              exit_signal = coalesce($5, exit_signal), name = coalesce($6, name), display_id = coalesce($7, display_id),
              time_limit_s = coalesce($8, time_limit_s), memory_bytes = coalesce($9, memory_bytes),
              gpus = coalesce($10, gpus), restarts = coalesce($11, restarts),
-             unread = coalesce(CAST($12 AS text), unread), run = coalesce(CAST($13 AS text), run)
+             unread = coalesce(CAST($12 AS text), unread), run = coalesce(CAST($13 AS text), run),
+             scheduler = coalesce(CAST($14 AS text), scheduler)
          WHERE job_key = (SELECT job_key FROM job
                           WHERE job_id = $1 AND (CAST($2 AS text) IS NULL OR cluster IS NULL OR cluster = CAST($2 AS text))
                           ORDER BY started DESC, job_key DESC LIMIT 1)
@@ -362,6 +363,7 @@ pub(super) fn store_outcome(
             details.restarts.into(),
             facts.unread.as_ref().map(ToString::to_string).into(),
             run(details),
+            text(&details.scheduler),
         ],
     )?;
     Ok(if rows > 0 { StoredOutcome::Stored } else { StoredOutcome::UnknownJob })

@@ -32,12 +32,14 @@ const NODE: [Column; 2] = [("node", ColumnType::Text), ("seen", ColumnType::Time
 
 const ID: [Column; 1] = [("session_id", ColumnType::Text)];
 
-const SESSION: [Column; 5] = [
+const SESSION: [Column; 7] = [
     ("session_id", ColumnType::Text),
     ("node", ColumnType::Text),
     ("agent_version", ColumnType::Text),
     ("started", ColumnType::Time),
     ("seen", ColumnType::Time),
+    ("cpus", ColumnType::Integer),
+    ("cores", ColumnType::Integer),
 ];
 
 const ADVANCE: [Column; 8] = [
@@ -79,11 +81,13 @@ pub(super) fn insert(
             descriptor.agent_version.as_str().to_owned().into(),
             Value::time(descriptor.started_us),
             seen.clone(),
+            descriptor.processors.cpus.into(),
+            descriptor.processors.cores.into(),
         ]
     };
     connection.execute_batch(
-        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen)
-         SELECT session_id, node, agent_version, started, 0, seen FROM {new} WHERE true
+        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, node_cpus, node_cores)
+         SELECT session_id, node, agent_version, started, 0, seen, cpus, cores FROM {new} WHERE true
          ON CONFLICT DO NOTHING",
         &Batch::new(&SESSION, sessions.iter().map(row)),
     )?;

@@ -11,15 +11,18 @@ use crate::model::{NodeReport, Report, TaskReport};
 const IDLE_SHARE: f64 = 0.05;
 
 /// Adds the facts.
-pub(super) fn add(facts: &mut Facts, report: &Report) {
-    add_nodes(facts, report);
+///
+/// `used_s` returns the CPU time of a node, given with its place in the report, in which a core counts once.
+pub(super) fn add(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &NodeReport) -> Option<f64>) {
+    add_nodes(facts, report, used_s);
     add_ranks(facts, report);
 }
 
-fn add_nodes(facts: &mut Facts, report: &Report) {
+fn add_nodes(facts: &mut Facts, report: &Report, used_s: impl Fn(usize, &NodeReport) -> Option<f64>) {
     // A node whose CPU time is unknown is not idle.
-    let of_node = |node: &NodeReport| node.used.cpu_s.filter(|_| !node.is_lost);
-    let known = report.by_node.iter().map(|node| Some((of_node(node)?, node.node.as_str())));
+    let of_node = |(place, node): (usize, &NodeReport)| used_s(place, node).filter(|_| !node.is_lost);
+    let by_node = report.by_node.iter().enumerate();
+    let known = by_node.map(|(place, node)| Some((of_node((place, node))?, node.node.as_str())));
     let Some(mut nodes) = known.collect::<Option<Vec<_>>>() else { return };
     nodes.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let (Some((idlest_s, idlest)), Some((busiest_s, busiest))) =

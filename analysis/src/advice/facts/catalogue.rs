@@ -86,9 +86,20 @@ pub static FACTS: &[FactDefinition] = &[
     fact("exit_code", FactUnit::Number, "Exit status of the job's script."),
     fact("exit_signal", FactUnit::Number, "Signal that ended the job's script."),
     fact("nodes", FactUnit::Number, "Number of nodes."),
-    fact("cores", FactUnit::Cores, "Cores of the job on all nodes."),
+    fact(
+        "cores",
+        FactUnit::Cores,
+        "Cores of the job on all nodes. Where the scheduler counts hardware threads, their cores.",
+    ),
+    fact("cpus", FactUnit::Cores, "CPUs of the job on all nodes, as the scheduler counts them."),
+    fact(
+        "cpus_per_core",
+        FactUnit::Number,
+        "`cpus` / `cores`: 1, or more where the scheduler counts hardware threads.",
+    ),
     fact("cores_per_node", FactUnit::Cores, "`cores` / `nodes`."),
     fact("node_cpus", FactUnit::Number, "CPUs of the smallest node, where they are known for all nodes."),
+    fact("node_cores", FactUnit::Number, "Cores of the smallest node; its CPUs where its cores are unknown."),
     fact(
         "gpus",
         FactUnit::Number,
@@ -96,7 +107,13 @@ pub static FACTS: &[FactDefinition] = &[
     ),
     fact("memory_request", FactUnit::Bytes, "Memory that the job requested on each node."),
     fact("cpu_time", FactUnit::Seconds, "CPU time on all nodes."),
-    fact("cores_used", FactUnit::Cores, "Mean number of cores in use: `cpu_time` / `elapsed`."),
+    fact("cpus_used", FactUnit::Cores, "Mean number of CPUs in use: `cpu_time` / `elapsed`."),
+    fact(
+        "cores_used",
+        FactUnit::Cores,
+        "Mean number of cores in use: `cpus_used`, but on each node at any time at most its cores of the job where the \
+         scheduler counts hardware threads.",
+    ),
     fact("cpu_efficiency", FactUnit::Share, "`cores_used` / `cores`."),
     fact(
         "standstill_share",
@@ -106,6 +123,7 @@ pub static FACTS: &[FactDefinition] = &[
     fact("cores_active", FactUnit::Cores, "Mean number of cores in use in the rest of the time."),
     fact("active_efficiency", FactUnit::Share, "`cores_active` / `cores`."),
     fact("cores_peak", FactUnit::Cores, "Largest number of cores in use at a time, summed over the nodes."),
+    fact("cpus_peak", FactUnit::Cores, "Largest number of CPUs in use at a time, summed over the nodes."),
     fact("busiest_node", FactUnit::Text, "Node with the most CPU time."),
     fact("busiest_node_cores", FactUnit::Cores, "Mean number of cores in use on the busiest node."),
     fact("busiest_node_efficiency", FactUnit::Share, "`busiest_node_cores` / `cores_per_node`."),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use polymeter_proto::units::to_f64;
 
+use super::cores::Cores;
 use super::values::{Facts, MetricFacts, ratio};
 use super::{balance, course, gpus};
 use crate::advice::expression::Value;
@@ -18,12 +19,13 @@ pub(super) fn facts(report: &Report) -> Facts {
     let mut facts = Facts::default();
     let of_job = report.series.iter().filter(|series| !series.is_of_step && !series.is_contained);
     let series: Vec<&SeriesReport> = of_job.collect();
-    add_job(&mut facts, report);
-    add_cpu(&mut facts, report, &series);
+    let cores = Cores::of(report, &series);
+    add_job(&mut facts, report, &cores);
+    add_cpu(&mut facts, report, &series, &cores);
     add_memory(&mut facts, report, &series);
     add_pressure(&mut facts, &series);
     add_gpus(&mut facts, report, &series);
-    balance::add(&mut facts, report);
+    balance::add(&mut facts, report, |place, node| cores.used_s(place, node, &series));
     course::add(&mut facts, report, &series);
     add_io(&mut facts, &series);
     add_completeness(&mut facts, report);
@@ -34,10 +36,9 @@ pub(super) fn facts(report: &Report) -> Facts {
     facts
 }
 
-fn add_job(facts: &mut Facts, report: &Report) {
+fn add_job(facts: &mut Facts, report: &Report, cores: &Cores) {
     let submission = &report.submission;
     let nodes = to_f64(report.nodes.len() as u64);
-    let cores = submission.cores.map(to_f64).filter(|cores| *cores > 0.0);
     let time_limit = submission.time_limit_s.map(to_f64).filter(|limit| *limit > 0.0);
     let elapsed = Some(report.wall_s).filter(|elapsed| *elapsed > 0.0);
     facts.set_number("elapsed", elapsed);
@@ -48,11 +49,17 @@ fn add_job(facts: &mut Facts, report: &Report) {
     facts.set_number("exit_code", report.outcome.exit_code.map(signed));
     facts.set_number("exit_signal", report.outcome.exit_signal.map(signed));
     facts.set_number("nodes", (nodes > 0.0).then_some(nodes));
-    facts.set_number("cores", cores);
-    facts.set_number("cores_per_node", ratio(cores, Some(nodes)));
+    facts.set_number("cores", cores.count);
+    facts.set_number("cpus", cores.count.map(|count| count * cores.cpus_per_core));
+    facts.set_number("cpus_per_core", cores.count.map(|_| cores.cpus_per_core));
+    facts.set_number("cores_per_node", ratio(cores.count, Some(nodes)));
     facts.set_number("memory_request", available_memory(report).filter(|_| !submission.is_run()));
-    let cpus: Option<Vec<u64>> = report.by_node.iter().map(|node| node.cpus).collect();
-    facts.set_number("node_cpus", cpus.and_then(|cpus| cpus.into_iter().min()).map(to_f64));
+    let smallest = |count: fn(&NodeReport) -> Option<u64>| {
+        let counts: Option<Vec<u64>> = report.by_node.iter().map(count).collect();
+        counts.and_then(|counts| counts.into_iter().min()).map(to_f64)
+    };
+    facts.set_number("node_cpus", smallest(|node| node.cpus));
+    facts.set_number("node_cores", smallest(|node| node.cores.or(node.cpus)));
 }
 
 /// Returns the memory that a job had on each node: what it requested, or that of the machine of a run, which
@@ -61,23 +68,30 @@ fn available_memory(report: &Report) -> Option<f64> {
     report.submission.memory_bytes.map(to_f64).filter(|bytes| *bytes > 0.0)
 }
 
-fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport]) {
-    let of_nodes = |value: fn(&NodeReport) -> Option<f64>| -> Option<f64> {
-        // A sum without all nodes would be too small.
-        report.by_node.iter().map(value).collect::<Option<Vec<f64>>>().map(|values| values.into_iter().sum())
-    };
+fn add_cpu(facts: &mut Facts, report: &Report, series: &[&SeriesReport], cores: &Cores) {
+    // A sum without all nodes would be too small.
+    let on_all = |values: Vec<Option<f64>>| -> Option<f64> { values.into_iter().sum() };
+    let nodes = || report.by_node.iter().enumerate();
     // The CPU time of a job is unknown if that of a node is, and if a lost agent may have missed a part of
     // it.
     let is_incomplete = |node: &NodeReport| node.is_lost || node.used.cpu_s.is_none();
     let has_nodes = report.by_node.iter().any(|node| node.used.cpu_s.is_some());
     let is_known = !(has_nodes && report.by_node.iter().any(is_incomplete));
     let cpu_s = report.used.cpu_s.filter(|_| is_known);
-    let cores_used = ratio(cpu_s, facts.number("elapsed"));
+    let counted_s = on_all(nodes().map(|(place, node)| cores.used_s(place, node, series)).collect());
+    let all_s = on_all(nodes().map(|(_, node)| node.used.cpu_s).collect());
+    // The total is exact where those of the nodes are sampled.
+    let share = ratio(counted_s, all_s.filter(|all_s| *all_s > 0.0)).unwrap_or(1.0);
+    let cpus_used = ratio(cpu_s, facts.number("elapsed"));
+    let cores_used = cpus_used.map(|used| used * share);
     facts.set_number("cpu_time", cpu_s);
+    facts.set_number("cpus_used", cpus_used);
     facts.set_number("cores_used", cores_used);
     facts.set_number("cpu_efficiency", ratio(cores_used, facts.number("cores")));
     if !report.by_node.is_empty() {
-        facts.set_number("cores_peak", of_nodes(|node| node.used.cores_max));
+        facts
+            .set_number("cores_peak", on_all(nodes().map(|(place, node)| cores.peak(place, node)).collect()));
+        facts.set_number("cpus_peak", on_all(nodes().map(|(_, node)| node.used.cores_max).collect()));
     }
     // The largest value of each node, so that CPUs count that any part of the program could use.
     let on_nodes = |metric: &str, value: fn(&SeriesReport) -> Option<f64>| {

@@ -3,6 +3,7 @@
 mod balance;
 mod catalogue;
 mod compute;
+mod cores;
 mod course;
 mod gpus;
 #[cfg(test)]

@@ -356,10 +356,90 @@ fn advice_about_cores_is_no_more_precise_than_the_figures() {
         Advice::built_in().findings(&Facts::of(&idle))[0].remedy(Some(slurm)).unwrap()
     };
     for (used, cores) in [(8.03, 8), (8.3, 8), (4.0, 4), (5.5, 6)] {
-        let text =
-            format!("#SBATCH --cpus-per-task={cores}  # twice as many where these CPUs are hardware threads");
-        assert_eq!(remedy(used), text, "{used}");
+        assert_eq!(remedy(used), format!("#SBATCH --cpus-per-task={cores}"), "{used}");
     }
+}
+
+/// Returns a job of Slurm on nodes with CPUs, cores, those of the job, and the cores in use each minute.
+fn on_threads(nodes: &[(u64, u64, u64, Vec<f64>)]) -> Report {
+    let series = nodes.iter().zip(1..).map(|((.., used), number)| busy(&format!("n{number}"), used));
+    let all = nodes.iter().map(|(_, _, given, _)| given).sum();
+    let mut report = report(60, all, series.collect());
+    report.submission.scheduler = Some("slurm".to_owned());
+    for (node, (cpus, cores, given, _)) in report.by_node.iter_mut().zip(nodes) {
+        (node.cpus, node.cores, node.job_cores) = (Some(*cpus), Some(*cores), Some(*given));
+    }
+    report
+}
+
+fn first_remedy(report: &Report) -> Option<String> {
+    let findings = Advice::built_in().findings(&Facts::of(report));
+    findings.first().and_then(|finding| finding.remedy(report.likely_scheduler()))
+}
+
+#[test]
+fn hardware_threads_count_as_their_cores() {
+    let near = |report: &Report, name, expected: f64| {
+        let found = number(report, name).unwrap();
+        assert!((found - expected).abs() < 1e-9, "{name}: {found}, not {expected}");
+    };
+    // Each core has a busy thread: all of them are in use.
+    let one_each = on_threads(&[(64, 32, 16, hour(8.0))]);
+    assert_eq!(ids(&one_each), [""; 0]);
+    near(&one_each, "cores", 8.0);
+    near(&one_each, "cpus", 16.0);
+    near(&one_each, "cpu_efficiency", 1.0);
+    // All threads are: not more than all cores, and nothing that was not requested.
+    let both = on_threads(&[(64, 32, 16, hour(15.9))]);
+    assert_eq!(ids(&both), [""; 0]);
+    near(&both, "cpu_efficiency", 1.0);
+    near(&both, "cpus_used", 15.9);
+    assert_eq!(ids(&on_threads(&[(64, 32, 16, hour(19.0))])), ["more-cores-than-requested"]);
+    // A part of the cores: advice is in the unit of the scheduler.
+    let few = on_threads(&[(64, 32, 16, hour(5.0))]);
+    assert_eq!(
+        (ids(&few), first_remedy(&few).as_deref()),
+        (vec!["idle-cores".to_owned()], Some("#SBATCH --cpus-per-task=10"))
+    );
+    let four = on_threads(&[(256, 64, 16, hour(2.0))]);
+    assert_eq!(first_remedy(&four).as_deref(), Some("#SBATCH --cpus-per-task=8"), "four threads per core");
+    // Full threads for a part of the time do not make up for idle cores in the rest.
+    let course: Vec<f64> = (0..60).map(|minute| if minute % 2 == 0 { 16.0 } else { 2.0 }).collect();
+    let waves = on_threads(&[(64, 32, 16, course)]);
+    near(&waves, "cores_used", (8.0 + 2.0) / 2.0);
+    near(&waves, "cores_peak", 8.0);
+    assert_eq!(ids(&waves), ["low-cpu-efficiency"]);
+}
+
+#[test]
+fn each_node_has_its_own_threads_per_core() {
+    // 8 threads of 4 cores, and 4 cores without threads.
+    let job = |first: f64, second: f64| on_threads(&[(16, 8, 8, hour(first)), (8, 8, 4, hour(second))]);
+    let full = job(7.8, 4.0);
+    assert_eq!((number(&full, "cores"), number(&full, "cpus")), (Some(8.0), Some(12.0)));
+    assert!((number(&full, "cores_used").unwrap() - 8.0).abs() < 1e-9);
+    assert_eq!(ids(&full), [""; 0]);
+    assert_eq!(ids(&job(4.0, 0.0)), ["idle-node"]);
+    assert_eq!(number(&job(7.9, 2.0), "busiest_node_efficiency"), Some(1.0));
+    // Hybrid processors: 8 cores with two threads and 16 with one.
+    let hybrid = on_threads(&[(32, 24, 32, hour(23.0))]);
+    assert_eq!((number(&hybrid, "cores"), ids(&hybrid)), (Some(24.0), vec![]));
+}
+
+#[test]
+fn what_a_scheduler_counts_is_told_by_what_the_job_may_use() {
+    let cores = |scheduler: Option<&str>, given: u64, allowed: Option<f64>| {
+        let mut job = on_threads(&[(64, 32, given, hour(4.0))]);
+        job.submission.scheduler = scheduler.map(str::to_owned);
+        job.series.extend(allowed.map(|allowed| gauge("cpu.allowed", &hour(allowed))));
+        number(&job, "cores").unwrap()
+    };
+    assert_eq!(cores(Some("slurm"), 8, None), 4.0, "as it is configured by default");
+    assert_eq!(cores(Some("slurm"), 8, Some(8.0)), 4.0);
+    assert_eq!(cores(Some("slurm"), 8, Some(16.0)), 8.0, "configured with CPUs that are cores");
+    assert_eq!(cores(Some("slurm"), 8, Some(64.0)), 4.0, "not confined");
+    assert_eq!((cores(Some("oar"), 8, None), cores(None, 8, None)), (8.0, 8.0));
+    assert_eq!((cores(None, 8, Some(8.0)), cores(None, 64, None)), (4.0, 32.0));
 }
 
 #[test]

@@ -26,6 +26,7 @@ impl Node {
             node: format!("node-{number}").as_str().try_into()?,
             agent_version: "1".try_into()?,
             started_us: 0,
+            processors: Default::default(),
         };
         let session = Arc::new(SessionRecord { id: SessionId(number + 1), descriptor });
         let descriptor = JobDescriptor {

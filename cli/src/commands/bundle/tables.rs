@@ -1,5 +1,6 @@
 //! The tables of a bundle, as CSV files.
 
+use polymeter_analysis::plan_fold::{FoldedChange, FoldedChanges};
 use polymeter_samples_file::WrittenSeries;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Read};
@@ -62,13 +63,17 @@ fn plan_changes(reader: &mut dyn Read, key: i64) -> Result<Rows, StoreError> {
         "actor",
         "until_ns",
         "level",
+        "changes",
+        "last_time_ns",
     ]);
     let mut rows = vec![head];
-    for row in reader.plan_changes(key)? {
+    for FoldedChange { row, changes, last_ns } in FoldedChanges::of(reader.plan_changes(key)?).lines {
         let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
         let (time, actor) = (row.time_ns.to_string(), row.actor.unwrap_or_default());
         let (until, level) = (optional(row.until_ns), row.level.unwrap_or_default());
-        rows.push(vec![time, row.node, row.metric, old, new, row.cause, actor, until, level]);
+        let folded = [changes.to_string(), optional(last_ns)];
+        let own = [time, row.node, row.metric, old, new, row.cause, actor, until, level];
+        rows.push(own.into_iter().chain(folded).collect());
     }
     Ok(rows)
 }

@@ -92,7 +92,7 @@ struct Exported<'a> {
 
 pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     let failed = |error| store_failure("cannot read the store", &error);
-    let mut source = arguments.source.open()?;
+    let mut source = arguments.source.open_for(Some(&arguments.job))?;
     if arguments.with_nodes && source.hides_nodes() {
         let message = "cannot export the series of nodes: the collector shows them to administrators only; omit --with-nodes";
         return Err(Failure::Failed(message.to_owned()));
@@ -225,6 +225,7 @@ fn job_properties(job: &JobRow) -> serde_json::Value {
         "time_limit_s": job.time_limit_s, "memory_bytes": job.memory_bytes, "restarts": job.restarts,
         "started_ns": job.started_ns, "ended_ns": job.ended_ns, "state": job.state,
         "exit_code": job.exit_code, "exit_signal": job.exit_signal, "unread": job.unread, "run": job.run,
+        "scheduler": job.scheduler,
     })
 }
 

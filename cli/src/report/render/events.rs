@@ -70,7 +70,9 @@ fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) 
         let level = change.level.as_ref().map_or_else(String::new, |level| format!(" of {level}s"));
         let node = on_node(&change.node, has_several_nodes);
         let metric = format!("{node}{}{level}", plan_changes::names(&metrics));
-        let reason = format!("{}{actor}{until}", change.cause.replace('_', " "));
+        let repeats = change.last_s.map(|last_s| format!("; {} changes until {last_s:.0} s", change.changes));
+        let reason =
+            format!("{}{actor}{until}{}", change.cause.replace('_', " "), repeats.unwrap_or_default());
         rows.push(vec![metric, seconds(change.at_s), cell(&change.old), cell(&change.new), reason]);
     }
     rows

@@ -130,6 +130,7 @@ mod tests {
             cause: cause.to_owned(),
             actor: (cause == "lease").then(|| "uid 1000".to_owned()),
             until_s: (cause == "lease").then_some(3.0),
+            changes: 1,
             ..PlanChange::default()
         }
     }

@@ -61,10 +61,12 @@ pub(crate) fn place(run: &Run) -> Option<String> {
 pub(crate) fn resources(report: &Report) -> String {
     let submission = &report.submission;
     let nodes = report.nodes.len() as u64;
+    let are_threads = Facts::of(report).number("cpus_per_core").is_some_and(|threads| threads > 1.0);
+    let unit = if are_threads { "hardware thread" } else { "core" };
     let cores = submission.cores.map(|cores| match nodes {
-        1 => units::counted(cores, "core"),
-        2.. if cores % nodes == 0 => format!("{} each", units::counted(cores / nodes, "core")),
-        _ => format!("{} in all", units::counted(cores, "core")),
+        1 => units::counted(cores, unit),
+        2.. if cores % nodes == 0 => format!("{} each", units::counted(cores / nodes, unit)),
+        _ => format!("{} in all", units::counted(cores, unit)),
     });
     let gpus = submission.gpus.filter(|gpus| *gpus > 0).map(|gpus| units::counted(gpus, "GPU"));
     let memory = submission.memory_bytes.map(|bytes| {

@@ -39,6 +39,7 @@ fn descriptor() -> SessionDescriptor {
         node: "n1".try_into().unwrap(),
         agent_version: "1".try_into().unwrap(),
         started_us: NOW_US,
+        processors: Default::default(),
     }
 }
 

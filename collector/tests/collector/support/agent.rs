@@ -60,6 +60,7 @@ impl Agent {
                 node: node.try_into().unwrap(),
                 agent_version: "0.1.0".try_into().unwrap(),
                 started_us: super::now_us(),
+                processors: Default::default(),
             },
             announced: Announced::default(),
             encoder: Encoder::default(),

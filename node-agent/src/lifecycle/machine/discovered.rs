@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use polymeter_proto::ledger::JobDetails;
 use polymeter_proto::series::{Identifier, JobDescriptor};
 
 use super::{Effects, Lifecycle, reopen};
@@ -118,8 +119,18 @@ impl Lifecycle {
             owner: metadata.and_then(|metadata| metadata.owner.clone()).or(named_owner(&found)),
             started_us: metadata.map_or(now.realtime_us, |metadata| metadata.since_us),
         };
+        let is_named = metadata.is_some_and(|metadata| metadata.details.scheduler.is_some());
+        let scheduler = found.scheduler().filter(|_| !is_named);
         let target = Target::Cgroups(found.cgroups);
         self.track(targets, descriptor, target, self.standing.clone(), Some(found.relative), out);
+        if scheduler.is_some() {
+            submissions::record_details(
+                targets,
+                &job_id,
+                JobDetails { scheduler, ..JobDetails::default() },
+                out,
+            );
+        }
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
         submissions::request_leases(&self.announced, targets, &job_id, out);
         out.push(LifecycleEffect::HandleExits);

@@ -1,6 +1,7 @@
 //! The name and the requested resources of a job, as a scheduler's scripts report them.
 
 use polymeter_proto::ledger::JobDetails;
+use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
 
 use super::environment::SchedulerEnvironment;
@@ -63,9 +64,17 @@ impl DetailOptions {
             memory_bytes: memory.or(memory_bytes_per_node),
             gpus: said.read(("--gpus", self.gpus.as_ref()), &[], said::number).or(gpus),
             restarts: said.read(restarts, &["SLURM_JOB_RESTART_COUNT"], said::number),
-            run: None,
+            scheduler: scheduler(said.environment),
+            ..JobDetails::default()
         }
     }
+}
+
+/// Returns the scheduler whose script this is.
+fn scheduler(environment: &impl SchedulerEnvironment) -> Option<Identifier> {
+    let schedulers = [("SLURM_JOB_ID", "slurm"), ("OAR_JOB_ID", "oar"), ("OAR_JOBID", "oar")];
+    let (_, name) = schedulers.into_iter().find(|(variable, _)| environment.get(variable).is_some())?;
+    Identifier::try_from(name).ok()
 }
 
 /// Returns the id of a task of an array, or of a component of a heterogeneous job.

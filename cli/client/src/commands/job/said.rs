@@ -207,18 +207,41 @@ pub(super) fn memory(text: &str) -> Result<u64, InvalidField> {
     quantity(text.strip_suffix('n').unwrap_or(text))
 }
 
+/// Parses the cores of nodes in Slurm's notation, `16(x2),8`: a number, and that of the nodes in a row that
+/// have it.
+fn cores_in_rows(per_node: &str) -> impl Iterator<Item = Result<(u32, u32), InvalidField>> {
+    per_node.split(',').map(|part| match part.split_once("(x") {
+        None => Ok((number(part)?, 1)),
+        Some((cores, nodes)) => {
+            Ok((number(cores)?, number(nodes.strip_suffix(')').ok_or(InvalidField::Number)?)?))
+        }
+    })
+}
+
 /// Adds up the cores of all nodes in Slurm's notation: `16(x2),8`.
 pub(super) fn cores(per_node: &str) -> Result<u32, InvalidField> {
-    let of_part = |part: &str| match part.split_once("(x") {
-        None => number(part),
-        Some((cores, nodes)) => {
-            let nodes = number(nodes.strip_suffix(')').ok_or(InvalidField::Number)?)?;
-            number(cores)?.checked_mul(nodes).ok_or(InvalidField::Number)
+    cores_in_rows(per_node).try_fold(0_u32, |sum, row| {
+        let (cores, nodes) = row?;
+        cores.checked_mul(nodes).and_then(|of_row| sum.checked_add(of_row)).ok_or(InvalidField::Number)
+    })
+}
+
+/// Returns the cores of one node in Slurm's notation; the place of the node in the list of nodes counts only
+/// where they differ.
+pub(super) fn cores_at(per_node: &str, place: impl FnOnce() -> Option<usize>) -> Option<u32> {
+    let rows: Vec<(u32, u32)> = cores_in_rows(per_node).collect::<Result<_, _>>().ok()?;
+    let (first, _) = *rows.first()?;
+    if rows.iter().all(|(cores, _)| *cores == first) {
+        return Some(first);
+    }
+    let mut left = u32::try_from(place()?).ok()?;
+    for (cores, nodes) in rows {
+        match left.checked_sub(nodes) {
+            None => return Some(cores),
+            Some(behind) => left = behind,
         }
-    };
-    per_node
-        .split(',')
-        .try_fold(0_u32, |sum, part| sum.checked_add(of_part(part)?).ok_or(InvalidField::Number))
+    }
+    None
 }
 
 /// Parses a list of GPUs, of which only numbers and UUIDs count: `NoDevFiles` and the like name none.
@@ -418,6 +441,10 @@ mod tests {
         assert_eq!(exit_status("0:15"), Ok((0, Some(15))));
         assert_eq!((exit_status("3"), exit_status("3:x")), (Ok((3, None)), Err(InvalidField::Number)));
         assert_eq!((cores("16(x2),8"), cores("7")), (Ok(40), Ok(7)));
+        let at = |text: &str, place: usize| cores_at(text, || Some(place));
+        assert_eq!([0, 1, 2, 3].map(|place| at("16(x2),8", place)), [Some(16), Some(16), Some(8), None]);
+        let unknown = ["4(x2),4", "9", "4,5", "x", ""].map(|text| cores_at(text, || None));
+        assert_eq!(unknown, [Some(4), Some(9), None, None, None]);
         for text in ["4294967295(x2)", "2(x3", "", "many"] {
             assert_eq!(cores(text), Err(InvalidField::Number), "{text}");
         }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use polymeter_proto::control::{Answer, Request, StartRequest, StartedAnswer};
+use polymeter_proto::ledger::JobDetails;
+use polymeter_proto::node_list;
 use polymeter_proto::text::Text;
 use polymeter_service::log::Severity;
 
@@ -15,6 +17,21 @@ use super::said::{self, Said, Unread, printable};
 use super::sampling_request::{self, SamplingRequest};
 use crate::connection::agent::{SOCKET, unexpected};
 use crate::failure::Failure;
+
+/// The variables of Slurm's versions with the nodes of the job.
+const NODE_LISTS: [&str; 2] = ["SLURM_NODELIST", "SLURM_JOB_NODELIST"];
+
+/// The variables with the GPUs of the job on this node: Slurm's, NVIDIA's, AMD's, and that of OpenCL.
+const GPU_LISTS: [&str; 5] = [
+    "SLURM_JOB_GPUS",
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+];
+
+/// The time after which a job without a time limit ends for Slurm: a year.
+const UNLIMITED_S: u64 = 365 * 86_400;
 
 /// The exit status of a refusal, as for every command.
 const REFUSED: u8 = 1;
@@ -79,7 +96,7 @@ struct JobDescription {
     #[arg(long, value_name = "NAME", value_parser = printable(), allow_hyphen_values = true)]
     queue: Option<String>,
 
-    /// The nodes of the job, in the scheduler's notation. Default: SLURM_NODELIST.
+    /// The nodes of the job, in the scheduler's notation. Default: SLURM_NODELIST or SLURM_JOB_NODELIST.
     #[arg(long, value_name = "LIST", value_parser = printable(), allow_hyphen_values = true)]
     nodes: Option<String>,
 
@@ -88,7 +105,7 @@ struct JobDescription {
     cores: Option<String>,
 
     /// The GPUs of the job on this node: numbers or UUIDs, such as 0,1. Default: SLURM_JOB_GPUS,
-    /// CUDA_VISIBLE_DEVICES or GPU_DEVICE_ORDINAL.
+    /// CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or GPU_DEVICE_ORDINAL.
     #[arg(long, value_name = "LIST", value_parser = printable(), allow_hyphen_values = true)]
     gpu_devices: Option<String>,
 
@@ -114,7 +131,8 @@ impl JobDescription {
     /// tracked nevertheless.
     fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
         let mut said = Said { environment, unread: Unread::default() };
-        let details = self.details.details(&mut said);
+        let mut details = self.details.details(&mut said);
+        self.add_what_slurm_gave(&mut details, environment);
         let text = self.request_text(environment);
         let (SamplingRequest { plan, steps, tasks, duration }, error) =
             match text.as_deref().map(sampling_request::parse).transpose() {
@@ -142,13 +160,36 @@ impl JobDescription {
             ..StartRequest::default()
         };
         start.uid = said.read(("--uid", self.uid.as_ref()), &["SLURM_JOB_UID"], said::number);
-        start.nodes = said.read(("--nodes", self.nodes.as_ref()), &["SLURM_NODELIST"], said::nodes);
+        start.nodes = said.read(("--nodes", self.nodes.as_ref()), &NODE_LISTS, said::nodes);
         start.cores = said.read(("--cores", self.cores.as_ref()), &["SLURM_JOB_CPUS_PER_NODE"], said::cores);
-        let devices = ["SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
-        let devices = said.read(("--gpu-devices", self.gpu_devices.as_ref()), &devices, said::gpu_devices);
+        let devices = said.read(("--gpu-devices", self.gpu_devices.as_ref()), &GPU_LISTS, said::gpu_devices);
         start.gpu_devices = devices.filter(|devices| !devices.is_empty());
+        if let Some(devices) = &start.gpu_devices {
+            let count = u32::try_from(devices.split(',').count()).ok();
+            start.details.node_gpus = count;
+            let is_only_node = environment.get("SLURM_JOB_NUM_NODES").as_deref() == Some("1");
+            start.details.gpus = start.details.gpus.or(count.filter(|_| is_only_node));
+        }
         start.unread = said.unread.texts().map(|texts| Box::new(Text::from(texts)));
         Ok((start, said.unread.warnings().map(str::to_owned).collect()))
+    }
+
+    /// Adds what variables of Slurm's prolog say about the job on this node, and about its time limit.
+    fn add_what_slurm_gave(&self, details: &mut JobDetails, environment: &impl SchedulerEnvironment) {
+        let per_node = environment.get("SLURM_JOB_CPUS_PER_NODE").filter(|_| self.cores.is_none());
+        details.node_cores = per_node.and_then(|per_node| {
+            said::cores_at(&per_node, || {
+                let list = NODE_LISTS.iter().find_map(|name| environment.get(name))?;
+                let own = environment.get("SLURMD_NODENAME")?;
+                node_list::expanded(&list)?.iter().position(|node| *node == own)
+            })
+        });
+        let seconds = |name| environment.get(name)?.trim().parse::<u64>().ok();
+        let limit_s = seconds("SLURM_JOB_END_TIME")
+            .zip(seconds("SLURM_JOB_START_TIME"))
+            .and_then(|(end, start)| end.checked_sub(start))
+            .filter(|limit_s| (1..UNLIMITED_S).contains(limit_s));
+        details.time_limit_s = details.time_limit_s.or(limit_s);
     }
 
     /// Returns the owner's sampling request, as it was written.
@@ -189,10 +230,64 @@ mod tests {
         assert_eq!((start.cores, start.details.name.unwrap().to_string().as_str()), (Some(40), "solver"));
         assert_eq!(start.gpu_devices.as_deref(), Some("2,3"));
         assert_eq!((start.plan["cpu.*"].as_str(), start.request_error), ("10ms", None));
+        assert_eq!((start.details.node_cores, start.details.node_gpus), (None, Some(2)), "of no named node");
+        assert_eq!((start.details.gpus, start.details.time_limit_s), (None, None));
         let options =
             JobDescription { job: Some("43".to_owned()), uid: Some("7".to_owned()), ..Default::default() };
         let (start, _) = options.start(&prolog).unwrap();
         assert_eq!((start.job.as_str(), start.uid), ("43", Some(7)));
+    }
+
+    /// The variables of slurmd 22.05, and those that later versions add, on one of three nodes.
+    #[test]
+    fn a_prolog_alone_tells_what_slurm_gave_on_its_node() {
+        let prolog = |per_node, more: [(&'static str, &'static str); 3]| {
+            let variables = [
+                ("SLURM_JOB_ID", "42"),
+                ("SLURM_JOB_CPUS_PER_NODE", per_node),
+                ("SLURM_NODELIST", "n[08-10]"),
+                ("SLURMD_NODENAME", "n10"),
+                ("SLURM_JOB_GPUS", "1"),
+            ];
+            let all: Vec<_> = variables.into_iter().chain(more).collect();
+            let environment = FixedEnvironment::new(<[_; 8]>::try_from(all).unwrap());
+            *JobDescription::default().start(&environment).unwrap().0.details
+        };
+        let none = [("A", ""), ("B", ""), ("C", "")];
+        let limited = |nodes, end| {
+            [
+                ("SLURM_JOB_NUM_NODES", nodes),
+                ("SLURM_JOB_START_TIME", "1700000000"),
+                ("SLURM_JOB_END_TIME", end),
+            ]
+        };
+        let details = prolog("16(x2),8", limited("3", "1700000600"));
+        assert_eq!(details.scheduler.as_ref().map(|name| name.as_str()), Some("slurm"));
+        assert_eq!((details.node_cores, details.node_gpus, details.gpus), (Some(8), Some(1), None));
+        assert_eq!(details.time_limit_s, Some(600));
+        let details = prolog("4(x3)", limited("1", "1731536000"));
+        assert_eq!((details.node_cores, details.gpus, details.time_limit_s), (Some(4), Some(1), None));
+        assert_eq!(prolog("many", none).node_cores, None);
+    }
+
+    #[test]
+    fn gpus_of_any_vendor_are_counted() {
+        for (variable, list, devices) in [
+            ("ROCR_VISIBLE_DEVICES", "0,3", "0,3"),
+            ("ROCR_VISIBLE_DEVICES", "GPU-9d3b2c0f7a1e4455,2", "GPU-9d3b2c0f7a1e4455,2"),
+            ("HIP_VISIBLE_DEVICES", "1", "1"),
+            ("GPU_DEVICE_ORDINAL", "0,1,2,3", "0,1,2,3"),
+        ] {
+            let environment = FixedEnvironment::new([
+                ("SLURM_JOB_ID", "42"),
+                ("SLURM_JOB_NUM_NODES", "1"),
+                (variable, list),
+            ]);
+            let (start, _) = JobDescription::default().start(&environment).unwrap();
+            let count = u32::try_from(devices.split(',').count()).ok();
+            assert_eq!(start.gpu_devices.as_deref(), Some(devices), "{variable}");
+            assert_eq!((start.details.node_gpus, start.details.gpus), (count, count), "{variable}");
+        }
     }
 
     #[test]

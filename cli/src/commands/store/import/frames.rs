@@ -59,6 +59,7 @@ pub(super) struct ExportedJob {
     restarts: Option<u32>,
     unread: Option<String>,
     run: Option<Box<Run>>,
+    scheduler: Option<String>,
 }
 
 impl ExportedJob {
@@ -132,6 +133,8 @@ impl Frames {
                 gpus: job.gpus,
                 restarts: job.restarts,
                 run: job.run,
+                scheduler: optional(job.scheduler.as_ref())?,
+                ..JobDetails::default()
             },
             ended_us: job.ended_ns.map(|ended_ns| ended_ns / 1000),
             newest_us: job.started_ns / 1000,
@@ -258,6 +261,7 @@ impl Node {
                 node: name,
                 agent_version: identifier(IMPORT)?,
                 started_us: job.started_us,
+                processors: Default::default(),
             },
         });
         let job = Arc::new(JobRecord {

@@ -5,7 +5,7 @@ const NODES_MAX: usize = 100_000;
 
 /// Returns the nodes on which a job was tracked and those of the scheduler's list on which it was not,
 /// sorted. The list is ignored if it cannot be read, or if the scheduler and the agents use different names.
-pub(crate) fn with_silent(tracked: &[String], list: Option<&str>) -> Vec<String> {
+pub fn with_silent(tracked: &[String], list: Option<&str>) -> Vec<String> {
     let mut nodes = tracked.to_vec();
     let listed = list.and_then(expanded).unwrap_or_default();
     // An agent may use the name with its domain, and the scheduler without it.
@@ -21,7 +21,7 @@ pub(crate) fn with_silent(tracked: &[String], list: Option<&str>) -> Vec<String>
 }
 
 /// Returns the names of a list; none if it is malformed or too long.
-fn expanded(list: &str) -> Option<Vec<String>> {
+pub fn expanded(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for part in parts(list)? {
         names.extend(expanded_part(part, NODES_MAX.checked_sub(names.len())?)?);
